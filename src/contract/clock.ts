@@ -1,0 +1,16 @@
+/**
+ * The engine's view of time. Handed in, so that tests and the simulation can run it on time of their own making.
+ */
+export interface Clock {
+  /** Milliseconds from an arbitrary origin that never step back. May stand still while the machine is suspended. */
+  monotonicMs(): number
+  /** Milliseconds since 1970 as the machine believes. May jump both ways, but goes on during a suspend. */
+  wallMs(): number
+  /** Calls `fire` once after `delayMs`. The timer never keeps the process alive. */
+  startTimer(delayMs: number, fire: () => void): Timer
+}
+
+export interface Timer {
+  /** Prevents the call, if it has not happened yet. Safe to call twice. */
+  stop(): void
+}

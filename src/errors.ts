@@ -1,0 +1,159 @@
+/**
+ * Every error Holdfast throws on purpose. All of them are {@link HoldfastError}s with a stable `code`, so a program
+ * never has to read a message. Contention in a `try…` call and an ended lease in `release()` are values, not errors.
+ *
+ * An aborted wait rejects with the caller's own `signal.reason`, as everywhere else in Node.js.
+ */
+
+/** Stable codes; new ones may be added, none changes its meaning. */
+export type HoldfastErrorCode =
+  | 'acquire-timeout'
+  | 'lease-lost'
+  | 'store-unavailable'
+  | 'store-refused'
+  | 'deadlock'
+  | 'stale-fence'
+  | 'invalid-argument'
+  | 'closed'
+  | 'queue-full'
+  | 'task-failed'
+
+export interface HoldfastErrorOptions {
+  /** The key the error is about, if it is about one. */
+  readonly key?: string | undefined
+  readonly cause?: unknown
+}
+
+/** The base of every error of this library. */
+export class HoldfastError extends Error {
+  override readonly name: string = 'HoldfastError'
+  readonly code: HoldfastErrorCode
+  readonly key: string | undefined
+
+  constructor(code: HoldfastErrorCode, message: string, options: HoldfastErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause })
+    this.code = code
+    this.key = options.key
+  }
+}
+
+/** The key was not granted within `wait`. Nothing is held, and the place in the queue is given up. */
+export class AcquireTimeoutError extends HoldfastError {
+  override readonly name = 'AcquireTimeoutError'
+  /** How long the call waited, in milliseconds. */
+  readonly waitedMs: number
+  /** How many tickets stood ahead when the store last answered; `undefined` when it never queued this one. */
+  readonly ahead: number | undefined
+
+  constructor(message: string, options: HoldfastErrorOptions & { waitedMs: number; ahead?: number | undefined }) {
+    super('acquire-timeout', message, options)
+    this.waitedMs = options.waitedMs
+    this.ahead = options.ahead
+  }
+}
+
+/**
+ * Why a lease ended without being released. `expired`: its deadline passed without a renewal that the store
+ * confirmed. `evicted`: somebody removed it on purpose. `store-reset`: the store no longer knew it before its time (a
+ * restart without persistence, a flush, a lossy fail-over, a clock that jumped).
+ */
+export type LossReason = 'expired' | 'evicted' | 'store-reset'
+
+/** The lease is gone: stop writing, others may hold the key. */
+export class LeaseLostError extends HoldfastError {
+  override readonly name = 'LeaseLostError'
+  readonly reason: LossReason
+
+  constructor(message: string, options: HoldfastErrorOptions & { reason: LossReason }) {
+    super('lease-lost', message, options)
+    this.reason = options.reason
+  }
+}
+
+/**
+ * The store could not be asked. `store-unavailable`: no answer, so the request may or may not have had an effect, and
+ * asking again may help. `store-refused`: a definite no (wrong password, missing permission, not a database, read-only),
+ * where asking again cannot help until somebody changes something.
+ */
+export class StoreError extends HoldfastError {
+  override readonly name = 'StoreError'
+
+  constructor(
+    code: 'store-unavailable' | 'store-refused',
+    message: string,
+    options: HoldfastErrorOptions = {},
+  ) {
+    super(code, message, options)
+  }
+}
+
+/** Waiting would never have ended: the caller itself holds the key, or holders in this process wait for one another. */
+export class DeadlockError extends HoldfastError {
+  override readonly name = 'DeadlockError'
+
+  constructor(message: string, options: HoldfastErrorOptions = {}) {
+    super('deadlock', message, options)
+  }
+}
+
+/** A resource refused a write because it has seen a higher fence: somebody else has held the key since. */
+export class StaleFenceError extends HoldfastError {
+  override readonly name = 'StaleFenceError'
+
+  constructor(message: string, options: HoldfastErrorOptions = {}) {
+    super('stale-fence', message, options)
+  }
+}
+
+/** An argument is not what the call takes. The message says what was expected and what came. */
+export class InvalidArgumentError extends HoldfastError {
+  override readonly name = 'InvalidArgumentError'
+
+  constructor(message: string, options: HoldfastErrorOptions = {}) {
+    super('invalid-argument', message, options)
+  }
+}
+
+/** The object was closed (or is closing), so it takes no new work. */
+export class ClosedError extends HoldfastError {
+  override readonly name = 'ClosedError'
+
+  constructor(message: string, options: HoldfastErrorOptions = {}) {
+    super('closed', message, options)
+  }
+}
+
+/**
+ * Whether a value is an error of this library, optionally with one particular code. Looks at the shape and not at the
+ * class, so it also recognises errors of a second copy of the library in the same process.
+ *
+ * ```ts
+ * import { isHoldfastError } from 'holdfast'
+ *
+ * export function isBusy(error: unknown): boolean {
+ *   return isHoldfastError(error, 'acquire-timeout')
+ * }
+ * ```
+ */
+export function isHoldfastError(error: unknown, code?: HoldfastErrorCode): error is HoldfastError {
+  return (
+    error instanceof Error &&
+    'code' in error &&
+    typeof error.code === 'string' &&
+    codes.has(error.code) &&
+    (code === undefined || error.code === code)
+  )
+}
+
+const codes: ReadonlySet<string> = new Set<HoldfastErrorCode>([
+  'acquire-timeout',
+  'lease-lost',
+  'store-unavailable',
+  'store-refused',
+  'deadlock',
+  'stale-fence',
+  'invalid-argument',
+  'closed',
+  'queue-full',
+  'task-failed',
+])

@@ -1,0 +1,157 @@
+import type {
+  AcquireAnswer,
+  EvictRequest,
+  InspectRequest,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RoomPage,
+  Store,
+  Ticket,
+  Wake,
+} from '../../contract/store.ts'
+import {
+  acquire,
+  evict,
+  isIdle,
+  openRoom,
+  type Outcome,
+  type Room,
+  release,
+  renew,
+  type StoreTime,
+  view,
+} from '../../law/room.ts'
+
+export interface MemoryStoreOptions {
+  /** Where the store's time comes from, for tests. Default: the monotonic clock of the process, set to 1970 once. */
+  readonly now?: () => StoreTime
+}
+
+/**
+ * A store inside this process: the law as it is, answering at once. For locks between the async tasks of one process,
+ * for tests, and as the reference of every other store. Nothing is shared with other processes, and nothing survives.
+ *
+ * ```ts
+ * import { createLocks } from 'holdfast'
+ * import { memoryStore } from 'holdfast/memory'
+ *
+ * const locks = createLocks(memoryStore())
+ * await locks.withLock('report', async () => console.log('one at a time in this process'))
+ * ```
+ */
+export function memoryStore(options: MemoryStoreOptions = {}): Store {
+  return new MemoryStore(options.now ?? processTime)
+}
+
+class MemoryStore implements Store {
+  readonly name = 'memory'
+  readonly #rooms = new Map<string, Room>()
+  readonly #listeners = new Set<(wake: Wake) => void>()
+  readonly #now: () => StoreTime
+  /** The largest fence of any room that was cleared away: a new room starts above it. */
+  #fenceFloor = 0
+
+  constructor(now: () => StoreTime) {
+    this.#now = now
+  }
+
+  acquire(ticket: Ticket): AcquireAnswer {
+    return this.#settled(acquire(this.#enter(ticket.key), ticket, this.#now()))
+  }
+
+  renew(tickets: readonly Ticket[]): readonly RenewAnswer[] {
+    const time = this.#now()
+    return tickets.map((ticket) => {
+      const room = this.#rooms.get(ticket.key)
+      return room === undefined ? { tag: 'gone', evicted: false } : this.#settled(renew(room, ticket, time))
+    })
+  }
+
+  release(request: ReleaseRequest): ReleaseAnswer {
+    // A tombstone needs a room even where there is none yet.
+    const room = request.cancel ? this.#enter(request.key) : this.#rooms.get(request.key)
+    if (room === undefined) return { was: 'unknown' }
+    const time = this.#now()
+    const outcome = release(room, request, time)
+    this.#leave(request.key, room, time)
+    return this.#settled(outcome)
+  }
+
+  async listen(onWake: (wake: Wake) => void): Promise<() => void> {
+    this.#listeners.add(onWake)
+    return () => {
+      this.#listeners.delete(onWake)
+    }
+  }
+
+  inspect(request: InspectRequest): RoomPage {
+    const time = this.#now()
+    const keys = [...this.#rooms.keys()]
+      .filter((key) => key.startsWith(request.prefix) && (request.cursor === undefined || key > request.cursor))
+      .sort(byCodeUnits)
+    const page = keys.slice(0, request.count)
+    const rooms = page
+      .map((key) => view(this.#rooms.get(key) ?? openRoom(0), key, time))
+      .filter((room) => room.holders.length > 0 || room.queue.length > 0 || room.closedMs > 0)
+    return { rooms, next: keys.length > page.length ? page.at(-1) : undefined }
+  }
+
+  evict(request: EvictRequest): readonly string[] {
+    const room = this.#rooms.get(request.key)
+    return room === undefined ? [] : this.#settled(evict(room, request, this.#now()))
+  }
+
+  async close(): Promise<void> {
+    this.#listeners.clear()
+  }
+
+  #enter(key: string): Room {
+    const present = this.#rooms.get(key)
+    if (present !== undefined) return present
+    this.#clearOldest()
+    const room = openRoom(this.#fenceFloor)
+    this.#rooms.set(key, room)
+    return room
+  }
+
+  #leave(key: string, room: Room, time: StoreTime): void {
+    if (!isIdle(room, time)) return
+    this.#fenceFloor = Math.max(this.#fenceFloor, room.lastFence)
+    this.#rooms.delete(key)
+  }
+
+  /**
+   * Rooms whose holder never came back are found here: each new room pays for a look at the two oldest ones, so the
+   * map never grows beyond what is in use, and nobody has to sweep.
+   */
+  #clearOldest(): void {
+    if (this.#rooms.size < 2) return
+    const time = this.#now()
+    let looks = 0
+    for (const [key, room] of this.#rooms) {
+      this.#rooms.delete(key)
+      this.#rooms.set(key, room)
+      this.#leave(key, room, time)
+      looks += 1
+      if (looks === 2) return
+    }
+  }
+
+  #settled<A>(outcome: Outcome<A>): A {
+    for (const id of outcome.offered) for (const onWake of this.#listeners) onWake({ tag: 'ticket', id })
+    return outcome.answer
+  }
+}
+
+const originMs = Date.now() - performance.now()
+
+/** Monotonic, and standing still while the machine sleeps is right here: the holders sleep with it. */
+function processTime(): StoreTime {
+  const ms = originMs + performance.now()
+  return { ms, us: Math.floor(ms * 1000) }
+}
+
+function byCodeUnits(one: string, other: string): number {
+  return one < other ? -1 : one > other ? 1 : 0
+}
