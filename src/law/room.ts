@@ -162,13 +162,10 @@ export function view(room: Room, key: string, time: StoreTime): RoomView {
 
 /** Whether nothing but the last fence would be lost with this room. */
 export function isIdle(room: Room, time: StoreTime): boolean {
-  settle(room, time)
-  return (
-    room.holders.size === 0 &&
-    room.queue.size === 0 &&
-    room.tombstones.size === 0 &&
-    room.closedUntil <= time.ms
-  )
+  // Somebody who waits is never idle, and admitting them here would lose the wake they are owed.
+  if (room.queue.size > 0) return false
+  if (room.nextExpiry <= time.ms) expire(room, time)
+  return room.holders.size === 0 && room.tombstones.size === 0 && room.closedUntil <= time.ms
 }
 
 const NOBODY: readonly string[] = []
