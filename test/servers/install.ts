@@ -1,0 +1,68 @@
+import { spawnSync } from 'node:child_process'
+import { accessSync, constants } from 'node:fs'
+import { delimiter, join } from 'node:path'
+
+/**
+ * The path of a server binary: what the environment variable of its name says (`REDIS_SERVER` for `redis-server`), else
+ * what PATH has, else what the distribution's package of that name installs (Debian and Ubuntu, as root). Throws one
+ * sentence that says what to install where none of these works, because a test without its server is not a test.
+ */
+export function ensureBinary(name: string): string {
+  const variable = name.toUpperCase().replaceAll('-', '_')
+  const chosen = process.env[variable]
+  if (chosen !== undefined && chosen !== '') {
+    if (isExecutable(chosen)) return chosen
+    throw new Error(`Expected ${variable} to be the path of an executable, got ${JSON.stringify(chosen)}`)
+  }
+  const found = findOnPath(name)
+  if (found !== undefined) return found
+  const failure = install(name)
+  const installed = findOnPath(name)
+  if (installed !== undefined) return installed
+  throw new Error(
+    `Expected ${name} to be installed for the tests, but it is not on PATH and ${failure}: ` +
+      `install it with your package manager, or set ${variable} to its path.`,
+  )
+}
+
+function findOnPath(name: string): string | undefined {
+  const folders = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin']
+  return folders.map((folder) => join(folder, name)).find(isExecutable)
+}
+
+function isExecutable(path: string): boolean {
+  try {
+    accessSync(path, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
+}
+
+// Debian starts a server's service from the package's install script, and policy-rc.d with exit code 101 is its way of
+// saying no. The shell removes the file itself, also on Ctrl-C, so that the machine does not keep refusing services.
+const aptScript = `
+set -e
+if [ ! -e /usr/sbin/policy-rc.d ]; then
+  trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+  trap 'exit 130' INT TERM
+  printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d
+  chmod +x /usr/sbin/policy-rc.d
+fi
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=120 "$1"
+`
+
+function install(name: string): string {
+  if (findOnPath('apt-get') === undefined) return 'there is no apt-get to install it with'
+  if (process.getuid?.() !== 0) return `installing it needs root (apt-get install ${name})`
+  console.log(`Installing ${name} with apt-get, because the tests run against the real one…`)
+  const result = spawnSync('sh', ['-c', aptScript, 'sh', name], {
+    encoding: 'utf8',
+    env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout: 300_000,
+  })
+  const lastLine = (result.error?.message ?? result.stderr).trim().split('\n').at(-1)
+  return `apt-get could not install it (${lastLine})`
+}

@@ -1,0 +1,219 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { freePort } from './free-port.ts'
+import { ensureBinary } from './install.ts'
+import { type RespValue, sendCommand } from './resp.ts'
+import { until } from './until.ts'
+
+export interface RedisOptions {
+  /** Append-only file with fsync on every write, so that a restart keeps what was answered. Default: nothing is kept. */
+  readonly appendOnly?: boolean
+  /** The default user's password. */
+  readonly password?: string
+  /** ACL rules, one user each: `'app on >secret ~lock:* &lock:* +evalsha +eval'`. */
+  readonly users?: readonly string[]
+  /** Makes it a read-only replica of a server on this machine; it is ready once the link is up. */
+  readonly replicaOf?: { readonly port: number; readonly password?: string }
+  /** More arguments, as on the command line: `['--maxmemory', '2mb']`. */
+  readonly args?: readonly string[]
+}
+
+export interface RedisServer extends AsyncDisposable {
+  readonly port: number
+  /** `redis://127.0.0.1:<port>`, with the default user's password if there is one. */
+  readonly url: string
+  /** Of the running process; changes with `restart`. */
+  readonly pid: number
+  /** SIGTERM: saves what is to be saved, closes its connections, exits. */
+  stop(): Promise<void>
+  /** SIGKILL. */
+  kill(): Promise<void>
+  /** SIGSTOP: hangs with its connections open; resolves once it does nothing any more. */
+  pause(): Promise<void>
+  /** SIGCONT. */
+  resume(): void
+  /** Stops it if it runs, and starts it again on the same port and folder. */
+  restart(): Promise<void>
+  /** One command on a connection of its own, as the default user. */
+  command(...args: readonly (string | number)[]): Promise<RespValue>
+  /** Calls since start or `CONFIG RESETSTAT`, by lower-case command: `{ evalsha: 3, 'config|get': 1 }`. */
+  commandStats(): Promise<Record<string, number>>
+  /** What the server has printed since its last start. */
+  log(): string
+  /** Ends the process and removes its folder; repeatable. */
+  close(): Promise<void>
+}
+
+/** Starts `redis-server` (or what `REDIS_SERVER` names) on a free loopback port, in a folder of its own. */
+export async function startRedis(options: RedisOptions = {}): Promise<RedisServer> {
+  const binary = ensureBinary('redis-server')
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-redis-'))
+  const { password } = options
+  let port = await freePort()
+  let running: ChildProcess | undefined
+  leftovers.add(discard)
+  try {
+    running = await launch()
+  } catch (error) {
+    discard()
+    throw error
+  }
+
+  return {
+    get port() {
+      return port
+    },
+    get url() {
+      return password === undefined
+        ? `redis://127.0.0.1:${port}`
+        : `redis://:${encodeURIComponent(password)}@127.0.0.1:${port}`
+    },
+    get pid() {
+      return running?.pid as number
+    },
+    stop,
+    kill: () => end(running, 'SIGKILL'),
+    async pause() {
+      signal('SIGSTOP')
+      await until('the kernel has stopped redis-server', () => isStopped(running?.pid))
+    },
+    resume: () => signal('SIGCONT'),
+    async restart() {
+      await stop()
+      running = await launch({ samePort: true })
+    },
+    command,
+    async commandStats() {
+      const text = String(await command('INFO', 'commandstats'))
+      const lines = text.matchAll(/^cmdstat_(.+?):calls=(\d+)/gm)
+      return Object.fromEntries(Array.from(lines, ([, name, calls]) => [name, Number(calls)]))
+    },
+    log,
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+
+  async function launch({ samePort = false } = {}): Promise<ChildProcess> {
+    for (let attempt = 1; ; attempt += 1) {
+      const child = spawnServer(binary, serverArguments(port, folder, options), folder)
+      try {
+        await until('redis-server answers', () => isReady(child), { withinMs: 20_000 })
+        return child
+      } catch (error) {
+        await end(child, 'SIGKILL')
+        // Between our look and the server's bind somebody else may have taken the port.
+        const lostTheRace = log().includes('Address already in use')
+        if (samePort || !lostTheRace || attempt === 5) {
+          throw new Error(`redis-server did not start on port ${port}: ${tail(log())}`, { cause: error })
+        }
+        port = await freePort()
+      }
+    }
+  }
+
+  async function isReady(child: ChildProcess): Promise<boolean> {
+    if (hasEnded(child)) throw new Error(`redis-server exited with ${child.exitCode ?? child.signalCode}`)
+    try {
+      // Also asks who answers, in case the port belongs to somebody else's server by now.
+      const server = String(await command('INFO', 'server'))
+      if (!server.includes(`process_id:${child.pid}\r`)) return false
+      if (options.replicaOf === undefined) return true
+      return String(await command('INFO', 'replication')).includes('master_link_status:up')
+    } catch {
+      return false
+    }
+  }
+
+  function command(...args: readonly (string | number)[]): Promise<RespValue> {
+    return sendCommand({ port, password }, args)
+  }
+
+  function log(): string {
+    return readFileSync(join(folder, 'server.log'), 'utf8')
+  }
+
+  function signal(name: NodeJS.Signals): void {
+    if (!running?.kill(name))
+      throw new Error(`Expected redis-server to be running, got none to send ${name} to`)
+  }
+
+  async function stop(): Promise<void> {
+    running?.kill('SIGCONT')
+    await end(running, 'SIGTERM')
+  }
+
+  async function close(): Promise<void> {
+    await end(running, 'SIGKILL')
+    discard()
+  }
+
+  function discard(): void {
+    running?.kill('SIGKILL')
+    rmSync(folder, { recursive: true, force: true })
+    leftovers.delete(discard)
+  }
+}
+
+function serverArguments(port: number, folder: string, options: RedisOptions): string[] {
+  const { appendOnly = false, password, users = [], replicaOf, args = [] } = options
+  return [
+    ...['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', ''],
+    // A replica would otherwise wait five seconds for others to share its first copy.
+    ...['--repl-diskless-sync-delay', '0'],
+    ...(appendOnly ? ['--appendonly', 'yes', '--appendfsync', 'always'] : []),
+    ...(password === undefined ? [] : ['--requirepass', password]),
+    ...users.flatMap((rules) => ['--user', ...rules.split(' ')]),
+    ...(replicaOf === undefined ? [] : ['--replicaof', '127.0.0.1', String(replicaOf.port)]),
+    ...(replicaOf?.password === undefined ? [] : ['--masterauth', replicaOf.password]),
+    ...args,
+  ]
+}
+
+// A test run that is aborted still exits, and must leave neither a server nor a folder behind.
+const leftovers = new Set<() => void>()
+process.once('exit', () => {
+  for (const discard of leftovers) discard()
+})
+
+const setpriv = '/usr/bin/setpriv'
+
+function spawnServer(binary: string, args: readonly string[], folder: string): ChildProcess {
+  const output = openSync(join(folder, 'server.log'), 'w')
+  // A test process that is killed runs no exit handler; where the kernel can, it takes the server along.
+  const [command, ...before] = existsSync(setpriv) ? [setpriv, '--pdeathsig', 'KILL', binary] : [binary]
+  const child = spawn(command as string, [...before, ...args], { stdio: ['ignore', output, output] })
+  closeSync(output)
+  child.unref()
+  // Without a listener it would be thrown; that the server does not answer is reported anyway.
+  child.on('error', () => {})
+  return child
+}
+
+async function end(child: ChildProcess | undefined, name: NodeJS.Signals): Promise<void> {
+  if (child === undefined || hasEnded(child)) return
+  const ended = once(child, 'exit', { signal: AbortSignal.timeout(10_000) })
+  child.kill(name)
+  child.ref()
+  try {
+    await ended
+  } catch (error) {
+    child.kill('SIGKILL')
+    throw new Error(`redis-server ${child.pid} was still there 10 s after ${name}`, { cause: error })
+  }
+}
+
+function hasEnded(child: ChildProcess): boolean {
+  return child.pid === undefined || child.exitCode !== null || child.signalCode !== null
+}
+
+function isStopped(pid: number | undefined): boolean {
+  if (process.platform !== 'linux') return true
+  return /\) [Tt] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+}
+
+function tail(text: string): string {
+  return text.trim().split('\n').slice(-5).join(' | ')
+}

@@ -1,0 +1,272 @@
+import { once } from 'node:events'
+import { connect, createServer, type Socket } from 'node:net'
+
+export interface ProxyOptions {
+  /** The server's port on 127.0.0.1. */
+  readonly targetPort: number
+}
+
+/** What happens to the bytes of one direction: passed on, kept until `normal()`, or swallowed. */
+type Flow = 'forward' | 'hold' | 'drop'
+
+export interface FaultProxy extends AsyncDisposable {
+  readonly port: number
+  /** Connections open now, as the client sees it. */
+  readonly connections: number
+  /** Chunks swallowed so far; a test waits for it to rise before it lets a drop end. */
+  readonly swallowed: number
+  /** Each direction takes this much longer; order is kept. */
+  delay(by: { readonly requestMs?: number; readonly replyMs?: number }): void
+  /** Requests are delivered and carried out; their replies are swallowed. */
+  dropReplies(): void
+  /** Requests are swallowed; what the server still sends comes through. */
+  dropRequests(): void
+  /** Replies are kept and come late, all of them, with `normal()`. */
+  holdReplies(): void
+  /** Requests are kept and reach the server late, all of them, with `normal()`. */
+  holdRequests(): void
+  /** Connections are accepted and stay open, and not a byte passes in either direction. */
+  halfOpen(): void
+  /** Destroys all connections; new ones work. */
+  cut(): void
+  /** Destroys all connections and resets every new one. */
+  refuse(): void
+  /**
+   * Delivers the next request (that contains `match`), and when the server has answered it, cuts the client's connection
+   * instead of passing the reply on. Resolves when that has happened. Replies have no names here, so the connection should
+   * have nothing else in flight.
+   */
+  loseNextReply(match?: string): Promise<void>
+  /** Cuts the client's connection instead of delivering the next request (that contains `match`). */
+  loseNextRequest(match?: string): Promise<void>
+  /**
+   * Passes everything again, held bytes first. Connections that lost bytes are destroyed: TCP cannot lose bytes and go on,
+   * and a client that reads the reply to another request would be a fault that no network has.
+   */
+  normal(): void
+  /** Repeatable. */
+  close(): Promise<void>
+}
+
+/** A TCP proxy on a free loopback port whose faults are switched while connections are open. */
+export async function startProxy({ targetPort }: ProxyOptions): Promise<FaultProxy> {
+  const links = new Set<Link>()
+  let refusing = false
+  let swallowed = 0
+  const faults: Faults = {
+    requests: 'forward',
+    replies: 'forward',
+    requestMs: 0,
+    replyMs: 0,
+    trap: undefined,
+    onSwallow() {
+      swallowed += 1
+    },
+  }
+
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, (client) => {
+    if (refusing) {
+      client.on('error', () => {})
+      client.resetAndDestroy()
+      return
+    }
+    links.add(openLink(client, targetPort, faults, { onClose: (link) => links.delete(link) }))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as { port: number }
+
+  return {
+    port,
+    get connections() {
+      return [...links].filter((link) => link.isOpen()).length
+    },
+    get swallowed() {
+      return swallowed
+    },
+    delay: ({ requestMs = 0, replyMs = 0 }) => change({ requestMs, replyMs }),
+    dropReplies: () => change({ replies: 'drop' }),
+    dropRequests: () => change({ requests: 'drop' }),
+    holdReplies: () => change({ replies: 'hold' }),
+    holdRequests: () => change({ requests: 'hold' }),
+    halfOpen: () => change({ requests: 'drop', replies: 'drop' }),
+    cut,
+    refuse() {
+      refusing = true
+      cut()
+    },
+    loseNextReply: (match) => setTrap(match, 'reply'),
+    loseNextRequest: (match) => setTrap(match, 'request'),
+    normal() {
+      refusing = false
+      for (const link of links) if (link.hasLostBytes()) link.destroy()
+      change({ requests: 'forward', replies: 'forward', requestMs: 0, replyMs: 0, trap: undefined })
+    },
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+
+  function change(to: Partial<Faults>): void {
+    Object.assign(faults, to)
+    for (const link of links) link.flush()
+  }
+
+  function cut(): void {
+    for (const link of links) link.destroy()
+  }
+
+  function setTrap(match: string | undefined, loses: Trap['loses']): Promise<void> {
+    return new Promise((sprung) => {
+      faults.trap = { match, loses, sprung }
+    })
+  }
+
+  async function close(): Promise<void> {
+    if (!server.listening) return
+    const closed = once(server, 'close')
+    server.close()
+    cut()
+    await closed
+  }
+}
+
+interface Faults {
+  requests: Flow
+  replies: Flow
+  requestMs: number
+  replyMs: number
+  trap: Trap | undefined
+  readonly onSwallow: () => void
+}
+
+interface Trap {
+  readonly match: string | undefined
+  readonly loses: 'request' | 'reply'
+  readonly sprung: () => void
+}
+
+interface Link {
+  isOpen(): boolean
+  hasLostBytes(): boolean
+  flush(): void
+  destroy(): void
+}
+
+function openLink(
+  client: Socket,
+  targetPort: number,
+  faults: Faults,
+  { onClose }: { onClose: (link: Link) => void },
+): Link {
+  const upstream = connect({ port: targetPort, host: '127.0.0.1', allowHalfOpen: true, noDelay: true })
+  let losesNextReply: Trap | undefined
+  const requests = openPipe(client, upstream, {
+    onSwallow: faults.onSwallow,
+    flow: () => faults.requests,
+    delayMs: () => faults.requestMs,
+    intercept: (bytes) => {
+      const { trap } = faults
+      if (trap === undefined || (trap.match !== undefined && !bytes.includes(trap.match))) return 'pass'
+      faults.trap = undefined
+      if (trap.loses === 'reply') {
+        losesNextReply = trap
+        return 'pass'
+      }
+      cutClient(trap)
+      return 'swallow'
+    },
+  })
+  const replies = openPipe(upstream, client, {
+    onSwallow: faults.onSwallow,
+    flow: () => faults.replies,
+    delayMs: () => faults.replyMs,
+    intercept: () => {
+      if (losesNextReply === undefined) return 'pass'
+      cutClient(losesNextReply)
+      return 'swallow'
+    },
+  })
+  const link: Link = {
+    isOpen: () => !client.destroyed,
+    hasLostBytes: () => requests.hasLostBytes() || replies.hasLostBytes(),
+    flush() {
+      requests.flush()
+      replies.flush()
+    },
+    destroy() {
+      client.destroy()
+      upstream.destroy()
+    },
+  }
+  for (const socket of [client, upstream]) {
+    // An error is always followed by a close, which is passed on.
+    socket.on('error', () => {})
+    socket.on('close', () => {
+      if (client.destroyed && upstream.destroyed) onClose(link)
+    })
+  }
+  return link
+
+  function cutClient(trap: Trap): void {
+    client.destroy()
+    trap.sprung()
+  }
+}
+
+interface PipeOptions {
+  readonly flow: () => Flow
+  readonly delayMs: () => number
+  readonly intercept: (bytes: Buffer) => 'pass' | 'swallow'
+  readonly onSwallow: () => void
+}
+
+interface Pipe {
+  hasLostBytes(): boolean
+  flush(): void
+}
+
+/** One direction. What the source sends, and how it ended, is queued with the time at which it is due. */
+function openPipe(source: Socket, sink: Socket, options: PipeOptions): Pipe {
+  const { flow, delayMs, intercept, onSwallow } = options
+  const queue: { readonly dueAt: number; readonly pass: () => void }[] = []
+  let lostBytes = false
+  let timer: NodeJS.Timeout | undefined
+
+  source.on('data', (bytes) => {
+    if (intercept(bytes) === 'swallow') return
+    enqueue(() => sink.write(bytes))
+  })
+  // Ended, never reset: a reset could make the server forget a request that it has not read yet.
+  source.on('end', () => enqueue(() => sink.end()))
+  source.on('close', () => enqueue(() => sink.end()))
+
+  return { hasLostBytes: () => lostBytes, flush }
+
+  function enqueue(pass: () => void): void {
+    // Also an end is lost in a partition: the other side goes on believing in a connection that is gone.
+    if (flow() === 'drop') swallow()
+    else queue.push({ dueAt: performance.now() + delayMs(), pass })
+    flush()
+  }
+
+  function flush(): void {
+    clearTimeout(timer)
+    for (;;) {
+      const head = queue[0]
+      if (head === undefined || flow() === 'hold') return
+      const waitMs = head.dueAt - performance.now()
+      if (waitMs > 0) {
+        timer = setTimeout(flush, waitMs)
+        return
+      }
+      queue.shift()
+      if (flow() === 'drop') swallow()
+      else if (!sink.destroyed) head.pass()
+    }
+  }
+
+  function swallow(): void {
+    lostBytes = true
+    onSwallow()
+  }
+}

@@ -1,0 +1,14 @@
+/** Asks again until the answer is neither `undefined` nor `false`; rejects with `what` once `withinMs` have passed. */
+export async function until<T>(
+  what: string,
+  ask: () => T | Promise<T>,
+  { withinMs = 10_000, everyMs = 10 }: { withinMs?: number; everyMs?: number } = {},
+): Promise<Exclude<T, undefined | false>> {
+  const giveUpAt = performance.now() + withinMs
+  for (;;) {
+    const answer = await ask()
+    if (answer !== undefined && answer !== false) return answer as Exclude<T, undefined | false>
+    if (performance.now() > giveUpAt) throw new Error(`Waited ${withinMs} ms in vain until ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, everyMs))
+  }
+}
