@@ -1,0 +1,143 @@
+import { spawnSync } from 'node:child_process'
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { root } from './project.ts'
+
+// The linter draws the arrows of the house; here each of them is crossed once, in a copy, to see that it bites.
+const forbidden: Record<string, string[]> = {
+  'src/contract/store.ts': ['../law/law.ts', '../engine/keeper.ts', 'node:fs', 'ioredis'],
+  'src/law/law.ts': [
+    '../engine/keeper.ts',
+    '../stores/memory/index.ts',
+    '../index.ts',
+    'node:crypto',
+    '@a/b',
+  ],
+  'src/engine/keeper.ts': ['../law/law.ts', '../stores/memory/index.ts', '../primitives/mutex.ts', 'node:os'],
+  'src/engine/ids.ts': ['../stores/memory/index.ts', 'ioredis'],
+  'src/primitives/mutex.ts': [
+    '../stores/memory/index.ts',
+    '../law/law.ts',
+    '../index.ts',
+    'node:async_hooks',
+  ],
+  'src/primitives/held-keys.ts': ['node:fs', '../stores/memory/index.ts'],
+  'src/stores/redis/redis-store.ts': [
+    '../../engine/keeper.ts',
+    '../../primitives/mutex.ts',
+    '../../index.ts',
+    '../../testing/index.ts',
+    '../sqlite/sqlite-store.ts',
+  ],
+  'src/queue/queue.ts': [
+    '../engine/keeper.ts',
+    '../law/law.ts',
+    '../stores/redis/redis-store.ts',
+    'node:events',
+  ],
+  'src/worker/worker.ts': ['../primitives/mutex.ts', '../contract/store.ts'],
+  'src/cli/run.ts': ['../engine/keeper.ts', '../stores/sqlite/sqlite-store.ts'],
+  'src/cli/demo/demo.ts': ['../../engine/keeper.ts', '../../stores/sqlite/sqlite-store.ts'],
+  'examples/hello.ts': ['../src/index.ts', './shared.ts'],
+}
+const allowed: Record<string, string[]> = {
+  'src/contract/ok.ts': ['./store.ts', '../errors.ts'],
+  'src/law/ok.ts': ['./law.ts', '../contract/store.ts', '../errors.ts'],
+  'src/engine/ok.ts': ['./keeper.ts', '../contract/store.ts', '../errors.ts'],
+  'src/engine/system-clock.ts': ['node:perf_hooks', '../contract/clock.ts'],
+  'src/primitives/ok.ts': ['./mutex.ts', '../engine/keeper.ts', '../contract/store.ts', '../errors.ts'],
+  'src/stores/redis/ok.ts': [
+    './redis-store.ts',
+    './lua/scripts.generated.ts',
+    '../../law/law.ts',
+    '../../contract/store.ts',
+    '../../errors.ts',
+    '../redis/index.ts',
+    'node:net',
+    'ioredis',
+  ],
+  'src/cli/ok.ts': ['../index.ts', '../stores/sqlite/index.ts', '../errors.ts', './run.ts', 'node:fs'],
+  'src/cli/demo/ok.ts': ['../../index.ts', '../../stores/sqlite/index.ts', '../run.ts', '../../errors.ts'],
+  'src/queue/ok.ts': ['../index.ts', './queue.ts', '../errors.ts'],
+  'src/index.ts': ['./engine/keeper.ts', './stores/memory/index.ts'],
+  'examples/ok.ts': ['holdfast', 'holdfast/redis', 'node:timers/promises'],
+}
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-boundaries-'))
+  for (const path of ['biome.json', '.gitignore', 'package.json', 'tsconfig.json']) {
+    copyFileSync(root + path, join(folder, path))
+  }
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+test('imports against the arrows are errors, imports along them are not', () => {
+  for (const [path, imports] of Object.entries({ ...forbidden, ...allowed })) {
+    write(path, imports.map((specifier) => `import '${specifier}'\n`).join(''))
+  }
+  const expected = Object.entries(forbidden).flatMap(([path, imports]) =>
+    imports.map((specifier, index) => `${path}:${index + 1} ${specifier}`),
+  )
+  const found = lint('style/noRestrictedImports').map(({ path, line }) => {
+    const specifier = { ...forbidden, ...allowed }[path]?.[line - 1]
+    return `${path}:${line} ${specifier}`
+  })
+  expect(found.sort()).toEqual(expected.sort())
+})
+
+test('an arrow is also crossed by import(), by a type and by a re-export', () => {
+  write('src/law/import.ts', `await import('../engine/keeper.ts')\n`)
+  write('src/law/type.ts', `import type { Keeper } from '../engine/keeper.ts'\nexport type K = Keeper\n`)
+  write('src/law/export.ts', `export { keep } from '../engine/keeper.ts'\n`)
+  const crossing = lint('style/noRestrictedImports').map(({ path }) => path)
+  expect(crossing).toEqual(
+    expect.arrayContaining(['src/law/import.ts', 'src/law/type.ts', 'src/law/export.ts']),
+  )
+})
+
+test('cycles, floating promises, clocks, any and default exports are errors', () => {
+  write('src/law/hen.ts', `import { egg } from './egg.ts'\nexport const hen = () => egg\n`)
+  write('src/law/egg.ts', `import { hen } from './hen.ts'\nexport const egg = () => hen\n`)
+  write(
+    'src/engine/floating.ts',
+    `async function tell(): Promise<void> {}\nexport function go(): void {\n  tell()\n}\n`,
+  )
+  write('src/engine/clocks.ts', `export const now: number = Date.now()\nsetTimeout(() => {}, 1)\n`)
+  write('src/engine/any.ts', `export const anything: any = 1\n`)
+  write('src/engine/default.ts', `export default 1\n`)
+  expect(lint('suspicious/noImportCycles').map(({ path }) => path)).toEqual([
+    'src/law/egg.ts',
+    'src/law/hen.ts',
+  ])
+  expect(lint('nursery/noFloatingPromises')).toEqual([{ path: 'src/engine/floating.ts', line: 3 }])
+  expect(lint('style/noRestrictedGlobals')).toEqual([
+    { path: 'src/engine/clocks.ts', line: 1 },
+    { path: 'src/engine/clocks.ts', line: 2 },
+  ])
+  expect(lint('suspicious/noExplicitAny')).toEqual([{ path: 'src/engine/any.ts', line: 1 }])
+  expect(lint('style/noDefaultExport')).toEqual([{ path: 'src/engine/default.ts', line: 1 }])
+})
+
+function write(path: string, text: string): void {
+  mkdirSync(join(folder, dirname(path)), { recursive: true })
+  writeFileSync(join(folder, path), text)
+}
+
+/** Where the linter, with the repository's configuration, reports this rule as an error. */
+function lint(rule: string): { path: string; line: number }[] {
+  const args = ['lint', '--reporter=json', '--max-diagnostics=none', '--diagnostic-level=error']
+  const { stdout } = spawnSync(`${root}node_modules/.bin/biome`, args, { cwd: folder, encoding: 'utf8' })
+  const report = JSON.parse(stdout) as { diagnostics: Diagnostic[] }
+  return report.diagnostics
+    .filter(({ category }) => category === `lint/${rule}`)
+    .map(({ location }) => ({ path: location.path, line: location.start.line }))
+    .sort((a, b) => a.path.localeCompare(b.path) || a.line - b.line)
+}
+
+interface Diagnostic {
+  readonly category: string
+  readonly location: { readonly path: string; readonly start: { readonly line: number } }
+}
