@@ -1,0 +1,69 @@
+import { expiryCases } from './conformance-expiry.ts'
+import { holdingCases } from './conformance-holding.ts'
+import { manyCases } from './conformance-many.ts'
+import { queueCases } from './conformance-queue.ts'
+import { roomCases } from './conformance-rooms.ts'
+import { type ConformanceScript, type ConformanceSubject, Scene, TooSlow } from './conformance-scene.ts'
+import { wakeCases } from './conformance-wakes.ts'
+
+/** One statement about a store, and how to check it. */
+export interface ConformanceCase {
+  /** A sentence that is true of every store. */
+  readonly name: string
+  /** Resolves when it is true of this one, rejects with an `AssertionError` (or the store's error) when it is not. */
+  run(): Promise<void>
+}
+
+/**
+ * The tests that every store of Holdfast passes, for any test runner: each promise of the contract and each feature of
+ * the law, as cases that are independent of one another, use random keys under `conformance:`, leave nothing behind and
+ * take a few seconds at most each (the whole suite: about ten, most of it waiting for something to expire).
+ *
+ * A case about a short time measures whether this machine was fast enough for its answer to mean anything, and repeats
+ * itself with longer times when it was not.
+ *
+ * ```ts
+ * import { test } from 'node:test'
+ * import { storeConformance } from 'holdfast/testing'
+ * import { myStore } from './my-store.js'
+ *
+ * const cases = storeConformance({ open: () => myStore('localhost:4711') })
+ * for (const { name, run } of cases) test(name, run)
+ * ```
+ */
+export function storeConformance(subject: ConformanceSubject): readonly ConformanceCase[] {
+  return SCRIPTS.filter((script) => applies(script, subject)).map((script) => ({
+    name: script.name,
+    run: () => play(script, subject),
+  }))
+}
+
+const SCRIPTS: readonly ConformanceScript[] = [
+  ...holdingCases,
+  ...queueCases,
+  ...expiryCases,
+  ...wakeCases,
+  ...roomCases,
+  ...manyCases,
+]
+
+function applies(script: ConformanceScript, subject: ConformanceSubject): boolean {
+  if (script.needs === 'push') return subject.pushes ?? true
+  if (script.needs === 'own-clock') return !(subject.sharesClock ?? false)
+  return true
+}
+
+async function play(script: ConformanceScript, subject: ConformanceSubject): Promise<void> {
+  for (const stretch of [1, 4, 16]) {
+    const scene = new Scene(subject, stretch)
+    try {
+      await script.play(scene)
+      await scene.leaveNothing()
+      return
+    } catch (error) {
+      if (!(error instanceof TooSlow) || stretch === 16) throw error
+    } finally {
+      await scene.end()
+    }
+  }
+}

@@ -1,0 +1,3 @@
+export { type ConformanceCase, storeConformance } from './conformance.ts'
+export type { ConformanceSubject } from './conformance-scene.ts'
+export { type Random, seededRandom } from './random.ts'

@@ -1,0 +1,9 @@
+import { describe, test } from 'vitest'
+import { memoryStore } from '../../../src/stores/memory/index.ts'
+import { storeConformance } from '../../../src/testing/index.ts'
+
+const store = memoryStore()
+
+describe('the memory store keeps the contract', () => {
+  for (const { name, run } of storeConformance({ open: () => store, sharesClock: true })) test(name, run)
+})
