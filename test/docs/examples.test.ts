@@ -1,0 +1,40 @@
+import { execFile } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { projectFiles, root } from '../tidy/project.ts'
+
+const examples = projectFiles().filter((path) => /^examples\/[^/]+\.(ts|mjs)$/.test(path))
+let redis: RedisServer
+let folder: string
+
+beforeAll(async () => {
+  redis = await startRedis()
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-examples-'))
+})
+afterAll(async () => {
+  await redis.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+test('there are examples', () => {
+  expect(examples).not.toEqual([])
+})
+
+// As a reader runs them: against the built package, with a Redis at REDIS_URL and an empty working folder.
+test.each(examples)('%s runs to its end', { timeout: 60_000 }, async (path) => {
+  await promisify(execFile)(process.execPath, ['--import', import.meta.resolve('tsx'), join(root, path)], {
+    cwd: folder,
+    timeout: 30_000,
+    killSignal: 'SIGKILL',
+    env: {
+      ...process.env,
+      REDIS_URL: redis.url,
+      // Without the repository's path mapping, so that `holdfast` is what package.json exports.
+      TSX_TSCONFIG_PATH: join(root, 'test/docs/examples.tsconfig.json'),
+    },
+  })
+})

@@ -1,0 +1,58 @@
+import { describe, expect, test } from 'vitest'
+import { projectFiles, readProjectFile } from '../tidy/project.ts'
+import { typeErrorsInFences } from './fences.ts'
+
+const readPage = (path: string) => ({ path, text: readProjectFile(path) })
+
+test('every ts snippet of the documentation compiles', { timeout: 60_000 }, () => {
+  const pages = projectFiles().filter((path) => /^(README\.md|CONTRIBUTING\.md|docs\/.*\.md)$/.test(path))
+  expect(pages).toContain('README.md')
+  expect(typeErrorsInFences(pages.map(readPage))).toEqual([])
+})
+
+test('every example in a docstring compiles', { timeout: 60_000 }, () => {
+  const sources = projectFiles().filter((path) => /^src\/.*\.ts$/.test(path))
+  expect(typeErrorsInFences(sources.map(readPage))).toEqual([])
+})
+
+describe('the checker of snippets', () => {
+  test('names the page and the line of an error, and leaves what is right alone', () => {
+    const text = [
+      '# Title',
+      '```ts',
+      "import { readFileSync } from 'node:fs'",
+      "const text: string = readFileSync('x', 'utf8')",
+      '```',
+      '```sh',
+      'not: ts',
+      '```',
+      '```ts',
+      'const wrong: number = "text"',
+      'await absent()',
+      '```',
+    ].join('\n')
+    expect(typeErrorsInFences([{ path: 'docs/a.md', text }])).toEqual([
+      expect.stringMatching(/^docs\/a\.md:10 TS2322/),
+      expect.stringMatching(/^docs\/a\.md:11 TS2304/),
+    ])
+  })
+
+  test('knows what a page declares out of sight', () => {
+    const text = [
+      '<!-- ts',
+      'declare function pay(x: string): Promise<void>',
+      '-->',
+      '```ts',
+      'await pay()',
+      '```',
+    ].join('\n')
+    expect(typeErrorsInFences([{ path: 'a.md', text }])).toEqual([])
+  })
+
+  test('reads the comments of a source file', () => {
+    const text = ['/**', ' * ```ts', ' * const n: number = ""', ' * ```', ' */'].join('\n')
+    expect(typeErrorsInFences([{ path: 'src/a.ts', text }])).toEqual([
+      expect.stringMatching(/^src\/a\.ts:3 TS2322/),
+    ])
+  })
+})

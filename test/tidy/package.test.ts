@@ -1,0 +1,80 @@
+import { execFileSync } from 'node:child_process'
+import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { projectFiles, readProjectFile, root } from './project.ts'
+
+const manifest = JSON.parse(readProjectFile('package.json')) as {
+  name: string
+  version: string
+  exports: Record<string, string>
+  bin: Record<string, string>
+  dependencies?: Record<string, string>
+  peerDependencies: Record<string, string>
+  peerDependenciesMeta: Record<string, { optional?: boolean }>
+}
+/** Subpath and built file of every entry of code. */
+const entries = Object.entries(manifest.exports).filter(([, target]) => target.endsWith('.js'))
+const names = entries.map(([subpath]) => manifest.name + subpath.slice(1))
+const sources = projectFiles().filter((path) => /^src\/.*\.ts$/.test(path))
+
+describe('the package', () => {
+  test('exports every index.ts and nothing else', () => {
+    const exported = entries.map(([, target]) => sourceOf(target)).sort()
+    expect(exported).toEqual(sources.filter((path) => path.endsWith('/index.ts')))
+  })
+
+  test('has built what it exports and runs', () => {
+    const built = [...entries.map(([, target]) => target), ...Object.values(manifest.bin)]
+    const missing = built
+      .flatMap((target) => [target, target.replace(/\.js$/, '.d.ts')])
+      .filter((path) => !existsSync(root + path))
+    expect(missing).toEqual([])
+  })
+
+  test('can be imported and required by each of its names where no other package is installed', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-bare-'))
+    try {
+      cpSync(`${root}dist`, join(folder, 'dist'), { recursive: true })
+      cpSync(`${root}package.json`, join(folder, 'package.json'))
+      const program = `
+        import { createRequire } from 'node:module'
+        const require = createRequire(import.meta.url)
+        for (const name of ${JSON.stringify(names)}) {
+          const imported = Object.keys(await import(name))
+          const required = Object.keys(require(name)).filter((key) => key !== '__esModule')
+          if (imported.length === 0 || String(imported) !== String(required)) console.log(name, imported, required)
+        }
+      `
+      const args = ['--no-warnings', '--input-type=module', '--eval', program]
+      expect(execFileSync(process.execPath, args, { cwd: folder, encoding: 'utf8' })).toBe('')
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  })
+
+  test('is found in the sources under the same names by the type checker', () => {
+    const { compilerOptions } = JSON.parse(readProjectFile('tsconfig.json'))
+    const expected = entries.map(([, target], index) => [names[index], [`./${sourceOf(target)}`]])
+    expect(compilerOptions.paths).toEqual(Object.fromEntries(expected))
+  })
+
+  test('depends on nothing; clients are the user’s own and optional', () => {
+    expect(manifest.dependencies).toBeUndefined()
+    const optional = Object.entries(manifest.peerDependenciesMeta).filter(
+      ([, { optional }]) => optional === true,
+    )
+    expect(optional.map(([name]) => name)).toEqual(Object.keys(manifest.peerDependencies))
+  })
+
+  test('has a lock file of its version', () => {
+    const lock = JSON.parse(readProjectFile('package-lock.json'))
+    expect([lock.name, lock.version]).toEqual([manifest.name, manifest.version])
+    expect(lock.packages[''].peerDependencies).toEqual(manifest.peerDependencies)
+  })
+})
+
+function sourceOf(target: string): string {
+  return target.replace('./dist/', 'src/').replace(/\.js$/, '.ts')
+}
