@@ -37,13 +37,14 @@ describe('the checker of snippets', () => {
     ])
   })
 
-  test('knows what a page declares out of sight', () => {
+  test('knows what a page declares out of sight, and the reader’s own files', () => {
     const text = [
       '<!-- ts',
-      'declare function pay(x: string): Promise<void>',
+      'declare function pay(amount: number): Promise<void>',
       '-->',
       '```ts',
-      'await pay()',
+      "import { amount } from './my-order.js'",
+      'await pay(amount)',
       '```',
     ].join('\n')
     expect(typeErrorsInFences([{ path: 'a.md', text }])).toEqual([])
