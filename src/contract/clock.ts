@@ -6,11 +6,13 @@ export interface Clock {
   monotonicMs(): number
   /** Milliseconds since 1970 as the machine believes. May jump both ways, but goes on during a suspend. */
   wallMs(): number
-  /** Calls `fire` once after `delayMs`. The timer never keeps the process alive. */
+  /** Calls `fire` once after `delayMs`. The timer does not keep the process alive unless it is told to. */
   startTimer(delayMs: number, fire: () => void): Timer
 }
 
 export interface Timer {
   /** Prevents the call, if it has not happened yet. Safe to call twice. */
   stop(): void
+  /** Whether the process has to stay for it, because somebody awaits what it leads to. */
+  keepAlive(yes: boolean): void
 }

@@ -1,0 +1,265 @@
+import type { AcquireAnswer, RenewAnswer, Ticket } from '../contract/store.ts'
+import {
+  AcquireTimeoutError,
+  type HoldfastError,
+  isHoldfastError,
+  LeaseLostError,
+  StoreError,
+} from '../errors.ts'
+import type { Engine } from './engine.ts'
+import { HeldLease, type LeaseOptions } from './held-lease.ts'
+import { type Instant, now } from './instant.ts'
+import type { Kept, Links } from './keeper.ts'
+
+export interface AcquireRequest {
+  readonly ticket: Ticket
+  /** How long to wait in all. 0: never wait; `null` is the answer when it is busy. */
+  readonly waitMs: number
+  readonly signal: AbortSignal | undefined
+  readonly lease: LeaseOptions
+  /** Called whenever the store says that the ticket waits; an error ends the wait. For deadlock detection. */
+  readonly whileQueued: (() => HoldfastError | undefined) | undefined
+}
+
+/**
+ * One attempt to hold a key that was not settled in the same tick. Two phases: it *asks* until the store has said
+ * something (repeating the request under the same id when no answer comes), then it *waits*, which is a matter of the
+ * keeper: it stays remembered, and asks when it is woken or when the store said that asking is useful.
+ *
+ * However it ends without a lease, the ticket is given back in the background, so a grant that comes late is neither
+ * delivered nor leaked.
+ */
+export class Acquisition implements Kept {
+  readonly ticket: Ticket
+  readonly awaited = true
+  readonly promise: Promise<HeldLease | null>
+  dueAt = 0
+  slackMs = 0
+  links: Links | undefined
+  readonly #engine: Engine
+  readonly #request: AcquireRequest
+  readonly #startedAt: number
+  /** When the caller's patience ends, on the monotonic clock. */
+  readonly #until: number
+  readonly #resolve: (lease: HeldLease | null) => void
+  readonly #reject: (error: unknown) => void
+  readonly #onAbort: (() => void) | undefined
+  #phase: 'asking' | 'waiting' | 'over' = 'asking'
+  /** Acquire requests without an answer so far. If one is left at the end, it may arrive later than the release. */
+  #doubts = 0
+  #attempts = 0
+  #askAgainAt = 0
+  #woken = false
+  #ahead: number | undefined
+  #lastError: unknown
+
+  constructor(engine: Engine, request: AcquireRequest, startedAt: Instant) {
+    this.#engine = engine
+    this.#request = request
+    this.ticket = request.ticket
+    this.#startedAt = startedAt.monotonicMs
+    // Who does not want to wait for the key still wants to know: the store has a while to answer.
+    this.#until = startedAt.monotonicMs + (request.waitMs > 0 ? request.waitMs : ANSWER_MS)
+    let resolve: (lease: HeldLease | null) => void = () => {}
+    let reject: (error: unknown) => void = () => {}
+    this.promise = new Promise((yes, no) => {
+      resolve = yes
+      reject = no
+    })
+    this.#resolve = resolve
+    this.#reject = reject
+    const signal = request.signal
+    if (signal !== undefined) {
+      this.#onAbort = () => this.giveUp(signal.reason)
+      signal.addEventListener('abort', this.#onAbort, { once: true })
+    }
+    engine.waiting.set(this.ticket.id, this)
+    engine.keeper.keep(this)
+  }
+
+  /** Takes the reply to the first request, which is already on its way. */
+  expect(reply: Promise<AcquireAnswer>, askedAt: Instant): void {
+    this.#doubts += 1
+    this.#attempts += 1
+    this.#setDue(this.#engine.clock.monotonicMs() + this.#engine.attemptMs(this.#attempts))
+    reply.then(
+      (answer) => {
+        this.#doubts -= 1
+        this.settle(answer, askedAt)
+      },
+      (error: unknown) => this.#notAsked(error),
+    )
+  }
+
+  /** What the store said to an acquire. */
+  settle(answer: AcquireAnswer, askedAt: Instant): void {
+    if (this.#phase === 'over') return
+    switch (answer.tag) {
+      case 'held':
+        return this.#deliver(answer.fence, askedAt)
+      case 'queued':
+        return this.#wait(answer.ahead, answer.askAgainMs)
+      case 'busy':
+        return this.#finish(() => this.#resolve(null))
+      case 'gone':
+        return this.giveUp(this.#evictionError(answer.reason))
+      default:
+        answer satisfies never
+    }
+  }
+
+  /** A wake: asking again is worth it. */
+  wake(): void {
+    this.#woken = true
+    if (this.#phase !== 'waiting') return
+    this.dueAt = 0
+    this.#engine.keeper.hurry(this)
+  }
+
+  due(at: Instant): boolean {
+    if (at.monotonicMs >= this.#until) {
+      this.giveUp(this.#outOfPatience())
+      return false
+    }
+    if (this.#phase === 'asking') {
+      // The last request was not answered in its time, or failed and has paused long enough.
+      this.#ask()
+      return false
+    }
+    if (!this.#woken && at.monotonicMs < this.#askAgainAt - this.slackMs) {
+      this.#setDue(this.#askAgainAt)
+      return false
+    }
+    this.#woken = false
+    this.#attempts += 1
+    this.#setAskAgain(at.monotonicMs + this.#engine.attemptMs(this.#attempts))
+    return true
+  }
+
+  /** What the store said to a renew, which keeps a waiter remembered and confirms an offer. */
+  answered(answer: RenewAnswer, askedAt: Instant): void {
+    if (this.#phase !== 'waiting') return
+    this.#lastError = undefined
+    this.#attempts = 0
+    switch (answer.tag) {
+      case 'held':
+        return this.#deliver(answer.fence, askedAt)
+      case 'queued':
+        return this.#wait(this.#ahead, answer.askAgainMs)
+      case 'gone':
+        if (answer.evicted) return this.giveUp(this.#evictionError(answer.reason))
+        // Forgotten: this process was away for too long, or the store was reset. Back to the end of the queue.
+        this.#phase = 'asking'
+        return this.#ask()
+      default:
+        answer satisfies never
+    }
+  }
+
+  unanswered(error: unknown): void {
+    if (this.#phase !== 'waiting') return
+    this.#lastError = error
+    if (isHoldfastError(error, 'store-refused')) return this.giveUp(error)
+    this.#setAskAgain(this.#engine.clock.monotonicMs() + this.#engine.backoffMs(this.#attempts))
+  }
+
+  giveUp(error: unknown): void {
+    if (this.#phase === 'over') return
+    this.#finish(() => this.#reject(error))
+    void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })
+  }
+
+  #ask(): void {
+    const askedAt = now(this.#engine.clock)
+    try {
+      const answer = this.#engine.store.acquire(this.ticket)
+      if (answer instanceof Promise) this.expect(answer, askedAt)
+      else this.settle(answer, askedAt)
+    } catch (error) {
+      this.#attempts += 1
+      this.#doubts += 1
+      this.#notAsked(error)
+    }
+  }
+
+  /** An acquire failed: it may have arrived all the same, and the next one has the same id. */
+  #notAsked(error: unknown): void {
+    if (this.#phase !== 'asking') return
+    this.#lastError = error
+    if (isHoldfastError(error, 'store-refused')) return this.giveUp(error)
+    this.#setDue(this.#engine.clock.monotonicMs() + this.#engine.backoffMs(this.#attempts))
+  }
+
+  #deliver(fence: bigint, askedAt: Instant): void {
+    const lease = new HeldLease(this.#engine, this.ticket, fence, askedAt, this.#request.lease)
+    lease.doubts = this.#doubts
+    if (lease.state !== 'lost') return this.#finish(() => this.#resolve(lease))
+    // The answer took longer than the ttl: it proves nothing any more. Asking under the same id takes the lease anew.
+    lease.forget()
+    this.#phase = 'asking'
+    this.#ask()
+  }
+
+  #wait(ahead: number | undefined, askAgainMs: number): void {
+    this.#phase = 'waiting'
+    this.#attempts = 0
+    this.#ahead = ahead
+    this.#lastError = undefined
+    const deadlock = this.#request.whileQueued?.()
+    if (deadlock !== undefined) return this.giveUp(deadlock)
+    this.#setAskAgain(this.#engine.clock.monotonicMs() + askAgainMs)
+    // Only now, so that a lock nobody waits for needs no subscription. It asks everything again once wakes flow.
+    this.#engine.listen()
+    // It was woken while this answer was under way.
+    if (this.#woken) this.wake()
+  }
+
+  #setAskAgain(at: number): void {
+    this.#askAgainAt = at
+    this.slackMs = Math.min((at - this.#engine.clock.monotonicMs()) / 4, LONGEST_SLACK_MS)
+    this.#setDue(at)
+  }
+
+  #setDue(at: number): void {
+    this.dueAt = Math.min(at, this.#until)
+    this.#engine.keeper.keep(this)
+  }
+
+  #finish(settle: () => void): void {
+    this.#phase = 'over'
+    this.#engine.keeper.drop(this)
+    this.#engine.waiting.delete(this.ticket.id)
+    if (this.#onAbort !== undefined) this.#request.signal?.removeEventListener('abort', this.#onAbort)
+    settle()
+  }
+
+  #outOfPatience(): HoldfastError {
+    const key = this.ticket.key
+    const waitedMs = Math.round(this.#engine.clock.monotonicMs() - this.#startedAt)
+    if (this.#phase === 'asking' || this.#lastError !== undefined) {
+      return new StoreError(
+        'store-unavailable',
+        `The ${this.#engine.store.name} store did not answer within ${waitedMs} ms, so ${JSON.stringify(key)} was not acquired. Check that it runs and can be reached.`,
+        { key, cause: this.#lastError },
+      )
+    }
+    const place = this.#ahead === undefined ? '' : ` (last seen with ${this.#ahead} ahead)`
+    return new AcquireTimeoutError(
+      `${JSON.stringify(key)} was not free within ${waitedMs} ms${place}. Wait longer with \`wait\`, or use a try… call to go on without it.`,
+      { key, waitedMs, ahead: this.#ahead },
+    )
+  }
+
+  #evictionError(reason: string | undefined): HoldfastError {
+    const key = this.ticket.key
+    return new LeaseLostError(
+      `The ticket for ${JSON.stringify(key)} was evicted while it waited: ${reason ?? 'no reason given'}.`,
+      { key, reason: 'evicted' },
+    )
+  }
+}
+
+/** How long a store may take to answer somebody who will not wait for the key. */
+const ANSWER_MS = 5000
+/** How much earlier than necessary a waiter may be asked about, to share a request with others. */
+const LONGEST_SLACK_MS = 500

@@ -1,0 +1,74 @@
+import { InvalidArgumentError } from '../errors.ts'
+
+/** Milliseconds, or a number with a unit: `'250ms'`, `'30s'`, `'5m'`, `'1h'`. */
+export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h'}` | (string & {})
+
+export interface DurationRange {
+  readonly leastMs: number
+  readonly mostMs: number
+  /** Whether `Infinity` is meaningful: a wait without an end. */
+  readonly endless: boolean
+}
+
+/** Node.js timers end at 24.8 days; a lease that long is a mistake anyway. */
+const DAY_MS = 86_400_000
+const MOST_MS: number = 24 * DAY_MS
+
+/** Below 50 ms a lease is over before an answer from another machine is in. */
+export const TTL_RANGE: DurationRange = { leastMs: 50, mostMs: MOST_MS, endless: false }
+export const WAIT_RANGE: DurationRange = { leastMs: 0, mostMs: MOST_MS, endless: true }
+export const HOLD_RANGE: DurationRange = { leastMs: 0, mostMs: MOST_MS, endless: false }
+
+/** @throws {InvalidArgumentError} in the words *Expected `name` to be …, got …*. */
+export function parseDuration(name: string, value: unknown, range: DurationRange): number {
+  // Whole milliseconds: what every store can keep.
+  const durationMs = Math.ceil(toMilliseconds(value))
+  const inRange = durationMs >= range.leastMs && durationMs <= range.mostMs
+  if (inRange || (range.endless && durationMs === Number.POSITIVE_INFINITY)) return durationMs
+  const endless = range.endless ? ', or Infinity' : ''
+  throw new InvalidArgumentError(
+    `Expected \`${name}\` to be a duration from ${range.leastMs} ms to 24 days (milliseconds, or '250ms', '30s', '5m', '1h')${endless}, got ${show(value)}.`,
+  )
+}
+
+/** A value as it may stand in a message: short, on one line, with its type visible. */
+export function show(value: unknown): string {
+  if (typeof value === 'string') {
+    const text = value.length > 60 ? `${value.slice(0, 60)}…` : value
+    return `${JSON.stringify(text)}${value.length > 60 ? ` (${value.length} characters)` : ''}`
+  }
+  if (typeof value === 'bigint') return `${value}n`
+  if (typeof value === 'function') return 'a function'
+  if (Array.isArray(value)) return `an array of ${value.length}`
+  if (typeof value === 'object' && value !== null)
+    return `an object (${value.constructor?.name ?? 'no class'})`
+  return String(value)
+}
+
+/** What follows from a ttl. */
+export function terms(ttlMs: number): { ttlMs: number; acceptMs: number } {
+  return { ttlMs, acceptMs: Math.min(ttlMs, ACCEPT_MS) }
+}
+
+/**
+ * How long the store remembers a waiter that it does not hear of. It is heard of three times as often, so with short
+ * leases a head that was passed on silently still watches the next expiry in time.
+ */
+export function patienceFor(ttlMs: number): number {
+  return Math.min(Math.max(3 * ttlMs, SHORTEST_PATIENCE_MS), LONGEST_PATIENCE_MS)
+}
+
+/** A process that does not confirm within this is away; a garbage collection or a slow callback is shorter. */
+const ACCEPT_MS = 2000
+const SHORTEST_PATIENCE_MS = 1500
+const LONGEST_PATIENCE_MS = 6000
+
+const PATTERN = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
+
+function toMilliseconds(value: unknown): number {
+  if (typeof value === 'number') return value
+  if (typeof value !== 'string') return Number.NaN
+  const match = PATTERN.exec(value)
+  return Number(match?.[1]) * (UNIT_MS[match?.[2] ?? ''] ?? Number.NaN)
+}

@@ -1,0 +1,220 @@
+import type { Clock } from '../contract/clock.ts'
+import type { Store, Ticket, Wake } from '../contract/store.ts'
+import { ClosedError, StoreError } from '../errors.ts'
+import { type AcquireRequest, Acquisition } from './acquisition.ts'
+import { GiveBack } from './give-back.ts'
+import { HeldLease, type LeaseOptions } from './held-lease.ts'
+import { now } from './instant.ts'
+import { Keeper } from './keeper.ts'
+
+export interface EngineOptions {
+  readonly clock: Clock
+  /** A number from 0 to 1, to spread renewals and retries apart. */
+  readonly chance: () => number
+}
+
+/**
+ * What holds for every store, built once: asking, waiting, keeping, giving back. One engine looks after all tickets that
+ * one process has in one store.
+ */
+export class Engine {
+  readonly store: Store
+  readonly clock: Clock
+  readonly chance: () => number
+  readonly keeper: Keeper
+  /** Everybody who waits, by ticket id, for the wakes. */
+  readonly waiting: Map<string, Acquisition> = new Map()
+  readonly #givingBack = new Set<GiveBack>()
+  #listening: 'no' | 'starting' | 'yes' = 'no'
+  #unlisten: (() => void) | undefined
+  #listenAgainAt = 0
+  #closing: Promise<void> | undefined
+
+  constructor(store: Store, options: EngineOptions) {
+    this.store = store
+    this.clock = options.clock
+    this.chance = options.chance
+    this.keeper = new Keeper(store, options.clock)
+  }
+
+  /**
+   * Asks for a key. Answers in the same tick when the store does; `null` when the caller does not want to wait and the
+   * key is busy. Rejects (never throws) with the errors of the public `acquire`.
+   */
+  acquire(request: AcquireRequest): HeldLease | null | Promise<HeldLease | null> {
+    if (this.#closing !== undefined) return Promise.reject(closedError(request.ticket.key))
+    if (request.signal?.aborted === true) return Promise.reject(request.signal.reason)
+    const askedAt = now(this.clock)
+    try {
+      const answer = this.store.acquire(request.ticket)
+      if (answer instanceof Promise) {
+        const acquisition = new Acquisition(this, request, askedAt)
+        acquisition.expect(answer, askedAt)
+        return acquisition.promise
+      }
+      if (answer.tag === 'held')
+        return new HeldLease(this, request.ticket, answer.fence, askedAt, request.lease)
+      if (answer.tag === 'busy') return null
+      const acquisition = new Acquisition(this, request, askedAt)
+      acquisition.settle(answer, askedAt)
+      return acquisition.promise
+    } catch (error) {
+      const acquisition = new Acquisition(this, request, askedAt)
+      acquisition.expect(Promise.reject(error), askedAt)
+      return acquisition.promise
+    }
+  }
+
+  /** Takes over a ticket that is held already; `undefined` when the store does not know it as a holder. */
+  async adopt(ticket: Ticket, options: LeaseOptions): Promise<HeldLease | undefined> {
+    if (this.#closing !== undefined) throw closedError(ticket.key)
+    const askedAt = now(this.clock)
+    const answers = await this.withinAttempt(this.store.renew([ticket]), this.attemptMs(1))
+    const answer = answers[0]
+    return answer?.tag === 'held' ? new HeldLease(this, ticket, answer.fence, askedAt, options) : undefined
+  }
+
+  /**
+   * Returns a ticket, in the background if the store does not answer. The promise settles with the answer, or after one
+   * attempt's time without it; `undefined` when the answer is there already.
+   */
+  giveBack(ticket: Ticket, options: { readonly cancel: boolean }): Promise<void> | undefined {
+    const giveBack = new GiveBack(this, ticket, options)
+    if (giveBack.start()) return undefined
+    this.#givingBack.add(giveBack)
+    const done = giveBack.done.then(() => {
+      this.#givingBack.delete(giveBack)
+    })
+    return this.#atMost(done, this.attemptMs(1))
+  }
+
+  /** Starts the wakes, once; when the store cannot deliver them, waiters ask at the times the store names. */
+  listen(): void {
+    if (this.#listening !== 'no' || this.store.listen === undefined) return
+    if (this.clock.monotonicMs() < this.#listenAgainAt) return
+    this.#listening = 'starting'
+    this.store
+      .listen((wake) => this.#wake(wake))
+      .then(
+        (unlisten) => {
+          if (this.#closing !== undefined) return unlisten()
+          this.#listening = 'yes'
+          this.#unlisten = unlisten
+          // Whatever was sent before this moment is lost.
+          this.#wake({ tag: 'all' })
+        },
+        () => {
+          this.#listening = 'no'
+          this.#listenAgainAt = this.clock.monotonicMs() + LISTEN_AGAIN_MS
+        },
+      )
+  }
+
+  /**
+   * Takes no new work, rejects who waits, gives back what is held, and closes the store. Bounded: what a silent store
+   * does not take back runs out by itself.
+   */
+  close(): Promise<void> {
+    this.#closing ??= this.#close()
+    return this.#closing
+  }
+
+  get closing(): boolean {
+    return this.#closing !== undefined
+  }
+
+  async #close(): Promise<void> {
+    // One tick later, so that #closing is set before anybody is told.
+    await undefined
+    for (const waiting of [...this.waiting.values()]) waiting.giveUp(closedError(waiting.ticket.key))
+    const leases = this.keeper.list((kept) => kept instanceof HeldLease)
+    await Promise.all(leases.map((lease) => (lease as HeldLease).release()))
+    const left = Promise.all([...this.#givingBack].map((giveBack) => giveBack.done)).then(() => undefined)
+    await this.#atMost(left, this.attemptMs(1))
+    this.keeper.stop()
+    this.#unlisten?.()
+    await this.store.close()
+  }
+
+  /** How long the n-th attempt in a row may take before another one is made. */
+  attemptMs(attempts: number): number {
+    return Math.min(ATTEMPT_MS * 2 ** (Math.max(1, attempts) - 1), LONGEST_ATTEMPT_MS)
+  }
+
+  /** The pause after the n-th failure in a row: doubling up to a second, with full jitter in its upper half. */
+  backoffMs(attempts: number): number {
+    const pause = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(10, Math.max(0, attempts - 1)), LONGEST_PAUSE_MS)
+    return pause * (0.5 + this.chance() / 2)
+  }
+
+  /** The answer, or a {@link StoreError} when it takes longer. */
+  withinAttempt<T>(answer: T | Promise<T>, limitMs: number): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      const timer = this.clock.startTimer(limitMs, () =>
+        reject(
+          new StoreError(
+            'store-unavailable',
+            `The ${this.store.name} store did not answer within ${Math.round(limitMs)} ms.`,
+          ),
+        ),
+      )
+      timer.keepAlive(true)
+      Promise.resolve(answer)
+        .then(resolve, reject)
+        .finally(() => timer.stop())
+    })
+  }
+
+  sleep(durationMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      this.clock.startTimer(durationMs, resolve).keepAlive(true)
+    })
+  }
+
+  #atMost(done: Promise<void>, limitMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = this.clock.startTimer(limitMs, resolve)
+      timer.keepAlive(true)
+      void done.then(() => {
+        timer.stop()
+        resolve()
+      })
+    })
+  }
+
+  #wake(wake: Wake): void {
+    switch (wake.tag) {
+      case 'ticket': {
+        const waiting = this.waiting.get(wake.id)
+        if (waiting !== undefined) waiting.wake()
+        // Nobody waits under this id, so it may be a lease that was evicted.
+        else this.#checkLease(wake.id)
+        return
+      }
+      case 'all':
+        for (const waiting of this.waiting.values()) waiting.wake()
+        for (const kept of this.keeper.list((kept) => kept instanceof HeldLease)) this.keeper.hurry(kept)
+        return
+      default:
+        wake satisfies never
+    }
+  }
+
+  #checkLease(id: string): void {
+    const [lease] = this.keeper.list((kept) => kept instanceof HeldLease && kept.ticket.id === id)
+    if (lease !== undefined) this.keeper.hurry(lease)
+  }
+}
+
+const ATTEMPT_MS = 2000
+const LONGEST_ATTEMPT_MS = 15_000
+const FIRST_PAUSE_MS = 50
+const LONGEST_PAUSE_MS = 1000
+const LISTEN_AGAIN_MS = 5000
+
+function closedError(key: string): ClosedError {
+  return new ClosedError(
+    `Expected open locks for ${JSON.stringify(key)}, got locks that were closed. Make new ones with createLocks(…).`,
+    { key },
+  )
+}

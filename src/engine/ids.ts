@@ -1,0 +1,22 @@
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+
+/** 96 random bits per process. The counter behind it costs nothing, where a new random id costs more than a lock. */
+const processPart: string = randomBytes(12).toString('base64url')
+let counter = 0
+
+/** A ticket id: unique for ever, and known before the first request is made. */
+export function nextTicketId(): string {
+  counter += 1
+  return `${processPart}${counter.toString(36)}`
+}
+
+/** Spreads retries and renewals of many processes apart. Not for ids. */
+export function chance(): number {
+  return Math.random()
+}
+
+/** Facts about this process, for people who look at a lock and ask who that is. */
+export function describeOwner(label: string | undefined): string {
+  return JSON.stringify({ host: hostname(), pid: process.pid, ...(label === undefined ? {} : { label }) })
+}

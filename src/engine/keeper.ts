@@ -1,0 +1,200 @@
+import type { Clock, Timer } from '../contract/clock.ts'
+import type { RenewAnswer, Store, Ticket } from '../contract/store.ts'
+import { type Instant, now } from './instant.ts'
+
+/** Something that has to be looked at now and then: a lease, a wait, a give-back. */
+export interface Kept {
+  /** When to look at it next, on the monotonic clock. `Infinity`: only when hurried. */
+  dueAt: number
+  /** How much earlier it may be looked at, if somebody else is due anyway. */
+  readonly slackMs: number
+  /** It is due. True: ask the store about its ticket, together with all others that are due. */
+  due(at: Instant): boolean
+  readonly ticket: Ticket
+  /** A caller awaits it, so the process has to stay. Work under a lease keeps itself alive. */
+  readonly awaited: boolean
+  /** What the store said of the ticket as it was asked; `askedAt` was read before the request was written. */
+  answered(answer: RenewAnswer, askedAt: Instant, asked: Ticket): void
+  /** No answer: it may or may not have happened. */
+  unanswered(error: unknown): void
+  /** For the keeper alone. */
+  links: Links | undefined
+}
+
+/** The neighbours in the keeper's list. A list, because joining and leaving is what an uncontended lock pays for. */
+export interface Links {
+  previous: Kept | undefined
+  next: Kept | undefined
+}
+
+/**
+ * Looks after everything of one store that has to happen at a time: one timer, which sleeps until the first of all due
+ * times, and one batched request for all tickets that are due then – holders to be renewed, and waiters to be remembered.
+ *
+ * The timer is not stopped when its last client leaves: it fires once more, finds nobody, and rests. So a lock that is
+ * taken and released in a loop starts one timer per ttl/3 and not one per lock.
+ */
+export class Keeper {
+  readonly #store: Store
+  readonly #clock: Clock
+  #first: Kept | undefined
+  #last: Kept | undefined
+  #timer: Timer | undefined
+  #wakesAt = Number.POSITIVE_INFINITY
+  #hurried: Kept[] = []
+  /** The difference of the two clocks at the last round: if it grew, the machine slept. */
+  #wallLead = Number.NaN
+  #watched = false
+  #awaited = 0
+
+  constructor(store: Store, clock: Clock) {
+    this.#store = store
+    this.#clock = clock
+  }
+
+  keep(kept: Kept): void {
+    if (kept.links === undefined) {
+      kept.links = { previous: this.#last, next: undefined }
+      if (this.#last?.links === undefined) this.#first = kept
+      else this.#last.links.next = kept
+      this.#last = kept
+      if (kept.awaited) this.#await(1)
+    }
+    this.#wakeBy(kept.dueAt)
+  }
+
+  drop(kept: Kept): void {
+    const links = kept.links
+    if (links === undefined) return
+    kept.links = undefined
+    if (kept.awaited) this.#await(-1)
+    if (links.previous?.links === undefined) this.#first = links.next
+    else links.previous.links.next = links.next
+    if (links.next?.links === undefined) this.#last = links.previous
+    else links.next.links.previous = links.previous
+  }
+
+  /** Asks about it in this very tick, in one request with all others that are hurried in it. */
+  hurry(kept: Kept): void {
+    if (kept.links === undefined) return
+    this.#hurried.push(kept)
+    if (this.#hurried.length === 1) queueMicrotask(() => this.#flush())
+  }
+
+  /** Somebody listens to a signal: notice a suspended machine within a second of its return. */
+  watch(): void {
+    this.#watched = true
+    this.#wakeBy(this.#clock.monotonicMs() + WATCH_MS)
+  }
+
+  /** Everything kept at this moment, which fulfil `which`. A copy: looking after one may make others leave. */
+  list(which: (kept: Kept) => boolean): Kept[] {
+    const found: Kept[] = []
+    for (let kept = this.#first; kept !== undefined; kept = kept.links?.next)
+      if (which(kept)) found.push(kept)
+    return found
+  }
+
+  stop(): void {
+    this.#timer?.stop()
+    this.#timer = undefined
+    this.#wakesAt = Number.POSITIVE_INFINITY
+  }
+
+  #wakeBy(at: number): void {
+    if (at >= this.#wakesAt) return
+    this.#timer?.stop()
+    this.#wakesAt = at
+    const delay = Math.max(0, Math.ceil(at - this.#clock.monotonicMs()))
+    this.#timer = this.#clock.startTimer(delay, () => this.#round())
+    if (this.#awaited > 0) this.#timer.keepAlive(true)
+  }
+
+  #await(more: 1 | -1): void {
+    const before = this.#awaited
+    this.#awaited += more
+    if (before === 0 || this.#awaited === 0) this.#timer?.keepAlive(this.#awaited > 0)
+  }
+
+  #round(): void {
+    this.#timer = undefined
+    this.#wakesAt = Number.POSITIVE_INFINITY
+    const at = now(this.#clock)
+    const slept = this.#hasSlept(at)
+    const due = this.list((kept) => slept || kept.dueAt - kept.slackMs <= at.monotonicMs)
+    this.#ask(due.filter((kept) => kept.links !== undefined && kept.due(at)))
+    this.#rest(at)
+  }
+
+  #flush(): void {
+    const hurried = this.#hurried
+    this.#hurried = []
+    const at = now(this.#clock)
+    this.#ask(hurried.filter((kept) => kept.links !== undefined && kept.due(at)))
+    for (const kept of hurried) if (kept.links !== undefined) this.#wakeBy(kept.dueAt)
+  }
+
+  #rest(at: Instant): void {
+    let next = Number.POSITIVE_INFINITY
+    for (let kept = this.#first; kept !== undefined; kept = kept.links?.next)
+      next = Math.min(next, kept.dueAt)
+    if (this.#first === undefined) this.#watched = false
+    else if (this.#watched) next = Math.min(next, at.monotonicMs + WATCH_MS)
+    if (next !== Number.POSITIVE_INFINITY) this.#wakeBy(next)
+  }
+
+  #hasSlept(at: Instant): boolean {
+    const before = this.#wallLead
+    this.#wallLead = at.wallMs - at.monotonicMs
+    return this.#wallLead - before > SLEPT_MS
+  }
+
+  #ask(asked: readonly Kept[]): void {
+    for (let start = 0; start < asked.length; start += BATCH)
+      this.#askBatch(asked.slice(start, start + BATCH))
+  }
+
+  #askBatch(batch: readonly Kept[]): void {
+    const askedAt = now(this.#clock)
+    const tickets = batch.map((kept) => kept.ticket)
+    try {
+      const answers = this.#store.renew(tickets)
+      if (answers instanceof Promise) {
+        answers.then(
+          (late) => this.#deliver(batch, tickets, late, askedAt),
+          (error: unknown) => this.#fail(batch, error),
+        )
+      } else this.#deliver(batch, tickets, answers, askedAt)
+    } catch (error) {
+      this.#fail(batch, error)
+    }
+  }
+
+  #deliver(
+    batch: readonly Kept[],
+    tickets: readonly Ticket[],
+    answers: readonly RenewAnswer[],
+    askedAt: Instant,
+  ): void {
+    batch.forEach((kept, index) => {
+      const answer = answers[index]
+      if (kept.links === undefined || answer === undefined) return
+      kept.answered(answer, askedAt, tickets[index] ?? kept.ticket)
+      if (kept.links !== undefined) this.#wakeBy(kept.dueAt)
+    })
+  }
+
+  #fail(batch: readonly Kept[], error: unknown): void {
+    for (const kept of batch) {
+      if (kept.links === undefined) continue
+      kept.unanswered(error)
+      if (kept.links !== undefined) this.#wakeBy(kept.dueAt)
+    }
+  }
+}
+
+/** A script that renews 500 tickets keeps a Redis server busy for about a millisecond. */
+const BATCH = 500
+const WATCH_MS = 1000
+/** Clocks are slewed by less between two rounds; a suspend that matters is longer. */
+const SLEPT_MS = 200

@@ -1,0 +1,163 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { Engine } from '../engine/engine.ts'
+import type { HeldLease } from '../engine/held-lease.ts'
+import { DeadlockError } from '../errors.ts'
+import { excludeEachOther, type Share } from '../law/law.ts'
+
+/**
+ * Which keys the running async context holds, known for the callback forms (`withLock(key, fn)`): what `fn` calls runs
+ * inside its scope. A lease from `acquire()` belongs to no scope, since the caller may hand it to anybody.
+ *
+ * Two uses: a key that the context holds already is a deadlock at once, and a cycle of scopes that wait for one another
+ * is found by whoever closes it. Nothing is recorded until a call waits inside a scope, so the usual lock pays only for
+ * the scope itself.
+ */
+export interface Scope {
+  readonly engine: Engine
+  readonly lease: HeldLease
+  readonly outer: Scope | undefined
+  /** Waits going on inside this scope: what it needs before it can end. */
+  readonly waits: Set<Wait>
+}
+
+interface Wait {
+  readonly engine: Engine
+  readonly key: string
+  readonly share: Share
+  readonly scope: Scope
+  readonly stack: Error
+}
+
+const running = new AsyncLocalStorage<Scope>()
+/** Scopes in which somebody waits, by key. Only these can be part of a cycle. */
+const waitedIn = new Map<string, Set<Scope>>()
+
+export function currentScope(): Scope | undefined {
+  return running.getStore()
+}
+
+export function runInScope<T>(engine: Engine, lease: HeldLease, work: () => T): T {
+  return running.run({ engine, lease, outer: running.getStore(), waits: new Set() }, work)
+}
+
+/** The lease on this key that the running context holds, if it does. */
+export function heldHere(engine: Engine, key: string): HeldLease | undefined {
+  for (let scope = running.getStore(); scope !== undefined; scope = scope.outer) {
+    // A scope may outlive its lease, when its callback left work behind.
+    if (scope.engine === engine && scope.lease.key === key && isHeld(scope)) return scope.lease
+  }
+  return undefined
+}
+
+export function selfDeadlock(key: string): DeadlockError {
+  return new DeadlockError(
+    `This async context holds ${JSON.stringify(key)} already, so waiting for it would never end. Pass the lease along, or set \`reentrant: true\`.`,
+    { key },
+  )
+}
+
+/**
+ * Records a wait of the running context for as long as it lasts. `check` looks for a cycle, whenever the store says that
+ * the ticket waits: leases change hands meanwhile.
+ */
+export function beginWait(
+  engine: Engine,
+  key: string,
+  share: Share,
+): { check(): DeadlockError | undefined; end(): void } | undefined {
+  const scope = running.getStore()
+  if (scope === undefined) return undefined
+  let wait: Wait | undefined
+  return {
+    check() {
+      wait ??= record({
+        engine,
+        key,
+        share,
+        scope,
+        stack: new Error(`Waits for ${JSON.stringify(key)} here`),
+      })
+      return findCycle(wait)
+    },
+    end() {
+      if (wait !== undefined) forget(wait)
+    },
+  }
+}
+
+function record(wait: Wait): Wait {
+  for (let scope: Scope | undefined = wait.scope; scope !== undefined; scope = scope.outer) {
+    scope.waits.add(wait)
+    const scopes = waitedIn.get(scope.lease.key)
+    if (scopes === undefined) waitedIn.set(scope.lease.key, new Set([scope]))
+    else scopes.add(scope)
+  }
+  return wait
+}
+
+function forget(wait: Wait): void {
+  for (let scope: Scope | undefined = wait.scope; scope !== undefined; scope = scope.outer) {
+    scope.waits.delete(wait)
+    if (scope.waits.size > 0) continue
+    const scopes = waitedIn.get(scope.lease.key)
+    scopes?.delete(scope)
+    if (scopes?.size === 0) waitedIn.delete(scope.lease.key)
+  }
+}
+
+function findCycle(start: Wait): DeadlockError | undefined {
+  const visited = new Set<Wait>([start])
+  const search = (wait: Wait): readonly Wait[] | undefined => {
+    for (const holder of blockersOf(wait)) {
+      if (encloses(holder, start.scope)) return [wait]
+      for (const next of holder.waits) {
+        if (visited.has(next)) continue
+        visited.add(next)
+        const path = search(next)
+        if (path !== undefined) return [wait, ...path]
+      }
+    }
+    return undefined
+  }
+  const path = search(start)
+  return path === undefined ? undefined : cycleError(path)
+}
+
+/** Who in this process has to let go of the key, whatever others do, before the wait can end. */
+function* blockersOf(wait: Wait): Generator<Scope> {
+  for (const scope of waitedIn.get(wait.key) ?? []) {
+    if (scope.engine === wait.engine && isHeld(scope) && excludeEachOther(scope.lease.ticket, wait.share))
+      yield scope
+  }
+}
+
+function encloses(outer: Scope, inner: Scope): boolean {
+  for (let scope: Scope | undefined = inner; scope !== undefined; scope = scope.outer)
+    if (scope === outer) return true
+  return false
+}
+
+function isHeld(scope: Scope): boolean {
+  const state = scope.lease.state
+  return state === 'held' || state === 'jeopardy'
+}
+
+function cycleError(path: readonly Wait[]): DeadlockError {
+  const sides = path.map(
+    (wait) => `one holds ${keysOf(wait.scope)} and waits for ${JSON.stringify(wait.key)}`,
+  )
+  const first = path[0]
+  const last = path.at(-1)
+  return new DeadlockError(
+    `Calls in this process wait for one another: ${sides.join(', ')}. Take several keys with withLocks([…]), or always in the same order.`,
+    { key: first?.key, cause: last === first ? undefined : last?.stack },
+  )
+}
+
+function keysOf(inner: Scope): string {
+  const keys: string[] = []
+  for (let scope: Scope | undefined = inner; scope !== undefined; scope = scope.outer) {
+    if (isHeld(scope)) keys.unshift(JSON.stringify(scope.lease.key))
+  }
+  return keys.join(' and ')
+}

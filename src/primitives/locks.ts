@@ -1,0 +1,293 @@
+import type { RoomView, Store } from '../contract/store.ts'
+import { show } from '../engine/duration.ts'
+import { Engine } from '../engine/engine.ts'
+import { chance, describeOwner, nextTicketId } from '../engine/ids.ts'
+import type { Lease, LeaseJson } from '../engine/lease.ts'
+import { systemClock } from '../engine/system-clock.ts'
+import { ClosedError, InvalidArgumentError, LeaseLostError } from '../errors.ts'
+import { type Desk, hold, type Outcome, tryHold, tryWithHold, withHold } from './hold.ts'
+import {
+  type CallbackOptions,
+  checkCallback,
+  checkKey,
+  checkNames,
+  EXCLUSIVE,
+  type HoldOptions,
+  type LocksOptions,
+  parseCount,
+  parseTerms,
+  TAKES,
+  type Terms,
+  type TryCallbackOptions,
+  type WaitOptions,
+} from './options.ts'
+import { ReadWriteLock } from './read-write.ts'
+import { Semaphore } from './semaphore.ts'
+import {
+  holdTogether,
+  type LeaseSet,
+  tryHoldTogether,
+  tryWithHoldTogether,
+  withHoldTogether,
+} from './together.ts'
+
+/**
+ * Locks over a store. Make one per process and store, and share it: it renews all its leases in one request, and its
+ * waiters share one subscription.
+ *
+ * ```ts
+ * import { createLocks } from 'holdfast'
+ * import { sqliteStore } from 'holdfast/sqlite'
+ *
+ * const locks = createLocks(sqliteStore('./locks.db'))
+ * await locks.withLock('invoice:42', async (lease) => {
+ *   console.log('paying under fence', lease.fence)
+ * })
+ * await locks.close()
+ * ```
+ *
+ * @throws {InvalidArgumentError} when an option is not what it should be.
+ */
+export function createLocks(store: Store, options: LocksOptions = {}): Locks {
+  if (typeof store?.acquire !== 'function') {
+    throw new InvalidArgumentError(
+      `Expected \`store\` to be a store, such as memoryStore() or redisStore(client), got ${show(store)}.`,
+    )
+  }
+  checkNames(options, TAKES.locks)
+  const { label, ...terms } = options
+  if (label !== undefined && typeof label !== 'string') {
+    throw new InvalidArgumentError(`Expected \`label\` to be a string, got ${show(label)}.`)
+  }
+  const engine = new Engine(store, { clock: systemClock, chance })
+  return new Locks(
+    { engine, owner: describeOwner(label), nextId: nextTicketId },
+    parseTerms(terms, TAKES.locks),
+  )
+}
+
+export class Locks {
+  readonly #desk: Desk
+  readonly #defaults: Terms
+
+  /** Use {@link createLocks}. */
+  constructor(desk: Desk, defaults: Terms) {
+    this.#desk = desk
+    this.#defaults = defaults
+  }
+
+  /**
+   * Waits for the key, runs `work` while holding it, and releases it whatever happens. The lease is renewed meanwhile.
+   * Hand `lease.signal` to what can be aborted, and `lease.fence` to what is written.
+   *
+   * @returns what `work` returns.
+   * @throws what `work` throws; {@link AcquireTimeoutError} when the key was not free within `wait` (default 30 s);
+   * {@link LeaseLostError} when the lease was lost before `work` was done; {@link StoreError}; {@link DeadlockError};
+   * the reason of the `signal`.
+   */
+  withLock<T>(key: string, work: (lease: Lease) => Promise<T> | T): Promise<T>
+  withLock<T>(key: string, options: CallbackOptions, work: (lease: Lease) => Promise<T> | T): Promise<T>
+  async withLock<T>(key: string, ...rest: [Work<Lease, T>] | [CallbackOptions, Work<Lease, T>]): Promise<T> {
+    const [options, work] = split<CallbackOptions, Work<Lease, T>>(rest)
+    return withHold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.callback, this.#defaults), work)
+  }
+
+  /** Like {@link withLock}, but never waits: `{ acquired: false }` when the key is busy, and `work` does not run. */
+  tryWithLock<T>(key: string, work: (lease: Lease) => Promise<T> | T): Promise<Outcome<T>>
+  tryWithLock<T>(
+    key: string,
+    options: TryCallbackOptions,
+    work: (lease: Lease) => Promise<T> | T,
+  ): Promise<Outcome<T>>
+  async tryWithLock<T>(
+    key: string,
+    ...rest: [Work<Lease, T>] | [TryCallbackOptions, Work<Lease, T>]
+  ): Promise<Outcome<T>> {
+    const [options, work] = split<TryCallbackOptions, Work<Lease, T>>(rest)
+    return tryWithHold(
+      this.#desk,
+      key,
+      EXCLUSIVE,
+      parseTerms(options, TAKES.tryCallback, this.#defaults),
+      work,
+    )
+  }
+
+  /**
+   * Waits for the key. Release the lease in `finally`, or with `await using`.
+   *
+   * @throws like {@link withLock}.
+   */
+  async acquire(key: string, options?: WaitOptions): Promise<Lease> {
+    return hold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.wait, this.#defaults))
+  }
+
+  /** Takes the key if it is free; `null` when it is busy. Never waits for the key. */
+  async tryAcquire(key: string, options?: HoldOptions): Promise<Lease | null> {
+    return tryHold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.try, this.#defaults))
+  }
+
+  /** Runs `work` while holding all keys: all or nothing, and two calls never wait for each other. */
+  withLocks<T>(keys: readonly string[], work: (leases: LeaseSet) => Promise<T> | T): Promise<T>
+  withLocks<T>(
+    keys: readonly string[],
+    options: WaitOptions,
+    work: (leases: LeaseSet) => Promise<T> | T,
+  ): Promise<T>
+  async withLocks<T>(
+    keys: readonly string[],
+    ...rest: [Work<LeaseSet, T>] | [WaitOptions, Work<LeaseSet, T>]
+  ): Promise<T> {
+    const [options, work] = split<WaitOptions, Work<LeaseSet, T>>(rest)
+    return withHoldTogether(this.#desk, keys, parseTerms(options, TAKES.wait, this.#defaults), work)
+  }
+
+  tryWithLocks<T>(keys: readonly string[], work: (leases: LeaseSet) => Promise<T> | T): Promise<Outcome<T>>
+  tryWithLocks<T>(
+    keys: readonly string[],
+    options: HoldOptions,
+    work: (leases: LeaseSet) => Promise<T> | T,
+  ): Promise<Outcome<T>>
+  async tryWithLocks<T>(
+    keys: readonly string[],
+    ...rest: [Work<LeaseSet, T>] | [HoldOptions, Work<LeaseSet, T>]
+  ): Promise<Outcome<T>> {
+    const [options, work] = split<HoldOptions, Work<LeaseSet, T>>(rest)
+    return tryWithHoldTogether(this.#desk, keys, parseTerms(options, TAKES.try, this.#defaults), work)
+  }
+
+  /** Waits for several keys, in canonical order under one `wait`. Repeated keys are taken once. */
+  async acquireAll(keys: readonly string[], options?: WaitOptions): Promise<LeaseSet> {
+    return holdTogether(this.#desk, keys, parseTerms(options, TAKES.wait, this.#defaults))
+  }
+
+  /** `null` when one of the keys is busy; then none is held. */
+  async tryAcquireAll(keys: readonly string[], options?: HoldOptions): Promise<LeaseSet | null> {
+    return tryHoldTogether(this.#desk, keys, parseTerms(options, TAKES.try, this.#defaults))
+  }
+
+  /** Many readers or one writer on this key. */
+  readWrite(key: string): ReadWriteLock {
+    checkKey(key)
+    return new ReadWriteLock(this.#desk, key, this.#defaults)
+  }
+
+  /** At most `permits` at a time on this key. */
+  semaphore(key: string, permits: number): Semaphore {
+    checkKey(key)
+    return new Semaphore(this.#desk, key, permits, this.#defaults)
+  }
+
+  /**
+   * Continues a lease that another process (or an earlier run) described with `lease.detach()` or `lease.toJSON()`. It
+   * keeps its fence and is renewed here from now on.
+   *
+   * @throws {LeaseLostError} when the store does not hold it any more; {@link StoreError} when it does not answer.
+   */
+  async adopt(json: LeaseJson, options?: HoldOptions): Promise<Lease> {
+    const { key, id, fence, units, limit, ttlMs } = parseJson(json)
+    const { ttl, ...rest } = options ?? {}
+    const terms = parseTerms({ ttl: ttl ?? ttlMs, ...rest }, TAKES.try, this.#defaults)
+    const ticket = { key, id, units, limit, owner: this.#desk.owner, ...terms, patienceMs: 0 }
+    const lease = await this.#desk.engine.adopt(ticket, terms)
+    if (lease !== undefined && lease.fence === fence) return lease
+    // Held by the same id under another fence: no lease of ours, and none that may be released here.
+    lease?.forget()
+    throw new LeaseLostError(
+      `The lease on ${JSON.stringify(key)} cannot be continued: the store does not hold it any more.`,
+      { key, reason: 'expired' },
+    )
+  }
+
+  /**
+   * Who holds and who waits, room by room in the order of keys as the store lists them. Changes nothing. What it shows
+   * may be over by the time it is read.
+   */
+  async *inspect(
+    options: { readonly prefix?: string; readonly pageSize?: number } = {},
+  ): AsyncGenerator<RoomView, void, void> {
+    checkNames(options, new Set(['prefix', 'pageSize']))
+    const { prefix = '', pageSize = 100 } = options
+    if (typeof prefix !== 'string')
+      throw new InvalidArgumentError(`Expected \`prefix\` to be a string, got ${show(prefix)}.`)
+    const count = parseCount('pageSize', pageSize, 10_000)
+    let cursor: string | undefined
+    do {
+      const page = await this.#ask(() => this.#desk.engine.store.inspect({ prefix, cursor, count }))
+      yield* page.rooms
+      cursor = page.next
+    } while (cursor !== undefined)
+  }
+
+  /**
+   * Takes the key away from a holder (or a place from a waiter) by its id, or from all of them. The holder is told: its
+   * lease is lost with reason `evicted`. It may go on writing until then; fences are what stops it.
+   *
+   * @returns the ids that were removed.
+   */
+  async evict(
+    key: string,
+    id: string | undefined,
+    options: { readonly reason: string },
+  ): Promise<readonly string[]> {
+    checkKey(key)
+    if (id !== undefined && (typeof id !== 'string' || id === '')) {
+      throw new InvalidArgumentError(
+        `Expected \`id\` to be a ticket's id, or undefined for all, got ${show(id)}.`,
+      )
+    }
+    const reason = options?.reason
+    if (typeof reason !== 'string' || reason === '' || reason.length > 500) {
+      throw new InvalidArgumentError(
+        `Expected \`reason\` to be a text of 1 to 500 characters, got ${show(reason)}.`,
+      )
+    }
+    return this.#ask(() => this.#desk.engine.store.evict({ key, id, reason }))
+  }
+
+  /**
+   * Takes no new calls, rejects who waits with a `ClosedError`, releases what is held, and closes the store's own
+   * connections – not the client that was handed in. Takes a few seconds at most, also when the store is silent.
+   */
+  close(): Promise<void> {
+    return this.#desk.engine.close()
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  /** One request for people, who can wait a little longer than a lease. */
+  async #ask<T>(request: () => T | Promise<T>): Promise<T> {
+    if (this.#desk.engine.closing)
+      throw new ClosedError(
+        'Expected open locks, got locks that were closed. Make new ones with createLocks(…).',
+      )
+    return this.#desk.engine.withinAttempt(request(), ADMINISTRATION_MS)
+  }
+}
+
+const ADMINISTRATION_MS = 10_000
+
+type Work<L, T> = (lease: L) => Promise<T> | T
+
+function split<O, W>(rest: readonly [W] | readonly [O, W]): readonly [O | undefined, W] {
+  const [first, second] = rest
+  const work = second === undefined ? first : second
+  checkCallback(work)
+  return second === undefined ? [undefined, first as W] : [first as O, second]
+}
+
+function parseJson(json: unknown): Omit<LeaseJson, 'fence'> & { fence: bigint } {
+  if (typeof json === 'object' && json !== null) {
+    const { key, id, fence, units, limit, ttlMs } = json as Partial<Record<keyof LeaseJson, unknown>>
+    const isText =
+      typeof key === 'string' && typeof id === 'string' && typeof fence === 'string' && /^\d+$/.test(fence)
+    if (isText && typeof units === 'number' && typeof limit === 'number' && typeof ttlMs === 'number') {
+      return { key, id, units, limit, ttlMs, fence: BigInt(fence) }
+    }
+  }
+  throw new InvalidArgumentError(
+    `Expected \`json\` to be what lease.detach() or lease.toJSON() returned, got ${show(json)}.`,
+  )
+}

@@ -1,0 +1,191 @@
+import { UNLIMITED } from '../contract/store.ts'
+import {
+  type Duration,
+  HOLD_RANGE,
+  parseDuration,
+  patienceFor,
+  show,
+  TTL_RANGE,
+  terms,
+  WAIT_RANGE,
+} from '../engine/duration.ts'
+import { InvalidArgumentError } from '../errors.ts'
+
+/** How a key is held. All of them may be set for all calls in `createLocks(store, …)`. */
+export interface HoldOptions {
+  /**
+   * How long the store keeps the key when this process is no longer heard of: what a crash costs the next one.
+   * Renewed at a third of it. From 50 ms to 24 days. Default: 30 s.
+   */
+  readonly ttl?: Duration | undefined
+  /** Whether to renew in the background. `false`: the lease is lost after `ttl`. Default: true. */
+  readonly renew?: boolean | undefined
+  /** Stop renewing after this long, so that a stuck job loses the key. Default: no end. */
+  readonly maxHold?: Duration | undefined
+  /** Keep the key taken for at least this long, even when it is released sooner ("at least for"). Default: 0. */
+  readonly minHold?: Duration | undefined
+  /** After an expiry (a crash, not a release) nobody gets the key for this long. Default: 0. */
+  readonly lockDelay?: Duration | undefined
+  /** Ends the wait: the call rejects with `signal.reason`. A lease that is held already is not affected. */
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface WaitOptions extends HoldOptions {
+  /** How long to wait for the key; 0 gives up unless it is free, `Infinity` waits for ever. Default: 30 s. */
+  readonly wait?: Duration | undefined
+}
+
+export interface CallbackOptions extends WaitOptions {
+  /**
+   * When the calling async context holds the key already, run under that lease instead of throwing a `DeadlockError`.
+   * Default: false.
+   */
+  readonly reentrant?: boolean | undefined
+}
+
+export interface TryCallbackOptions extends HoldOptions {
+  readonly reentrant?: boolean | undefined
+}
+
+/** What is common to all keys of one `createLocks`. */
+export interface LocksOptions extends Omit<CallbackOptions, 'signal'> {
+  /** Names this process in `inspect`, next to its host and pid. */
+  readonly label?: string | undefined
+}
+
+/** What a ticket takes of its key; see the law. */
+export interface Shape {
+  readonly units: number
+  readonly limit: number
+}
+
+export const EXCLUSIVE: Shape = { units: 1, limit: 1 }
+export const SHARED: Shape = { units: 1, limit: UNLIMITED }
+
+/** Options with everything decided, in milliseconds. */
+export interface Terms {
+  readonly ttlMs: number
+  readonly acceptMs: number
+  readonly patienceMs: number
+  readonly waitMs: number
+  readonly renew: boolean
+  readonly maxHoldMs: number
+  readonly minHoldMs: number
+  readonly lockDelayMs: number
+  readonly reentrant: boolean
+  readonly signal: AbortSignal | undefined
+}
+
+const DEFAULTS: Terms = {
+  ...terms(30_000),
+  patienceMs: patienceFor(30_000),
+  waitMs: 30_000,
+  renew: true,
+  maxHoldMs: Number.POSITIVE_INFINITY,
+  minHoldMs: 0,
+  lockDelayMs: 0,
+  reentrant: false,
+  signal: undefined,
+}
+
+const HOLD: readonly (keyof HoldOptions)[] = ['ttl', 'renew', 'maxHold', 'minHold', 'lockDelay', 'signal']
+
+/** Which options a call takes, so that a misspelt one is an error and not a surprise in production. */
+export const TAKES: Readonly<Record<'locks' | 'try' | 'wait' | 'tryCallback' | 'callback', ReadonlySet<string>>> = {
+  locks: new Set(['ttl', 'renew', 'maxHold', 'minHold', 'lockDelay', 'wait', 'reentrant', 'label']),
+  try: new Set(HOLD),
+  wait: new Set([...HOLD, 'wait']),
+  tryCallback: new Set([...HOLD, 'reentrant']),
+  callback: new Set([...HOLD, 'wait', 'reentrant']),
+}
+
+export function parseTerms(
+  options: CallbackOptions | undefined,
+  takes: ReadonlySet<string>,
+  defaults: Terms = DEFAULTS,
+): Terms {
+  if (options === undefined) return defaults
+  checkNames(options, takes)
+  const ttlMs = options.ttl === undefined ? defaults.ttlMs : parseDuration('ttl', options.ttl, TTL_RANGE)
+  return {
+    ...terms(ttlMs),
+    patienceMs: patienceFor(ttlMs),
+    waitMs: options.wait === undefined ? defaults.waitMs : parseDuration('wait', options.wait, WAIT_RANGE),
+    renew: flag('renew', options.renew, defaults.renew),
+    maxHoldMs:
+      options.maxHold === undefined
+        ? defaults.maxHoldMs
+        : parseDuration('maxHold', options.maxHold, TTL_RANGE),
+    minHoldMs:
+      options.minHold === undefined
+        ? defaults.minHoldMs
+        : parseDuration('minHold', options.minHold, HOLD_RANGE),
+    lockDelayMs:
+      options.lockDelay === undefined
+        ? defaults.lockDelayMs
+        : parseDuration('lockDelay', options.lockDelay, HOLD_RANGE),
+    reentrant: flag('reentrant', options.reentrant, defaults.reentrant),
+    signal: parseSignal(options.signal),
+  }
+}
+
+/** @throws {InvalidArgumentError} unless it is a string that every store keeps as it is. */
+export function checkKey(key: unknown): asserts key is string {
+  if (typeof key !== 'string' || key === '') {
+    throw new InvalidArgumentError(
+      `Expected \`key\` to be a string with at least one character, got ${show(key)}.`,
+    )
+  }
+  if (key.length > LONGEST_KEY) {
+    throw new InvalidArgumentError(
+      `Expected \`key\` to have at most ${LONGEST_KEY} characters, got ${key.length}.`,
+    )
+  }
+  // A lone surrogate becomes U+FFFD on its way to a server, so two keys would be one; NUL is no text in PostgreSQL.
+  if (NOT_TEXT.test(key)) {
+    throw new InvalidArgumentError(
+      `Expected \`key\` to be text without NUL and unpaired surrogates, got ${show(key)}.`,
+    )
+  }
+}
+
+export function checkCallback(callback: unknown): asserts callback is (...args: never[]) => unknown {
+  if (typeof callback !== 'function') {
+    throw new InvalidArgumentError(`Expected the last argument to be a function, got ${show(callback)}.`)
+  }
+}
+
+/** A whole number of units, as limits and permits are. */
+export function parseCount(name: string, value: unknown, most: number): number {
+  if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= most) return value
+  throw new InvalidArgumentError(
+    `Expected \`${name}\` to be a whole number from 1 to ${most}, got ${show(value)}.`,
+  )
+}
+
+export function checkNames(options: object, takes: ReadonlySet<string>): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new InvalidArgumentError(`Expected the options to be an object, got ${show(options)}.`)
+  }
+  for (const name of Object.keys(options)) {
+    if (!takes.has(name)) {
+      throw new InvalidArgumentError(
+        `Expected the options to be among ${[...takes].map((known) => `\`${known}\``).join(', ')}, got \`${name}\`.`,
+      )
+    }
+  }
+}
+
+const LONGEST_KEY = 1024
+const NOT_TEXT = /[\0\p{Surrogate}]/u
+
+function flag(name: string, value: unknown, otherwise: boolean): boolean {
+  if (value === undefined) return otherwise
+  if (typeof value === 'boolean') return value
+  throw new InvalidArgumentError(`Expected \`${name}\` to be true or false, got ${show(value)}.`)
+}
+
+function parseSignal(signal: unknown): AbortSignal | undefined {
+  if (signal === undefined || signal instanceof AbortSignal) return signal
+  throw new InvalidArgumentError(`Expected \`signal\` to be an AbortSignal, got ${show(signal)}.`)
+}

@@ -1,0 +1,81 @@
+import type { Lease } from '../engine/lease.ts'
+import { type Desk, hold, type Outcome, tryHold, tryWithHold, withHold } from './hold.ts'
+import {
+  type CallbackOptions,
+  type HoldOptions,
+  parseCount,
+  parseTerms,
+  type Shape,
+  TAKES,
+  type Terms,
+  type TryCallbackOptions,
+  type WaitOptions,
+} from './options.ts'
+
+/** How many permits one call takes, 1 to the semaphore's number. Default: 1. */
+export interface Permits {
+  readonly units?: number | undefined
+}
+
+/**
+ * At most `permits` units at a time. First come, first served: a call that wants many is not overtaken by calls that
+ * want few. Processes may disagree about the number during a deploy; the smallest one among the holders counts.
+ *
+ * Fences rise with every grant, so a guard that admits only the highest fence would refuse holders that are still
+ * within their rights: guard what a permit protects, not the semaphore.
+ */
+export class Semaphore {
+  readonly key: string
+  readonly permits: number
+  readonly #desk: Desk
+  readonly #defaults: Terms
+
+  constructor(desk: Desk, key: string, permits: number, defaults: Terms) {
+    this.#desk = desk
+    this.key = key
+    this.permits = parseCount('permits', permits, MOST_PERMITS)
+    this.#defaults = defaults
+  }
+
+  async acquire(options?: WaitOptions & Permits): Promise<Lease> {
+    return hold(this.#desk, this.key, this.#shape(options), this.#terms(options, TAKES.wait))
+  }
+
+  /** `null` when there are too few permits; never waits. */
+  async tryAcquire(options?: HoldOptions & Permits): Promise<Lease | null> {
+    return tryHold(this.#desk, this.key, this.#shape(options), this.#terms(options, TAKES.try))
+  }
+
+  async withPermits<T>(
+    work: (lease: Lease) => Promise<T> | T,
+    options?: CallbackOptions & Permits,
+  ): Promise<T> {
+    return withHold(this.#desk, this.key, this.#shape(options), this.#terms(options, TAKES.callback), work)
+  }
+
+  async tryWithPermits<T>(
+    work: (lease: Lease) => Promise<T> | T,
+    options?: TryCallbackOptions & Permits,
+  ): Promise<Outcome<T>> {
+    return tryWithHold(
+      this.#desk,
+      this.key,
+      this.#shape(options),
+      this.#terms(options, TAKES.tryCallback),
+      work,
+    )
+  }
+
+  #shape(options: Permits | undefined): Shape {
+    const units = options?.units
+    return { units: units === undefined ? 1 : parseCount('units', units, this.permits), limit: this.permits }
+  }
+
+  #terms(options: (CallbackOptions & Permits) | undefined, takes: ReadonlySet<string>): Terms {
+    if (options === undefined) return this.#defaults
+    const { units: _units, ...rest } = options
+    return parseTerms(rest, takes, this.#defaults)
+  }
+}
+
+const MOST_PERMITS = 1_000_000

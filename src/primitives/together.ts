@@ -1,0 +1,193 @@
+import { show } from '../engine/duration.ts'
+import type { HeldLease } from '../engine/held-lease.ts'
+import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
+import { AcquireTimeoutError, InvalidArgumentError } from '../errors.ts'
+import { runInScope } from './held-keys.ts'
+import { type Desk, hold, type Outcome, tryHold } from './hold.ts'
+import { checkKey, EXCLUSIVE, type Terms } from './options.ts'
+
+/** Several keys, held together: all of them, or none. */
+export interface LeaseSet extends AsyncDisposable {
+  /** In canonical order, without repetitions. */
+  readonly keys: readonly string[]
+  readonly leases: readonly Lease[]
+  /** The worst of the leases' states. */
+  readonly state: LeaseState
+  /** The least of the leases' times. */
+  readonly remainingMs: number
+  /** Aborts as soon as one of the leases is lost. */
+  readonly signal: AbortSignal
+  /** The fence of one of the keys. Guards are per resource, so each takes the fence of its own key. */
+  fence(key: string): bigint
+  assertHeld(): void
+  /** Renews all; see {@link Lease.extend}. */
+  extend(ttl?: number | string): Promise<void>
+  /** Releases all, in reverse. Never rejects. */
+  release(): Promise<void>
+  toJSON(): LeaseJson[]
+}
+
+/**
+ * Takes several keys one after the other in canonical order, under one deadline for the wait. Everybody takes them in
+ * the same order, so two calls never wait for each other; what is held already is renewed while the rest is awaited.
+ */
+export async function holdTogether(desk: Desk, keys: readonly string[], terms: Terms): Promise<LeaseSet> {
+  const startedAt = desk.engine.clock.monotonicMs()
+  const leases: HeldLease[] = []
+  try {
+    for (const key of canonical(keys)) {
+      const waitedMs = desk.engine.clock.monotonicMs() - startedAt
+      if (leases.length > 0 && waitedMs >= terms.waitMs) throw outOfTime(key, waitedMs)
+      leases.push(
+        await hold(desk, key, EXCLUSIVE, { ...terms, waitMs: Math.max(0, terms.waitMs - waitedMs) }),
+      )
+    }
+    // The first may have been lost while the last was awaited.
+    for (const lease of leases) lease.assertHeld()
+    return new Together(leases)
+  } catch (error) {
+    await releaseAll(leases)
+    throw error
+  }
+}
+
+export async function tryHoldTogether(
+  desk: Desk,
+  keys: readonly string[],
+  terms: Terms,
+): Promise<LeaseSet | null> {
+  const leases: HeldLease[] = []
+  try {
+    for (const key of canonical(keys)) {
+      const lease = await tryHold(desk, key, EXCLUSIVE, terms)
+      if (lease === null) {
+        await releaseAll(leases)
+        return null
+      }
+      leases.push(lease)
+    }
+    for (const lease of leases) lease.assertHeld()
+    return new Together(leases)
+  } catch (error) {
+    await releaseAll(leases)
+    throw error
+  }
+}
+
+export async function withHoldTogether<T>(
+  desk: Desk,
+  keys: readonly string[],
+  terms: Terms,
+  work: (leases: LeaseSet) => Promise<T> | T,
+): Promise<T> {
+  return runUnder(desk, await holdTogether(desk, keys, terms), work)
+}
+
+export async function tryWithHoldTogether<T>(
+  desk: Desk,
+  keys: readonly string[],
+  terms: Terms,
+  work: (leases: LeaseSet) => Promise<T> | T,
+): Promise<Outcome<T>> {
+  const leases = await tryHoldTogether(desk, keys, terms)
+  if (leases === null) return { acquired: false }
+  return { acquired: true, value: await runUnder(desk, leases, work) }
+}
+
+async function runUnder<T>(
+  desk: Desk,
+  leases: LeaseSet,
+  work: (leases: LeaseSet) => Promise<T> | T,
+): Promise<T> {
+  try {
+    const scoped = leases.leases.reduce<() => Promise<T> | T>(
+      (inner, lease) => () => runInScope(desk.engine, lease as HeldLease, inner),
+      () => work(leases),
+    )
+    const value = await scoped()
+    if (leases.state !== 'released') leases.assertHeld()
+    return value
+  } finally {
+    await leases.release()
+  }
+}
+
+class Together implements LeaseSet {
+  readonly leases: readonly HeldLease[]
+  #signal: AbortSignal | undefined
+
+  constructor(leases: readonly HeldLease[]) {
+    this.leases = leases
+  }
+
+  get keys(): readonly string[] {
+    return this.leases.map((lease) => lease.key)
+  }
+
+  get state(): LeaseState {
+    const states = this.leases.map((lease) => lease.state)
+    return WORST_FIRST.find((state) => states.includes(state)) ?? 'held'
+  }
+
+  get remainingMs(): number {
+    return Math.min(...this.leases.map((lease) => lease.remainingMs))
+  }
+
+  get signal(): AbortSignal {
+    this.#signal ??= AbortSignal.any(this.leases.map((lease) => lease.signal))
+    return this.#signal
+  }
+
+  fence(key: string): bigint {
+    const lease = this.leases.find((one) => one.key === key)
+    if (lease !== undefined) return lease.fence
+    throw new InvalidArgumentError(
+      `Expected \`key\` to be one of the keys held together (${this.keys.map(show).join(', ')}), got ${show(key)}.`,
+    )
+  }
+
+  assertHeld(): void {
+    for (const lease of this.leases) lease.assertHeld()
+  }
+
+  async extend(ttl?: number | string): Promise<void> {
+    await Promise.all(this.leases.map((lease) => lease.extend(ttl)))
+  }
+
+  release(): Promise<void> {
+    return releaseAll(this.leases)
+  }
+
+  toJSON(): LeaseJson[] {
+    return this.leases.map((lease) => lease.toJSON())
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.release()
+  }
+}
+
+const WORST_FIRST: readonly LeaseState[] = ['lost', 'released', 'jeopardy', 'held']
+
+/** Order of UTF-16 code units: the same in every process, whatever its locale. */
+function canonical(keys: readonly string[]): string[] {
+  if (!Array.isArray(keys) || keys.length === 0) {
+    throw new InvalidArgumentError(
+      `Expected \`keys\` to be an array with at least one key, got ${show(keys)}.`,
+    )
+  }
+  for (const key of keys) checkKey(key)
+  return [...new Set(keys)].sort((one, other) => (one < other ? -1 : 1))
+}
+
+/** In reverse, and side by side: a release that takes long must not keep the others. */
+async function releaseAll(leases: readonly HeldLease[]): Promise<void> {
+  await Promise.all([...leases].reverse().map((lease) => lease.release()))
+}
+
+function outOfTime(key: string, waitedMs: number): AcquireTimeoutError {
+  return new AcquireTimeoutError(
+    `The wait was over before ${JSON.stringify(key)} could be asked for; the keys before it took all of it.`,
+    { key, waitedMs: Math.round(waitedMs) },
+  )
+}
