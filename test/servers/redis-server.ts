@@ -161,6 +161,8 @@ function serverArguments(port: number, folder: string, options: RedisOptions): s
   const { appendOnly = false, password, users = [], replicaOf, args = [] } = options
   return [
     ...['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', ''],
+    // The title would overwrite the environment, by which a run finds the processes that it left behind.
+    ...['--set-proc-title', 'no'],
     // A replica would otherwise wait five seconds for others to share its first copy.
     ...['--repl-diskless-sync-delay', '0'],
     ...(appendOnly ? ['--appendonly', 'yes', '--appendfsync', 'always'] : []),
