@@ -45,7 +45,10 @@ export class AcquireTimeoutError extends HoldfastError {
   /** How many tickets stood ahead when the store last answered; `undefined` when it never queued this one. */
   readonly ahead: number | undefined
 
-  constructor(message: string, options: HoldfastErrorOptions & { waitedMs: number; ahead?: number | undefined }) {
+  constructor(
+    message: string,
+    options: HoldfastErrorOptions & { waitedMs: number; ahead?: number | undefined },
+  ) {
     super('acquire-timeout', message, options)
     this.waitedMs = options.waitedMs
     this.ahead = options.ahead

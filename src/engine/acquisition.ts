@@ -9,7 +9,7 @@ import {
 import type { Engine } from './engine.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
 import { type Instant, now } from './instant.ts'
-import type { Kept, Links } from './keeper.ts'
+import type { Kept } from './keeper.ts'
 
 export interface AcquireRequest {
   readonly ticket: Ticket
@@ -35,7 +35,9 @@ export class Acquisition implements Kept {
   readonly promise: Promise<HeldLease | null>
   dueAt = 0
   slackMs = 0
-  links: Links | undefined
+  kept = false
+  previous: Kept | undefined
+  next: Kept | undefined
   readonly #engine: Engine
   readonly #request: AcquireRequest
   readonly #startedAt: number

@@ -1,5 +1,5 @@
 import type { Clock } from '../contract/clock.ts'
-import type { Store, Ticket, Wake } from '../contract/store.ts'
+import type { ReleaseAnswer, Store, Ticket, Wake } from '../contract/store.ts'
 import { ClosedError, StoreError } from '../errors.ts'
 import { type AcquireRequest, Acquisition } from './acquisition.ts'
 import { GiveBack } from './give-back.ts'
@@ -79,13 +79,23 @@ export class Engine {
    * attempt's time without it; `undefined` when the answer is there already.
    */
   giveBack(ticket: Ticket, options: { readonly cancel: boolean }): Promise<void> | undefined {
-    const giveBack = new GiveBack(this, ticket, options)
-    if (giveBack.start()) return undefined
+    const reply = this.askRelease(ticket, options)
+    if (!(reply instanceof Promise)) return undefined
+    const giveBack = new GiveBack(this, ticket, { ...options, reply })
     this.#givingBack.add(giveBack)
     const done = giveBack.done.then(() => {
       this.#givingBack.delete(giveBack)
     })
     return this.#atMost(done, this.attemptMs(1))
+  }
+
+  /** One release request; a failure is a rejection, also where the store throws at once. */
+  askRelease(ticket: Ticket, options: { readonly cancel: boolean }): ReleaseAnswer | Promise<ReleaseAnswer> {
+    try {
+      return this.store.release({ key: ticket.key, id: ticket.id, cancel: options.cancel })
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   /** Starts the wakes, once; when the store cannot deliver them, waiters ask at the times the store names. */

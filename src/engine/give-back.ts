@@ -1,8 +1,8 @@
-import type { ReleaseAnswer, RenewAnswer, Ticket } from '../contract/store.ts'
+import type { ReleaseAnswer, Ticket } from '../contract/store.ts'
 import { isHoldfastError } from '../errors.ts'
 import type { Engine } from './engine.ts'
 import type { Instant } from './instant.ts'
-import type { Kept, Links } from './keeper.ts'
+import type { Kept } from './keeper.ts'
 
 /**
  * Returns a ticket to its store, and repeats it until the store has answered or would have forgotten the ticket by
@@ -13,7 +13,9 @@ export class GiveBack implements Kept {
   readonly slackMs = 0
   readonly awaited = false
   dueAt = 0
-  links: Links | undefined
+  kept = false
+  previous: Kept | undefined
+  next: Kept | undefined
   /** Settles when the store has answered or nothing is left to give back. Never rejects. */
   readonly done: Promise<void>
   readonly #engine: Engine
@@ -22,7 +24,12 @@ export class GiveBack implements Kept {
   #attempts = 0
   #finish: () => void = () => {}
 
-  constructor(engine: Engine, ticket: Ticket, options: { readonly cancel: boolean }) {
+  /** `reply` belongs to the first request, which is already on its way. */
+  constructor(
+    engine: Engine,
+    ticket: Ticket,
+    options: { readonly cancel: boolean; readonly reply: Promise<ReleaseAnswer> },
+  ) {
     this.#engine = engine
     this.ticket = ticket
     this.#cancel = options.cancel
@@ -30,53 +37,41 @@ export class GiveBack implements Kept {
     this.done = new Promise((resolve) => {
       this.#finish = resolve
     })
-  }
-
-  /** Returns whether the store answered at once, so that nobody has to wait. */
-  start(): boolean {
-    const answer = this.#send()
-    if (answer !== undefined && !(answer instanceof Promise)) return true
-    this.#engine.keeper.keep(this)
-    return false
+    this.#expect(options.reply)
   }
 
   due(at: Instant): boolean {
     if (at.monotonicMs >= this.#until) this.#end()
-    else void this.#send()
+    else this.#expect(this.#engine.askRelease(this.ticket, { cancel: this.#cancel }))
     return false
   }
 
-  answered(_answer: RenewAnswer): void {}
+  answered(): void {}
 
-  unanswered(_error: unknown): void {}
+  unanswered(): void {}
 
-  #send(): ReleaseAnswer | Promise<ReleaseAnswer> | undefined {
-    this.#attempts += 1
-    this.dueAt = this.#engine.clock.monotonicMs() + this.#engine.attemptMs(this.#attempts)
-    try {
-      const answer = this.#engine.store.release({
-        key: this.ticket.key,
-        id: this.ticket.id,
-        cancel: this.#cancel,
-      })
-      if (answer instanceof Promise) {
-        answer.then(
-          () => this.#end(),
-          (error: unknown) => this.#retry(error),
-        )
-      } else this.#end()
-      return answer
-    } catch (error) {
-      this.#retry(error)
-      return undefined
+  #expect(reply: ReleaseAnswer | Promise<ReleaseAnswer>): void {
+    if (!(reply instanceof Promise)) {
+      this.#end()
+      return
     }
+    this.#attempts += 1
+    this.#setDue(this.#engine.attemptMs(this.#attempts))
+    reply.then(
+      () => this.#end(),
+      (error: unknown) => this.#failed(error),
+    )
   }
 
-  #retry(error: unknown): void {
+  #failed(error: unknown): void {
     // A definite no will not become a yes, and the ticket runs out by itself.
-    if (isHoldfastError(error, 'store-refused')) return this.#end()
-    this.dueAt = this.#engine.clock.monotonicMs() + this.#engine.backoffMs(this.#attempts)
-    if (this.links !== undefined) this.#engine.keeper.keep(this)
+    if (isHoldfastError(error, 'store-refused')) this.#end()
+    else if (this.kept) this.#setDue(this.#engine.backoffMs(this.#attempts))
+  }
+
+  #setDue(pauseMs: number): void {
+    this.dueAt = this.#engine.clock.monotonicMs() + pauseMs
+    this.#engine.keeper.keep(this)
   }
 
   #end(): void {

@@ -3,7 +3,7 @@ import { isHoldfastError, LeaseLostError, type LossReason } from '../errors.ts'
 import { parseDuration, TTL_RANGE, terms } from './duration.ts'
 import type { Engine } from './engine.ts'
 import { elapsedMs, type Instant, now, usableMs } from './instant.ts'
-import type { Kept, Links } from './keeper.ts'
+import type { Kept } from './keeper.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
 
 export interface LeaseOptions {
@@ -29,14 +29,16 @@ export class HeldLease implements Lease, Kept {
   ticket: Ticket
   readonly awaited = false
   dueAt: number
-  links: Links | undefined
+  kept = false
+  previous: Kept | undefined
+  next: Kept | undefined
   /** How many acquire requests of this ticket were never answered: one may still arrive, after the release. */
   doubts: number
   /** Told once, when the lease is over. */
   whenOver: ((lease: HeldLease) => void) | undefined
   readonly #engine: Engine
   readonly #renew: boolean
-  /** The last instant that the store is known to count from, or later than it. */
+  /** Before the latest request that the store confirmed was written: the store counts from later. */
   #askedAt: Instant
   #usableMs: number
   /** `maxHold` on the monotonic clock. */
@@ -120,10 +122,15 @@ export class HeldLease implements Lease, Kept {
   }
 
   release(): Promise<void> {
-    return this.releaseNow() ?? Promise.resolve()
+    return this.releaseNow() ?? DONE
   }
 
   /** Returns `undefined` when the store answered at once: nobody has to wait then. */
+  /** Its holder is done and did not release it: throws if it was lost meanwhile. */
+  assertKept(): void {
+    if (this.#state.tag !== 'released') this.assertHeld()
+  }
+
   releaseNow(): Promise<void> | undefined {
     const state = this.#state
     // Expired by our clocks, but a renewal that arrived late may have kept it alive in the store.
@@ -265,6 +272,7 @@ export class HeldLease implements Lease, Kept {
 }
 
 const MIN_ATTEMPT_MS = 10
+const DONE: Promise<void> = Promise.resolve()
 
 function lossOf(ticket: Ticket, reason: LossReason, why: string, cause?: unknown): LeaseLostError {
   return new LeaseLostError(

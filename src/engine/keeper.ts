@@ -17,12 +17,11 @@ export interface Kept {
   answered(answer: RenewAnswer, askedAt: Instant, asked: Ticket): void
   /** No answer: it may or may not have happened. */
   unanswered(error: unknown): void
-  /** For the keeper alone. */
-  links: Links | undefined
-}
-
-/** The neighbours in the keeper's list. A list, because joining and leaving is what an uncontended lock pays for. */
-export interface Links {
+  /**
+   * For the keeper alone: whether it is kept, and its neighbours in the list. A list in the things themselves, because
+   * joining and leaving is what every uncontended lock pays for.
+   */
+  kept: boolean
   previous: Kept | undefined
   next: Kept | undefined
 }
@@ -53,10 +52,11 @@ export class Keeper {
   }
 
   keep(kept: Kept): void {
-    if (kept.links === undefined) {
-      kept.links = { previous: this.#last, next: undefined }
-      if (this.#last?.links === undefined) this.#first = kept
-      else this.#last.links.next = kept
+    if (!kept.kept) {
+      kept.kept = true
+      kept.previous = this.#last
+      if (this.#last === undefined) this.#first = kept
+      else this.#last.next = kept
       this.#last = kept
       if (kept.awaited) this.#await(1)
     }
@@ -64,19 +64,21 @@ export class Keeper {
   }
 
   drop(kept: Kept): void {
-    const links = kept.links
-    if (links === undefined) return
-    kept.links = undefined
+    if (!kept.kept) return
+    const { previous, next } = kept
+    kept.kept = false
+    kept.previous = undefined
+    kept.next = undefined
+    if (previous === undefined) this.#first = next
+    else previous.next = next
+    if (next === undefined) this.#last = previous
+    else next.previous = previous
     if (kept.awaited) this.#await(-1)
-    if (links.previous?.links === undefined) this.#first = links.next
-    else links.previous.links.next = links.next
-    if (links.next?.links === undefined) this.#last = links.previous
-    else links.next.links.previous = links.previous
   }
 
   /** Asks about it in this very tick, in one request with all others that are hurried in it. */
   hurry(kept: Kept): void {
-    if (kept.links === undefined) return
+    if (!kept.kept) return
     this.#hurried.push(kept)
     if (this.#hurried.length === 1) queueMicrotask(() => this.#flush())
   }
@@ -90,8 +92,7 @@ export class Keeper {
   /** Everything kept at this moment, which fulfil `which`. A copy: looking after one may make others leave. */
   list(which: (kept: Kept) => boolean): Kept[] {
     const found: Kept[] = []
-    for (let kept = this.#first; kept !== undefined; kept = kept.links?.next)
-      if (which(kept)) found.push(kept)
+    for (let kept = this.#first; kept !== undefined; kept = kept.next) if (which(kept)) found.push(kept)
     return found
   }
 
@@ -122,7 +123,7 @@ export class Keeper {
     const at = now(this.#clock)
     const slept = this.#hasSlept(at)
     const due = this.list((kept) => slept || kept.dueAt - kept.slackMs <= at.monotonicMs)
-    this.#ask(due.filter((kept) => kept.links !== undefined && kept.due(at)))
+    this.#ask(due.filter((kept) => kept.kept && kept.due(at)))
     this.#rest(at)
   }
 
@@ -130,14 +131,13 @@ export class Keeper {
     const hurried = this.#hurried
     this.#hurried = []
     const at = now(this.#clock)
-    this.#ask(hurried.filter((kept) => kept.links !== undefined && kept.due(at)))
-    for (const kept of hurried) if (kept.links !== undefined) this.#wakeBy(kept.dueAt)
+    this.#ask(hurried.filter((kept) => kept.kept && kept.due(at)))
+    for (const kept of hurried) if (kept.kept) this.#wakeBy(kept.dueAt)
   }
 
   #rest(at: Instant): void {
     let next = Number.POSITIVE_INFINITY
-    for (let kept = this.#first; kept !== undefined; kept = kept.links?.next)
-      next = Math.min(next, kept.dueAt)
+    for (let kept = this.#first; kept !== undefined; kept = kept.next) next = Math.min(next, kept.dueAt)
     if (this.#first === undefined) this.#watched = false
     else if (this.#watched) next = Math.min(next, at.monotonicMs + WATCH_MS)
     if (next !== Number.POSITIVE_INFINITY) this.#wakeBy(next)
@@ -178,17 +178,17 @@ export class Keeper {
   ): void {
     batch.forEach((kept, index) => {
       const answer = answers[index]
-      if (kept.links === undefined || answer === undefined) return
+      if (!kept.kept || answer === undefined) return
       kept.answered(answer, askedAt, tickets[index] ?? kept.ticket)
-      if (kept.links !== undefined) this.#wakeBy(kept.dueAt)
+      if (kept.kept) this.#wakeBy(kept.dueAt)
     })
   }
 
   #fail(batch: readonly Kept[], error: unknown): void {
     for (const kept of batch) {
-      if (kept.links === undefined) continue
+      if (!kept.kept) continue
       kept.unanswered(error)
-      if (kept.links !== undefined) this.#wakeBy(kept.dueAt)
+      if (kept.kept) this.#wakeBy(kept.dueAt)
     }
   }
 }

@@ -34,8 +34,8 @@ export function excludeEachOther(one: Share, other: Share): boolean {
 export class Sum {
   #units = 0
   #limit = UNLIMITED
-  /** How many holders have each limit. One entry, rarely two: the smallest is found without walking the holders. */
-  readonly #limits = new Map<number, number>()
+  /** How many holders have the smallest limit. Usually all of them, so the others are looked at only when it is used up. */
+  #smallest = 0
 
   admits(share: Share): boolean {
     return this.#units + share.units <= Math.min(this.#limit, share.limit)
@@ -43,19 +43,23 @@ export class Sum {
 
   add(share: Share): void {
     this.#units += share.units
-    this.#limits.set(share.limit, (this.#limits.get(share.limit) ?? 0) + 1)
-    this.#limit = Math.min(this.#limit, share.limit)
+    this.#count(share.limit)
   }
 
-  subtract(share: Share): void {
+  /** `left`: the holders that stay. */
+  subtract(share: Share, left: Iterable<{ readonly ticket: Share }>): void {
     this.#units -= share.units
-    const left = (this.#limits.get(share.limit) ?? 0) - 1
-    if (left > 0) {
-      this.#limits.set(share.limit, left)
-      return
-    }
-    this.#limits.delete(share.limit)
+    if (share.limit > this.#limit) return
+    this.#smallest -= 1
+    if (this.#smallest > 0) return
     this.#limit = UNLIMITED
-    for (const limit of this.#limits.keys()) this.#limit = Math.min(this.#limit, limit)
+    for (const holder of left) this.#count(holder.ticket.limit)
+  }
+
+  #count(limit: number): void {
+    if (limit < this.#limit) {
+      this.#limit = limit
+      this.#smallest = 1
+    } else if (limit === this.#limit) this.#smallest += 1
   }
 }

@@ -1,8 +1,8 @@
 import {
   type AcquireAnswer,
   type Gone,
-  type ReleaseRequest,
   type ReleaseAnswer,
+  type ReleaseRequest,
   type RenewAnswer,
   type RoomView,
   type Ticket,
@@ -271,7 +271,7 @@ function depart(room: Room, id: string, time: StoreTime): ReleaseAnswer['was'] {
 
 function drop(room: Room, id: string, holder: Holder): void {
   room.holders.delete(id)
-  room.sum.subtract(holder.ticket)
+  room.sum.subtract(holder.ticket, room.holders.values())
 }
 
 function delay(room: Room, holder: Holder, from: number): void {

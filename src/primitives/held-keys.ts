@@ -17,7 +17,7 @@ export interface Scope {
   readonly lease: HeldLease
   readonly outer: Scope | undefined
   /** Waits going on inside this scope: what it needs before it can end. */
-  readonly waits: Set<Wait>
+  waits: Set<Wait> | undefined
 }
 
 interface Wait {
@@ -36,8 +36,8 @@ export function currentScope(): Scope | undefined {
   return running.getStore()
 }
 
-export function runInScope<T>(engine: Engine, lease: HeldLease, work: () => T): T {
-  return running.run({ engine, lease, outer: running.getStore(), waits: new Set() }, work)
+export function runInScope<T>(engine: Engine, lease: HeldLease, work: (lease: HeldLease) => T): T {
+  return running.run({ engine, lease, outer: running.getStore(), waits: undefined }, work, lease)
 }
 
 /** The lease on this key that the running context holds, if it does. */
@@ -87,6 +87,7 @@ export function beginWait(
 
 function record(wait: Wait): Wait {
   for (let scope: Scope | undefined = wait.scope; scope !== undefined; scope = scope.outer) {
+    scope.waits ??= new Set()
     scope.waits.add(wait)
     const scopes = waitedIn.get(scope.lease.key)
     if (scopes === undefined) waitedIn.set(scope.lease.key, new Set([scope]))
@@ -97,8 +98,8 @@ function record(wait: Wait): Wait {
 
 function forget(wait: Wait): void {
   for (let scope: Scope | undefined = wait.scope; scope !== undefined; scope = scope.outer) {
-    scope.waits.delete(wait)
-    if (scope.waits.size > 0) continue
+    scope.waits?.delete(wait)
+    if (scope.waits !== undefined && scope.waits.size > 0) continue
     const scopes = waitedIn.get(scope.lease.key)
     scopes?.delete(scope)
     if (scopes?.size === 0) waitedIn.delete(scope.lease.key)
@@ -110,7 +111,7 @@ function findCycle(start: Wait): DeadlockError | undefined {
   const search = (wait: Wait): readonly Wait[] | undefined => {
     for (const holder of blockersOf(wait)) {
       if (encloses(holder, start.scope)) return [wait]
-      for (const next of holder.waits) {
+      for (const next of holder.waits ?? []) {
         if (visited.has(next)) continue
         visited.add(next)
         const path = search(next)

@@ -18,22 +18,19 @@ export type Outcome<T> = { readonly acquired: true; readonly value: T } | { read
 
 const NOT_ACQUIRED = { acquired: false } as const
 
-/** Waits for the key. */
-export async function hold(desk: Desk, key: string, shape: Shape, terms: Terms): Promise<HeldLease> {
+/** Waits for the key. Throws what is wrong with the call; returns without a promise when the store answers at once. */
+export function hold(desk: Desk, key: string, shape: Shape, terms: Terms): HeldLease | Promise<HeldLease> {
   checkKey(key)
   if (heldHere(desk.engine, key) !== undefined) throw selfDeadlock(key)
   const waiting = beginWait(desk.engine, key, shape)
-  try {
-    // Asks once even without patience; the engine waits for an answer, but not for the key.
-    const patienceMs = terms.waitMs === 0 ? 0 : terms.patienceMs
-    const lease = await desk.engine.acquire(
-      request(desk, key, shape, { ...terms, patienceMs }, waiting && (() => waiting.check())),
-    )
-    if (lease === null) throw busy(key)
-    return lease
-  } finally {
-    waiting?.end()
-  }
+  // Asks once even without patience; the engine waits for an answer, but not for the key.
+  const patienceMs = terms.waitMs === 0 ? 0 : terms.patienceMs
+  const check = waiting === undefined ? undefined : () => waiting.check()
+  const lease = desk.engine.acquire(
+    request(desk, key, shape, terms, { patienceMs, waitMs: terms.waitMs, check }),
+  )
+  if (lease instanceof Promise) return granted(key, lease, waiting)
+  return lease ?? refuse(key)
 }
 
 /** Does not wait: `null` when it is busy. Returns without a promise when the store answers at once. */
@@ -44,7 +41,7 @@ export function tryHold(
   terms: Terms,
 ): HeldLease | null | Promise<HeldLease | null> {
   checkKey(key)
-  return desk.engine.acquire(request(desk, key, shape, { ...terms, patienceMs: 0, waitMs: 0 }, undefined))
+  return desk.engine.acquire(request(desk, key, shape, terms, { patienceMs: 0, waitMs: 0, check: undefined }))
 }
 
 export async function withHold<T>(
@@ -56,7 +53,14 @@ export async function withHold<T>(
 ): Promise<T> {
   const outer = terms.reentrant ? heldAlready(desk, key, shape) : undefined
   if (outer !== undefined) return work(outer)
-  return runUnder(desk, await hold(desk, key, shape, terms), work)
+  const held = hold(desk, key, shape, terms)
+  const lease = held instanceof Promise ? await held : held
+  try {
+    return await runUnder(desk, lease, work)
+  } finally {
+    const released = lease.releaseNow()
+    if (released !== undefined) await released
+  }
 }
 
 export async function tryWithHold<T>(
@@ -68,23 +72,35 @@ export async function tryWithHold<T>(
 ): Promise<Outcome<T>> {
   const outer = terms.reentrant ? heldAlready(desk, key, shape) : undefined
   if (outer !== undefined) return { acquired: true, value: await work(outer) }
-  const lease = await tryHold(desk, key, shape, terms)
+  const held = tryHold(desk, key, shape, terms)
+  const lease = held instanceof Promise ? await held : held
   if (lease === null) return NOT_ACQUIRED
-  return { acquired: true, value: await runUnder(desk, lease, work) }
+  try {
+    return { acquired: true, value: await runUnder(desk, lease, work) }
+  } finally {
+    await lease.release()
+  }
 }
 
 /**
- * Runs the work and releases. An error of the work comes first; without one, a lease that was lost on the way is an
- * error, because the work may have run side by side with another holder's.
+ * Runs the work, and has a lease that was lost on the way end in an error: the work may have run side by side with
+ * another holder's. An error of the work itself comes first.
  */
 async function runUnder<T>(desk: Desk, lease: HeldLease, work: (lease: Lease) => Promise<T> | T): Promise<T> {
+  const value = await runInScope(desk.engine, lease, work)
+  lease.assertKept()
+  return value
+}
+
+async function granted(
+  key: string,
+  lease: Promise<HeldLease | null>,
+  waiting: { end(): void } | undefined,
+): Promise<HeldLease> {
   try {
-    const value = await runInScope(desk.engine, lease, () => work(lease))
-    if (lease.state !== 'released') lease.assertHeld()
-    return value
+    return (await lease) ?? refuse(key)
   } finally {
-    const released = lease.releaseNow()
-    if (released !== undefined) await released
+    waiting?.end()
   }
 }
 
@@ -100,17 +116,17 @@ function heldAlready(desk: Desk, key: string, shape: Shape): HeldLease | undefin
   )
 }
 
-function busy(key: string): AcquireTimeoutError {
-  return new AcquireTimeoutError(`${JSON.stringify(key)} is held, and \`wait\` is 0.`, { key, waitedMs: 0 })
+function refuse(key: string): never {
+  throw new AcquireTimeoutError(`${JSON.stringify(key)} is held, and \`wait\` is 0.`, { key, waitedMs: 0 })
 }
 
-function request(
-  desk: Desk,
-  key: string,
-  shape: Shape,
-  terms: Terms,
-  whileQueued: (() => HoldfastError | undefined) | undefined,
-): AcquireRequest {
+interface Patience {
+  readonly patienceMs: number
+  readonly waitMs: number
+  readonly check: (() => HoldfastError | undefined) | undefined
+}
+
+function request(desk: Desk, key: string, shape: Shape, terms: Terms, patience: Patience): AcquireRequest {
   return {
     ticket: {
       key,
@@ -119,14 +135,14 @@ function request(
       limit: shape.limit,
       ttlMs: terms.ttlMs,
       acceptMs: terms.acceptMs,
-      patienceMs: terms.patienceMs,
+      patienceMs: patience.patienceMs,
       minHoldMs: terms.minHoldMs,
       lockDelayMs: terms.lockDelayMs,
       owner: desk.owner,
     },
-    waitMs: terms.waitMs,
+    waitMs: patience.waitMs,
     signal: terms.signal,
     lease: terms,
-    whileQueued,
+    whileQueued: patience.check,
   }
 }

@@ -91,7 +91,9 @@ const DEFAULTS: Terms = {
 const HOLD: readonly (keyof HoldOptions)[] = ['ttl', 'renew', 'maxHold', 'minHold', 'lockDelay', 'signal']
 
 /** Which options a call takes, so that a misspelt one is an error and not a surprise in production. */
-export const TAKES: Readonly<Record<'locks' | 'try' | 'wait' | 'tryCallback' | 'callback', ReadonlySet<string>>> = {
+export const TAKES: Readonly<
+  Record<'locks' | 'try' | 'wait' | 'tryCallback' | 'callback', ReadonlySet<string>>
+> = {
   locks: new Set(['ttl', 'renew', 'maxHold', 'minHold', 'lockDelay', 'wait', 'reentrant', 'label']),
   try: new Set(HOLD),
   wait: new Set([...HOLD, 'wait']),

@@ -101,7 +101,7 @@ async function runUnder<T>(
 ): Promise<T> {
   try {
     const scoped = leases.leases.reduce<() => Promise<T> | T>(
-      (inner, lease) => () => runInScope(desk.engine, lease as HeldLease, inner),
+      (inner, lease) => () => runInScope(desk.engine, lease as HeldLease, () => inner()),
       () => work(leases),
     )
     const value = await scoped()

@@ -14,8 +14,8 @@ import {
   acquire,
   evict,
   isIdle,
-  openRoom,
   type Outcome,
+  openRoom,
   type Room,
   release,
   renew,
@@ -51,6 +51,7 @@ class MemoryStore implements Store {
   readonly #now: () => StoreTime
   /** The largest fence of any room that was cleared away: a new room starts above it. */
   #fenceFloor = 0
+  readonly #spare: Room[] = []
 
   constructor(now: () => StoreTime) {
     this.#now = now
@@ -88,7 +89,9 @@ class MemoryStore implements Store {
   inspect(request: InspectRequest): RoomPage {
     const time = this.#now()
     const keys = [...this.#rooms.keys()]
-      .filter((key) => key.startsWith(request.prefix) && (request.cursor === undefined || key > request.cursor))
+      .filter(
+        (key) => key.startsWith(request.prefix) && (request.cursor === undefined || key > request.cursor),
+      )
       .sort(byCodeUnits)
     const page = keys.slice(0, request.count)
     const rooms = page
@@ -110,7 +113,8 @@ class MemoryStore implements Store {
     const present = this.#rooms.get(key)
     if (present !== undefined) return present
     this.#clearOldest()
-    const room = openRoom(this.#fenceFloor)
+    const room = this.#spare.pop() ?? openRoom(0)
+    room.lastFence = this.#fenceFloor
     this.#rooms.set(key, room)
     return room
   }
@@ -119,6 +123,10 @@ class MemoryStore implements Store {
     if (!isIdle(room, time)) return
     this.#fenceFloor = Math.max(this.#fenceFloor, room.lastFence)
     this.#rooms.delete(key)
+    // An idle room is as good as a new one, but for its clocks and its fence; making its maps costs more than a lock.
+    room.closedUntil = 0
+    room.nextExpiry = Number.POSITIVE_INFINITY
+    if (this.#spare.length < SPARE_ROOMS) this.#spare.push(room)
   }
 
   /**
@@ -143,6 +151,8 @@ class MemoryStore implements Store {
     return outcome.answer
   }
 }
+
+const SPARE_ROOMS = 16
 
 const originMs = Date.now() - performance.now()
 
