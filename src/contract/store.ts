@@ -91,7 +91,10 @@ export const TOMBSTONE_MS = 60_000
 export type AcquireAnswer =
   /** It holds, for `ttlMs` from the moment the store acted. */
   | { readonly tag: 'held'; readonly fence: bigint }
-  /** It waits behind `ahead` others. Asking again is useful after `askAgainMs` at the latest, or when woken. */
+  /**
+   * It waits behind `ahead` others. It has to ask again after `askAgainMs` at the latest, or when woken: by then it must
+   * be remembered anew, and may have been offered the key by a wake that was lost.
+   */
   | { readonly tag: 'queued'; readonly ahead: number; readonly askAgainMs: number }
   /** It may not hold now and did not want to wait. `retryMs`: when the earliest holder expires, if nothing happens. */
   | { readonly tag: 'busy'; readonly retryMs: number }

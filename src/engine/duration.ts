@@ -58,8 +58,11 @@ export function patienceFor(ttlMs: number): number {
   return Math.min(Math.max(3 * ttlMs, SHORTEST_PATIENCE_MS), LONGEST_PATIENCE_MS)
 }
 
-/** A process that does not confirm within this is away; a garbage collection or a slow callback is shorter. */
-const ACCEPT_MS = 2000
+/**
+ * A process that does not confirm within this is away; a garbage collection or a slow callback is shorter. Longer than
+ * a third of the patience, so an offer whose wake was lost is still found in time.
+ */
+const ACCEPT_MS = 3000
 const SHORTEST_PATIENCE_MS = 1500
 const LONGEST_PATIENCE_MS = 6000
 

@@ -143,7 +143,7 @@ export class Engine {
     await this.#atMost(left, this.attemptMs(1))
     this.keeper.stop()
     this.#unlisten?.()
-    await this.store.close()
+    await this.#atMost(this.store.close(), this.attemptMs(1))
   }
 
   /** How long the n-th attempt in a row may take before another one is made. */
@@ -182,13 +182,10 @@ export class Engine {
   }
 
   #atMost(done: Promise<void>, limitMs: number): Promise<void> {
-    return new Promise((resolve) => {
+    return new Promise((resolve, reject) => {
       const timer = this.clock.startTimer(limitMs, resolve)
       timer.keepAlive(true)
-      void done.then(() => {
-        timer.stop()
-        resolve()
-      })
+      void done.then(resolve, reject).finally(() => timer.stop())
     })
   }
 

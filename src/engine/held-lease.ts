@@ -253,9 +253,12 @@ export class HeldLease implements Lease, Kept {
   }
 
   #expireIfOver(): void {
-    if (this.#state.tag === 'held' && this.#remaining() <= 0) {
-      this.#lose('expired', 'Its deadline passed before a renewal was confirmed.')
-    }
+    if (this.#state.tag !== 'held' || this.#remaining() > 0) return
+    const stuck = this.#engine.clock.monotonicMs() >= this.#endsAt
+    this.#lose(
+      'expired',
+      stuck ? 'It was held for its whole `maxHold`.' : 'Its deadline passed before a renewal was confirmed.',
+    )
   }
 
   #lose(reason: LossReason, why: string): void {

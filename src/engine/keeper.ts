@@ -42,13 +42,14 @@ export class Keeper {
   #wakesAt = Number.POSITIVE_INFINITY
   #hurried: Kept[] = []
   /** The difference of the two clocks at the last round: if it grew, the machine slept. */
-  #wallLead = Number.NaN
+  #wallLead: number
   #watched = false
   #awaited = 0
 
   constructor(store: Store, clock: Clock) {
     this.#store = store
     this.#clock = clock
+    this.#wallLead = clock.wallMs() - clock.monotonicMs()
   }
 
   keep(kept: Kept): void {
@@ -96,10 +97,12 @@ export class Keeper {
     return found
   }
 
+  /** For good: whatever is still kept is left to run out in the store. */
   stop(): void {
     this.#timer?.stop()
     this.#timer = undefined
-    this.#wakesAt = Number.POSITIVE_INFINITY
+    // No due time is earlier, so no timer is started any more.
+    this.#wakesAt = Number.NEGATIVE_INFINITY
   }
 
   #wakeBy(at: number): void {

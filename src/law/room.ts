@@ -285,10 +285,10 @@ function bury(room: Room, id: string, tombstone: Tombstone): void {
 
 /**
  * When a waiter should ask again if nobody wakes it. The head watches for the next thing that may let it in; the others
- * only have to stay remembered.
+ * only have to stay remembered, and to find an offer before its acceptance term is over, should its wake be lost.
  */
 function askAgain(room: Room, ticket: Ticket, time: StoreTime): number {
-  const staying = ticket.patienceMs / 3
+  const staying = Math.min(ticket.patienceMs / 3, (ticket.acceptMs * 2) / 3)
   const head = room.queue.keys().next().value
   return Math.ceil(head === ticket.id ? Math.min(staying, untilChange(room, time)) : staying)
 }
