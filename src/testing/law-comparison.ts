@@ -1,0 +1,100 @@
+import assert from 'node:assert/strict'
+import type { Store } from '../contract/store.ts'
+import { describeRole, describeStep, drawHistory, type History, rolesOf } from './law-history.ts'
+import { type Difference, Stage } from './law-stage.ts'
+import { seededRandom } from './random.ts'
+
+export interface LawComparisonOptions {
+  readonly store: Store
+  /**
+   * Sets the store's clock, in milliseconds since 1970; never called with less than before. With it, terms are short,
+   * expiry is part of the histories, and every time in an answer must be exact. Without it the store's own clock runs,
+   * nothing expires, and times need only be near.
+   */
+  readonly setTime?: (ms: number) => void | Promise<void>
+  /** Repeats a run. Default: a new one each time, named in the failure. */
+  readonly seed?: string
+  /** How many histories to play. Default: 50. */
+  readonly histories?: number
+  /** How many steps each of them has. Default: 40. */
+  readonly steps?: number
+}
+
+export interface LawComparisonReport {
+  readonly seed: string
+  /** How often the law gave each answer, such as `acquire held`: what the histories have covered. */
+  readonly answers: Readonly<Record<string, number>>
+}
+
+/**
+ * Plays random histories to a store and to the law at once, and compares every answer, every room as `inspect` shows
+ * it, and (where the store has `listen`) every wake. Fences are compared by order and equality, because each store has
+ * its own.
+ *
+ * Rejects with an `AssertionError` at the first difference. Its message holds the seed, and the shortest history that
+ * was found to show the difference.
+ *
+ * ```ts
+ * import { test } from 'node:test'
+ * import { lawComparison } from 'holdfast/testing'
+ * import { myStore } from './my-store.js'
+ *
+ * test('my store follows the law step by step', async () => {
+ *   await lawComparison({ store: myStore('localhost:4711') })
+ * })
+ * ```
+ */
+export async function lawComparison(options: LawComparisonOptions): Promise<LawComparisonReport> {
+  const { histories = 50, steps = 40, seed = crypto.randomUUID() } = options
+  const time = options.setTime !== undefined
+  const stage = new Stage(options)
+  await stage.open()
+  try {
+    for (let number = 0; number < histories; number += 1) {
+      const history = drawHistory(seededRandom(`${seed}/${number}`), { steps, time })
+      const difference = await stage.play(history)
+      if (difference === undefined) continue
+      const shortest = await shorten(stage, history, difference)
+      throw new assert.AssertionError({ message: explain(shortest, seed) })
+    }
+  } finally {
+    stage.close()
+  }
+  return { seed, answers: Object.fromEntries(stage.answers) }
+}
+
+interface Counterexample {
+  readonly history: History
+  readonly difference: Difference
+}
+
+/** Leaves out one step after the other as long as some difference remains. */
+async function shorten(stage: Stage, original: History, difference: Difference): Promise<Counterexample> {
+  let found: Counterexample = { history: cut(original, difference), difference }
+  for (
+    let index = found.history.steps.length - 1, plays = 0;
+    index >= 0 && plays < 200;
+    index -= 1, plays += 1
+  ) {
+    const { steps, cast } = found.history
+    const shorter: History = { cast, steps: steps.filter((_, at) => at !== index) }
+    const again = await stage.play(shorter)
+    if (again !== undefined) found = { history: cut(shorter, again), difference: again }
+    index = Math.min(index, found.history.steps.length)
+  }
+  return found
+}
+
+function cut({ cast, steps }: History, { steps: count }: Difference): History {
+  return { cast, steps: steps.slice(0, count) }
+}
+
+function explain({ history: { cast, steps }, difference }: Counterexample, seed: string): string {
+  const used = new Set<number>(steps.flatMap(rolesOf))
+  return [
+    `The store differs from the law (seed ${seed}):`,
+    ...cast.flatMap((role, index) => (used.has(index) ? [`  ${describeRole(role, index)}`] : [])),
+    ...steps.map((step, index) => `  ${index + 1}. ${describeStep(step)}`),
+    `  ${difference.text}`,
+  ].join('\n')
+}

@@ -1,0 +1,62 @@
+import { show } from './conformance-scene.ts'
+
+export interface DifferenceOptions {
+  readonly fences: FenceMatch
+  /** Whether both sides had the same clock. Otherwise times only have to be near. */
+  readonly exact: boolean
+  /** No new fence may be smaller: the store's time in µs. */
+  readonly floor: bigint
+}
+
+/** Where two answers differ first, in words; `undefined` when they do not. */
+export function firstDifference(
+  theirs: unknown,
+  ours: unknown,
+  options: DifferenceOptions,
+  path = 'answer',
+): string | undefined {
+  if (typeof theirs === 'bigint' && typeof ours === 'bigint') {
+    const matches = options.fences.match(theirs, ours, options.floor)
+    return matches
+      ? undefined
+      : `${path} ${theirs} has changed, is out of order, or is below ${options.floor}`
+  }
+  if (typeof theirs === 'number' && typeof ours === 'number') {
+    const near = !options.exact && /Ms$/.test(path) && Math.abs(theirs - ours) < NEAR_MS
+    return near || theirs === ours ? undefined : `${path} ${theirs} instead of ${ours}`
+  }
+  if (!isObject(theirs) || !isObject(ours)) {
+    return theirs === ours ? undefined : `${path} ${show(theirs)} instead of ${show(ours)}`
+  }
+  for (const name of new Set([...Object.keys(ours), ...Object.keys(theirs)])) {
+    const text = firstDifference(theirs[name], ours[name], options, `${path}.${name}`)
+    if (text !== undefined) return text
+  }
+  return undefined
+}
+
+/** Which fence of the store is which fence of the law. Both have to rise together. */
+export class FenceMatch {
+  readonly #pairs = new Map<bigint, bigint>()
+
+  match(theirs: bigint, ours: bigint, floor: bigint): boolean {
+    if (this.#pairs.has(ours)) return this.#pairs.get(ours) === theirs
+    if (theirs < floor) return false
+    for (const [earlier, theirEarlier] of this.#pairs) {
+      if (compare(ours, earlier) !== compare(theirs, theirEarlier)) return false
+    }
+    this.#pairs.set(ours, theirs)
+    return true
+  }
+}
+
+/** Far more than a call takes, far less than the terms of a history without time differ. */
+const NEAR_MS = 20_000
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null
+}
+
+function compare(one: bigint, other: bigint): number {
+  return one < other ? -1 : one > other ? 1 : 0
+}

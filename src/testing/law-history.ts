@@ -1,0 +1,144 @@
+import { type Ticket, UNLIMITED } from '../contract/store.ts'
+import type { Random } from './random.ts'
+
+/** Some tickets, and what happens to them in which order. Plain values, so that a part of a history is one, too. */
+export interface History {
+  readonly cast: readonly Role[]
+  readonly steps: readonly Step[]
+}
+
+/** A ticket before it has a key and an id: the same history can then be played many times. */
+export type Role = Omit<Ticket, 'key' | 'id'> & { readonly room: number }
+
+/** Roles and rooms are named by their number. */
+export type Step =
+  | { readonly verb: 'acquire'; readonly role: number }
+  | { readonly verb: 'renew'; readonly roles: readonly number[]; readonly ttlMs: number | undefined }
+  | { readonly verb: 'release'; readonly role: number; readonly cancel: boolean }
+  | { readonly verb: 'evict'; readonly room: number; readonly role: number | undefined }
+  | { readonly verb: 'pass'; readonly ms: number }
+
+export const ROOMS = 2
+
+/**
+ * A random history. With `time`, terms are short and time passes, often exactly to the edge of a term; without, terms
+ * are so long that nothing expires.
+ */
+export function drawHistory(
+  random: Random,
+  options: { readonly steps: number; readonly time: boolean },
+): History {
+  const cast = Array.from({ length: random.between(3, 7) }, (_, index) =>
+    options.time ? shortRole(random, index) : longRole(random, index),
+  )
+  const draw = options.time ? drawTimedStep : drawStep
+  return { cast, steps: Array.from({ length: options.steps }, () => draw(random, cast)) }
+}
+
+/** One line per step, for people who look for the difference. */
+export function describeStep(step: Step): string {
+  switch (step.verb) {
+    case 'acquire':
+      return `acquire ${nameOf(step.role)}`
+    case 'renew':
+      return `renew ${step.roles.map(nameOf).join(' ')}${step.ttlMs === undefined ? '' : ` with ttl ${step.ttlMs}`}`
+    case 'release':
+      return `${step.cancel ? 'cancel' : 'release'} ${nameOf(step.role)}`
+    case 'evict':
+      return `evict ${step.role === undefined ? `everybody in room ${step.room}` : nameOf(step.role)}`
+    case 'pass':
+      return `${step.ms} ms pass`
+    default:
+      return step satisfies never
+  }
+}
+
+export function describeRole(role: Role, index: number): string {
+  const { room, units, limit, ttlMs, acceptMs, patienceMs, minHoldMs, lockDelayMs } = role
+  const share = `${units} of ${limit === UNLIMITED ? 'unlimited' : limit}`
+  const extras = `${minHoldMs > 0 ? `, min hold ${minHoldMs}` : ''}${lockDelayMs > 0 ? `, lock-delay ${lockDelayMs}` : ''}`
+  return `${nameOf(index)}: room ${room}, ${share}, ttl ${ttlMs}, accept ${acceptMs}, patience ${patienceMs}${extras}`
+}
+
+/** Which roles a step names. */
+export function rolesOf(step: Step): readonly number[] {
+  if (step.verb === 'renew') return step.roles
+  return step.verb === 'pass' || step.role === undefined ? [] : [step.role]
+}
+
+export function nameOf(role: number): string {
+  return String.fromCharCode(97 + role)
+}
+
+const SHARES: readonly { readonly units: number; readonly limit: number }[] = [
+  { units: 1, limit: 1 },
+  { units: 1, limit: 1 },
+  { units: 1, limit: UNLIMITED },
+  { units: 1, limit: 2 },
+  { units: 1, limit: 3 },
+  { units: 2, limit: 3 },
+  { units: 3, limit: 3 },
+]
+
+// Round terms and steps of time meet at the same millisecond often, which is where a `<` differs from a `<=`.
+const TERMS_MS = [20, 30, 50, 100] as const
+const PASSES_MS = [1, 9, 10, 20, 30, 50, 100, 300] as const
+const LONG_TERMS_MS = [60_000, 120_000, 240_000] as const
+const TOMBSTONE_PASS_MS = 60_000
+
+function shortRole(random: Random, index: number): Role {
+  const ttlMs = random.pick(TERMS_MS)
+  return {
+    ...random.pick(SHARES),
+    room: index === 0 ? 0 : random.pick([0, 0, 0, 1]),
+    ttlMs,
+    acceptMs: Math.min(ttlMs, random.pick([10, 20, 30])),
+    patienceMs: random.pick([0, 30, 50, 100, 1_000, 1_000]),
+    minHoldMs: random.pick([0, 0, 0, 20, 70]),
+    lockDelayMs: random.pick([0, 0, 0, 30, 60]),
+    owner: `{"role":"${nameOf(index)}"}`,
+  }
+}
+
+function longRole(random: Random, index: number): Role {
+  const ttlMs = random.pick(LONG_TERMS_MS)
+  return {
+    ...random.pick(SHARES),
+    room: index === 0 ? 0 : random.pick([0, 0, 0, 1]),
+    ttlMs,
+    acceptMs: Math.min(ttlMs, random.pick(LONG_TERMS_MS)),
+    patienceMs: random.pick([0, 900_000, 900_000, 900_000]),
+    minHoldMs: random.pick([0, 0, 0, 0, 0, 240_000]),
+    lockDelayMs: 0,
+    owner: `{"role":"${nameOf(index)}"}`,
+  }
+}
+
+function drawTimedStep(random: Random, cast: readonly Role[]): Step {
+  if (random.chance(0.01)) return { verb: 'pass', ms: TOMBSTONE_PASS_MS }
+  return random.chance(0.3) ? { verb: 'pass', ms: random.pick(PASSES_MS) } : drawStep(random, cast)
+}
+
+function drawStep(random: Random, cast: readonly Role[]): Step {
+  const role = random.between(0, cast.length - 1)
+  const verb = random.pick([
+    'acquire',
+    'acquire',
+    'acquire',
+    'acquire',
+    'release',
+    'release',
+    'renew',
+    'evict',
+  ])
+  if (verb === 'acquire') return { verb, role }
+  if (verb === 'release') return { verb, role, cancel: random.chance(0.2) }
+  if (verb === 'renew') {
+    const roles = cast.map((_, index) => index).filter((index) => index === role || random.chance(0.3))
+    return { verb, roles, ttlMs: random.chance(0.2) ? random.pick(cast).ttlMs : undefined }
+  }
+  // Most evictions would end the story; a few keep it going.
+  if (random.chance(0.5)) return { verb: 'acquire', role }
+  const room = cast[role]?.room ?? 0
+  return { verb: 'evict', room, role: random.chance(0.3) ? undefined : role }
+}

@@ -1,0 +1,67 @@
+import type {
+  AcquireAnswer,
+  EvictRequest,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RoomView,
+  Ticket,
+} from '../contract/store.ts'
+import { acquire, evict, openRoom, type Room, release, renew, type StoreTime, view } from '../law/room.ts'
+
+/** One call of a store that can change something, as a value. */
+export type Call =
+  | { readonly verb: 'acquire'; readonly ticket: Ticket }
+  | { readonly verb: 'renew'; readonly tickets: readonly Ticket[] }
+  | { readonly verb: 'release'; readonly request: ReleaseRequest }
+  | { readonly verb: 'evict'; readonly request: EvictRequest }
+
+export type CallAnswer = AcquireAnswer | readonly RenewAnswer[] | ReleaseAnswer | readonly string[]
+
+/** Rooms that are kept by the law itself, without a store around it. */
+export class LawModel {
+  readonly #rooms = new Map<string, Room>()
+
+  /** What the law answers, and whom it wants woken. */
+  ask(call: Call, time: StoreTime): { readonly answer: CallAnswer; readonly offered: readonly string[] } {
+    switch (call.verb) {
+      case 'acquire':
+        return acquire(this.#room(call.ticket.key), call.ticket, time)
+      case 'renew': {
+        const outcomes = call.tickets.map((ticket) => renew(this.#room(ticket.key), ticket, time))
+        return {
+          answer: outcomes.map(({ answer }) => answer),
+          offered: outcomes.flatMap(({ offered }) => offered),
+        }
+      }
+      case 'release':
+        return release(this.#room(call.request.key), call.request, time)
+      case 'evict':
+        return evict(this.#room(call.request.key), call.request, time)
+      default:
+        return call satisfies never
+    }
+  }
+
+  /**
+   * What `inspect` may show; `undefined` when it has to show nothing. The lock-delay of a holder that has expired counts
+   * either at once or when somebody calls next: stores that clear away on other occasions, too, cannot tell the two apart.
+   */
+  views(key: string, time: StoreTime): readonly (RoomView | undefined)[] {
+    const room = this.#room(key)
+    const kept = view(room, key, time)
+    const delays = [...room.holders.values()]
+      .filter(({ state, expiresAt }) => state === 'held' && expiresAt <= time.ms)
+      .map(({ ticket, expiresAt }) => expiresAt + ticket.lockDelayMs - time.ms)
+    const views = [kept, { ...kept, closedMs: Math.max(kept.closedMs, ...delays) }]
+    return views.map((seen) =>
+      seen.holders.length > 0 || seen.queue.length > 0 || seen.closedMs > 0 ? seen : undefined,
+    )
+  }
+
+  #room(key: string): Room {
+    const room = this.#rooms.get(key) ?? openRoom(0)
+    this.#rooms.set(key, room)
+    return room
+  }
+}

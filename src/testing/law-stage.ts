@@ -1,0 +1,251 @@
+import type { RoomView, Store, Ticket } from '../contract/store.ts'
+import type { StoreTime } from '../law/room.ts'
+import { show } from './conformance-scene.ts'
+import { FenceMatch, firstDifference } from './law-difference.ts'
+import { type History, nameOf, ROOMS, type Step } from './law-history.ts'
+import { type Call, type CallAnswer, LawModel } from './law-model.ts'
+
+export interface StageOptions {
+  readonly store: Store
+  readonly setTime?: (ms: number) => void | Promise<void>
+}
+
+/** Where the store and the law come apart. */
+export interface Difference {
+  /** How many steps of the history it took. */
+  readonly steps: number
+  readonly text: string
+}
+
+/** Plays histories to a store and to the law at once. */
+export class Stage {
+  /** How often the law gave which answer. */
+  readonly answers = new Map<string, number>()
+  readonly #store: Store
+  readonly #setTime: StageOptions['setTime']
+  /** How often the store has woken each ticket. */
+  readonly #heard = new Map<string, number>()
+  #ms: number = Date.now()
+  #unlisten: (() => void) | undefined
+
+  constructor(options: StageOptions) {
+    this.#store = options.store
+    this.#setTime = options.setTime
+  }
+
+  async open(): Promise<void> {
+    this.#unlisten = await this.#store.listen?.((wake) => {
+      if (wake.tag === 'ticket') addOne(this.#heard, wake.id)
+    })
+  }
+
+  close(): void {
+    this.#unlisten?.()
+  }
+
+  /** Plays a history on keys of its own and clears them away again. Returns the first difference, if there is one. */
+  async play({ cast, steps }: History): Promise<Difference | undefined> {
+    const prefix = `comparison:${crypto.randomUUID()}:`
+    const tickets = cast.map(({ room, ...role }) => ({
+      ...role,
+      key: prefix + room,
+      id: crypto.randomUUID(),
+    }))
+    const play: Play = { prefix, tickets, law: new LawModel(), fences: new Map(), offered: new Map() }
+    await this.#pass(0)
+    let difference: Difference | undefined
+    for (const [index, step] of steps.entries()) {
+      const text = await this.#differs(play, step)
+      if (text === undefined) continue
+      difference = { steps: index + 1, text }
+      break
+    }
+    const left = await this.#leftBehind(play)
+    this.#heard.clear()
+    return difference ?? (left === undefined ? undefined : { steps: steps.length, text: left })
+  }
+
+  async #differs(play: Play, step: Step): Promise<string | undefined> {
+    if (step.verb === 'pass') await this.#pass(step.ms)
+    else {
+      const text = await this.#answersDiffer(play, callOf(step, play))
+      if (text !== undefined) return text
+    }
+    return (await this.#roomsDiffer(play)) ?? (await this.#wakesDiffer(play))
+  }
+
+  async #answersDiffer(play: Play, call: Call): Promise<string | undefined> {
+    const answer = await ask(this.#store, call)
+    const { answer: expected, offered } = play.law.ask(call, this.#time())
+    for (const id of offered) addOne(play.offered, id)
+    this.#count(call, expected)
+    switch (call.verb) {
+      case 'acquire':
+        return this.#compare(play, call.ticket.key, answer, expected)
+      case 'release':
+        return this.#compare(play, call.request.key, answer, expected)
+      case 'evict':
+        // In which order they are named is nobody's promise.
+        return this.#compare(play, call.request.key, sorted(answer), sorted(expected))
+      case 'renew':
+        return first(call.tickets, (ticket, index) => {
+          const [theirs, ours] = [answer, expected] as readonly (readonly unknown[])[]
+          return this.#compare(play, ticket.key, theirs?.[index], ours?.[index])
+        })
+      default:
+        return call satisfies never
+    }
+  }
+
+  async #roomsDiffer(play: Play): Promise<string | undefined> {
+    const { rooms } = await this.#store.inspect({ prefix: play.prefix, cursor: undefined, count: ROOMS + 1 })
+    const time = this.#time()
+    return first([...Array(ROOMS).keys()], (room) => {
+      const key = play.prefix + room
+      const theirs = inOrder(rooms.find((candidate) => candidate.key === key))
+      const texts = play.law.views(key, time).map((ours) => this.#compare(play, key, theirs, inOrder(ours)))
+      return texts.includes(undefined) ? undefined : texts[0]
+    })
+  }
+
+  /** A wake may be on its way for a moment, but one too many is never right. */
+  async #wakesDiffer({ tickets, offered }: Play): Promise<string | undefined> {
+    if (this.#unlisten === undefined) return undefined
+    const missing = (id: string): number => (offered.get(id) ?? 0) - (this.#heard.get(id) ?? 0)
+    const giveUpAt = performance.now() + 5_000
+    while (tickets.some(({ id }) => missing(id) > 0) && performance.now() < giveUpAt) {
+      await new Promise((resolve) => setTimeout(resolve, 1))
+    }
+    return first(tickets, ({ id }, role) =>
+      missing(id) === 0
+        ? undefined
+        : `${nameOf(role)} was woken ${this.#heard.get(id) ?? 0} times instead of ${offered.get(id) ?? 0}`,
+    )
+  }
+
+  /** Once every ticket was released and every term is over, no room may be left. */
+  async #leftBehind({ prefix, tickets }: Play): Promise<string | undefined> {
+    for (const { key, id } of tickets) await this.#store.release({ key, id, cancel: false })
+    await this.#pass(LONGEST_TERM_MS)
+    if (this.#setTime === undefined) {
+      // Nobody waits for the end of a minimum hold.
+      for (const { key } of tickets) await this.#store.evict({ key, id: undefined, reason: 'the end' })
+    }
+    const { rooms } = await this.#store.inspect({ prefix, cursor: undefined, count: ROOMS + 1 })
+    return rooms.length === 0 ? undefined : `left behind after every ticket was released: ${show(rooms)}`
+  }
+
+  #compare(play: Play, key: string, theirs: unknown, ours: unknown): string | undefined {
+    const fences = play.fences.get(key) ?? new FenceMatch()
+    play.fences.set(key, fences)
+    const exact = this.#setTime !== undefined
+    const text = firstDifference(theirs, ours, {
+      fences,
+      exact,
+      floor: exact ? BigInt(this.#ms) * 1000n : 0n,
+    })
+    return text && `${text}\n  the store: ${show(theirs)}\n  the law:   ${show(ours)}`
+  }
+
+  async #pass(ms: number): Promise<void> {
+    this.#ms += ms
+    await this.#setTime?.(this.#ms)
+  }
+
+  #time(): StoreTime {
+    const ms = this.#setTime === undefined ? Date.now() : this.#ms
+    return { ms, us: ms * 1000 }
+  }
+
+  #count({ verb }: Call, answer: CallAnswer): void {
+    const parts: readonly unknown[] = Array.isArray(answer) ? answer : [answer]
+    for (const part of parts) {
+      const { tag, was, evicted } = Object(part) as { tag?: string; was?: string; evicted?: boolean }
+      addOne(this.answers, `${verb} ${evicted ? 'evicted' : (tag ?? was ?? 'removed')}`)
+    }
+  }
+}
+
+interface Play {
+  readonly prefix: string
+  readonly tickets: readonly Ticket[]
+  readonly law: LawModel
+  readonly fences: Map<string, FenceMatch>
+  /** How often each ticket has to have been woken. */
+  readonly offered: Map<string, number>
+}
+
+/** Longer than any term of a history in which time passes, but for tombstones, which are not to be seen. */
+const LONGEST_TERM_MS = 10_000
+
+function callOf(step: Exclude<Step, { verb: 'pass' }>, { prefix, tickets }: Play): Call {
+  const ticketOf = (role: number): Ticket => {
+    const ticket = tickets[role]
+    if (ticket === undefined)
+      throw new RangeError(`Expected \`role\` to be one of ${tickets.length}, got ${role}`)
+    return ticket
+  }
+  switch (step.verb) {
+    case 'acquire':
+      return { verb: 'acquire', ticket: ticketOf(step.role) }
+    case 'renew': {
+      const { ttlMs } = step
+      const asked = step.roles.map(ticketOf)
+      return {
+        verb: 'renew',
+        tickets: ttlMs === undefined ? asked : asked.map((ticket) => ({ ...ticket, ttlMs })),
+      }
+    }
+    case 'release': {
+      const { key, id } = ticketOf(step.role)
+      return { verb: 'release', request: { key, id, cancel: step.cancel } }
+    }
+    case 'evict': {
+      const id = step.role === undefined ? undefined : ticketOf(step.role).id
+      return { verb: 'evict', request: { key: prefix + step.room, id, reason: `because of ${step.room}` } }
+    }
+    default:
+      return step satisfies never
+  }
+}
+
+async function ask(store: Store, call: Call): Promise<CallAnswer> {
+  switch (call.verb) {
+    case 'acquire':
+      return store.acquire(call.ticket)
+    case 'renew':
+      return store.renew(call.tickets)
+    case 'release':
+      return store.release(call.request)
+    case 'evict':
+      return store.evict(call.request)
+    default:
+      return call satisfies never
+  }
+}
+
+/** Holders in the order of their fences, because no other order is promised. */
+function inOrder(room: RoomView | undefined): RoomView | undefined {
+  return (
+    room && { ...room, holders: [...room.holders].sort((one, other) => (one.fence < other.fence ? -1 : 1)) }
+  )
+}
+
+function sorted(answer: CallAnswer): readonly unknown[] {
+  return Array.isArray(answer) ? [...answer].sort() : [answer]
+}
+
+function first<T>(
+  parts: readonly T[],
+  find: (part: T, index: number) => string | undefined,
+): string | undefined {
+  for (const [index, part] of parts.entries()) {
+    const found = find(part, index)
+    if (found !== undefined) return found
+  }
+  return undefined
+}
+
+function addOne(counts: Map<string, number>, name: string): void {
+  counts.set(name, (counts.get(name) ?? 0) + 1)
+}
