@@ -85,7 +85,11 @@ export class HeldLease implements Lease, Kept {
       this.#controller = new AbortController()
       this.#expireIfOver()
       if (this.#state.tag === 'lost') this.#controller.abort(this.#state.error)
-      else if (this.#state.tag === 'held') this.#engine.keeper.watch()
+      else if (this.#state.tag === 'held') {
+        this.#engine.keeper.watch()
+        // Somebody wants to know, so an eviction should not have to wait for the next renewal.
+        this.#engine.listen()
+      }
     }
     return this.#controller.signal
   }
