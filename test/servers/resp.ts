@@ -45,7 +45,7 @@ export async function sendCommand(
 }
 
 /** An error reply of the server; its message is the server's. */
-export class RespError extends Error {
+class RespError extends Error {
   override readonly name = 'RespError'
 }
 

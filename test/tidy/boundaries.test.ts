@@ -17,12 +17,7 @@ const forbidden: Record<string, string[]> = {
   ],
   'src/engine/keeper.ts': ['../law/law.ts', '../stores/memory/index.ts', '../primitives/mutex.ts', 'node:os'],
   'src/engine/ids.ts': ['../stores/memory/index.ts', 'ioredis'],
-  'src/primitives/mutex.ts': [
-    '../stores/memory/index.ts',
-    '../law/law.ts',
-    '../index.ts',
-    'node:async_hooks',
-  ],
+  'src/primitives/mutex.ts': ['../stores/memory/index.ts', '../index.ts', 'node:async_hooks', 'node:fs'],
   'src/primitives/held-keys.ts': ['node:fs', '../stores/memory/index.ts'],
   'src/stores/redis/redis-store.ts': [
     '../../engine/keeper.ts',
@@ -47,7 +42,13 @@ const allowed: Record<string, string[]> = {
   'src/law/ok.ts': ['./law.ts', '../contract/store.ts', '../errors.ts'],
   'src/engine/ok.ts': ['./keeper.ts', '../contract/store.ts', '../errors.ts'],
   'src/engine/system-clock.ts': ['node:perf_hooks', '../contract/clock.ts'],
-  'src/primitives/ok.ts': ['./mutex.ts', '../engine/keeper.ts', '../contract/store.ts', '../errors.ts'],
+  'src/primitives/ok.ts': [
+    './mutex.ts',
+    '../engine/keeper.ts',
+    '../law/law.ts',
+    '../law/law.ts',
+    '../contract/store.ts',
+  ],
   'src/stores/redis/ok.ts': [
     './redis-store.ts',
     './lua/scripts.generated.ts',

@@ -73,7 +73,24 @@ describe('the package', () => {
     expect([lock.name, lock.version]).toEqual([manifest.name, manifest.version])
     expect(lock.packages[''].peerDependencies).toEqual(manifest.peerDependencies)
   })
+
+  test('has a lock file that names the builds of every platform, without which `npm ci` refuses it', () => {
+    // npm leaves out what its registry does not have (yet): choose a version whose builds are all there.
+    const { packages } = JSON.parse(readProjectFile('package-lock.json')) as {
+      packages: Record<string, Locked>
+    }
+    const absent = Object.entries(packages).flatMap(([path, { optionalDependencies = {} }]) =>
+      Object.keys(optionalDependencies).filter(
+        (name) => !(`${path}/node_modules/${name}` in packages || `node_modules/${name}` in packages),
+      ),
+    )
+    expect(absent).toEqual([])
+  })
 })
+
+interface Locked {
+  readonly optionalDependencies?: Record<string, string>
+}
 
 function sourceOf(target: string): string {
   return target.replace('./dist/', 'src/').replace(/\.js$/, '.ts')
