@@ -107,9 +107,11 @@ export function release(room: Room, request: ReleaseRequest, time: StoreTime): O
   const offeredBefore = settle(room, time)
   const was = depart(room, request.id, time)
   if (request.cancel) bury(room, request.id, { until: time.ms + TOMBSTONE_MS, evicted: false, reason: '' })
-  const offered = was === 'unknown' ? offeredBefore : [...offeredBefore, ...settle(room, time)]
+  const offeredAfter = was === 'unknown' ? NOBODY : settle(room, time)
+  if (offeredBefore.length === 0) return { answer: { was }, offered: offeredAfter }
   // A ticket that this very call admitted and removed again need not hear of it.
-  return { answer: { was }, offered: offered.filter((id) => id !== request.id) }
+  const offered = [...offeredBefore, ...offeredAfter].filter((id) => id !== request.id)
+  return { answer: { was }, offered }
 }
 
 /** `offered` includes the evicted ids: their processes have to hear of it, too. */

@@ -133,6 +133,8 @@ export function parseTerms(
 
 /** @throws {InvalidArgumentError} unless it is a string that every store keeps as it is. */
 export function checkKey(key: unknown): asserts key is string {
+  // The same key again and again is the usual case of a lock that has to be fast.
+  if (key === lastKey) return
   if (typeof key !== 'string' || key === '') {
     throw new InvalidArgumentError(
       `Expected \`key\` to be a string with at least one character, got ${show(key)}.`,
@@ -149,6 +151,7 @@ export function checkKey(key: unknown): asserts key is string {
       `Expected \`key\` to be text without NUL and unpaired surrogates, got ${show(key)}.`,
     )
   }
+  lastKey = key
 }
 
 export function checkCallback(callback: unknown): asserts callback is (...args: never[]) => unknown {
@@ -177,6 +180,8 @@ export function checkNames(options: object, takes: ReadonlySet<string>): void {
     }
   }
 }
+
+let lastKey: string | undefined
 
 const LONGEST_KEY = 1024
 const NOT_TEXT = /[\0\p{Surrogate}]/u
