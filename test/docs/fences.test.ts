@@ -39,6 +39,9 @@ describe('the checker of snippets', () => {
 
   test('knows what a page declares out of sight, and the reader’s own files', () => {
     const text = [
+      '```ts',
+      'export const pay = "not declared yet"',
+      '```',
       '<!-- ts',
       'declare function pay(amount: number): Promise<void>',
       '-->',

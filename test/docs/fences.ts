@@ -11,7 +11,7 @@ export interface Page {
 /**
  * Type-checks every ```ts fence of the pages as a module of its own, and returns the errors as `page:line message`.
  *
- * What a snippet uses but should not show is declared once per page, in comments that no reader sees:
+ * What snippets use but should not show is declared above them, in a comment that no reader sees, for the rest of the page:
  * `<!-- ts`, then lines such as `declare function pay(order: unknown): Promise<void>`, then `-->`.
  */
 export function typeErrorsInFences(pages: readonly Page[]): string[] {
@@ -44,7 +44,7 @@ export function typeErrorsInFences(pages: readonly Page[]): string[] {
   }
 }
 
-/** Each fence with the page's hidden declarations, every line where the page has it, so that error positions fit. */
+/** Each fence with what was declared above it, every line where the page has it, so that error positions fit. */
 function snippetsOf(path: string, text: string): { line: number; module: string }[] {
   const fences: { line: number; lines: Map<number, string> }[] = []
   const hidden = new Map<number, string>()
@@ -55,15 +55,15 @@ function snippetsOf(path: string, text: string): { line: number; module: string 
       if (/^\s*(```|-->)/.test(line)) target = undefined
       else target.set(index, line)
     } else if (/^\s*```ts\b/.test(line)) {
-      target = new Map()
+      target = new Map(hidden)
       fences.push({ line: index + 1, lines: target })
     } else if (/^<!-- ts$/.test(line)) {
       target = hidden
     }
   }
   return fences.map(({ line, lines }) => {
-    const last = Math.max(...hidden.keys(), ...lines.keys(), 0)
-    const module = Array.from({ length: last + 1 }, (_, at) => lines.get(at) ?? hidden.get(at) ?? '')
+    const last = Math.max(...lines.keys(), 0)
+    const module = Array.from({ length: last + 1 }, (_, at) => lines.get(at) ?? '')
     return { line, module: `${module.join('\n')}\nexport {}\n` }
   })
 }
