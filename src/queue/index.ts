@@ -1,0 +1,8 @@
+export type { RunContext, TaskContext } from './task.ts'
+export {
+  createTaskQueue,
+  type StopOptions,
+  type TaskOptions,
+  type TaskQueue,
+  type TaskQueueOptions,
+} from './task-queue.ts'

@@ -1,0 +1,286 @@
+import { ClosedError, HoldfastError } from '../errors.ts'
+import {
+  parseFunction,
+  parseQueueOptions,
+  parseStopOptions,
+  parseTaskOptions,
+  type QueueSettings,
+} from './options.ts'
+import { SignalWatch } from './signal-watch.ts'
+import {
+  type QueuedTask,
+  type RunContext,
+  Task,
+  type TaskContext,
+  type TaskOwner,
+  type Work,
+  waitedTooLong,
+} from './task.ts'
+import { type Place, Turns } from './turns.ts'
+
+export interface TaskQueueOptions {
+  /** How many tasks may be active at once, over all groups. `Infinity` for no bound. */
+  readonly maxActiveTasks: number
+  /** How many tasks may wait; one more is refused. Active tasks do not count. `Infinity` for no bound. */
+  readonly maxQueueSize: number
+  /**
+   * How long a task may be active, in milliseconds or as `'30s'`. Then its signal aborts, its promise rejects, and the
+   * next task gets its place, **even if its function still runs**. Default: no bound.
+   */
+  readonly maxTaskDuration?: number | string | undefined
+  /**
+   * Called with what a function throws after its task was over: after `ack`, `maxTaskDuration` or `stop`. Nobody waits
+   * for it any more. Default: a process warning, so that it is seen without ending the process.
+   */
+  readonly onLateError?: ((error: unknown, task: { readonly group: string | undefined }) => void) | undefined
+}
+
+export interface TaskOptions {
+  /** Tasks of one group are active one at a time, in the order in which they were added. Default: no group. */
+  readonly group?: string | undefined
+  /** Removes the task while it waits; once it runs, aborts the signal that it was given. */
+  readonly signal?: AbortSignal | undefined
+  /** How long the task may wait before it starts: milliseconds or `'5s'`, 0 for not at all. Default: no bound. */
+  readonly wait?: number | string | undefined
+  /** Replaces the bound of the queue for this task. */
+  readonly maxTaskDuration?: number | string | undefined
+}
+
+export interface StopOptions {
+  /** Abort the signals of active tasks at once, instead of letting them end undisturbed. Default: false. */
+  readonly force?: boolean | undefined
+  /**
+   * How long active tasks have to end, in milliseconds or as `'5s'`. What is active then is given up: its signal aborts
+   * and its promise rejects. Default: no bound, and 0 with `force`.
+   */
+  readonly timeout?: number | string | undefined
+}
+
+/** See {@link createTaskQueue}. */
+export interface TaskQueue {
+  /** How many tasks wait. */
+  readonly size: number
+  /** How many tasks have a place: they run, or start in this very tick. */
+  readonly active: number
+  /**
+   * Runs a function when it is its turn and resolves with its result. The task is over when the function is.
+   *
+   * The function never starts before this call has returned. A task that waits for another task of its own group waits
+   * for ever; so do tasks that wait for further tasks while all `maxActiveTasks` places are taken by their like.
+   *
+   * @throws what the function throws, and otherwise as {@link enqueue}, but for the missing `ack`.
+   */
+  run<T>(task: (context: RunContext) => T | PromiseLike<T>, options?: TaskOptions): Promise<T>
+  /**
+   * Runs a function when it is its turn and resolves with what it acknowledges. The task is over at `ack(value)`: the
+   * next one starts, while the function may go on with work that nobody has to wait for. To keep the place longer,
+   * acknowledge later: the function has to stay pending until then.
+   *
+   * @throws what the function throws before it acknowledges.
+   * @throws {HoldfastError} `task-failed`: the function ended without `ack`, or `maxTaskDuration` is over.
+   * @throws {HoldfastError} `queue-full`: already `maxQueueSize` tasks wait.
+   * @throws {AcquireTimeoutError} it was not started within `wait`.
+   * @throws {ClosedError} the queue is stopped or drained.
+   * @throws {InvalidArgumentError} an option is not what it should be.
+   * @throws the reason of `signal`, when that aborts before the function is called.
+   */
+  enqueue<T = void>(task: (context: TaskContext<T>) => unknown, options?: TaskOptions): Promise<T>
+  /** Resolves when no task is active and none waits. */
+  onIdle(): Promise<void>
+  /**
+   * Resolves when fewer than `maxQueueSize` tasks wait, for a producer that is faster than its tasks. Nothing is
+   * reserved: of several producers that are woken together, a late one may find the queue full again.
+   */
+  onRoom(): Promise<void>
+  /** Takes no new tasks, and resolves when all that were added are over. */
+  drain(): Promise<void>
+  /**
+   * Takes no new tasks, rejects all that wait with a {@link ClosedError}, and resolves when the active ones are over.
+   * Safe to call again, also with stronger options. A task that awaits it without `timeout` waits for itself.
+   */
+  stop(options?: StopOptions): Promise<void>
+  /** `stop()` without options, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/**
+ * A queue of tasks inside this process: tasks of one group run one at a time and in order, groups run side by side, and
+ * nothing grows without bound. Groups take turns, so a busy one never keeps another waiting for more than a turn; a task
+ * without a group counts as a group of its own. Its timers do not keep the process alive.
+ *
+ * Nothing is shared with other processes and nothing survives this one: for that, take a lock or a job table.
+ *
+ * @throws {InvalidArgumentError} an option is not what it should be.
+ *
+ * ```ts
+ * import { createTaskQueue } from 'holdfast/queue'
+ *
+ * const queue = createTaskQueue({ maxActiveTasks: 4, maxQueueSize: 1000 })
+ * const balance = await queue.run(() => 100 - 30, { group: 'account:42' })
+ * await queue.stop()
+ * ```
+ */
+export function createTaskQueue(options: TaskQueueOptions): TaskQueue {
+  return new GroupedTaskQueue(parseQueueOptions(options))
+}
+
+/** Invariant: no task that could start waits. So a task that finds a free place and a free group overtakes nobody. */
+class GroupedTaskQueue implements TaskQueue, TaskOwner {
+  readonly #settings: QueueSettings
+  readonly #turns = new Turns<QueuedTask>()
+  /** All tasks that are not over, in order of arrival. */
+  readonly #places = new Map<QueuedTask, Place<QueuedTask>>()
+  readonly #signals = new SignalWatch()
+  #active = 0
+  #closed = false
+  #whenIdle: (() => void)[] = []
+  #whenRoom: (() => void)[] = []
+
+  constructor(settings: QueueSettings) {
+    this.#settings = settings
+  }
+
+  get size(): number {
+    return this.#turns.size
+  }
+
+  get active(): number {
+    return this.#active
+  }
+
+  run<T>(task: (context: RunContext) => T | PromiseLike<T>, options: TaskOptions = {}): Promise<T> {
+    return this.#add<T>({ until: 'settled', run: task }, options)
+  }
+
+  enqueue<T = void>(task: (context: TaskContext<T>) => unknown, options: TaskOptions = {}): Promise<T> {
+    return this.#add<T>({ until: 'acknowledged', run: task }, options)
+  }
+
+  async onIdle(): Promise<void> {
+    if (this.#places.size > 0) await new Promise<void>((resolve) => this.#whenIdle.push(resolve))
+  }
+
+  async onRoom(): Promise<void> {
+    if (!this.#hasRoom()) await new Promise<void>((resolve) => this.#whenRoom.push(resolve))
+  }
+
+  async drain(): Promise<void> {
+    this.#closed = true
+    await this.onIdle()
+  }
+
+  async stop(options: StopOptions = {}): Promise<void> {
+    const { force, timeoutMs } = parseStopOptions(options)
+    this.#closed = true
+    for (const task of this.#places.keys()) if (task.isWaiting) task.giveUp(stopped(task.settings.group))
+    if (force) for (const task of this.#places.keys()) task.abort(stopped(task.settings.group))
+    if (timeoutMs > 0) await this.#idleWithin(timeoutMs)
+    for (const task of this.#places.keys()) task.giveUp(stopped(task.settings.group))
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop()
+  }
+
+  ended(task: QueuedTask, from: 'waiting' | 'active'): void {
+    const place = this.#places.get(task)
+    if (place === undefined) throw new Error('A task ended that is not in the queue')
+    this.#places.delete(task)
+    if (task.settings.signal !== undefined) this.#signals.remove(task.settings.signal, task)
+    if (from === 'waiting') this.#turns.leave(place)
+    else {
+      this.#active -= 1
+      this.#turns.end(place)
+      this.#admit()
+    }
+    this.#tell()
+  }
+
+  failedLate(error: unknown, { settings: { group } }: QueuedTask): void {
+    const { onLateError = warnOfLateError } = this.#settings
+    try {
+      onLateError(error, { group })
+    } catch (ownError) {
+      warn('`onLateError` itself failed.', ownError)
+    }
+  }
+
+  #add<T>(work: Work<T>, options: TaskOptions): Promise<T> {
+    // Whatever is thrown here rejects the promise.
+    return new Promise<T>((resolve, reject) => {
+      parseFunction('task', work.run)
+      const settings = parseTaskOptions(options, this.#settings)
+      const { group, signal, waitMs } = settings
+      signal?.throwIfAborted()
+      if (this.#closed) throw stopped(group)
+      const startsAtOnce = this.#active < this.#settings.maxActiveTasks && this.#turns.isFree(group)
+      if (!startsAtOnce && waitMs === 0) throw waitedTooLong(waitMs, group)
+      if (!startsAtOnce && !this.#hasRoom()) throw full(this.#settings.maxQueueSize, group)
+
+      const task = new Task<T>(work, settings, this, resolve, reject)
+      this.#places.set(task, this.#turns.join(task, group))
+      if (signal !== undefined) this.#signals.add(signal, task)
+      if (startsAtOnce) this.#admit()
+      else task.startWaiting()
+    })
+  }
+
+  #admit(): void {
+    while (this.#active < this.#settings.maxActiveTasks) {
+      const task = this.#turns.begin()
+      if (task === undefined) return
+      this.#active += 1
+      task.admit()
+    }
+  }
+
+  #tell(): void {
+    if (this.#whenRoom.length > 0 && this.#hasRoom()) {
+      for (const resolve of this.#whenRoom.splice(0)) resolve()
+    }
+    if (this.#whenIdle.length > 0 && this.#places.size === 0) {
+      for (const resolve of this.#whenIdle.splice(0)) resolve()
+    }
+  }
+
+  #hasRoom(): boolean {
+    return this.#turns.size < this.#settings.maxQueueSize
+  }
+
+  async #idleWithin(timeoutMs: number): Promise<void> {
+    if (timeoutMs === Number.POSITIVE_INFINITY) return this.onIdle()
+    let timer: NodeJS.Timeout | undefined
+    const timeout = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, timeoutMs)
+      timer.unref()
+    })
+    await Promise.race([this.onIdle(), timeout])
+    clearTimeout(timer)
+  }
+}
+
+function full(maxQueueSize: number, group: string | undefined): HoldfastError {
+  return new HoldfastError(
+    'queue-full',
+    `The queue is full: ${maxQueueSize} tasks wait (\`maxQueueSize\`). Await \`queue.onRoom()\` before adding more.`,
+    { key: group },
+  )
+}
+
+function stopped(group: string | undefined): ClosedError {
+  return new ClosedError('The task queue is stopped: it takes no new tasks and starts none that waited.', {
+    key: group,
+  })
+}
+
+function warnOfLateError(error: unknown): void {
+  warn('A task failed after it was over, and nobody waited for its error. See `onLateError`.', error)
+}
+
+function warn(message: string, error: unknown): void {
+  process.emitWarning(message, {
+    type: 'HoldfastWarning',
+    code: 'HOLDFAST_LATE_ERROR',
+    detail: error instanceof Error ? (error.stack ?? error.message) : String(error),
+  })
+}
