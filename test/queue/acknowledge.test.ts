@@ -1,0 +1,158 @@
+import { expect, test } from 'vitest'
+import { createTaskQueue } from '../../src/queue/index.ts'
+import { gate, settled } from './gate.ts'
+
+const oneAtATime = { maxActiveTasks: 1, maxQueueSize: Number.POSITIVE_INFINITY }
+
+test('a task is over when it acknowledges, while its function goes on', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const cleanUp = gate()
+  let cleanedUp = false
+  const answer = queue.enqueue<string>(async ({ ack }) => {
+    ack('done')
+    await cleanUp.opened
+    cleanedUp = true
+  })
+  const next = queue.run(() => cleanedUp)
+  expect(await answer).toBe('done')
+  expect(await next).toBe(false)
+  await queue.onIdle()
+  cleanUp.open()
+  await settled()
+  expect(cleanedUp).toBe(true)
+})
+
+test('a task keeps its place until it acknowledges', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const { opened, open } = gate()
+  let acknowledged = false
+  const task = queue.enqueue(async ({ ack }) => {
+    await opened
+    acknowledged = true
+    ack()
+  })
+  const next = queue.run(() => acknowledged)
+  await settled()
+  expect({ size: queue.size, active: queue.active }).toEqual({ size: 1, active: 1 })
+  open()
+  await task
+  expect(await next).toBe(true)
+})
+
+test('the first acknowledgement counts; a second one frees no place of somebody else', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const { opened, open } = gate()
+  let again: (value: string) => void = () => {}
+  const first = queue.enqueue<string>(({ ack }) => {
+    again = ack
+    ack('one')
+    ack('two')
+  })
+  expect(await first).toBe('one')
+  const second = queue.run(() => opened)
+  const third = queue.run(() => 'third')
+  await settled()
+  again('three')
+  await settled()
+  expect({ size: queue.size, active: queue.active }).toEqual({ size: 1, active: 1 })
+  open()
+  await second
+  expect(await third).toBe('third')
+})
+
+test.each([
+  ['returns', () => {}],
+  ['resolves', async () => settled()],
+])(
+  'a function that %s without acknowledging rejects with a clear error, and frees its place',
+  async (_, end) => {
+    const queue = createTaskQueue(oneAtATime)
+    const task = queue.enqueue(end, { group: 'a' })
+    const next = queue.run(() => 'next', { group: 'a' })
+    await expect(task).rejects.toMatchObject({
+      code: 'task-failed',
+      key: 'a',
+      message: expect.stringContaining('without a call of `ack`'),
+    })
+    expect(await next).toBe('next')
+  },
+)
+
+test('what a function throws before it acknowledges is what the caller gets', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const error = new Error('own')
+  await expect(
+    queue.enqueue(() => {
+      throw error
+    }),
+  ).rejects.toBe(error)
+})
+
+test('what a function throws after it acknowledged goes to onLateError and changes nothing else', async () => {
+  const late: unknown[] = []
+  const queue = createTaskQueue({
+    ...oneAtATime,
+    onLateError: (error, { group }) => late.push([error, group]),
+  })
+  const [now, later] = [new Error('now'), new Error('later')]
+  const first = queue.enqueue<string>(
+    ({ ack }) => {
+      ack('one')
+      throw now
+    },
+    { group: 'a' },
+  )
+  const second = queue.enqueue<string>(async ({ ack }) => {
+    ack('two')
+    await settled()
+    throw later
+  })
+  expect(await Promise.all([first, second])).toEqual(['one', 'two'])
+  await settled()
+  await settled()
+  expect(late).toEqual([
+    [now, 'a'],
+    [later, undefined],
+  ])
+})
+
+test('without onLateError, and when that fails itself, the error is a process warning and not a crash', async () => {
+  const warnings: Error[] = []
+  const listen = (warning: Error) => warnings.push(warning)
+  process.on('warning', listen)
+  try {
+    const failLate = ({ ack }: { ack: () => void }) => {
+      ack()
+      throw new Error('broken clean-up')
+    }
+    await createTaskQueue(oneAtATime).enqueue(failLate)
+    const throwing = () => {
+      throw new Error('broken handler')
+    }
+    await createTaskQueue({ ...oneAtATime, onLateError: throwing }).enqueue(failLate)
+    await settled()
+    expect(warnings).toMatchObject([
+      {
+        name: 'HoldfastWarning',
+        code: 'HOLDFAST_LATE_ERROR',
+        detail: expect.stringContaining('broken clean-up'),
+      },
+      {
+        name: 'HoldfastWarning',
+        code: 'HOLDFAST_LATE_ERROR',
+        detail: expect.stringContaining('broken handler'),
+      },
+    ])
+  } finally {
+    process.off('warning', listen)
+  }
+})
+
+test('the type of the task says whether `ack` needs a value', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const nothing: undefined | void = await queue.enqueue(({ ack }) => ack())
+  const text: string = await queue.enqueue<string>(({ ack }) => ack('text'))
+  // @ts-expect-error A task of a string has to acknowledge with one.
+  const forgotten: string = await queue.enqueue<string>(({ ack }) => ack())
+  expect([nothing, text, forgotten]).toEqual([undefined, 'text', undefined])
+})

@@ -1,0 +1,28 @@
+/** A promise that the test opens itself: a task that waits for it runs exactly as long as the test wants. */
+export interface Gate<T = void> {
+  readonly opened: Promise<T>
+  readonly open: (value: T) => void
+}
+
+export function gate<T = void>(): Gate<T> {
+  let open: (value: T) => void = () => {}
+  const opened = new Promise<T>((resolve) => {
+    open = resolve
+  })
+  return { opened, open }
+}
+
+/** Everything that could happen without input or timers has happened. */
+export function settled(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}
+
+/** The code of the error a promise rejects with, or what it resolved with. */
+export async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
+  try {
+    return { value: await promise }
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && typeof error.code === 'string') return error.code
+    return { error }
+  }
+}

@@ -1,0 +1,240 @@
+import { getEventListeners } from 'node:events'
+import { setTimeout as delay } from 'node:timers/promises'
+import { expect, test } from 'vitest'
+import { createTaskQueue } from '../../src/queue/index.ts'
+import { gate, outcomeOf, settled } from './gate.ts'
+
+const oneAtATime = { maxActiveTasks: 1, maxQueueSize: Number.POSITIVE_INFINITY }
+
+test('a signal that is aborted already refuses the task', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const reason = new Error('too late')
+  await expect(queue.run(() => 1, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason)
+  expect({ size: queue.size, active: queue.active }).toEqual({ size: 0, active: 0 })
+})
+
+test('aborting a task that waits rejects it at once with the reason and leaves the order of the others', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const { opened, open } = gate()
+  const order: number[] = []
+  const controllers = Array.from({ length: 5 }, () => new AbortController())
+  const held = queue.run(() => opened, { group: 'a' })
+  const tasks = controllers.map(({ signal }, index) =>
+    outcomeOf(queue.run(() => order.push(index), { group: 'a', signal })),
+  )
+  const reason = new Error('not needed')
+  for (const index of [0, 2, 4]) controllers[index]?.abort(reason)
+  expect(queue.size).toBe(2)
+  expect(await tasks[2]).toEqual({ error: reason })
+  open()
+  await held
+  await Promise.all(tasks)
+  expect(order).toEqual([1, 3])
+})
+
+test('a group whose waiting tasks are all aborted leaves nothing behind and can be used again', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const { opened, open } = gate()
+  const held = queue.run(() => opened)
+  const controller = new AbortController()
+  const tasks = [1, 2].map(() => outcomeOf(queue.run(() => 1, { group: 'a', signal: controller.signal })))
+  controller.abort(new Error('not needed'))
+  await Promise.all(tasks)
+  expect(queue.size).toBe(0)
+  const again = queue.run(() => 'again', { group: 'a' })
+  open()
+  await held
+  expect(await again).toBe('again')
+})
+
+test('aborting a task that has a place but did not start frees the place and never calls the function', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const controller = new AbortController()
+  let ran = false
+  const task = outcomeOf(
+    queue.run(
+      () => {
+        ran = true
+      },
+      { signal: controller.signal },
+    ),
+  )
+  const next = queue.run(() => 'next')
+  controller.abort(new Error('not needed'))
+  await task
+  expect(await next).toBe('next')
+  expect(ran).toBe(false)
+})
+
+test('aborting a running task aborts its signal with the same reason, and the task decides how it ends', async () => {
+  const queue = createTaskQueue({ ...oneAtATime, maxActiveTasks: 3 })
+  const controller = new AbortController()
+  const { opened, open } = gate()
+  const options = { signal: controller.signal }
+  const obedient = outcomeOf(queue.run(({ signal }) => delay(60_000, undefined, { signal }), options))
+  const salvaging = queue.enqueue<string>(
+    ({ ack, signal }) =>
+      new Promise<void>((resolve) => {
+        signal.addEventListener('abort', () => {
+          ack('half of it')
+          resolve()
+        })
+      }),
+    options,
+  )
+  const deaf = queue.run(({ signal }) => opened.then(() => signal.reason), options)
+  await settled()
+  const reason = new Error('enough')
+  controller.abort(reason)
+  expect(await obedient).toBe('ABORT_ERR')
+  expect(await salvaging).toBe('half of it')
+  await settled()
+  expect(queue.active).toBe(1)
+  open()
+  expect(await deaf).toBe(reason)
+})
+
+test('a signal that several tasks share still reaches the others after one of them is over', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const controller = new AbortController()
+  const options = { signal: controller.signal }
+  const { opened, open } = gate()
+  const first = queue.run(() => 'over', options)
+  const second = queue.run(({ signal }) => opened.then(() => signal.aborted), options)
+  const third = outcomeOf(queue.run(() => 'ran', options))
+  expect(await first).toBe('over')
+  await settled()
+  const reason = new Error('enough')
+  controller.abort(reason)
+  expect(await third).toEqual({ error: reason })
+  open()
+  expect(await second).toBe(true)
+})
+
+test('a signal is no longer listened to once its tasks are over, however they ended', async () => {
+  const queue = createTaskQueue({ maxActiveTasks: 1, maxQueueSize: 3 })
+  const { signal } = new AbortController()
+  const tasks = [
+    queue.run(() => 'runs', { signal }),
+    queue.enqueue(() => {}, { signal }),
+    queue.run(settled, { signal, wait: 0 }),
+    queue.run(() => 1, { signal }),
+    queue.run(() => 2, { signal }),
+  ]
+  expect(getEventListeners(signal, 'abort')).toHaveLength(1)
+  const outcomes = await Promise.all(tasks.map(outcomeOf))
+  expect(outcomes).toEqual([{ value: 'runs' }, 'task-failed', 'acquire-timeout', { value: 1 }, { value: 2 }])
+  expect(getEventListeners(signal, 'abort')).toHaveLength(0)
+})
+
+test('100,000 waiting tasks share one signal, and aborting it rejects them all, in linear time', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const { opened, open } = gate()
+  const held = queue.run(() => opened)
+  const controller = new AbortController()
+  const reason = new Error('shutdown')
+  const startedAt = performance.now()
+  const tasks = Array.from({ length: 100_000 }, (_, index) =>
+    queue
+      .run(() => index, { group: `g${index % 100}`, signal: controller.signal })
+      .catch((error: unknown) => error),
+  )
+  controller.abort(reason)
+  const outcomes = await Promise.all(tasks)
+  // One listener each would take about 15 s here; it takes about 0.3 s.
+  expect(performance.now() - startedAt).toBeLessThan(5000)
+  expect(outcomes.every((outcome) => outcome === reason)).toBe(true)
+  expect(queue.size).toBe(0)
+  open()
+  await held
+})
+
+test('a task that is not started within `wait` leaves the queue and never runs', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const { opened, open } = gate()
+  const held = queue.run(() => opened)
+  let ran = false
+  const task = queue.run(
+    () => {
+      ran = true
+    },
+    { wait: '20ms', group: 'a' },
+  )
+  await expect(task).rejects.toMatchObject({ code: 'acquire-timeout', key: 'a', waitedMs: 20 })
+  expect(queue.size).toBe(0)
+  open()
+  await held
+  await queue.onIdle()
+  expect(ran).toBe(false)
+})
+
+test('`wait` bounds the wait only: a task that started in time may take longer', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const held = queue.run(() => settled())
+  const slow = queue.run(() => delay(60, 'slow'), { wait: 30 })
+  await held
+  expect(await slow).toBe('slow')
+})
+
+test('with `wait: 0` a task starts at once or not at all', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const { opened, open } = gate()
+  const held = queue.run(() => opened, { wait: 0 })
+  expect(await outcomeOf(queue.run(() => 1, { wait: 0 }))).toBe('acquire-timeout')
+  expect({ size: queue.size, active: queue.active }).toEqual({ size: 0, active: 1 })
+  open()
+  await held
+})
+
+test('a task that never acknowledges is given up after maxTaskDuration, told so, and the next one runs', async () => {
+  const queue = createTaskQueue({ ...oneAtATime, maxTaskDuration: 20 })
+  let reason: unknown
+  const stuck = queue.enqueue(({ signal }) => {
+    signal.addEventListener('abort', () => {
+      reason = signal.reason
+    })
+    return new Promise(() => {})
+  })
+  const next = queue.run(() => 'next')
+  await expect(stuck).rejects.toMatchObject({
+    code: 'task-failed',
+    message: expect.stringContaining('within 20 ms'),
+  })
+  await expect(stuck).rejects.toBe(reason)
+  expect(await next).toBe('next')
+})
+
+test('what a task does after maxTaskDuration has no effect, and only its own errors are reported', async () => {
+  const late: unknown[] = []
+  const queue = createTaskQueue({
+    maxActiveTasks: 3,
+    maxQueueSize: 3,
+    maxTaskDuration: '20ms',
+    onLateError: (error) => late.push(error),
+  })
+  const { opened, open } = gate()
+  const own = new Error('own')
+  const tasks = [
+    queue.enqueue(({ ack }) => opened.then(() => ack())),
+    queue.run(({ signal }) => delay(60_000, undefined, { signal })),
+    queue.run(() =>
+      opened.then(() => {
+        throw own
+      }),
+    ),
+  ]
+  expect(await Promise.all(tasks.map(outcomeOf))).toEqual(['task-failed', 'task-failed', 'task-failed'])
+  expect(queue.active).toBe(0)
+  open()
+  await settled()
+  expect(late).toEqual([own])
+  expect({ size: queue.size, active: queue.active }).toEqual({ size: 0, active: 0 })
+})
+
+test('maxTaskDuration counts from the start of the task, and a task may have its own', async () => {
+  const queue = createTaskQueue({ ...oneAtATime, maxTaskDuration: 50 })
+  const slow = queue.run(() => delay(80, 'slow'), { maxTaskDuration: Number.POSITIVE_INFINITY })
+  const waited = queue.run(() => 'quick')
+  expect(await slow).toBe('slow')
+  expect(await waited).toBe('quick')
+})
