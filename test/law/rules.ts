@@ -1,0 +1,289 @@
+import assert from 'node:assert/strict'
+import type { AcquireAnswer, ReleaseAnswer, RenewAnswer, Ticket } from '../../src/contract/store.ts'
+import { mayStandTogether } from '../../src/law/law.ts'
+import { type Observation, REASON } from './observation.ts'
+
+/**
+ * What has to be true of every step, taken from the sentences of the design and the contract and not from the code of
+ * the law: where the law says how, a rule says what.
+ */
+export const rules: Readonly<Record<string, (step: Observation) => void>> = {
+  'holders stand together only while the law allows it'({ after, ms }) {
+    const standing = [...after.holders.values()].filter(({ expiresAt }) => expiresAt > ms)
+    assert.ok(mayStandTogether(standing.map(({ ticket }) => ticket)))
+  },
+
+  'nobody who may hold is left waiting, and nobody forgotten stands in front'({ action, after, ms }) {
+    const [head] = after.queue.values()
+    if (head === undefined || action.verb === 'idle') return
+    const tickets = [...after.holders.values()].map(({ ticket }) => ticket)
+    assert.ok(after.closedUntil > ms || !mayStandTogether([...tickets, head.ticket]), 'the head may hold')
+    // With the patience of 0 that it asks with, a waiter says that it does not wait any more.
+    assert.ok(head.rememberedUntil > ms, 'the head is forgotten')
+  },
+
+  'tickets are admitted in order of arrival'({ action, admitted, before, after, ms, asking }) {
+    const entered = new Set(admitted.map(({ ticket }) => ticket.id))
+    const passedOver = (id: string): boolean => {
+      const waiter = before.queue.get(id)
+      if (waiter === undefined || entered.has(id) || isRemovedBy(action, id)) return false
+      return id === asking?.id || waiter.rememberedUntil > ms
+    }
+    const order = [...before.queue.keys()]
+    for (const { ticket } of admitted) {
+      const place = order.includes(ticket.id) ? order.indexOf(ticket.id) : order.length
+      assert.deepEqual(order.slice(0, place).filter(passedOver), [], `overtaken by ${ticket.id}`)
+    }
+    const fromQueue = admitted.map(({ ticket }) => ticket.id).filter((id) => before.queue.has(id))
+    assert.deepEqual(
+      fromQueue,
+      order.filter((id) => entered.has(id)),
+      'in order of their fences',
+    )
+    const staying = order.filter((id) => after.queue.has(id))
+    assert.deepEqual([...after.queue.keys()].slice(0, staying.length), staying, 'the queue keeps its order')
+  },
+
+  'whoever leaves the queue was admitted, was removed, or had been forgotten'(step) {
+    const { action, admitted, before, after, ms, asking } = step
+    const entered = new Set(admitted.map(({ ticket }) => ticket.id))
+    for (const [id, { rememberedUntil }] of before.queue) {
+      if (after.queue.has(id) || entered.has(id) || isRemovedBy(action, id)) continue
+      assert.ok(rememberedUntil <= ms && id !== asking?.id, `${id} was lost`)
+    }
+  },
+
+  'only an acquire queues, and only the ticket that asks and waits'({ action, before, after, asking }) {
+    const added = [...after.queue.keys()].filter((id) => !before.queue.has(id))
+    const mayQueue = action.verb === 'acquire' && asking !== undefined && asking.patienceMs > 0
+    assert.deepEqual(
+      added.filter((id) => !mayQueue || id !== asking.id),
+      [],
+    )
+    for (const id of after.queue.keys()) assert.ok(!after.holders.has(id), `${id} holds and waits`)
+  },
+
+  'a ticket enters by being admitted from the queue or by an acquire of its own'({
+    action,
+    admitted,
+    before,
+  }) {
+    for (const { ticket } of admitted) {
+      const asks = action.verb === 'acquire' && `${action.who}` === ticket.id
+      assert.ok(asks || before.queue.has(ticket.id), `${ticket.id} came from nowhere`)
+    }
+  },
+
+  'fences rise and are not below the time in µs, and a hold has one for all its life'(step) {
+    let last = step.highestFence
+    for (const { fence } of step.admitted) {
+      assert.ok(fence > last && fence >= step.ms * 1000, `${fence} after ${last} at ${step.ms} ms`)
+      last = fence
+    }
+  },
+
+  'who expires is gone with the next call, and nobody goes earlier'({ action, before, after, ms, expired }) {
+    // With somebody waiting, a room is not looked at.
+    if (action.verb === 'idle' && before.queue.size > 0) return
+    for (const { ticket, fence } of expired) assert.notEqual(after.holders.get(ticket.id)?.fence, fence)
+    if (action.verb === 'idle') return
+    for (const [id, holder] of before.holders) {
+      if (holder.expiresAt <= ms || isRemovedBy(action, id)) continue
+      assert.equal(after.holders.get(id)?.fence, holder.fence, `${id} was lost`)
+    }
+  },
+
+  'an offer lasts for the acceptance term, and nobody is touched but who asks'(step) {
+    const { action, admitted, before, after, ms } = step
+    const actor = 'who' in action && action.who !== undefined ? `${action.who}` : undefined
+    for (const { ticket, state, expiresAt } of admitted) {
+      if (ticket.id === actor && action.verb !== 'evict') continue
+      assert.deepEqual([state, expiresAt], ['offered', ms + ticket.acceptMs], ticket.id)
+    }
+    for (const [id, holder] of before.holders) {
+      if (id === actor || holder.expiresAt <= ms || !after.holders.has(id)) continue
+      const { state, expiresAt, holdUntil } = after.holders.get(id) ?? holder
+      assert.deepEqual([state, expiresAt, holdUntil], [holder.state, holder.expiresAt, holder.holdUntil], id)
+    }
+  },
+
+  'who asks and holds is confirmed for its full ttl, and for its minimum hold'(step) {
+    const { asking, after, before, ms } = step
+    const holder = asking && after.holders.get(asking.id)
+    if (holder === undefined || asking === undefined || holder.state === 'leaving') return
+    const earlier = before.holders.get(asking.id)
+    const confirmedBefore = earlier?.fence === holder.fence && earlier.state === 'held'
+    const holdUntil = confirmedBefore ? earlier.holdUntil : ms + asking.minHoldMs
+    assert.equal(holder.state, 'held')
+    assert.equal(holder.holdUntil, holdUntil)
+    assert.equal(holder.expiresAt, Math.max(ms + asking.ttlMs, holdUntil))
+  },
+
+  'a waiter that asks is remembered for its full patience'({ asking, after, ms }) {
+    const waiter = asking && after.queue.get(asking.id)
+    if (waiter && asking) assert.equal(waiter.rememberedUntil, ms + asking.patienceMs)
+  },
+
+  'a release ends the hold, or leaves it to the end of the minimum hold'({ action, before, after, ms }) {
+    if (action.verb !== 'release') return
+    const id = `${action.who}`
+    assert.ok(!after.queue.has(id), 'still queued')
+    const [holder, left] = [before.holders.get(id), after.holders.get(id)]
+    const bound = holder !== undefined && holder.expiresAt > ms && holder.holdUntil > ms
+    if (bound) assert.deepEqual([left?.state, left?.expiresAt], ['leaving', holder.holdUntil])
+    else assert.equal(left, undefined)
+  },
+
+  'a release says what the ticket was'({ action, before, answer, admitted, expired, ms }) {
+    if (action.verb !== 'release') return
+    const { was } = answer as ReleaseAnswer
+    const id = `${action.who}`
+    const holder = before.holders.get(id)
+    if (holder !== undefined && expired.every(({ ticket }) => ticket.id !== id))
+      return assert.equal(was, holder.state === 'leaving' ? 'unknown' : 'held')
+    const waiter = before.queue.get(id)
+    if (waiter === undefined) return assert.equal(was, 'unknown')
+    // It may have been admitted and removed, or forgotten and removed, in this very step.
+    if (waiter.rememberedUntil <= ms) assert.notEqual(was, 'held')
+    else assert.notEqual(was, 'unknown')
+    const stayed = before.holders.size > 0 && expired.length === 0 && before.closedUntil <= ms
+    if (stayed && admitted.length === 0 && waiter.rememberedUntil > ms) assert.equal(was, 'queued')
+  },
+
+  'an eviction removes whom it names, at once'({ action, answer, before, after, ms }) {
+    if (action.verb !== 'evict') return
+    const removed = answer as readonly string[]
+    const alive = [
+      ...[...before.holders].filter(([, { expiresAt }]) => expiresAt > ms),
+      ...[...before.queue].filter(([, { rememberedUntil }]) => rememberedUntil > ms),
+    ].map(([id]) => id)
+    const meant = alive.filter((id) => isRemovedBy(action, id))
+    assert.deepEqual(
+      meant.filter((id) => !removed.includes(id)),
+      [],
+      'not removed',
+    )
+    for (const id of removed) {
+      assert.ok(
+        isRemovedBy(action, id) && (before.holders.has(id) || before.queue.has(id)),
+        `${id} was not meant`,
+      )
+      assert.ok(!after.holders.has(id) && !after.queue.has(id), `${id} is still there`)
+    }
+  },
+
+  'the cancelled and the evicted never come back within the life of their tombstone'(step) {
+    const { asking, graves, answer, after } = step
+    for (const { ticket } of step.admitted) assert.ok(!graves.has(ticket.id), `${ticket.id} was buried`)
+    const grave = asking && graves.get(asking.id)
+    if (grave === undefined || asking === undefined) return
+    assert.ok(!after.queue.has(asking.id))
+    const leaving = after.holders.has(asking.id)
+    const expected =
+      grave.evicted && !leaving
+        ? { tag: 'gone', evicted: true, reason: REASON }
+        : { tag: 'gone', evicted: false }
+    assert.deepEqual(answer, expected)
+  },
+
+  'nobody is gone without a reason'({ action, asking, answer, before, graves, ms }) {
+    const gone = (answer as AcquireAnswer | RenewAnswer).tag === 'gone'
+    if (!gone || asking === undefined) return
+    const holder = before.holders.get(asking.id)
+    const leaving = holder?.state === 'leaving' && holder.expiresAt > ms
+    if (graves.has(asking.id) || leaving) return
+    assert.equal(action.verb, 'renew')
+    assert.ok(holder === undefined || holder.expiresAt <= ms)
+    assert.ok(!before.queue.has(asking.id))
+  },
+
+  'an answer says where the ticket is, and when asking again is useful'({
+    action,
+    asking,
+    answer,
+    after,
+    ms,
+  }) {
+    if (asking === undefined) return
+    const told = answer as AcquireAnswer | RenewAnswer
+    const holder = after.holders.get(asking.id)
+    const place = [...after.queue.keys()].indexOf(asking.id)
+    assert.equal(told.tag === 'held', holder !== undefined && holder.state !== 'leaving')
+    assert.equal(told.tag === 'queued', place >= 0)
+    if (told.tag === 'held') assert.equal(told.fence, BigInt(holder?.fence ?? -1))
+    if (told.tag === 'busy') assert.deepEqual([asking.patienceMs, told.retryMs], [0, untilChange(after, ms)])
+    if (told.tag !== 'queued') return
+    if ('ahead' in told) assert.equal(told.ahead, place)
+    else assert.equal(action.verb, 'renew')
+    assert.equal(told.askAgainMs, askAgain(asking, place, untilChange(after, ms)))
+  },
+
+  'everybody who was let in without asking is woken, and the evicted are'(step) {
+    const { action, admitted, answer, offered, asking } = step
+    const letIn = admitted.map(({ ticket }) => ticket.id).filter((id) => id !== asking?.id)
+    const evicted = action.verb === 'evict' ? (answer as readonly string[]) : []
+    assert.deepEqual([...offered].sort(), [...new Set([...letIn, ...evicted])].sort())
+  },
+
+  'a lock-delay follows an expiry or an eviction of a confirmed holder, and nothing else'(step) {
+    const { action, before, after, expired, ms, answer, admitted } = step
+    const delayed = expired.filter(({ state }) => state === 'held')
+    const opening = Math.max(
+      before.closedUntil,
+      ...delayed.map(({ ticket, expiresAt }) => expiresAt + ticket.lockDelayMs),
+    )
+    if (admitted.length > 0) assert.ok(opening <= ms, `admitted while closed until ${opening}`)
+    const evicted = action.verb === 'evict' ? (answer as readonly string[]) : []
+    const thrown = [...before.holders.values()].filter(
+      ({ ticket, state, expiresAt }) => evicted.includes(ticket.id) && state === 'held' && expiresAt > ms,
+    )
+    const closedUntil = Math.max(opening, ...thrown.map(({ ticket }) => ms + ticket.lockDelayMs))
+    // A room that is not looked at (because somebody waits) closes when it is.
+    if (action.verb === 'idle' && before.queue.size > 0) return
+    assert.equal(Math.max(after.closedUntil, ms), Math.max(closedUntil, ms))
+  },
+
+  'a call that is sent again finds the room as it left it'({ action, repeated, answer, changed }) {
+    if (repeated === undefined) return
+    assert.ok(!changed, 'the second call changed the room')
+    if (action.verb === 'release') assert.deepEqual(answer, { was: 'unknown' })
+    else if (action.verb === 'evict') assert.deepEqual(answer, [])
+    else assert.deepEqual(answer, repeated.answer)
+  },
+
+  'a room is idle when nothing but its last fence would be lost'({
+    action,
+    answer,
+    before,
+    after,
+    graves,
+    ms,
+  }) {
+    if (action.verb !== 'idle') return
+    assert.deepEqual([...after.queue.keys()], [...before.queue.keys()])
+    const standing = [...before.holders.values()].some(({ expiresAt }) => expiresAt > ms)
+    const buried = [...graves.values()].some(({ until }) => until > ms)
+    assert.equal(answer, !standing && before.queue.size === 0 && !buried && after.closedUntil <= ms)
+  },
+
+  'nothing expires before the moment that the room looks out for'({ after }) {
+    for (const { expiresAt } of after.holders.values()) assert.ok(after.nextExpiry <= expiresAt)
+  },
+}
+
+function isRemovedBy(action: Observation['action'], id: string): boolean {
+  if (action.verb === 'release') return id === `${action.who}`
+  return action.verb === 'evict' && (action.who === undefined || id === `${action.who}`)
+}
+
+function untilChange({ holders, closedUntil }: Observation['after'], ms: number): number {
+  const changes = [...holders.values()].map(({ expiresAt }) => expiresAt)
+  if (closedUntil > ms) changes.push(closedUntil)
+  return Math.max(1, Math.min(...changes) - ms)
+}
+
+/** Often enough to stay remembered, and to find an offer whose wake was lost while it still stands. */
+function askAgain({ patienceMs, acceptMs }: Ticket, place: number, changeMs: number): number {
+  const staying = Math.min(patienceMs / 3, (acceptMs * 2) / 3)
+  return Math.ceil(place === 0 ? Math.min(staying, changeMs) : staying)
+}

@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict'
+import { type Ticket, TOMBSTONE_MS } from '../../src/contract/store.ts'
+import type { Room } from '../../src/law/room.ts'
+import type { Action, Grave, Moment, Observation, Part } from './observation.ts'
+import { REASON } from './observation.ts'
+import { rules } from './rules.ts'
+
+/** The law under test: the real one, or a mutant of it. */
+export type Law = typeof import('../../src/law/room.ts')
+
+/**
+ * Lets the law act on one room and holds each step against the rules. It keeps its own record of fences and tombstones,
+ * so that a law that forgets them is found out.
+ */
+export class Witness {
+  readonly room: Room
+  ms = 1_000_000
+  readonly #law: Law
+  readonly #tickets: readonly Ticket[]
+  readonly #graves = new Map<string, Grave>()
+  #highestFence = 0
+  #last: { readonly action: Action; readonly answer: unknown } | undefined
+
+  constructor(law: Law, cast: readonly Part[]) {
+    this.#law = law
+    this.room = law.openRoom(0)
+    this.#tickets = cast.map((part, index) => ({ ...part, key: 'room', id: `${index}`, owner: '{}' }))
+  }
+
+  /** Returns what the law answered. */
+  step(action: Action): unknown {
+    const observation = this.#do(action)
+    if (observation === undefined) return undefined
+    for (const [rule, check] of Object.entries(rules)) {
+      try {
+        check(observation)
+      } catch (error) {
+        throw new assert.AssertionError({ message: `${rule}: ${String(error)}\n${JSON.stringify(action)}` })
+      }
+    }
+    return observation.answer
+  }
+
+  /** The same without looking, for steps that were checked before. */
+  repeat(action: Action): void {
+    this.#do(action)
+  }
+
+  /** Everything that can matter later, relative to now. */
+  fingerprint(): string {
+    const left = (until: number): number => Math.max(0, until - this.ms)
+    return JSON.stringify([
+      [...this.room.holders].map(([id, { state, expiresAt, holdUntil, ticket }]) => [
+        id,
+        state,
+        // How long ago it expired matters where a lock-delay counts from there.
+        ticket.lockDelayMs > 0 ? expiresAt - this.ms : left(expiresAt),
+        left(holdUntil),
+      ]),
+      [...this.room.queue].map(([id, { rememberedUntil }]) => [id, left(rememberedUntil)]),
+      [...this.room.tombstones].map(([id, { until, evicted }]) => [id, left(until), evicted]),
+      left(this.room.closedUntil),
+      Math.max(-1, this.room.lastFence - this.ms * 1000),
+      // The witness's own record, in case the law has forgotten something.
+      [...this.#graves].map(([id, { until, evicted }]) => [id, left(until), evicted]),
+      this.#highestFence - this.room.lastFence,
+    ])
+  }
+
+  #do(action: Action): Observation | undefined {
+    if (action.verb === 'pass') {
+      this.ms += action.ms
+      this.#last = undefined
+      return undefined
+    }
+    for (const [id, { until }] of this.#graves) if (until <= this.ms) this.#graves.delete(id)
+    const [before, trace] = [moment(this.room), this.fingerprint()]
+    const { answer, offered } = this.#act(action)
+    const after = moment(this.room)
+    const observation: Observation = {
+      action,
+      ms: this.ms,
+      asking: action.verb === 'acquire' || action.verb === 'renew' ? this.#ticket(action.who) : undefined,
+      answer,
+      offered,
+      before,
+      after,
+      admitted: [...after.holders.values()]
+        .filter(({ ticket, fence }) => before.holders.get(ticket.id)?.fence !== fence)
+        .sort((one, other) => one.fence - other.fence),
+      expired: [...before.holders.values()].filter(({ expiresAt }) => expiresAt <= this.ms),
+      graves: new Map(this.#graves),
+      highestFence: this.#highestFence,
+      repeated: JSON.stringify(this.#last?.action) === JSON.stringify(action) ? this.#last : undefined,
+      changed: this.fingerprint() !== trace,
+    }
+    this.#record(observation)
+    return observation
+  }
+
+  #act(action: Exclude<Action, { verb: 'pass' }>): { answer: unknown; offered: readonly string[] } {
+    const time = { ms: this.ms, us: this.ms * 1000 }
+    switch (action.verb) {
+      case 'acquire':
+        return this.#law.acquire(this.room, this.#ticket(action.who), time)
+      case 'renew':
+        return this.#law.renew(this.room, this.#ticket(action.who), time)
+      case 'release':
+        return this.#law.release(this.room, { key: 'room', id: `${action.who}`, cancel: action.cancel }, time)
+      case 'evict': {
+        const id = action.who === undefined ? undefined : `${action.who}`
+        return this.#law.evict(this.room, { id, reason: REASON }, time)
+      }
+      case 'idle':
+        return { answer: this.#law.isIdle(this.room, time), offered: [] }
+      default:
+        return action satisfies never
+    }
+  }
+
+  #record({ action, answer, admitted, ms }: Observation): void {
+    for (const { fence } of admitted) this.#highestFence = Math.max(this.#highestFence, fence)
+    const until = ms + TOMBSTONE_MS
+    if (action.verb === 'release' && action.cancel)
+      this.#graves.set(`${action.who}`, { until, evicted: false })
+    if (action.verb === 'evict')
+      for (const id of answer as readonly string[]) this.#graves.set(id, { until, evicted: true })
+    this.#last = { action, answer }
+  }
+
+  #ticket(who: number): Ticket {
+    const ticket = this.#tickets[who]
+    assert.ok(ticket)
+    return ticket
+  }
+}
+
+function moment({ holders, queue, closedUntil, nextExpiry }: Room): Moment {
+  return {
+    holders: new Map([...holders].map(([id, holder]) => [id, { ...holder }])),
+    queue: new Map([...queue].map(([id, waiter]) => [id, { ...waiter }])),
+    closedUntil,
+    nextExpiry,
+  }
+}
