@@ -174,11 +174,14 @@ function serverArguments(port: number, folder: string, options: RedisOptions): s
   ]
 }
 
-// A test run that is aborted still exits, and must leave neither a server nor a folder behind.
+// A test run that is aborted must leave neither a server nor a folder behind. A worker of the runner then gets no exit: it
+// loses its channel, and ends at once.
 const leftovers = new Set<() => void>()
-process.once('exit', () => {
-  for (const discard of leftovers) discard()
-})
+for (const event of ['exit', 'disconnect']) {
+  process.once(event, () => {
+    for (const discard of leftovers) discard()
+  })
+}
 
 const setpriv = '/usr/bin/setpriv'
 
