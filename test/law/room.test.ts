@@ -100,7 +100,7 @@ describe('a room', () => {
         expect(served(witness, waiting)).toEqual(waiting)
         waiters += waiting.length
       }),
-      { numRuns: 1_000 },
+      { numRuns: 3_000 },
     )
     expect(waiters).toBeGreaterThan(500)
   })
