@@ -1,0 +1,165 @@
+import { describe, expect, test } from 'vitest'
+import { LeaseLostError } from '../../src/errors.ts'
+import { scene } from './scene.ts'
+
+const TTL = 30_000
+
+describe('a lease that is lost', () => {
+  test('aborts its signal by the deadline while the renewal hangs', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const signal = lease.signal
+    store.always('lose request')
+    const deadline = clock.monotonicMs() + lease.remainingMs
+    await clock.untilTrue(() => signal.aborted, { stepMs: 1 })
+    expect(clock.monotonicMs()).toBeGreaterThanOrEqual(Math.floor(deadline))
+    expect(clock.monotonicMs()).toBeLessThanOrEqual(Math.ceil(deadline) + 1)
+    expect(signal.reason).toBeInstanceOf(LeaseLostError)
+    expect(signal.reason).toMatchObject({ code: 'lease-lost', reason: 'expired', key: 'k' })
+    await clock.advance(TTL)
+  })
+
+  test('aborts its signal by the deadline while every renewal fails, and keeps why as the cause', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const signal = lease.signal
+    store.always('fail')
+    await clock.advance(lease.remainingMs + 1)
+    expect(signal.aborted).toBe(true)
+    expect(signal.reason).toMatchObject({ reason: 'expired', cause: { code: 'store-unavailable' } })
+    await clock.advance(TTL)
+  })
+
+  test('is asked for until the deadline even when the store refuses, since somebody may set it right', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    store.always('refuse', ['renew'])
+    await clock.advance(0.8 * TTL)
+    store.always('answer')
+    await clock.advance(0.15 * TTL)
+    expect(lease.state).toBe('held')
+    await lease.release()
+  })
+
+  test('has a signal that is aborted from the start, for who asks only then', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    store.always('lose request')
+    await clock.advance(TTL)
+    expect(lease.signal.aborted).toBe(true)
+    expect(lease.signal.reason).toMatchObject({ reason: 'expired' })
+    expect(lease.signal).toBe(lease.signal)
+    await clock.advance(TTL)
+  })
+
+  test('says the same to the signal and to assertHeld, once and for good', async () => {
+    const { clock, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL, renew: false })
+    let aborts = 0
+    lease.signal.addEventListener('abort', () => {
+      aborts += 1
+    })
+    clock.block(TTL)
+    expect(() => lease.assertHeld()).toThrow(lease.signal.reason)
+    await clock.advance(TTL)
+    expect(() => lease.assertHeld()).toThrow(lease.signal.reason)
+    expect(aborts).toBe(1)
+  })
+
+  test('is known on the spot after a blocked event loop, before any timer has run', async () => {
+    const { clock, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    clock.block(TTL)
+    expect(lease.state).toBe('lost')
+    expect(lease.remainingMs).toBe(0)
+    expect(() => lease.assertHeld()).toThrow(
+      expect.objectContaining({ code: 'lease-lost', reason: 'expired' }),
+    )
+    expect(lease.signal.aborted).toBe(true)
+    await lease.release()
+  })
+
+  test('because the store was reset is told at the next renewal, as that and not as an expiry', async () => {
+    const { clock, store, locks, rooms } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const signal = lease.signal
+    await store.real.release({ key: 'k', id: lease.id, cancel: false })
+    await clock.advance(TTL / 3 + 2000)
+    expect(signal.reason).toMatchObject({ code: 'lease-lost', reason: 'store-reset' })
+    expect(lease.state).toBe('lost')
+    expect(await rooms()).toEqual([])
+  })
+
+  test('by eviction is told at the next renewal, with the reason that was given', async () => {
+    const { clock, locks, store, other } = scene()
+    store.wakes = false
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const signal = lease.signal
+    await other.locks.evict('k', lease.id, { reason: 'stuck since noon' })
+    await clock.advance(TTL / 3 + 2000)
+    expect(signal.reason).toMatchObject({ code: 'lease-lost', reason: 'evicted', key: 'k' })
+    expect(signal.reason.message).toContain('stuck since noon')
+  })
+
+  test('by eviction is told at once to who listens to the signal, when wakes flow', async () => {
+    const { clock, locks, other } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const signal = lease.signal
+    await clock.advance(1)
+    await other.locks.evict('k', lease.id, { reason: 'stuck' })
+    await clock.advance(1)
+    expect(signal.reason).toMatchObject({ reason: 'evicted' })
+  })
+
+  test('takes no other lease of the process with it', async () => {
+    const { clock, locks, other } = scene()
+    const lost = await locks.acquire('a', { ttl: TTL })
+    const kept = await locks.acquire('b', { ttl: TTL })
+    await other.locks.evict('a', lost.id, { reason: 'stuck' })
+    await clock.advance(TTL)
+    expect(lost.state).toBe('lost')
+    expect(kept.state).toBe('held')
+    await kept.release()
+  })
+})
+
+describe('a lease is in jeopardy', () => {
+  test('when less than half of it is left and renewals fail, and held again after one that succeeds', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const signal = lease.signal
+    store.always('fail', ['renew'])
+    const seen = new Set<string>()
+    await clock.untilTrue(() => {
+      seen.add(lease.state)
+      return lease.remainingMs < TTL / 4
+    })
+    expect([...seen]).toEqual(['held', 'jeopardy'])
+    expect(() => lease.assertHeld()).not.toThrow()
+    store.always('answer')
+    await clock.untilTrue(() => lease.state === 'held', { withinMs: 2000 })
+    expect(signal.aborted).toBe(false)
+    await lease.release()
+  })
+
+  test('when the renewal hangs, and lost in the end', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    store.always('lose request')
+    const seen = new Set<string>()
+    await clock.untilTrue(() => {
+      seen.add(lease.state)
+      return lease.state === 'lost'
+    })
+    expect([...seen]).toEqual(['held', 'jeopardy', 'lost'])
+    await clock.advance(TTL)
+  })
+
+  test('never when it is not meant to be renewed', async () => {
+    const { clock, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL, renew: false })
+    await clock.advance(0.8 * TTL)
+    expect(lease.state).toBe('held')
+    await lease.release()
+  })
+})

@@ -1,0 +1,94 @@
+import { afterEach, expect, onTestFinished } from 'vitest'
+import type { Clock } from '../../src/contract/clock.ts'
+import type { RoomView, Store } from '../../src/contract/store.ts'
+import { Engine } from '../../src/engine/engine.ts'
+import { nextTicketId } from '../../src/engine/ids.ts'
+import { systemClock } from '../../src/engine/system-clock.ts'
+import { Locks } from '../../src/primitives/locks.ts'
+import { parseTerms, TAKES } from '../../src/primitives/options.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { FakeClock, settled } from './fake-clock.ts'
+import { ScriptedStore } from './scripted-store.ts'
+
+/** One process that uses a store: its engine, and the locks on it. */
+export interface Process {
+  readonly engine: Engine
+  readonly locks: Locks
+}
+
+export function startProcess(store: Store, clock: Clock): Process {
+  const engine = new Engine(store, { clock, chance: () => 0.5 })
+  const desk = { engine, owner: '{"label":"test"}', nextId: nextTicketId }
+  return { engine, locks: new Locks(desk, parseTerms({}, TAKES.locks)) }
+}
+
+export interface Scene extends Process {
+  readonly clock: FakeClock
+  readonly store: ScriptedStore
+  /** Another process with a connection of its own, which is never disturbed. */
+  readonly other: Process
+  rooms(): Promise<readonly RoomView[]>
+}
+
+/** Fake time, and two processes at one store: one behind a scripted network, and one that always gets through. */
+export function scene(): Scene {
+  const clock = new FakeClock()
+  const real = memoryStore({ now: clock.storeTime })
+  const store = new ScriptedStore(real)
+  const here = startProcess(store, clock)
+  const other = startProcess(new ScriptedStore(real), clock)
+  onTestFinished(async () => {
+    await settled()
+    expect(await roomsOf(real)).toEqual([])
+    for (const { engine } of [here, other]) expect([...engine.waiting.keys()]).toEqual([])
+    expect(clock.timers.keepingAlive).toBe(0)
+  })
+  return { ...here, clock, store, other, rooms: () => roomsOf(real) }
+}
+
+/** Real time, and a memory store that answers at once. */
+export function realScene(): Process & { readonly store: Store } {
+  const store = memoryStore()
+  const here = startProcess(store, systemClock)
+  onTestFinished(async () => {
+    await settled()
+    expect(await roomsOf(store)).toEqual([])
+    expect([...here.engine.waiting.keys()]).toEqual([])
+  })
+  return { ...here, store }
+}
+
+/** Where a promise stands now, without waiting for it. */
+export async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
+  promise.catch(() => {})
+  await settled()
+  const pending = Symbol('pending')
+  try {
+    const value = await Promise.race([promise, Promise.resolve(pending)])
+    return value === pending ? 'pending' : { value }
+  } catch (error) {
+    return { error }
+  }
+}
+
+/** The error a promise rejects with. */
+export async function errorOf(promise: Promise<unknown>): Promise<Error & Record<string, unknown>> {
+  const outcome = await promise.then(
+    (value) => ({ value }),
+    (error: unknown) => ({ error }),
+  )
+  if ('error' in outcome && outcome.error instanceof Error)
+    return outcome.error as Error & Record<string, unknown>
+  throw new Error(`Expected a rejection with an error, got ${JSON.stringify(outcome)}`)
+}
+
+async function roomsOf(store: Store): Promise<readonly RoomView[]> {
+  return (await store.inspect({ prefix: '', cursor: undefined, count: 10_000 })).rooms
+}
+
+const unhandled: unknown[] = []
+process.on('unhandledRejection', (reason) => unhandled.push(reason))
+afterEach(async () => {
+  await settled()
+  expect(unhandled.splice(0)).toEqual([])
+})
