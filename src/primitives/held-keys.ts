@@ -12,7 +12,7 @@ import { excludeEachOther, type Share } from '../law/law.ts'
  * is found by whoever closes it. Nothing is recorded until a call waits inside a scope, so the usual lock pays only for
  * the scope itself.
  */
-export interface Scope {
+interface Scope {
   readonly engine: Engine
   readonly lease: HeldLease
   readonly outer: Scope | undefined
@@ -31,10 +31,6 @@ interface Wait {
 const running = new AsyncLocalStorage<Scope>()
 /** Scopes in which somebody waits, by key. Only these can be part of a cycle. */
 const waitedIn = new Map<string, Set<Scope>>()
-
-export function currentScope(): Scope | undefined {
-  return running.getStore()
-}
 
 export function runInScope<T>(engine: Engine, lease: HeldLease, work: (lease: HeldLease) => T): T {
   return running.run({ engine, lease, outer: running.getStore(), waits: undefined }, work, lease)

@@ -1,0 +1,16 @@
+/** What a candidate is measured as: something that takes a key and gives it back. */
+export interface Adapter {
+  acquire(key: string): Promise<Release>
+  close(): Promise<void>
+}
+
+export type Release = () => Promise<void> | void
+
+/** Where a candidate finds its servers and files; made anew for every run of the benchmark. */
+export interface Surroundings {
+  readonly redisPort: number
+  /** An empty folder, thrown away afterwards. */
+  readonly folder: string
+}
+
+export type OpenAdapter = (surroundings: Surroundings) => Promise<Adapter>

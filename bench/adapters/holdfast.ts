@@ -1,0 +1,37 @@
+import { join } from 'node:path'
+import { Redis } from 'ioredis'
+import { createLocks, type Locks, type Store } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { redisStore } from '../../src/stores/redis/index.ts'
+import { sqliteStore } from '../../src/stores/sqlite/index.ts'
+import type { Adapter, Surroundings } from '../adapter.ts'
+
+export async function openMemory(): Promise<Adapter> {
+  return adapterOf(memoryStore(), async () => {})
+}
+
+export async function openSqlite({ folder }: Surroundings): Promise<Adapter> {
+  return adapterOf(sqliteStore(join(folder, 'locks.db')), async () => {})
+}
+
+export async function openRedis({ redisPort }: Surroundings): Promise<Adapter> {
+  const client = new Redis({ port: redisPort, host: '127.0.0.1' })
+  return adapterOf(redisStore(client), async () => {
+    client.disconnect()
+  })
+}
+
+function adapterOf(store: Store, closeClient: () => Promise<void>): Adapter & { readonly locks: Locks } {
+  const locks = createLocks(store, { wait: Number.POSITIVE_INFINITY })
+  return {
+    locks,
+    async acquire(key) {
+      const lease = await locks.acquire(key)
+      return () => lease.release()
+    },
+    async close() {
+      await locks.close()
+      await closeClient()
+    },
+  }
+}

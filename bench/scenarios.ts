@@ -1,0 +1,160 @@
+import { openAsyncLock } from './adapters/async-lock.ts'
+import { openAsyncMutex } from './adapters/async-mutex.ts'
+import { openBareQueue } from './adapters/bare-queue.ts'
+import { openBareRedis } from './adapters/bare-redis.ts'
+import { openBareRedisQueue } from './adapters/bare-redis-queue.ts'
+import { openBareSqlite } from './adapters/bare-sqlite.ts'
+import { openMemory, openRedis, openSqlite } from './adapters/holdfast.ts'
+import { openProperLockfile } from './adapters/proper-lockfile.ts'
+import { openRedisSemaphore } from './adapters/redis-semaphore.ts'
+import { openRedlock } from './adapters/redlock.ts'
+import type { Metric, Scenario } from './scenario.ts'
+import { crowd } from './scenarios/crowd.ts'
+import { cycle, tightCycle } from './scenarios/cycle.ts'
+import { fairness } from './scenarios/fairness.ts'
+import { flight } from './scenarios/flight.ts'
+import { memoryFootprint, redisFootprint } from './scenarios/footprint.ts'
+import { handOver } from './scenarios/hand-over.ts'
+import { idle } from './scenarios/idle.ts'
+import { bareRenewing, holdfastRenewing } from './scenarios/renewing.ts'
+
+const PER_SECOND: Metric = { name: 'cycles', unit: '/s', better: 'higher' }
+const TOTAL: readonly Metric[] = [
+  { name: 'total', unit: 'ms', better: 'lower' },
+  { name: 'overtaken', unit: '', better: 'lower' },
+]
+const P50: Metric = { name: 'p50', unit: 'µs', better: 'lower' }
+
+export const scenarios: readonly Scenario[] = [
+  {
+    name: 'memory-free',
+    title: 'In process, a free key',
+    metrics: [PER_SECOND],
+    target: '≥ 0.5x',
+    candidates: [
+      tightCycle('bare keyed queue', openBareQueue, 1_000_000),
+      tightCycle('holdfast', openMemory, 500_000),
+      tightCycle('async-mutex', openAsyncMutex, 500_000),
+      tightCycle('async-lock', openAsyncLock, 500_000),
+    ],
+  },
+  {
+    name: 'memory-crowd',
+    title: 'In process, 1,000 waiters on one key',
+    metrics: TOTAL,
+    target: '≤ 2x (0.5x in ops/s)',
+    candidates: [
+      crowd('bare keyed queue', openBareQueue, 1000),
+      crowd('holdfast', openMemory, 1000),
+      crowd('async-mutex', openAsyncMutex, 1000),
+      crowd('async-lock', openAsyncLock, 1000),
+    ],
+  },
+  {
+    name: 'sqlite-free',
+    title: 'SQLite file, a free key, one at a time',
+    metrics: [P50, PER_SECOND],
+    target: '≤ 1.5x and < 100 µs',
+    candidates: [
+      cycle('two bare transactions', openBareSqlite, 20_000),
+      cycle('holdfast', openSqlite, 20_000),
+      cycle('proper-lockfile', openProperLockfile, 5000),
+    ],
+  },
+  {
+    name: 'redis-free',
+    title: 'Redis, a free key, one at a time',
+    metrics: [P50, PER_SECOND],
+    target: '≤ 1.07x',
+    candidates: [
+      cycle('SET NX PX + compare-and-delete', openBareRedis, 20_000),
+      cycle('holdfast', openRedis, 20_000),
+      cycle('redlock', openRedlock, 10_000),
+      cycle('redis-semaphore', openRedisSemaphore, 10_000),
+    ],
+  },
+  {
+    name: 'redis-flight',
+    title: 'Redis, free keys, 64 in flight',
+    metrics: [PER_SECOND],
+    target: '≥ 0.90x',
+    candidates: [
+      flight('SET NX PX + compare-and-delete', openBareRedis, 200_000),
+      flight('holdfast', openRedis, 200_000),
+      flight('redlock', openRedlock, 50_000),
+      flight('redis-semaphore', openRedisSemaphore, 100_000),
+    ],
+  },
+  {
+    name: 'redis-crowd',
+    title: 'Redis, 1,000 waiters on one key',
+    metrics: TOTAL,
+    target: '≤ 1.10x, 0 overtaken',
+    candidates: [
+      crowd('Lua queue + message', openBareRedisQueue, 1000),
+      crowd('holdfast', openRedis, 1000),
+      crowd('redis-semaphore', openRedisSemaphore, 1000),
+    ],
+  },
+  {
+    name: 'redis-hand-over',
+    title: 'Redis, hand-over with 100 waiters',
+    metrics: [P50],
+    target: '≤ 2x',
+    candidates: [
+      handOver('Lua queue + message', openBareRedisQueue, 10_000),
+      handOver('holdfast', openRedis, 10_000),
+      handOver('redis-semaphore', openRedisSemaphore, 500),
+    ],
+  },
+  {
+    name: 'redis-fairness',
+    title: 'Redis, 4 processes × 25 loops on one key',
+    metrics: [
+      { name: 'Jain index', unit: '', better: 'higher' },
+      { name: 'starved', unit: '', better: 'lower' },
+      { name: 'hand-overs', unit: '/s', better: 'higher' },
+    ],
+    target: 'index ≥ 0.99, nobody starved',
+    candidates: [
+      fairness('Lua queue + message', 'bare-redis-queue'),
+      fairness('holdfast', 'holdfast'),
+      fairness('redlock', 'redlock'),
+      fairness('redis-semaphore', 'redis-semaphore'),
+    ],
+  },
+  {
+    name: 'redis-idle',
+    title: 'Redis, 100 idle waiters of one process',
+    metrics: [{ name: 'commands', unit: '/s', better: 'lower' }],
+    target: '≤ 2/s',
+    candidates: [
+      idle('Lua queue + message', openBareRedisQueue),
+      idle('holdfast', openRedis),
+      idle('redis-semaphore', openRedisSemaphore),
+    ],
+  },
+  {
+    name: 'redis-renewing',
+    title: 'Redis, 10,000 held leases, renewed every 2 s',
+    metrics: [
+      { name: 'CPU', unit: 'ms/s', better: 'lower' },
+      { name: 'heap', unit: 'B/lease', better: 'lower' },
+    ],
+    target: '≤ 1.2x, ≤ 600 B',
+    candidates: [bareRenewing, holdfastRenewing],
+  },
+  {
+    name: 'footprint',
+    title: 'Bytes per lease, waiter and idle key',
+    metrics: [
+      { name: 'lease', unit: 'B heap', better: 'lower' },
+      { name: 'waiter', unit: 'B heap', better: 'lower' },
+      { name: 'lease', unit: 'B server', better: 'lower' },
+      { name: 'waiter', unit: 'B server', better: 'lower' },
+      { name: 'idle key', unit: 'B', better: 'lower' },
+    ],
+    target: 'published',
+    candidates: [redisFootprint, memoryFootprint],
+  },
+]
