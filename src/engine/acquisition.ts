@@ -17,6 +17,8 @@ export interface AcquireRequest {
   readonly waitMs: number
   readonly signal: AbortSignal | undefined
   readonly lease: LeaseOptions
+  /** When the call began, on the monotonic clock, if this is not all of it. For messages. */
+  readonly startedAtMs?: number | undefined
   /** Called whenever the store says that the ticket waits; an error ends the wait. For deadlock detection. */
   readonly whileQueued: (() => HoldfastError | undefined) | undefined
 }
@@ -47,8 +49,9 @@ export class Acquisition implements Kept {
   readonly #reject: (error: unknown) => void
   readonly #onAbort: (() => void) | undefined
   #phase: 'asking' | 'waiting' | 'over' = 'asking'
-  /** Acquire requests without an answer so far. If one is left at the end, it may arrive later than the release. */
   #doubts = 0
+  #lease: HeldLease | undefined
+  #lastAskedAt = 0
   #attempts = 0
   #askAgainAt = 0
   #woken = false
@@ -59,7 +62,7 @@ export class Acquisition implements Kept {
     this.#engine = engine
     this.#request = request
     this.ticket = request.ticket
-    this.#startedAt = startedAt.monotonicMs
+    this.#startedAt = request.startedAtMs ?? startedAt.monotonicMs
     // Who does not want to wait for the key still wants to know: the store has a while to answer.
     this.#until = startedAt.monotonicMs + (request.waitMs > 0 ? request.waitMs : ANSWER_MS)
     let resolve: (lease: HeldLease | null) => void = () => {}
@@ -79,6 +82,11 @@ export class Acquisition implements Kept {
     engine.keeper.keep(this)
   }
 
+  /** Acquire requests without an answer so far. If one is left at the end, it may arrive later than the release. */
+  get doubts(): number {
+    return this.#doubts
+  }
+
   /** Takes the reply to the first request, which is already on its way. */
   expect(reply: Promise<AcquireAnswer>, askedAt: Instant): void {
     this.#doubts += 1
@@ -95,7 +103,7 @@ export class Acquisition implements Kept {
 
   /** What the store said to an acquire. */
   settle(answer: AcquireAnswer, askedAt: Instant): void {
-    if (this.#phase === 'over') return
+    if (this.#phase === 'over') return this.#settleLate(answer)
     switch (answer.tag) {
       case 'held':
         return this.#deliver(answer.fence, askedAt)
@@ -107,6 +115,15 @@ export class Acquisition implements Kept {
         return this.giveUp(this.#evictionError(answer.reason))
       default:
         answer satisfies never
+    }
+  }
+
+  /** An answer that nobody waits for. The give-back has ended before this request arrived, so it takes another one. */
+  #settleLate(answer: AcquireAnswer): void {
+    const unused =
+      this.#lease === undefined || this.#lease.state === 'released' || this.#lease.state === 'lost'
+    if (answer.tag !== 'busy' && answer.tag !== 'gone' && unused) {
+      void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })
     }
   }
 
@@ -134,6 +151,7 @@ export class Acquisition implements Kept {
     }
     this.#woken = false
     this.#attempts += 1
+    this.#lastAskedAt = at.monotonicMs
     this.#setAskAgain(at.monotonicMs + this.#engine.attemptMs(this.#attempts))
     return true
   }
@@ -194,8 +212,11 @@ export class Acquisition implements Kept {
 
   #deliver(fence: bigint, askedAt: Instant): void {
     const lease = new HeldLease(this.#engine, this.ticket, fence, askedAt, this.#request.lease)
-    lease.doubts = this.#doubts
-    if (lease.state !== 'lost') return this.#finish(() => this.#resolve(lease))
+    if (this.#doubts > 0) lease.origin = this
+    if (lease.state !== 'lost') {
+      this.#lease = lease
+      return this.#finish(() => this.#resolve(lease))
+    }
     // The answer took longer than the ttl: it proves nothing any more. Asking under the same id takes the lease anew.
     lease.forget()
     this.#phase = 'asking'
@@ -238,7 +259,13 @@ export class Acquisition implements Kept {
   #outOfPatience(): HoldfastError {
     const key = this.ticket.key
     const waitedMs = Math.round(this.#engine.clock.monotonicMs() - this.#startedAt)
-    if (this.#phase === 'asking' || this.#lastError !== undefined) {
+    const silentMs = this.#attempts === 0 ? 0 : this.#engine.clock.monotonicMs() - this.#lastAskedAt
+    if (
+      this.#phase === 'asking' ||
+      this.#lastError !== undefined ||
+      this.#attempts > 1 ||
+      silentMs > SILENCE_MS
+    ) {
       return new StoreError(
         'store-unavailable',
         `The ${this.#engine.store.name} store did not answer within ${waitedMs} ms, so ${JSON.stringify(key)} was not acquired. Check that it runs and can be reached.`,
@@ -263,5 +290,7 @@ export class Acquisition implements Kept {
 
 /** How long a store may take to answer somebody who will not wait for the key. */
 const ANSWER_MS = 5000
+/** A request that is unanswered for this long says that the store is silent, and not that the key is taken. */
+const SILENCE_MS = 500
 /** How much earlier than necessary a waiter may be asked about, to share a request with others. */
 const LONGEST_SLACK_MS = 500

@@ -1,6 +1,6 @@
-import type { Clock } from '../contract/clock.ts'
-import type { ReleaseAnswer, Store, Ticket, Wake } from '../contract/store.ts'
-import { ClosedError, StoreError } from '../errors.ts'
+import type { Clock, Timer } from '../contract/clock.ts'
+import type { Answer, ReleaseAnswer, RenewAnswer, Store, Ticket, Wake } from '../contract/store.ts'
+import { ClosedError, isHoldfastError, StoreError } from '../errors.ts'
 import { type AcquireRequest, Acquisition } from './acquisition.ts'
 import { GiveBack } from './give-back.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
@@ -65,13 +65,16 @@ export class Engine {
     }
   }
 
-  /** Takes over a ticket that is held already; `undefined` when the store does not know it as a holder. */
-  async adopt(ticket: Ticket, options: LeaseOptions): Promise<HeldLease | undefined> {
-    if (this.#closing !== undefined) throw closedError(ticket.key)
+  /** Takes over a ticket that is held already, or says what the store knows of it instead. */
+  async adopt(
+    ticket: Ticket,
+    options: LeaseOptions,
+  ): Promise<HeldLease | Exclude<RenewAnswer, { tag: 'held' }>> {
     const askedAt = now(this.clock)
-    const answers = await this.withinAttempt(this.store.renew([ticket]), this.attemptMs(1))
-    const answer = answers[0]
-    return answer?.tag === 'held' ? new HeldLease(this, ticket, answer.fence, askedAt, options) : undefined
+    const [answer] = await this.ask(() => this.store.renew([ticket]), this.attemptMs(1))
+    if (this.#closing !== undefined) throw closedError(ticket.key)
+    if (answer?.tag === 'held') return new HeldLease(this, ticket, answer.fence, askedAt, options)
+    return answer ?? { tag: 'gone', evicted: false }
   }
 
   /**
@@ -103,21 +106,22 @@ export class Engine {
     if (this.#listening !== 'no' || this.store.listen === undefined) return
     if (this.clock.monotonicMs() < this.#listenAgainAt) return
     this.#listening = 'starting'
-    this.store
-      .listen((wake) => this.#wake(wake))
-      .then(
-        (unlisten) => {
-          if (this.#closing !== undefined) return unlisten()
-          this.#listening = 'yes'
-          this.#unlisten = unlisten
-          // Whatever was sent before this moment is lost.
-          this.#wake({ tag: 'all' })
-        },
-        () => {
-          this.#listening = 'no'
-          this.#listenAgainAt = this.clock.monotonicMs() + LISTEN_AGAIN_MS
-        },
-      )
+    void this.#startListening(this.store.listen)
+  }
+
+  async #startListening(listen: NonNullable<Store['listen']>): Promise<void> {
+    try {
+      const unlisten = await listen.call(this.store, (wake) => this.#wake(wake))
+      if (this.#closing !== undefined) return unlisten()
+      this.#listening = 'yes'
+      this.#unlisten = unlisten
+      // Whatever was sent before this moment is lost.
+      for (const waiting of this.waiting.values()) waiting.wake()
+    } catch {
+      // Only the wakes are missing; what is wrong with the store shows in every other request.
+      this.#listening = 'no'
+      this.#listenAgainAt = this.clock.monotonicMs() + LISTEN_AGAIN_MS
+    }
   }
 
   /**
@@ -129,16 +133,11 @@ export class Engine {
     return this.#closing
   }
 
-  get closing(): boolean {
-    return this.#closing !== undefined
-  }
-
   async #close(): Promise<void> {
     // One tick later, so that #closing is set before anybody is told.
     await undefined
     for (const waiting of [...this.waiting.values()]) waiting.giveUp(closedError(waiting.ticket.key))
-    const leases = this.keeper.list((kept) => kept instanceof HeldLease)
-    await Promise.all(leases.map((lease) => (lease as HeldLease).release()))
+    await Promise.all(this.#leases().map((lease) => lease.close(closedError(lease.key))))
     const left = Promise.all([...this.#givingBack].map((giveBack) => giveBack.done)).then(() => undefined)
     await this.#atMost(left, this.attemptMs(1))
     this.keeper.stop()
@@ -157,22 +156,27 @@ export class Engine {
     return pause * (0.5 + this.chance() / 2)
   }
 
-  /** The answer, or a {@link StoreError} when it takes longer. */
-  withinAttempt<T>(answer: T | Promise<T>, limitMs: number): Promise<T> {
-    return new Promise<T>((resolve, reject) => {
-      const timer = this.clock.startTimer(limitMs, () =>
-        reject(
-          new StoreError(
-            'store-unavailable',
-            `The ${this.store.name} store did not answer within ${Math.round(limitMs)} ms.`,
-          ),
-        ),
-      )
+  /**
+   * The answer to one request. Whatever goes wrong is a {@link StoreError}, also that it takes longer than the limit.
+   *
+   * @throws {ClosedError} when the engine is closed.
+   */
+  async ask<T>(request: () => Answer<T>, limitMs: number): Promise<T> {
+    if (this.#closing !== undefined) throw closedError()
+    let timer: Timer | undefined
+    const late = new Promise<never>((_, reject) => {
+      const message = `The ${this.store.name} store did not answer within ${Math.round(limitMs)} ms. Check that it runs and can be reached.`
+      timer = this.clock.startTimer(limitMs, () => reject(new StoreError('store-unavailable', message)))
       timer.keepAlive(true)
-      Promise.resolve(answer)
-        .then(resolve, reject)
-        .finally(() => timer.stop())
     })
+    try {
+      return await Promise.race([request(), late])
+    } catch (error) {
+      if (isHoldfastError(error)) throw error
+      throw new StoreError('store-unavailable', `The ${this.store.name} store failed.`, { cause: error })
+    } finally {
+      timer?.stop()
+    }
   }
 
   sleep(durationMs: number): Promise<void> {
@@ -195,21 +199,23 @@ export class Engine {
         const waiting = this.waiting.get(wake.id)
         if (waiting !== undefined) waiting.wake()
         // Nobody waits under this id, so it may be a lease that was evicted.
-        else this.#checkLease(wake.id)
+        else
+          this.#leases()
+            .find((lease) => lease.id === wake.id)
+            ?.check()
         return
       }
       case 'all':
         for (const waiting of this.waiting.values()) waiting.wake()
-        for (const kept of this.keeper.list((kept) => kept instanceof HeldLease)) this.keeper.hurry(kept)
+        for (const lease of this.#leases()) this.keeper.hurry(lease)
         return
       default:
         wake satisfies never
     }
   }
 
-  #checkLease(id: string): void {
-    const [lease] = this.keeper.list((kept) => kept instanceof HeldLease && kept.ticket.id === id)
-    if (lease !== undefined) this.keeper.hurry(lease)
+  #leases(): HeldLease[] {
+    return this.keeper.list((kept) => kept instanceof HeldLease) as HeldLease[]
   }
 }
 
@@ -219,9 +225,9 @@ const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000
 const LISTEN_AGAIN_MS = 5000
 
-function closedError(key: string): ClosedError {
+function closedError(key?: string): ClosedError {
   return new ClosedError(
-    `Expected open locks for ${JSON.stringify(key)}, got locks that were closed. Make new ones with createLocks(…).`,
+    'Expected open locks, got locks that were closed. Make new ones with createLocks(…).',
     { key },
   )
 }

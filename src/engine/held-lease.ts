@@ -1,5 +1,5 @@
 import type { RenewAnswer, Ticket } from '../contract/store.ts'
-import { isHoldfastError, LeaseLostError, type LossReason } from '../errors.ts'
+import { type ClosedError, isHoldfastError, LeaseLostError, type LossReason } from '../errors.ts'
 import { parseDuration, TTL_RANGE, terms } from './duration.ts'
 import type { Engine } from './engine.ts'
 import { elapsedMs, type Instant, now, usableMs } from './instant.ts'
@@ -14,7 +14,7 @@ export interface LeaseOptions {
 type State =
   | { readonly tag: 'held' }
   | { readonly tag: 'released' }
-  | { readonly tag: 'lost'; readonly error: LeaseLostError }
+  | { readonly tag: 'lost'; readonly error: LeaseLostError | ClosedError }
 
 const HELD: State = { tag: 'held' }
 const RELEASED: State = { tag: 'released' }
@@ -32,13 +32,11 @@ export class HeldLease implements Lease, Kept {
   kept = false
   previous: Kept | undefined
   next: Kept | undefined
-  /** How many acquire requests of this ticket were never answered: one may still arrive, after the release. */
-  doubts: number
-  /** Told once, when the lease is over. */
-  whenOver: ((lease: HeldLease) => void) | undefined
+  /** Set while acquire requests of this ticket are unanswered: one may still arrive, after the release. */
+  origin: { readonly doubts: number } | undefined
   readonly #engine: Engine
   readonly #renew: boolean
-  /** Before the latest request that the store confirmed was written: the store counts from later. */
+  /** The confirmed request that reaches furthest: before it was written, and what it may be used for from then on. */
   #askedAt: Instant
   #usableMs: number
   /** `maxHold` on the monotonic clock. */
@@ -47,17 +45,20 @@ export class HeldLease implements Lease, Kept {
   #attempts = 0
   #lastError: unknown
   #controller: AbortController | undefined
+  /** A question that is not about time: whether it was evicted. */
+  #checking = false
+  #givenBack: Promise<void> | undefined
+  #extending = false
 
   constructor(engine: Engine, ticket: Ticket, fence: bigint, askedAt: Instant, options: LeaseOptions) {
     this.#engine = engine
     this.ticket = ticket
     this.fence = fence
-    this.doubts = 0
     this.#askedAt = askedAt
     this.#usableMs = usableMs(ticket.ttlMs)
     this.#renew = options.renew
     this.#endsAt = askedAt.monotonicMs + options.maxHoldMs
-    this.dueAt = this.#nextDue()
+    this.dueAt = this.#nextDue(askedAt)
     engine.keeper.keep(this)
   }
 
@@ -71,9 +72,9 @@ export class HeldLease implements Lease, Kept {
 
   get state(): LeaseState {
     if (this.#state.tag !== 'held') return this.#state.tag
-    const remaining = this.#remaining()
-    if (remaining <= 0) return 'lost'
-    return this.#attempts > 1 && remaining < this.ticket.ttlMs / 2 ? 'jeopardy' : 'held'
+    if (this.#remaining() <= 0) return 'lost'
+    // Renewed at a third of the ttl, so it is never this short while all goes well.
+    return this.#renew && this.#termMs() < this.ticket.ttlMs / 2 ? 'jeopardy' : 'held'
   }
 
   get remainingMs(): number {
@@ -104,25 +105,25 @@ export class HeldLease implements Lease, Kept {
   async extend(ttl?: number | string): Promise<void> {
     this.assertHeld()
     if (ttl !== undefined) this.ticket = { ...this.ticket, ...terms(parseDuration('ttl', ttl, TTL_RANGE)) }
-    let last: unknown
-    while (this.#state.tag === 'held') {
-      const asked = this.ticket
-      const askedAt = this.#asking()
+    const asked = this.ticket
+    for (;;) {
+      const askedAt = now(this.#engine.clock)
       try {
-        const answers = await this.#engine.withinAttempt(this.#engine.store.renew([asked]), this.#attemptMs())
-        const answer = answers[0]
+        const [answer] = await this.#engine.ask(() => this.#engine.store.renew([asked]), this.#attemptMs())
+        this.#extending = true
         if (answer !== undefined) this.answered(answer, askedAt, asked)
+        this.#extending = false
         this.assertHeld()
         this.#engine.keeper.keep(this)
         return
       } catch (error) {
-        if (isHoldfastError(error, 'lease-lost') || isHoldfastError(error, 'store-refused')) throw error
-        last = error
+        if (!isHoldfastError(error, 'store-unavailable')) throw error
+        this.#lastError = error
         await this.#engine.sleep(Math.max(1, Math.min(this.#engine.backoffMs(1), this.#remaining())))
         this.#expireIfOver()
+        if (this.#state.tag !== 'held') throw error
       }
     }
-    throw last
   }
 
   release(): Promise<void> {
@@ -130,18 +131,29 @@ export class HeldLease implements Lease, Kept {
   }
 
   /** Returns `undefined` when the store answered at once: nobody has to wait then. */
-  /** Its holder is done and did not release it: throws if it was lost meanwhile. */
-  assertKept(): void {
-    if (this.#state.tag !== 'released') this.assertHeld()
+  releaseNow(): Promise<void> | undefined {
+    this.#expireIfOver()
+    const state = this.#state
+    if (state.tag === 'released' || this.#givenBack !== undefined) return this.#givenBack
+    if (state.tag === 'held') this.#end(RELEASED)
+    // Lost by our clocks, but a request that arrived late may have kept it alive in the store.
+    else if (isHoldfastError(state.error, 'closed') || (state.error as LeaseLostError).reason === 'evicted')
+      return undefined
+    this.#givenBack = this.#engine.giveBack(this.ticket, { cancel: (this.origin?.doubts ?? 0) > 0 }) ?? DONE
+    return this.#givenBack === DONE ? undefined : this.#givenBack
   }
 
-  releaseNow(): Promise<void> | undefined {
-    const state = this.#state
-    // Expired by our clocks, but a renewal that arrived late may have kept it alive in the store.
-    const mayBeKnown = state.tag === 'held' || (state.tag === 'lost' && state.error.reason === 'expired')
-    if (!mayBeKnown) return undefined
-    this.#end(RELEASED)
-    return this.#engine.giveBack(this.ticket, { cancel: this.doubts > 0 })
+  /** The engine closes: the key goes back, and whoever still works under the lease is told. */
+  close(error: ClosedError): Promise<void> {
+    const released = this.release()
+    if (this.#state.tag === 'released') this.#state = { tag: 'lost', error }
+    this.#controller?.abort(error)
+    return released
+  }
+
+  /** Its holder is done and may have released it: throws if it was lost meanwhile. */
+  assertKept(): void {
+    if (this.#state.tag !== 'released') this.assertHeld()
   }
 
   detach(): LeaseJson {
@@ -163,11 +175,19 @@ export class HeldLease implements Lease, Kept {
     return this.#renew ? this.ticket.ttlMs / 10 : 0
   }
 
-  due(_at: Instant): boolean {
+  /** Asks the store, whether it is due or not: it may have been evicted, or the store been reset. */
+  check(): void {
+    this.#checking = true
+    this.#engine.keeper.hurry(this)
+  }
+
+  due(): boolean {
     this.#expireIfOver()
-    if (this.#state.tag !== 'held' || !this.#renew) return false
-    this.#attempts += 1
+    if (this.#state.tag !== 'held' || !(this.#renew || this.#checking)) return false
+    this.#checking = false
+    if (!this.#renew) return true
     // Due again without an answer in between means that this attempt is given up, and another one is made.
+    this.#attempts += 1
     this.dueAt = Math.min(this.#engine.clock.monotonicMs() + this.#attemptMs(), this.#deadlineAt())
     return true
   }
@@ -176,21 +196,25 @@ export class HeldLease implements Lease, Kept {
     if (this.#state.tag !== 'held') return
     switch (answer.tag) {
       case 'held':
+        // The same id under another fence is a new grant: the store had lost ours, and a late request was let in again.
+        if (answer.fence !== this.fence) return this.#lose('store-reset', STORE_RESET)
+        // Without renewal only extend() may move the deadline, and not a question whether it was evicted.
+        if (!this.#renew && !this.#extending) return
         this.#attempts = 0
         this.#lastError = undefined
         this.#moveDeadline(askedAt, asked)
-        this.dueAt = this.#nextDue()
-        this.#expireIfOver()
-        return
+        this.dueAt = this.#nextDue(askedAt)
+        return this.#expireIfOver()
       case 'gone':
-        if (answer.evicted)
-          this.#lose('evicted', `Somebody evicted it: ${answer.reason ?? 'no reason given'}.`)
-        else this.#lose(...this.#whyGone())
-        return
+        if (answer.evicted) {
+          return this.#lose('evicted', `Somebody evicted it: ${answer.reason ?? 'no reason given'}.`)
+        }
+        return this.#remaining() <= 0
+          ? this.#lose('expired', EXPIRED)
+          : this.#lose('store-reset', STORE_RESET)
       case 'queued':
         // A store that says so has lost the grant and kept the wait: it was reset to an older state.
-        this.#lose('store-reset', 'The store counts it among the waiters.')
-        return
+        return this.#lose('store-reset', STORE_RESET)
       default:
         answer satisfies never
     }
@@ -209,46 +233,31 @@ export class HeldLease implements Lease, Kept {
     this.#end(RELEASED)
   }
 
-  #whyGone(): [LossReason, string] {
-    return this.#remaining() <= 0
-      ? ['expired', 'Its deadline passed before a renewal was confirmed.']
-      : [
-          'store-reset',
-          'The store no longer knew it before its time: it was restarted or flushed, or its clock jumped.',
-        ]
-  }
-
   #moveDeadline(askedAt: Instant, asked: Ticket): void {
-    // A late answer to an earlier request proves less than what is known by now.
-    if (askedAt.monotonicMs < this.#askedAt.monotonicMs) return
+    const usable = usableMs(asked.ttlMs)
+    // A late answer to an earlier request may prove less than what is known by now.
+    if (askedAt.monotonicMs + usable <= this.#askedAt.monotonicMs + this.#usableMs) return
     this.#askedAt = askedAt
-    this.#usableMs = usableMs(asked.ttlMs)
+    this.#usableMs = usable
   }
 
-  /** A request with a shorter ttl counts from when it is written: its answer may be lost, and its effect not. */
-  #asking(): Instant {
-    const askedAt = now(this.#engine.clock)
-    const shorter = usableMs(this.ticket.ttlMs)
-    if (shorter < this.#usableMs - elapsedMs(this.#askedAt, askedAt)) {
-      this.#askedAt = askedAt
-      this.#usableMs = shorter
-    }
-    return askedAt
+  /** What is left of the term that the store has confirmed. */
+  #termMs(): number {
+    return this.#usableMs - elapsedMs(this.#askedAt, now(this.#engine.clock))
   }
 
   #remaining(): number {
-    const at = now(this.#engine.clock)
-    return Math.min(this.#usableMs - elapsedMs(this.#askedAt, at), this.#endsAt - at.monotonicMs)
+    return Math.min(this.#termMs(), this.#endsAt - this.#engine.clock.monotonicMs())
   }
 
   #deadlineAt(): number {
     return Math.min(this.#askedAt.monotonicMs + this.#usableMs, this.#endsAt)
   }
 
-  #nextDue(): number {
+  #nextDue(askedAt: Instant): number {
     if (!this.#renew) return this.#deadlineAt()
     const third = (this.ticket.ttlMs / 3) * (0.9 + this.#engine.chance() * 0.2)
-    return Math.min(this.#askedAt.monotonicMs + third, this.#deadlineAt())
+    return Math.min(askedAt.monotonicMs + third, this.#deadlineAt())
   }
 
   /** One attempt gets half of what is left, so several fit in before the deadline. */
@@ -259,10 +268,7 @@ export class HeldLease implements Lease, Kept {
   #expireIfOver(): void {
     if (this.#state.tag !== 'held' || this.#remaining() > 0) return
     const stuck = this.#engine.clock.monotonicMs() >= this.#endsAt
-    this.#lose(
-      'expired',
-      stuck ? 'It was held for its whole `maxHold`.' : 'Its deadline passed before a renewal was confirmed.',
-    )
+    this.#lose('expired', stuck ? 'It was held for its whole `maxHold`.' : EXPIRED)
   }
 
   #lose(reason: LossReason, why: string): void {
@@ -274,12 +280,14 @@ export class HeldLease implements Lease, Kept {
   #end(state: State): void {
     this.#state = state
     this.#engine.keeper.drop(this)
-    this.whenOver?.(this)
   }
 }
 
 const MIN_ATTEMPT_MS = 10
 const DONE: Promise<void> = Promise.resolve()
+const EXPIRED = 'Its deadline passed before a renewal was confirmed.'
+const STORE_RESET =
+  'The store no longer knew it before its time: it was restarted or flushed, or its clock jumped.'
 
 function lossOf(ticket: Ticket, reason: LossReason, why: string, cause?: unknown): LeaseLostError {
   return new LeaseLostError(

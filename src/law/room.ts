@@ -236,8 +236,8 @@ function confirm(
     holder.state = 'held'
     holder.holdUntil = time.ms + ticket.minHoldMs
   }
-  holder.expiresAt = Math.max(time.ms + ticket.ttlMs, holder.holdUntil)
-  room.nextExpiry = Math.min(room.nextExpiry, holder.expiresAt)
+  // Never sooner than promised before: a request with a shorter ttl may arrive late.
+  holder.expiresAt = Math.max(holder.expiresAt, time.ms + ticket.ttlMs, holder.holdUntil)
   return { tag: 'held', fence: BigInt(holder.fence) }
 }
 

@@ -47,7 +47,7 @@ export function heldHere(engine: Engine, key: string): HeldLease | undefined {
 
 export function selfDeadlock(key: string): DeadlockError {
   return new DeadlockError(
-    `This async context holds ${JSON.stringify(key)} already, so waiting for it would never end. Pass the lease along, or set \`reentrant: true\`.`,
+    `This async context holds ${JSON.stringify(key)} already, so waiting for it again may never end. Pass the lease along, take all permits at once, or set \`reentrant: true\`.`,
     { key },
   )
 }

@@ -4,7 +4,7 @@ import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease } from '../engine/lease.ts'
 import { AcquireTimeoutError, DeadlockError, type HoldfastError } from '../errors.ts'
 import { beginWait, heldHere, runInScope, selfDeadlock } from './held-keys.ts'
-import { checkKey, type Shape, type Terms } from './options.ts'
+import { checkCallback, checkKey, type Shape, type Terms } from './options.ts'
 
 /** Makes tickets; one per `createLocks`. */
 export interface Desk {
@@ -19,7 +19,13 @@ export type Outcome<T> = { readonly acquired: true; readonly value: T } | { read
 const NOT_ACQUIRED = { acquired: false } as const
 
 /** Waits for the key. Throws what is wrong with the call; returns without a promise when the store answers at once. */
-export function hold(desk: Desk, key: string, shape: Shape, terms: Terms): HeldLease | Promise<HeldLease> {
+export function hold(
+  desk: Desk,
+  key: string,
+  shape: Shape,
+  terms: Terms,
+  startedAtMs?: number,
+): HeldLease | Promise<HeldLease> {
   checkKey(key)
   if (heldHere(desk.engine, key) !== undefined) throw selfDeadlock(key)
   const waiting = beginWait(desk.engine, key, shape)
@@ -27,7 +33,7 @@ export function hold(desk: Desk, key: string, shape: Shape, terms: Terms): HeldL
   const patienceMs = terms.waitMs === 0 ? 0 : terms.patienceMs
   const check = waiting === undefined ? undefined : () => waiting.check()
   const lease = desk.engine.acquire(
-    request(desk, key, shape, terms, { patienceMs, waitMs: terms.waitMs, check }),
+    request(desk, key, shape, terms, { patienceMs, waitMs: terms.waitMs, startedAtMs, check }),
   )
   if (lease instanceof Promise) return granted(key, lease, waiting)
   return lease ?? refuse(key)
@@ -41,7 +47,9 @@ export function tryHold(
   terms: Terms,
 ): HeldLease | null | Promise<HeldLease | null> {
   checkKey(key)
-  return desk.engine.acquire(request(desk, key, shape, terms, { patienceMs: 0, waitMs: 0, check: undefined }))
+  return desk.engine.acquire(
+    request(desk, key, shape, terms, { patienceMs: 0, waitMs: 0, startedAtMs: undefined, check: undefined }),
+  )
 }
 
 export async function withHold<T>(
@@ -51,6 +59,7 @@ export async function withHold<T>(
   terms: Terms,
   work: (lease: Lease) => Promise<T> | T,
 ): Promise<T> {
+  checkCallback(work)
   const outer = terms.reentrant ? heldAlready(desk, key, shape) : undefined
   if (outer !== undefined) return work(outer)
   const held = hold(desk, key, shape, terms)
@@ -70,6 +79,7 @@ export async function tryWithHold<T>(
   terms: Terms,
   work: (lease: Lease) => Promise<T> | T,
 ): Promise<Outcome<T>> {
+  checkCallback(work)
   const outer = terms.reentrant ? heldAlready(desk, key, shape) : undefined
   if (outer !== undefined) return { acquired: true, value: await work(outer) }
   const held = tryHold(desk, key, shape, terms)
@@ -123,6 +133,7 @@ function refuse(key: string): never {
 interface Patience {
   readonly patienceMs: number
   readonly waitMs: number
+  readonly startedAtMs: number | undefined
   readonly check: (() => HoldfastError | undefined) | undefined
 }
 
@@ -141,6 +152,7 @@ function request(desk: Desk, key: string, shape: Shape, terms: Terms, patience: 
       owner: desk.owner,
     },
     waitMs: patience.waitMs,
+    startedAtMs: patience.startedAtMs,
     signal: terms.signal,
     lease: terms,
     whileQueued: patience.check,

@@ -1,10 +1,11 @@
-import type { RoomView, Store } from '../contract/store.ts'
-import { show } from '../engine/duration.ts'
+import { type RoomView, type Store, UNLIMITED } from '../contract/store.ts'
+import { parseDuration, show, TTL_RANGE } from '../engine/duration.ts'
 import { Engine } from '../engine/engine.ts'
+import { HeldLease } from '../engine/held-lease.ts'
 import { chance, describeOwner, nextTicketId } from '../engine/ids.ts'
 import type { Lease, LeaseJson } from '../engine/lease.ts'
 import { systemClock } from '../engine/system-clock.ts'
-import { ClosedError, InvalidArgumentError, LeaseLostError } from '../errors.ts'
+import { InvalidArgumentError, LeaseLostError } from '../errors.ts'
 import { type Desk, hold, type Outcome, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
   type CallbackOptions,
@@ -189,13 +190,18 @@ export class Locks {
     const { ttl, ...rest } = options ?? {}
     const terms = parseTerms({ ttl: ttl ?? ttlMs, ...rest }, TAKES.try, this.#defaults)
     const ticket = { key, id, units, limit, owner: this.#desk.owner, ...terms, patienceMs: 0 }
-    const lease = await this.#desk.engine.adopt(ticket, terms)
-    if (lease !== undefined && lease.fence === fence) return lease
-    // Held by the same id under another fence: no lease of ours, and none that may be released here.
-    lease?.forget()
+    terms.signal?.throwIfAborted()
+    const found = await this.#desk.engine.adopt(ticket, terms)
+    if (found instanceof HeldLease) {
+      // Held by the same id under another fence: not this lease, and none that may be released here.
+      if (found.fence === fence && terms.signal?.aborted !== true) return found
+      found.forget()
+      terms.signal?.throwIfAborted()
+    }
+    const evicted = !(found instanceof HeldLease) && found.tag === 'gone' && found.evicted
     throw new LeaseLostError(
-      `The lease on ${JSON.stringify(key)} cannot be continued: the store does not hold it any more.`,
-      { key, reason: 'expired' },
+      `The lease on ${JSON.stringify(key)} cannot be continued: ${evicted ? 'somebody evicted it' : 'the store does not hold it any more'}.`,
+      { key, reason: evicted ? 'evicted' : 'expired' },
     )
   }
 
@@ -236,7 +242,8 @@ export class Locks {
         `Expected \`id\` to be a ticket's id, or undefined for all, got ${show(id)}.`,
       )
     }
-    const reason = options?.reason
+    checkNames(options, new Set(['reason']))
+    const reason: unknown = options.reason
     if (typeof reason !== 'string' || reason === '' || reason.length > 500) {
       throw new InvalidArgumentError(
         `Expected \`reason\` to be a text of 1 to 500 characters, got ${show(reason)}.`,
@@ -258,12 +265,8 @@ export class Locks {
   }
 
   /** One request for people, who can wait a little longer than a lease. */
-  async #ask<T>(request: () => T | Promise<T>): Promise<T> {
-    if (this.#desk.engine.closing)
-      throw new ClosedError(
-        'Expected open locks, got locks that were closed. Make new ones with createLocks(…).',
-      )
-    return this.#desk.engine.withinAttempt(request(), ADMINISTRATION_MS)
+  #ask<T>(request: () => T | Promise<T>): Promise<T> {
+    return this.#desk.engine.ask(request, ADMINISTRATION_MS)
   }
 }
 
@@ -279,15 +282,23 @@ function split<O, W>(rest: readonly [W] | readonly [O, W]): readonly [O | undefi
 }
 
 function parseJson(json: unknown): Omit<LeaseJson, 'fence'> & { fence: bigint } {
-  if (typeof json === 'object' && json !== null) {
-    const { key, id, fence, units, limit, ttlMs } = json as Partial<Record<keyof LeaseJson, unknown>>
-    const isText =
-      typeof key === 'string' && typeof id === 'string' && typeof fence === 'string' && /^\d+$/.test(fence)
-    if (isText && typeof units === 'number' && typeof limit === 'number' && typeof ttlMs === 'number') {
-      return { key, id, units, limit, ttlMs, fence: BigInt(fence) }
-    }
+  const { key, id, fence, units, limit, ttlMs } = (json ?? {}) as Partial<Record<keyof LeaseJson, unknown>>
+  const isNamed = typeof id === 'string' && id !== '' && id.length <= LONGEST_ID
+  if (!isNamed || typeof fence !== 'string' || !/^\d{1,19}$/.test(fence)) {
+    throw new InvalidArgumentError(
+      `Expected \`json\` to be what lease.detach() or lease.toJSON() returned, got ${show(json)}.`,
+    )
   }
-  throw new InvalidArgumentError(
-    `Expected \`json\` to be what lease.detach() or lease.toJSON() returned, got ${show(json)}.`,
-  )
+  checkKey(key)
+  const most = parseCount('limit', limit, UNLIMITED)
+  return {
+    key,
+    id,
+    fence: BigInt(fence),
+    limit: most,
+    units: parseCount('units', units, most),
+    ttlMs: parseDuration('ttlMs', ttlMs, TTL_RANGE),
+  }
 }
+
+const LONGEST_ID = 200

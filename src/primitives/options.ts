@@ -168,17 +168,20 @@ export function parseCount(name: string, value: unknown, most: number): number {
   )
 }
 
-export function checkNames(options: object, takes: ReadonlySet<string>): void {
-  if (typeof options !== 'object' || options === null) {
-    throw new InvalidArgumentError(`Expected the options to be an object, got ${show(options)}.`)
-  }
+/** @throws {InvalidArgumentError} unless it is an object of options, with none that is not known. */
+export function checkNames(options: unknown, takes: ReadonlySet<string>): void {
+  checkOptions(options)
   for (const name of Object.keys(options)) {
-    if (!takes.has(name)) {
-      throw new InvalidArgumentError(
-        `Expected the options to be among ${[...takes].map((known) => `\`${known}\``).join(', ')}, got \`${name}\`.`,
-      )
-    }
+    if (takes.has(name)) continue
+    const known = [...takes].map((one) => `\`${one}\``).join(', ')
+    throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
   }
+}
+
+export function checkOptions(options: unknown): asserts options is object {
+  const isPlain =
+    typeof options === 'object' && options !== null && !Array.isArray(options) && !(options instanceof Map)
+  if (!isPlain) throw new InvalidArgumentError(`Expected the options to be an object, got ${show(options)}.`)
 }
 
 let lastKey: string | undefined

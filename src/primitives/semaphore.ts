@@ -2,6 +2,7 @@ import type { Lease } from '../engine/lease.ts'
 import { type Desk, hold, type Outcome, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
   type CallbackOptions,
+  checkOptions,
   type HoldOptions,
   parseCount,
   parseTerms,
@@ -67,6 +68,7 @@ export class Semaphore {
   }
 
   #shape(options: Permits | undefined): Shape {
+    if (options !== undefined) checkOptions(options)
     const units = options?.units
     return { units: units === undefined ? 1 : parseCount('units', units, this.permits), limit: this.permits }
   }

@@ -1,10 +1,10 @@
 import { show } from '../engine/duration.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
-import { AcquireTimeoutError, InvalidArgumentError } from '../errors.ts'
+import { InvalidArgumentError } from '../errors.ts'
 import { runInScope } from './held-keys.ts'
 import { type Desk, hold, type Outcome, tryHold } from './hold.ts'
-import { checkKey, EXCLUSIVE, type Terms } from './options.ts'
+import { checkCallback, checkKey, EXCLUSIVE, type Terms } from './options.ts'
 
 /** Several keys, held together: all of them, or none. */
 export interface LeaseSet extends AsyncDisposable {
@@ -37,10 +37,9 @@ export async function holdTogether(desk: Desk, keys: readonly string[], terms: T
   try {
     for (const key of canonical(keys)) {
       const waitedMs = desk.engine.clock.monotonicMs() - startedAt
-      if (leases.length > 0 && waitedMs >= terms.waitMs) throw outOfTime(key, waitedMs)
-      leases.push(
-        await hold(desk, key, EXCLUSIVE, { ...terms, waitMs: Math.max(0, terms.waitMs - waitedMs) }),
-      )
+      // At least a millisecond: without any patience it would be refused without having waited its turn.
+      const waitMs = terms.waitMs === 0 ? 0 : Math.max(1, terms.waitMs - waitedMs)
+      leases.push(await hold(desk, key, EXCLUSIVE, { ...terms, waitMs }, startedAt))
     }
     // The first may have been lost while the last was awaited.
     for (const lease of leases) lease.assertHeld()
@@ -80,6 +79,7 @@ export async function withHoldTogether<T>(
   terms: Terms,
   work: (leases: LeaseSet) => Promise<T> | T,
 ): Promise<T> {
+  checkCallback(work)
   return runUnder(desk, await holdTogether(desk, keys, terms), work)
 }
 
@@ -89,6 +89,7 @@ export async function tryWithHoldTogether<T>(
   terms: Terms,
   work: (leases: LeaseSet) => Promise<T> | T,
 ): Promise<Outcome<T>> {
+  checkCallback(work)
   const leases = await tryHoldTogether(desk, keys, terms)
   if (leases === null) return { acquired: false }
   return { acquired: true, value: await runUnder(desk, leases, work) }
@@ -105,7 +106,7 @@ async function runUnder<T>(
       () => work(leases),
     )
     const value = await scoped()
-    if (leases.state !== 'released') leases.assertHeld()
+    for (const lease of leases.leases) (lease as HeldLease).assertKept()
     return value
   } finally {
     await leases.release()
@@ -183,11 +184,4 @@ function canonical(keys: readonly string[]): string[] {
 /** In reverse, and side by side: a release that takes long must not keep the others. */
 async function releaseAll(leases: readonly HeldLease[]): Promise<void> {
   await Promise.all([...leases].reverse().map((lease) => lease.release()))
-}
-
-function outOfTime(key: string, waitedMs: number): AcquireTimeoutError {
-  return new AcquireTimeoutError(
-    `The wait was over before ${JSON.stringify(key)} could be asked for; the keys before it took all of it.`,
-    { key, waitedMs: Math.round(waitedMs) },
-  )
 }
