@@ -4,6 +4,7 @@ import {
   assertGone,
   busyAnswer,
   type ConformanceScript,
+  cancelOf,
   heldFence,
   ids,
   LONG,
@@ -62,6 +63,65 @@ export const expiryCases: readonly ConformanceScript[] = [
         assert.equal(holder?.id, ticket.id)
         assert.ok(holder.remainingMs > LONG / 2, `${holder.remainingMs} ms remain`)
       }
+    },
+  },
+  {
+    name: 'a request with a shorter ttl, which may be a late one, never ends a hold sooner',
+    async play(scene) {
+      const store = await scene.view()
+      const holder = scene.ticket()
+      const shorter = { ...holder, ttlMs: scene.span(80), acceptMs: scene.span(80) }
+      heldFence(await store.acquire(holder))
+      assert.equal((await store.renew([shorter]))[0]?.tag, 'held')
+      heldFence(await store.acquire(shorter))
+      await scene.outlive(shorter.ttlMs)
+      busyAnswer(await store.acquire(scene.ticket({ patienceMs: 0 })))
+    },
+  },
+  {
+    name: 'several holders expire each at its own time',
+    async play(scene) {
+      const store = await scene.view()
+      const [first, second] = [
+        scene.ticket({ limit: 2, ttlMs: scene.span(100) }),
+        scene.ticket({ limit: 2, ttlMs: scene.span(500) }),
+      ]
+      const watch = scene.stopwatch()
+      heldFence(await store.acquire(first))
+      heldFence(await store.acquire(second))
+      await scene.outlive(first.ttlMs)
+      const narrow = await store.acquire(scene.ticket({ limit: 2, ttlMs: scene.span(1), patienceMs: 0 }))
+      const wide = await store.acquire(scene.ticket({ units: 2, limit: 2, patienceMs: 0 }))
+      watch.within(second.ttlMs)
+      heldFence(narrow)
+      busyAnswer(wide)
+      await scene.outlive(second.ttlMs)
+      heldFence(await store.acquire(scene.ticket({ units: 2, limit: 2, patienceMs: 0 })))
+    },
+  },
+  {
+    name: 'an eviction does not name those who had expired',
+    async play(scene) {
+      const store = await scene.view()
+      const [dead, alive] = [scene.ticket({ limit: 2, ttlMs: scene.span(80) }), scene.ticket({ limit: 2 })]
+      heldFence(await store.acquire(dead))
+      heldFence(await store.acquire(alive))
+      await scene.outlive(dead.ttlMs)
+      assert.deepEqual(await store.evict({ key: scene.key, id: undefined, reason: 'reset' }), [alive.id])
+      assertGone((await store.renew([dead]))[0])
+    },
+  },
+  {
+    name: 'a cancelled and an evicted ticket stay gone for a while, not only for a moment',
+    async play(scene) {
+      const store = await scene.view()
+      const [cancelled, evicted] = [scene.ticket(), scene.ticket()]
+      await store.release(cancelOf(cancelled))
+      heldFence(await store.acquire(evicted))
+      await store.evict({ key: evicted.key, id: evicted.id, reason: 'stuck' })
+      await scene.outlive(300)
+      assertGone(await store.acquire(cancelled))
+      assert.deepEqual(await store.acquire(evicted), { tag: 'gone', evicted: true, reason: 'stuck' })
     },
   },
   {
@@ -212,114 +272,33 @@ export const expiryCases: readonly ConformanceScript[] = [
     name: 'a waiter that comes back late keeps its place if its turn has not come',
     async play(scene) {
       const store = await scene.view()
-      const [holder, late, renewedLate, next] = [
-        scene.ticket(),
-        scene.ticket({ patienceMs: scene.span(120) }),
-        scene.ticket({ patienceMs: scene.span(120) }),
-        scene.ticket(),
-      ]
-      heldFence(await store.acquire(holder))
-      for (const ticket of [late, renewedLate, next]) queuedAnswer(await store.acquire(ticket))
-      await scene.outlive(scene.span(120))
-      const [answer] = await store.renew([{ ...renewedLate, patienceMs: LONG }])
-      // Its turn may have come and gone while the one before it was forgotten; then it is certainly gone.
-      if (answer?.tag === 'queued') assert.deepEqual(ids(await scene.queue(store)).at(-2), renewedLate.id)
-      else assertGone(answer)
+      for (const way of ['acquire', 'renew']) {
+        const key = `${scene.key}:${way}`
+        const late = scene.ticket({ key, patienceMs: scene.span(120) })
+        heldFence(await store.acquire(scene.ticket({ key })))
+        queuedAnswer(await store.acquire(late))
+        queuedAnswer(await store.acquire(scene.ticket({ key })))
+        await scene.outlive(late.patienceMs)
+        const again = { ...late, patienceMs: LONG }
+        const answer = way === 'acquire' ? await store.acquire(again) : (await store.renew([again]))[0]
+        assert.equal(answer?.tag, 'queued', way)
+        assert.equal(queuedAnswer(await store.acquire(again)).ahead, 0)
+      }
     },
   },
   {
-    name: 'a minimum hold keeps the key taken after a release, and then hands it over',
+    name: 'a waiter behind a holder that expired is kept, whatever happens on other keys',
     async play(scene) {
       const store = await scene.view()
-      const minHoldMs = scene.span(400)
-      const [holder, next] = [scene.ticket({ minHoldMs }), scene.ticket()]
+      const [dead, head] = [scene.ticket({ ttlMs: scene.span(150) }), scene.ticket()]
       const watch = scene.stopwatch()
-      heldFence(await store.acquire(holder))
-      queuedAnswer(await store.acquire(next))
-      const left = await store.release(releaseOf(holder))
-      const again = await store.release(releaseOf(holder))
-      const asked = await store.acquire(holder)
-      const renewed = await store.renew([holder])
-      const views = await scene.holders(store)
-      const early = await store.acquire(next)
-      watch.within(minHoldMs)
-      assert.deepEqual([left, again], [{ was: 'held' }, { was: 'unknown' }])
-      assertGone(asked)
-      assertGone(renewed[0])
-      assert.deepEqual([views[0]?.id, views[0]?.state], [holder.id, 'leaving'])
-      queuedAnswer(early)
-      await scene.outlive(minHoldMs)
-      heldFence(await store.acquire(next))
-    },
-  },
-  {
-    name: 'a minimum hold that is over does not delay the release, and a ttl shorter than it does not cut it',
-    async play(scene) {
-      const store = await scene.view()
-      const [over, short] = [
-        scene.ticket({ minHoldMs: scene.span(100) }),
-        scene.ticket({ key: `${scene.key}:short`, minHoldMs: LONG / 4, ttlMs: scene.span(50) }),
-      ]
-      heldFence(await store.acquire(over))
-      heldFence(await store.acquire(short))
-      await scene.outlive(over.minHoldMs)
-      await store.release(releaseOf(over))
-      assert.deepEqual(await scene.holders(store), [])
-      assert.deepEqual(ids(await scene.holders(store, short.key)), [short.id])
-      await store.evict({ key: short.key, id: short.id, reason: 'the end of the case' })
-    },
-  },
-  {
-    name: 'a lock-delay keeps the key closed after an expiry, and then the queue goes on',
-    async play(scene) {
-      const store = await scene.view()
-      const lockDelayMs = scene.span(600)
-      const [dead, next] = [scene.ticket({ ttlMs: scene.span(120), lockDelayMs }), scene.ticket()]
       heldFence(await store.acquire(dead))
-      const watch = scene.stopwatch()
+      const answer = await store.acquire(head)
+      watch.within(dead.ttlMs)
+      queuedAnswer(answer)
       await scene.outlive(dead.ttlMs)
-      const busy = await store.acquire(scene.ticket({ patienceMs: 0 }))
-      const queued = await store.acquire(next)
-      const room = await scene.room(store)
-      const renewed = await store.renew([dead])
-      watch.within(lockDelayMs)
-      const { retryMs } = busyAnswer(busy)
-      assert.ok(retryMs > 0 && retryMs <= lockDelayMs, `retryMs ${retryMs}`)
-      const { askAgainMs } = queuedAnswer(queued)
-      assert.ok(askAgainMs > 0 && askAgainMs <= lockDelayMs, `askAgainMs ${askAgainMs}`)
-      assert.ok(
-        room !== undefined && room.closedMs > 0 && room.closedMs <= lockDelayMs,
-        `closed ${room?.closedMs} ms`,
-      )
-      assertGone(renewed[0])
-      await scene.outlive(lockDelayMs)
-      heldFence(await store.acquire(next))
-    },
-  },
-  {
-    name: 'a lock-delay follows an eviction, but neither a release nor an offer that nobody took',
-    async play(scene) {
-      const store = await scene.view()
-      const lockDelayMs = scene.span(500)
-      const evicted = scene.ticket({ lockDelayMs })
-      heldFence(await store.acquire(evicted))
-      const watch = scene.stopwatch()
-      await store.evict({ key: evicted.key, id: evicted.id, reason: 'stuck' })
-      const closed = await store.acquire(scene.ticket({ patienceMs: 0 }))
-      watch.within(lockDelayMs)
-      busyAnswer(closed)
-
-      const key = `${scene.key}:released`
-      const released = scene.ticket({ key, lockDelayMs: LONG })
-      const dead = scene.ticket({ key, lockDelayMs: LONG, acceptMs: scene.span(80) })
-      const next = scene.ticket({ key })
-      heldFence(await store.acquire(released))
-      queuedAnswer(await store.acquire(dead))
-      queuedAnswer(await store.acquire(next))
-      await store.release(releaseOf(released))
-      assert.deepEqual(ids(await scene.holders(store, key)), [dead.id])
-      await scene.outlive(dead.acceptMs)
-      heldFence(await store.acquire(next))
+      await scene.visitOtherKeys(store)
+      assert.equal((await store.renew([head]))[0]?.tag, 'held')
     },
   },
   {

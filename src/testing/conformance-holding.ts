@@ -99,16 +99,20 @@ export const holdingCases: readonly ConformanceScript[] = [
     },
   },
   {
-    name: 'the smallest limit counts only as long as its holder is there',
+    name: 'the smallest limit counts only as long as its holder is there, and then the next one does',
     async play(scene) {
       const store = await scene.view()
-      const narrow = scene.ticket({ limit: 2 })
+      const [two, three] = [scene.ticket({ limit: 2 }), scene.ticket({ limit: 3 })]
+      const narrow = scene.ticket({ limit: 9, patienceMs: 0 })
+      const wide = scene.ticket({ units: 3, limit: 9, patienceMs: 0 })
+      heldFence(await store.acquire(two))
+      heldFence(await store.acquire(three))
+      busyAnswer(await store.acquire(narrow))
+      await store.release(releaseOf(two))
+      busyAnswer(await store.acquire(wide))
       heldFence(await store.acquire(narrow))
-      heldFence(await store.acquire(scene.ticket({ limit: 9 })))
-      busyAnswer(await store.acquire(scene.ticket({ limit: 9, patienceMs: 0 })))
-      await store.release(releaseOf(narrow))
-      heldFence(await store.acquire(scene.ticket({ limit: 9, patienceMs: 0 })))
-      heldFence(await store.acquire(scene.ticket({ limit: 9, patienceMs: 0 })))
+      await store.release(releaseOf(three))
+      heldFence(await store.acquire(wide))
     },
   },
   {

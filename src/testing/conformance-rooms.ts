@@ -171,6 +171,11 @@ export const roomCases: readonly ConformanceScript[] = [
         heldFence(await store.acquire(holder))
         queuedAnswer(await store.acquire(waiter))
         assert.deepEqual(ids(await scene.holders(store, key)), [holder.id])
+        assert.deepEqual(
+          await allRooms(store, scene.prefix),
+          [],
+          'a prefix is only looked for at the beginning',
+        )
         await store.release(releaseOf(holder))
         heldFence(await store.acquire(waiter))
         await store.release(releaseOf(waiter))

@@ -66,6 +66,10 @@ export class Scene {
     this.#stretch = stretch
   }
 
+  get pushes(): boolean {
+    return this.#subject.pushes ?? true
+  }
+
   get leftovers(): ConformanceSubject['leftovers'] {
     return this.#subject.leftovers
   }
@@ -134,10 +138,19 @@ export class Scene {
     return (await this.room(store, key))?.queue ?? []
   }
 
+  /** A store may use the occasion to clear away what nobody needs any more. */
+  async visitOtherKeys(store: Store): Promise<void> {
+    for (let visit = 0; visit < 100; visit += 1) {
+      const ticket = this.ticket({ key: `${this.key}:visit:${visit}` })
+      await store.acquire(ticket)
+      await store.release(releaseOf(ticket))
+    }
+  }
+
   /** Releases every ticket of the case and proves that no room is left. */
   async leaveNothing(): Promise<void> {
     const store = await this.view()
-    for (const ticket of this.#tickets) await store.release(releaseOf(ticket))
+    await Promise.all(this.#tickets.map((ticket) => store.release(releaseOf(ticket))))
     const giveUpAt = performance.now() + 10_000
     for (;;) {
       const rooms = await allRooms(store, this.prefix)
@@ -168,7 +181,7 @@ export class Ears {
   }
 
   /** Resolves once a wake for this ticket has come (also if it came before), rejects after a bounded wait. */
-  async hear(id: string, withinMs = 10_000): Promise<void> {
+  async hear(id: string, withinMs = 5_000): Promise<void> {
     if (this.heard.includes(id)) return
     await new Promise<void>((resolve, reject) => {
       const timer = setTimeout(

@@ -1,3 +1,4 @@
+import { delayCases } from './conformance-delays.ts'
 import { expiryCases } from './conformance-expiry.ts'
 import { holdingCases } from './conformance-holding.ts'
 import { manyCases } from './conformance-many.ts'
@@ -42,14 +43,15 @@ const SCRIPTS: readonly ConformanceScript[] = [
   ...holdingCases,
   ...queueCases,
   ...expiryCases,
+  ...delayCases,
   ...wakeCases,
   ...roomCases,
   ...manyCases,
 ]
 
 function applies(script: ConformanceScript, subject: ConformanceSubject): boolean {
-  if (script.needs === 'push') return subject.pushes ?? true
-  if (script.needs === 'own-clock') return !(subject.sharesClock ?? false)
+  if (script.needs === 'push') return subject.pushes !== false
+  if (script.needs === 'own-clock') return subject.sharesClock !== true
   return true
 }
 

@@ -68,15 +68,12 @@ interface Counterexample {
   readonly difference: Difference
 }
 
-/** Leaves out one step after the other as long as some difference remains. */
+/** Leaves out one step after the other as long as some difference remains, and for some seconds at most. */
 async function shorten(stage: Stage, original: History, difference: Difference): Promise<Counterexample> {
+  const giveUpAt = performance.now() + 10_000
   let found: Counterexample = { history: cut(original, difference), difference }
-  for (
-    let index = found.history.steps.length - 1, plays = 0;
-    index >= 0 && plays < 200;
-    index -= 1, plays += 1
-  ) {
-    const { steps, cast } = found.history
+  for (let index = difference.steps - 1; index >= 0 && performance.now() < giveUpAt; index -= 1) {
+    const { cast, steps } = found.history
     const shorter: History = { cast, steps: steps.filter((_, at) => at !== index) }
     const again = await stage.play(shorter)
     if (again !== undefined) found = { history: cut(shorter, again), difference: again }

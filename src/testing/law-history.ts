@@ -78,6 +78,7 @@ const SHARES: readonly { readonly units: number; readonly limit: number }[] = [
   { units: 1, limit: 3 },
   { units: 2, limit: 3 },
   { units: 3, limit: 3 },
+  { units: 3, limit: 5 },
 ]
 
 // Round terms and steps of time meet at the same millisecond often, which is where a `<` differs from a `<=`.

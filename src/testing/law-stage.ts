@@ -25,6 +25,8 @@ export class Stage {
   readonly #setTime: StageOptions['setTime']
   /** How often the store has woken each ticket. */
   readonly #heard = new Map<string, number>()
+  /** How long a wake may be on its way. Short once one was missing: what is left to do is to find the shortest history. */
+  #wakeWithinMs = 2_000
   #ms: number = Date.now()
   #unlisten: (() => void) | undefined
 
@@ -112,8 +114,12 @@ export class Stage {
   async #wakesDiffer({ tickets, offered }: Play): Promise<string | undefined> {
     if (this.#unlisten === undefined) return undefined
     const missing = (id: string): number => (offered.get(id) ?? 0) - (this.#heard.get(id) ?? 0)
-    const giveUpAt = performance.now() + 5_000
-    while (tickets.some(({ id }) => missing(id) > 0) && performance.now() < giveUpAt) {
+    const giveUpAt = performance.now() + this.#wakeWithinMs
+    while (tickets.some(({ id }) => missing(id) > 0)) {
+      if (performance.now() > giveUpAt) {
+        this.#wakeWithinMs = 50
+        break
+      }
       await new Promise((resolve) => setTimeout(resolve, 1))
     }
     return first(tickets, ({ id }, role) =>

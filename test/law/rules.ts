@@ -111,12 +111,12 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     const { asking, after, before, ms } = step
     const holder = asking && after.holders.get(asking.id)
     if (holder === undefined || asking === undefined || holder.state === 'leaving') return
-    const earlier = before.holders.get(asking.id)
-    const confirmedBefore = earlier?.fence === holder.fence && earlier.state === 'held'
-    const holdUntil = confirmedBefore ? earlier.holdUntil : ms + asking.minHoldMs
+    const earlier = [...before.holders.values()].find(({ fence }) => fence === holder.fence)
+    const holdUntil = earlier?.state === 'held' ? earlier.holdUntil : ms + asking.minHoldMs
     assert.equal(holder.state, 'held')
     assert.equal(holder.holdUntil, holdUntil)
-    assert.equal(holder.expiresAt, Math.max(ms + asking.ttlMs, holdUntil))
+    // Never sooner than before: what is promised is not taken back by a request that was late.
+    assert.equal(holder.expiresAt, Math.max(ms + asking.ttlMs, holdUntil, earlier?.expiresAt ?? 0))
   },
 
   'a waiter that asks is remembered for its full patience'({ asking, after, ms }) {
