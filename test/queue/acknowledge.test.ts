@@ -150,7 +150,7 @@ test('without onLateError, and when that fails itself, the error is a process wa
 
 test('the type of the task says whether `ack` needs a value', async () => {
   const queue = createTaskQueue(oneAtATime)
-  const nothing: undefined | void = await queue.enqueue(({ ack }) => ack())
+  const nothing = await queue.enqueue(({ ack }) => ack())
   const text: string = await queue.enqueue<string>(({ ack }) => ack('text'))
   // @ts-expect-error A task of a string has to acknowledge with one.
   const forgotten: string = await queue.enqueue<string>(({ ack }) => ack())
