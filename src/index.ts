@@ -1,3 +1,4 @@
+export type { Duration } from './base/duration.ts'
 export type { Clock, Timer } from './contract/clock.ts'
 export type {
   AcquireAnswer,
@@ -17,7 +18,6 @@ export type {
   Wake,
 } from './contract/store.ts'
 export { TOMBSTONE_MS, UNLIMITED } from './contract/store.ts'
-export type { Duration } from './engine/duration.ts'
 export type { Lease, LeaseJson, LeaseState } from './engine/lease.ts'
 export {
   AcquireTimeoutError,

@@ -1,3 +1,4 @@
+import type { Abortable } from '../base/signal-watch.ts'
 import type { AcquireAnswer, RenewAnswer, Ticket } from '../contract/store.ts'
 import {
   AcquireTimeoutError,
@@ -31,7 +32,7 @@ export interface AcquireRequest {
  * However it ends without a lease, the ticket is given back in the background, so a grant that comes late is neither
  * delivered nor leaked.
  */
-export class Acquisition implements Kept {
+export class Acquisition implements Kept, Abortable {
   readonly ticket: Ticket
   readonly awaited = true
   readonly promise: Promise<HeldLease | null>
@@ -47,7 +48,6 @@ export class Acquisition implements Kept {
   readonly #until: number
   readonly #resolve: (lease: HeldLease | null) => void
   readonly #reject: (error: unknown) => void
-  readonly #onAbort: (() => void) | undefined
   #phase: 'asking' | 'waiting' | 'over' = 'asking'
   #doubts = 0
   #lease: HeldLease | undefined
@@ -73,11 +73,7 @@ export class Acquisition implements Kept {
     })
     this.#resolve = resolve
     this.#reject = reject
-    const signal = request.signal
-    if (signal !== undefined) {
-      this.#onAbort = () => this.giveUp(signal.reason)
-      signal.addEventListener('abort', this.#onAbort, { once: true })
-    }
+    if (request.signal !== undefined) engine.signals.add(request.signal, this)
     engine.waiting.set(this.ticket.id, this)
     engine.keeper.keep(this)
   }
@@ -183,6 +179,11 @@ export class Acquisition implements Kept {
     this.#setAskAgain(this.#engine.clock.monotonicMs() + this.#engine.backoffMs(this.#attempts))
   }
 
+  /** The caller's signal. */
+  abort(reason: unknown): void {
+    this.giveUp(reason)
+  }
+
   giveUp(error: unknown): void {
     if (this.#phase === 'over') return
     this.#finish(() => this.#reject(error))
@@ -252,7 +253,7 @@ export class Acquisition implements Kept {
     this.#phase = 'over'
     this.#engine.keeper.drop(this)
     this.#engine.waiting.delete(this.ticket.id)
-    if (this.#onAbort !== undefined) this.#request.signal?.removeEventListener('abort', this.#onAbort)
+    if (this.#request.signal !== undefined) this.#engine.signals.remove(this.#request.signal, this)
     settle()
   }
 

@@ -1,3 +1,4 @@
+import { SignalWatch } from '../base/signal-watch.ts'
 import type { Clock, Timer } from '../contract/clock.ts'
 import type { Answer, ReleaseAnswer, RenewAnswer, Store, Ticket, Wake } from '../contract/store.ts'
 import { ClosedError, isHoldfastError, StoreError } from '../errors.ts'
@@ -24,6 +25,7 @@ export class Engine {
   readonly keeper: Keeper
   /** Everybody who waits, by ticket id, for the wakes. */
   readonly waiting: Map<string, Acquisition> = new Map()
+  readonly signals: SignalWatch = new SignalWatch()
   readonly #givingBack = new Set<GiveBack>()
   #listening: 'no' | 'starting' | 'yes' = 'no'
   #unlisten: (() => void) | undefined

@@ -1,10 +1,11 @@
+import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { RenewAnswer, Ticket } from '../contract/store.ts'
 import { type ClosedError, isHoldfastError, LeaseLostError, type LossReason } from '../errors.ts'
-import { parseDuration, TTL_RANGE, terms } from './duration.ts'
 import type { Engine } from './engine.ts'
 import { elapsedMs, type Instant, now, usableMs } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
+import { terms } from './terms.ts'
 
 export interface LeaseOptions {
   readonly renew: boolean

@@ -1,5 +1,5 @@
+import { parseDuration, show, TTL_RANGE } from '../base/duration.ts'
 import { type RoomView, type Store, UNLIMITED } from '../contract/store.ts'
-import { parseDuration, show, TTL_RANGE } from '../engine/duration.ts'
 import { Engine } from '../engine/engine.ts'
 import { HeldLease } from '../engine/held-lease.ts'
 import { chance, describeOwner, nextTicketId } from '../engine/ids.ts'

@@ -1,14 +1,6 @@
+import { type Duration, HOLD_RANGE, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { UNLIMITED } from '../contract/store.ts'
-import {
-  type Duration,
-  HOLD_RANGE,
-  parseDuration,
-  patienceFor,
-  show,
-  TTL_RANGE,
-  terms,
-  WAIT_RANGE,
-} from '../engine/duration.ts'
+import { patienceFor, terms } from '../engine/terms.ts'
 import { InvalidArgumentError } from '../errors.ts'
 
 /** How a key is held. All of them may be set for all calls in `createLocks(store, …)`. */

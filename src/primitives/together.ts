@@ -1,4 +1,4 @@
-import { show } from '../engine/duration.ts'
+import { show } from '../base/duration.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
 import { InvalidArgumentError } from '../errors.ts'

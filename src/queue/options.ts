@@ -1,3 +1,4 @@
+import { type DurationRange, parseDuration, show, WAIT_RANGE } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { TaskSettings } from './task.ts'
 import type { StopOptions, TaskOptions, TaskQueueOptions } from './task-queue.ts'
@@ -35,7 +36,7 @@ export function parseTaskOptions(options: TaskOptions, defaults: QueueSettings):
   return {
     group,
     signal,
-    waitMs: wait === undefined ? Number.POSITIVE_INFINITY : parseDuration('wait', wait),
+    waitMs: wait === undefined ? Number.POSITIVE_INFINITY : parseDuration('wait', wait, WAIT_RANGE),
     maxDurationMs:
       maxTaskDuration === undefined
         ? defaults.maxTaskDurationMs
@@ -50,13 +51,15 @@ export function parseStopOptions(options: StopOptions): {
   const { force = false, timeout, ...unknown } = parseObject(options)
   refuseUnknown(unknown, '`force` and `timeout`')
   if (typeof force !== 'boolean') throw expected('force', 'true or false', force)
-  if (timeout !== undefined) return { force, timeoutMs: parseDuration('timeout', timeout) }
+  if (timeout !== undefined) return { force, timeoutMs: parseDuration('timeout', timeout, WAIT_RANGE) }
   return { force, timeoutMs: force ? 0 : Number.POSITIVE_INFINITY }
 }
 
 export function parseFunction(name: string, value: unknown): void {
   if (typeof value !== 'function') throw expected(name, 'a function', value)
 }
+
+const LIMIT_RANGE: DurationRange = { ...WAIT_RANGE, leastMs: 1 }
 
 function parseObject<Options extends object>(options: Options): Options {
   if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
@@ -66,7 +69,7 @@ function parseObject<Options extends object>(options: Options): Options {
 function refuseUnknown(unknown: object, known: string): void {
   const [name] = Object.keys(unknown)
   if (name === undefined) return
-  throw new InvalidArgumentError(`Expected \`options\` to have nothing but ${known}, got \`${name}\``)
+  throw new InvalidArgumentError(`Expected \`options\` to have nothing but ${known}, got \`${name}\`.`)
 }
 
 function parseCount(name: string, value: unknown): number {
@@ -76,39 +79,9 @@ function parseCount(name: string, value: unknown): number {
 }
 
 function parseLimit(name: string, value: unknown): number {
-  const limitMs = value === undefined ? Number.POSITIVE_INFINITY : parseDuration(name, value)
-  if (limitMs === 0) throw expected(name, 'longer than 0 ms', value)
-  return limitMs
+  return value === undefined ? Number.POSITIVE_INFINITY : parseDuration(name, value, LIMIT_RANGE)
 }
-
-function parseDuration(name: string, value: unknown): number {
-  if (value === Number.POSITIVE_INFINITY) return value
-  const durationMs = typeof value === 'string' ? fromText(value) : value
-  if (typeof durationMs === 'number' && durationMs >= 0 && durationMs <= LONGEST_MS) return durationMs
-  throw expected(
-    name,
-    "milliseconds, a duration such as '250ms', '30s', '5m' or '1h' (24 days at most), or Infinity",
-    value,
-  )
-}
-
-function fromText(text: string): number {
-  const [, amount, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? []
-  return Number(amount) * (UNITS_MS[unit as keyof typeof UNITS_MS] ?? Number.NaN)
-}
-
-const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
-
-/** The longest timer of Node.js; a longer one would fire at once. */
-const LONGEST_MS = 2 ** 31 - 1
 
 function expected(name: string, what: string, value: unknown): InvalidArgumentError {
-  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${describe(value)}`)
-}
-
-function describe(value: unknown): string {
-  if (typeof value === 'string') return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value)
-  if (typeof value === 'object' && value !== null) return Array.isArray(value) ? 'an array' : 'an object'
-  if (typeof value === 'function') return 'a function'
-  return String(value)
+  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(value)}.`)
 }

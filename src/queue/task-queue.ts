@@ -1,3 +1,4 @@
+import { SignalWatch } from '../base/signal-watch.ts'
 import { ClosedError, HoldfastError } from '../errors.ts'
 import {
   parseFunction,
@@ -6,7 +7,6 @@ import {
   parseTaskOptions,
   type QueueSettings,
 } from './options.ts'
-import { SignalWatch } from './signal-watch.ts'
 import {
   type QueuedTask,
   type RunContext,

@@ -1,0 +1,20 @@
+/** What follows from a ttl. */
+export function terms(ttlMs: number): { ttlMs: number; acceptMs: number } {
+  return { ttlMs, acceptMs: Math.min(ttlMs, ACCEPT_MS) }
+}
+
+/**
+ * How long the store remembers a waiter that it does not hear of. It is heard of three times as often, so with short
+ * leases a head that was passed on silently still watches the next expiry in time.
+ */
+export function patienceFor(ttlMs: number): number {
+  return Math.min(Math.max(3 * ttlMs, SHORTEST_PATIENCE_MS), LONGEST_PATIENCE_MS)
+}
+
+/**
+ * A process that does not confirm within this is away; a garbage collection or a slow callback is shorter. Longer than
+ * a third of the patience, so an offer whose wake was lost is still found in time.
+ */
+const ACCEPT_MS = 3000
+const SHORTEST_PATIENCE_MS = 1500
+const LONGEST_PATIENCE_MS = 6000
