@@ -76,6 +76,8 @@ export const expiryCases: readonly ConformanceScript[] = [
       heldFence(await store.acquire(shorter))
       await scene.outlive(shorter.ttlMs)
       busyAnswer(await store.acquire(scene.ticket({ patienceMs: 0 })))
+      const [view] = await scene.holders(store)
+      assert.ok(view !== undefined && view.remainingMs > LONG / 2, `${view?.remainingMs} ms remain`)
     },
   },
   {
@@ -90,11 +92,11 @@ export const expiryCases: readonly ConformanceScript[] = [
       heldFence(await store.acquire(first))
       heldFence(await store.acquire(second))
       await scene.outlive(first.ttlMs)
-      const narrow = await store.acquire(scene.ticket({ limit: 2, ttlMs: scene.span(1), patienceMs: 0 }))
-      const wide = await store.acquire(scene.ticket({ units: 2, limit: 2, patienceMs: 0 }))
+      const answer = await store.acquire(scene.ticket({ units: 2, limit: 2, patienceMs: 0 }))
+      const holders = await scene.holders(store)
       watch.within(second.ttlMs)
-      heldFence(narrow)
-      busyAnswer(wide)
+      busyAnswer(answer)
+      assert.deepEqual(ids(holders), [second.id])
       await scene.outlive(second.ttlMs)
       heldFence(await store.acquire(scene.ticket({ units: 2, limit: 2, patienceMs: 0 })))
     },

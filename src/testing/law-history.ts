@@ -1,4 +1,5 @@
 import { type Ticket, UNLIMITED } from '../contract/store.ts'
+import type { Share } from '../law/law.ts'
 import type { Random } from './random.ts'
 
 /** Some tickets, and what happens to them in which order. Plain values, so that a part of a history is one, too. */
@@ -9,6 +10,8 @@ export interface History {
 
 /** A ticket before it has a key and an id: the same history can then be played many times. */
 export type Role = Omit<Ticket, 'key' | 'id'> & { readonly room: number }
+
+type Terms = Pick<Role, 'ttlMs' | 'acceptMs' | 'patienceMs' | 'minHoldMs' | 'lockDelayMs'>
 
 /** Roles and rooms are named by their number. */
 export type Step =
@@ -28,9 +31,13 @@ export function drawHistory(
   random: Random,
   options: { readonly steps: number; readonly time: boolean },
 ): History {
-  const cast = Array.from({ length: random.between(3, 7) }, (_, index) =>
-    options.time ? shortRole(random, index) : longRole(random, index),
-  )
+  const shares = random.pick(PALETTES)
+  const cast = Array.from({ length: random.between(3, 7) }, (_, index) => ({
+    ...random.pick(shares),
+    room: index === 0 ? 0 : random.pick([0, 0, 0, 1]),
+    ...(options.time ? shortTerms(random) : longTerms(random)),
+    owner: `{"role":"${nameOf(index)}"}`,
+  }))
   const draw = options.time ? drawTimedStep : drawStep
   return { cast, steps: Array.from({ length: options.steps }, () => draw(random, cast)) }
 }
@@ -70,15 +77,20 @@ export function nameOf(role: number): string {
   return String.fromCharCode(97 + role)
 }
 
-const SHARES: readonly { readonly units: number; readonly limit: number }[] = [
-  { units: 1, limit: 1 },
-  { units: 1, limit: 1 },
-  { units: 1, limit: UNLIMITED },
+const MUTEX: Share = { units: 1, limit: 1 }
+const READER: Share = { units: 1, limit: UNLIMITED }
+const PERMITS: readonly Share[] = [
   { units: 1, limit: 2 },
   { units: 1, limit: 3 },
   { units: 2, limit: 3 },
   { units: 3, limit: 3 },
   { units: 3, limit: 5 },
+]
+// Of everything a little, and of one kind enough for what shows only among many of them.
+const PALETTES: readonly (readonly Share[])[] = [
+  [MUTEX, MUTEX, READER, ...PERMITS],
+  [MUTEX, READER, READER],
+  PERMITS,
 ]
 
 // Round terms and steps of time meet at the same millisecond often, which is where a `<` differs from a `<=`.
@@ -87,31 +99,25 @@ const PASSES_MS = [1, 9, 10, 20, 30, 50, 100, 300] as const
 const LONG_TERMS_MS = [60_000, 120_000, 240_000] as const
 const TOMBSTONE_PASS_MS = 60_000
 
-function shortRole(random: Random, index: number): Role {
+function shortTerms(random: Random): Terms {
   const ttlMs = random.pick(TERMS_MS)
   return {
-    ...random.pick(SHARES),
-    room: index === 0 ? 0 : random.pick([0, 0, 0, 1]),
     ttlMs,
     acceptMs: Math.min(ttlMs, random.pick([10, 20, 30])),
     patienceMs: random.pick([0, 30, 50, 100, 1_000, 1_000]),
     minHoldMs: random.pick([0, 0, 0, 20, 70]),
     lockDelayMs: random.pick([0, 0, 0, 30, 60]),
-    owner: `{"role":"${nameOf(index)}"}`,
   }
 }
 
-function longRole(random: Random, index: number): Role {
+function longTerms(random: Random): Terms {
   const ttlMs = random.pick(LONG_TERMS_MS)
   return {
-    ...random.pick(SHARES),
-    room: index === 0 ? 0 : random.pick([0, 0, 0, 1]),
     ttlMs,
     acceptMs: Math.min(ttlMs, random.pick(LONG_TERMS_MS)),
     patienceMs: random.pick([0, 900_000, 900_000, 900_000]),
     minHoldMs: random.pick([0, 0, 0, 0, 0, 240_000]),
     lockDelayMs: 0,
-    owner: `{"role":"${nameOf(index)}"}`,
   }
 }
 

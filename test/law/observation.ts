@@ -4,7 +4,7 @@ import type { Holder } from '../../src/law/room.ts'
 /** A ticket is named by its place in the cast. */
 export type Action =
   | { readonly verb: 'acquire'; readonly who: number }
-  | { readonly verb: 'renew'; readonly who: number }
+  | { readonly verb: 'renew'; readonly who: number; readonly ttlMs?: number }
   | { readonly verb: 'release'; readonly who: number; readonly cancel: boolean }
   | { readonly verb: 'evict'; readonly who: number | undefined }
   /** Asks whether the room is idle. */

@@ -1,43 +1,9 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { type AcquireAnswer, UNLIMITED } from '../../src/contract/store.ts'
+import type { AcquireAnswer } from '../../src/contract/store.ts'
 import * as law from '../../src/law/room.ts'
-import type { Action, Part } from './observation.ts'
+import { action, cast, present } from './histories.ts'
 import { Witness } from './witness.ts'
-
-const part: fc.Arbitrary<Part> = fc
-  .record({
-    share: fc.constantFrom(
-      { units: 1, limit: 1 },
-      { units: 1, limit: UNLIMITED },
-      { units: 1, limit: 2 },
-      { units: 2, limit: 3 },
-      { units: 3, limit: 3 },
-    ),
-    ttlMs: fc.integer({ min: 1, max: 60 }),
-    acceptMs: fc.integer({ min: 1, max: 60 }),
-    patienceMs: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 90 }), fc.constant(10_000)),
-    minHoldMs: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 50 })),
-    lockDelayMs: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 50 })),
-  })
-  .map(({ share, ...terms }) => ({ ...share, ...terms, acceptMs: Math.min(terms.acceptMs, terms.ttlMs) }))
-
-const cast = fc.array(part, { minLength: 2, maxLength: 6 })
-const who = fc.nat(5)
-const action: fc.Arbitrary<Action> = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ verb: fc.constant('acquire' as const), who }) },
-  { weight: 2, arbitrary: fc.record({ verb: fc.constant('renew' as const), who }) },
-  { weight: 4, arbitrary: fc.record({ verb: fc.constant('release' as const), who, cancel: fc.boolean() }) },
-  {
-    weight: 1,
-    arbitrary: fc.record({ verb: fc.constant('evict' as const), who: fc.option(who, { nil: undefined }) }),
-  },
-  { weight: 1, arbitrary: fc.constant({ verb: 'idle' as const }) },
-  {
-    weight: 4,
-    arbitrary: fc.record({ verb: fc.constant('pass' as const), ms: fc.integer({ min: 1, max: 70 }) }),
-  },
-)
 
 describe('a room', () => {
   test('keeps the rules through long histories of all kinds of tickets', () => {
@@ -121,9 +87,4 @@ function served(witness: Witness, waiting: readonly number[]): readonly number[]
     }
   }
   return fences.sort((one, other) => (one.fence < other.fence ? -1 : 1)).map(({ id }) => id)
-}
-
-/** Names only tickets that the cast has. */
-function present(step: Action, parts: readonly Part[]): Action {
-  return 'who' in step && step.who !== undefined ? { ...step, who: step.who % parts.length } : step
 }

@@ -115,8 +115,9 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     const holdUntil = earlier?.state === 'held' ? earlier.holdUntil : ms + asking.minHoldMs
     assert.equal(holder.state, 'held')
     assert.equal(holder.holdUntil, holdUntil)
-    // Never sooner than before: what is promised is not taken back by a request that was late.
-    assert.equal(holder.expiresAt, Math.max(ms + asking.ttlMs, holdUntil, earlier?.expiresAt ?? 0))
+    // What was promised is not taken back by a request with a shorter ttl, which may be late; an offer is a promise, too.
+    const promised = earlier?.expiresAt ?? ms + asking.acceptMs
+    assert.equal(holder.expiresAt, Math.max(ms + asking.ttlMs, holdUntil, promised))
   },
 
   'a waiter that asks is remembered for its full patience'({ asking, after, ms }) {

@@ -11,7 +11,7 @@ export const smallRooms: Readonly<Record<string, readonly Part[]>> = {
     part({ limit: 2 }),
     part({ units: 2, limit: 2 }),
   ],
-  'limits that differ': [part({ limit: 2 }), part({ limit: 3, patienceMs: 0 }), part({ units: 2, limit: 3 })],
+  'limits that differ': [part({ limit: 2 }), part({ limit: 3 }), part({ units: 3, limit: 5 })],
   'a minimum hold': [part({ minHoldMs: 3 }), part({ minHoldMs: 5, ttlMs: 2 }), part({ patienceMs: 0 })],
   'a lock-delay': [
     part({ lockDelayMs: 3 }),

@@ -80,7 +80,7 @@ export class Witness {
     const observation: Observation = {
       action,
       ms: this.ms,
-      asking: action.verb === 'acquire' || action.verb === 'renew' ? this.#ticket(action.who) : undefined,
+      asking: this.#asking(action),
       answer,
       offered,
       before,
@@ -104,7 +104,7 @@ export class Witness {
       case 'acquire':
         return this.#law.acquire(this.room, this.#ticket(action.who), time)
       case 'renew':
-        return this.#law.renew(this.room, this.#ticket(action.who), time)
+        return this.#law.renew(this.room, { ...this.#ticket(action.who), ...ttlOf(action) }, time)
       case 'release':
         return this.#law.release(this.room, { key: 'room', id: `${action.who}`, cancel: action.cancel }, time)
       case 'evict': {
@@ -128,11 +128,20 @@ export class Witness {
     this.#last = { action, answer }
   }
 
+  #asking(action: Action): Ticket | undefined {
+    if (action.verb === 'acquire') return this.#ticket(action.who)
+    return action.verb === 'renew' ? { ...this.#ticket(action.who), ...ttlOf(action) } : undefined
+  }
+
   #ticket(who: number): Ticket {
     const ticket = this.#tickets[who]
     assert.ok(ticket)
     return ticket
   }
+}
+
+function ttlOf({ ttlMs }: { readonly ttlMs?: number }): { readonly ttlMs?: number } {
+  return ttlMs === undefined ? {} : { ttlMs }
 }
 
 function moment({ holders, queue, closedUntil, nextExpiry }: Room): Moment {

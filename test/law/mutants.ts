@@ -1,0 +1,280 @@
+import type { Detector, Mutant } from './mutation.ts'
+
+type Mistake = readonly [name: string, find: string, replace: string, missedBy?: readonly Detector[]]
+
+function mistakesIn(file: Mutant['file'], mistakes: readonly Mistake[]): readonly Mutant[] {
+  return mistakes.map(([name, find, replace, missedBy = []]) => ({ name, file, find, replace, missedBy }))
+}
+
+// From outside nobody sees a store's clock to the millisecond, nor waits a minute for a test.
+const CLOCK: readonly Detector[] = ['conformance']
+// The rules are about the law, and not about how a store keeps it or shows it.
+const STORE: readonly Detector[] = ['rules']
+// Histories are played to one view and listen all the time; their rooms fit on one page.
+const SURFACE: readonly Detector[] = ['rules', 'comparison']
+
+const togetherness = mistakesIn('law.ts', [
+  ['the limit of the newcomer is ignored', 'Math.min(this.#limit, share.limit)', 'this.#limit'],
+  ['the limit of the holders is ignored', 'Math.min(this.#limit, share.limit)', 'share.limit'],
+  ['one unit too many is admitted', '<= Math.min(this.#limit', '<= 1 + Math.min(this.#limit'],
+  ['one unit too few is admitted', '<= Math.min(this.#limit', '< Math.min(this.#limit'],
+  ['every ticket counts as one unit', 'this.#units += share.units', 'this.#units += 1'],
+  ['the units of a leaver are not given back', 'this.#units -= share.units', ''],
+  ['the smallest limit outlives its holder', 'this.#smallest > 0', 'this.#smallest >= 0'],
+  [
+    'the limits of those who stay are forgotten',
+    'for (const holder of left) this.#count(holder.ticket.limit)',
+    '',
+  ],
+])
+
+const order = mistakesIn('room.ts', [
+  ['a newcomer overtakes the queue', 'room.queue.size === 0 && admits(', 'admits('],
+  ['whoever fits is admitted', 'waiter.ticket, time)) break', 'waiter.ticket, time)) continue'],
+  ['the last is admitted first', 'of room.queue) {\n    if (', 'of [...room.queue].reverse()) {\n    if ('],
+  ['one is admitted where two may be', 'offered.push(id)\n    }', 'offered.push(id)\n    }\n    break'],
+  [
+    'asking again costs the place',
+    'if (waiter !== undefined) waiter.rememberedUntil = time.ms + ticket.patienceMs',
+    'if (room.queue.delete(ticket.id)) room.queue.set(ticket.id, { ...waiter, rememberedUntil: time.ms + ticket.patienceMs })',
+  ],
+  ['a known ticket queues again', 'if (known !== undefined) return { answer: known, offered }', ''],
+  ['a ticket that never waits is queued', 'ticket.patienceMs === 0', 'ticket.patienceMs < 0'],
+  ['who stands ahead is miscounted', 'let ahead = 0', 'let ahead = 1'],
+])
+
+const remembering = mistakesIn('room.ts', [
+  ['a forgotten waiter is admitted', 'waiter.rememberedUntil <= time.ms', 'waiter.rememberedUntil < 0'],
+  [
+    'a waiter has one moment too many',
+    'waiter.rememberedUntil <= time.ms',
+    'waiter.rememberedUntil < time.ms',
+    CLOCK,
+  ],
+  [
+    'asking again does not count as being heard of',
+    'if (waiter !== undefined) waiter.rememberedUntil = time.ms + ticket.patienceMs',
+    '',
+  ],
+  [
+    'a late waiter is forgotten before it is heard',
+    'remember(room, ticket, time)\n  const offered = settle(room, time, ticket.id)\n  const known',
+    'const offered = settle(room, time, ticket.id)\n  remember(room, ticket, time)\n  const known',
+  ],
+  [
+    'renew does not count as being heard of',
+    'remember(room, ticket, time)\n  const offered = settle(room, time, ticket.id)\n  return',
+    'const offered = settle(room, time, ticket.id)\n  return',
+  ],
+])
+
+const expiry = mistakesIn('room.ts', [
+  [
+    'a holder has one moment too many',
+    'if (holder.expiresAt <= time.ms) {',
+    'if (holder.expiresAt < time.ms) {',
+    CLOCK,
+  ],
+  [
+    'a room looks for expiry one moment too late',
+    'if (room.nextExpiry <= time.ms) expire(room, time)\n  if (room.queue',
+    'if (room.nextExpiry < time.ms) expire(room, time)\n  if (room.queue',
+    CLOCK,
+  ],
+  [
+    'a new holder is not looked out for',
+    'room.nextExpiry = Math.min(room.nextExpiry, holder.expiresAt)\n  return holder',
+    'return holder',
+  ],
+  [
+    'the end of a minimum hold is not looked out for',
+    'room.nextExpiry = Math.min(room.nextExpiry, holder.expiresAt)\n  } else drop',
+    '} else drop',
+  ],
+  ['after one expiry the next is not looked out for', 'else next = Math.min(next, holder.expiresAt)', ''],
+  ['the acceptance term is the ttl', 'time.ms + ticket.acceptMs', 'time.ms + ticket.ttlMs'],
+  ['a renewal does not move the expiry', 'holder.expiresAt, time.ms + ticket.ttlMs', 'holder.expiresAt'],
+  ['a late request ends a hold sooner', 'holder.expiresAt, time.ms + ticket.ttlMs', 'time.ms + ticket.ttlMs'],
+  ['an offer is not confirmed by asking', "holder.state = 'held'", ''],
+  [
+    'a release does not settle first',
+    'const offeredBefore = settle(room, time)',
+    'const offeredBefore = NOBODY',
+  ],
+  ['an eviction does not settle first', 'const before = settle(room, time)', 'const before = NOBODY'],
+  [
+    'a renewal does not settle first',
+    'const offered = settle(room, time, ticket.id)\n  return',
+    'const offered = NOBODY\n  return',
+  ],
+])
+
+const fences = [
+  ...mistakesIn('room.ts', [
+    ['two fences of one microsecond are the same', 'Math.max(room.lastFence + 1, time.us)', 'time.us'],
+    ['fences do not follow the time', 'Math.max(room.lastFence + 1, time.us)', 'room.lastFence + 1'],
+    ['the last fence is not kept', 'room.lastFence = fence', ''],
+    [
+      'every answer has a new fence',
+      'fence: BigInt(holder.fence) }\n}',
+      'fence: BigInt((room.lastFence += 1)) }\n}',
+    ],
+  ]),
+  ...mistakesIn('memory-store.ts', [
+    ['a key that was empty starts low', 'room.lastFence = this.#fenceFloor', 'room.lastFence = 0', STORE],
+  ]),
+]
+
+const releases = [
+  ...mistakesIn('room.ts', [
+    ['a release admits nobody', "was === 'unknown' ? NOBODY : settle(room, time)", 'NOBODY'],
+    ['an eviction admits nobody', '...settle(room, time), ...evicted', '...evicted'],
+    ['a cancel leaves no tombstone', 'if (request.cancel) bury', 'if (request.id === undefined) bury'],
+    ['every release leaves a tombstone', 'if (request.cancel) bury', 'if (request.id !== undefined) bury'],
+    [
+      'tombstones are not read',
+      'const tombstone = room.tombstones.get(ticket.id)',
+      'const tombstone = undefined',
+    ],
+    ['a cancel is soon forgotten', 'time.ms + TOMBSTONE_MS, evicted: false', 'time.ms + 10, evicted: false'],
+    ['an eviction is soon forgotten', 'time.ms + TOMBSTONE_MS, evicted: true', 'time.ms + 10, evicted: true'],
+    ['tombstones stay too long', 'else next = Math.min(next, tombstone.until)', '', CLOCK],
+    ['a renewal brings a ticket back', '?? GONE, offered', '?? acquire(room, ticket, time).answer, offered'],
+    [
+      'an eviction looks like a cancel',
+      'evicted: true, reason: request.reason',
+      "evicted: false, reason: ''",
+    ],
+    ['the reason of an eviction is lost', 'reason: request.reason', "reason: ''"],
+  ]),
+  ...mistakesIn('memory-store.ts', [
+    ['a cancel that comes first is lost', 'request.cancel ? this.#enter(request.key) :', '', STORE],
+  ]),
+]
+
+const delays = mistakesIn('room.ts', [
+  ['a minimum hold is ignored', 'if (holder.holdUntil > time.ms) {', 'if (holder.holdUntil < 0) {'],
+  [
+    'a minimum hold begins with each renewal',
+    "if (holder.state === 'offered') {",
+    "if (holder.state !== '') {",
+  ],
+  ['a minimum hold begins with the offer', 'holdUntil: 0 }', 'holdUntil: time.ms + ticket.minHoldMs }'],
+  ['a short ttl cuts the minimum hold', 'ticket.ttlMs, holder.holdUntil)', 'ticket.ttlMs)'],
+  ['who was released comes back', "holder.state === 'leaving' ? GONE : confirm", 'confirm'],
+  [
+    'who was released is released again',
+    "holder === undefined || holder.state === 'leaving'",
+    'holder === undefined',
+  ],
+  [
+    'a lock-delay follows a release',
+    '} else drop(room, id, holder)\n  return',
+    '} else { drop(room, id, holder); delay(room, holder, time.ms) }\n  return',
+  ],
+  [
+    'a lock-delay follows an evicted offer',
+    "if (holder.state === 'held') room.closedUntil",
+    'room.closedUntil',
+  ],
+  [
+    'no lock-delay follows an expiry',
+    "if (holder.state === 'held') delay(room, holder, holder.expiresAt)",
+    '',
+  ],
+  ['no lock-delay follows an eviction', 'delay(room, holder, time.ms)', ''],
+  [
+    'a lock-delay begins when somebody looks',
+    'delay(room, holder, holder.expiresAt)',
+    'delay(room, holder, time.ms)',
+  ],
+  ['a lock-delay closes nothing', 'return room.closedUntil <= time.ms && ', 'return '],
+  [
+    'a lock-delay has one moment too many',
+    'return room.closedUntil <= time.ms &&',
+    'return room.closedUntil < time.ms &&',
+  ],
+  [
+    'a short lock-delay ends a long one',
+    'Math.max(room.closedUntil, from + holder.ticket.lockDelayMs)',
+    'from + holder.ticket.lockDelayMs',
+  ],
+])
+
+const wakes = [
+  ...mistakesIn('room.ts', [
+    ['nobody is woken', 'offered.push(id)', ''],
+    ['who asks is woken, too', 'if (id !== asking) {', "if (id !== '') {"],
+    ['the evicted are not woken', ', ...evicted])', '])'],
+    [
+      'the head does not watch the expiry',
+      'Math.min(staying, untilChange(room, time)) : staying',
+      'staying : staying',
+    ],
+    [
+      'everybody watches the expiry',
+      'untilChange(room, time)) : staying',
+      'untilChange(room, time)) : untilChange(room, time)',
+    ],
+    [
+      'the last expiry is watched, not the first',
+      'change = Math.min(change, holder.expiresAt)',
+      'change = change === Number.POSITIVE_INFINITY ? holder.expiresAt : Math.max(change, holder.expiresAt)',
+    ],
+    [
+      'the end of a lock-delay is not watched',
+      'room.closedUntil > time.ms ? room.closedUntil : Number.POSITIVE_INFINITY',
+      'Number.POSITIVE_INFINITY',
+    ],
+    ['a waiter asks when it is forgotten', 'ticket.patienceMs / 3', 'ticket.patienceMs'],
+    ['a waiter asks when its offer is over', '(ticket.acceptMs * 2) / 3', 'ticket.acceptMs * 2'],
+  ]),
+  ...mistakesIn('memory-store.ts', [
+    ['wakes are not delivered', "onWake({ tag: 'ticket', id })", '{}', STORE],
+    ['listening never ends', 'this.#listeners.delete(onWake)', '', SURFACE],
+  ]),
+]
+
+const views = [
+  ...mistakesIn('room.ts', [
+    ['the view shows who has expired', '.filter(([, holder]) => holder.expiresAt > time.ms)', '', STORE],
+    [
+      'the view shows who is forgotten',
+      '.filter(([, waiter]) => waiter.rememberedUntil > time.ms)',
+      '',
+      STORE,
+    ],
+    [
+      'the view shows no lock-delay',
+      'closedMs: Math.max(0, room.closedUntil - time.ms)',
+      'closedMs: 0',
+      STORE,
+    ],
+    ['a room with a tombstone counts as idle', 'room.tombstones.size === 0 && ', ''],
+    ['a closed room counts as idle', ' && room.closedUntil <= time.ms\n', '\n'],
+    ['a room with a queue counts as idle', 'if (room.queue.size > 0) return false', ''],
+  ]),
+  ...mistakesIn('memory-store.ts', [
+    ['a prefix is found anywhere', 'key.startsWith(request.prefix)', 'key.includes(request.prefix)', SURFACE],
+    ['a page begins with the end of the last', 'key > request.cursor', 'key >= request.cursor', SURFACE],
+    [
+      'the first page is the last',
+      'next: keys.length > page.length ? page.at(-1) : undefined',
+      'next: undefined',
+      SURFACE,
+    ],
+  ]),
+]
+
+/** What people get wrong in a lock, one mistake at a time. */
+export const mutants: readonly Mutant[] = [
+  ...togetherness,
+  ...order,
+  ...remembering,
+  ...expiry,
+  ...fences,
+  ...releases,
+  ...delays,
+  ...wakes,
+  ...views,
+]

@@ -1,0 +1,67 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { lawComparison, storeConformance } from '../../src/testing/index.ts'
+import { action, cast, present } from './histories.ts'
+import { mutants } from './mutants.ts'
+import { type Detector, type Mutated, mutate } from './mutation.ts'
+import { exploreRoom, smallRooms } from './small-rooms.ts'
+import { Witness } from './witness.ts'
+
+/** What has to notice a mistake. Each resolves when it has noticed none. */
+const detectors: Readonly<Record<Detector, (mutated: Mutated) => Promise<void>>> = {
+  async rules({ law }) {
+    for (const room of Object.values(smallRooms)) exploreRoom(law, room, 4)
+    const histories = fc.property(
+      cast,
+      fc.array(action, { maxLength: 60, size: 'max' }),
+      (parts, actions) => {
+        const witness = new Witness(law, parts)
+        for (const step of actions) witness.step(present(step, parts))
+      },
+    )
+    fc.assert(histories, { numRuns: 2_000, seed: 1, endOnFailure: true })
+  },
+
+  async comparison(mutated) {
+    const { store, setTime } = storeOf(mutated)
+    await lawComparison({ store, setTime, seed: 'mutants', histories: 1_500 })
+  },
+
+  async conformance(mutated) {
+    const { store, pass } = storeOf(mutated)
+    for (const { run } of storeConformance({ open: () => store, sharesClock: true, pass })) await run()
+  },
+}
+
+describe.concurrent('each of three layers of tests', () => {
+  test('finds nothing wrong with the law and the store as they are', { timeout: 120_000 }, async () => {
+    expect(await detectorsThatNotice(await mutate(undefined))).toEqual([])
+  })
+
+  test.for(mutants)('notices that $name', { timeout: 120_000 }, async (mutant) => {
+    const expected = Object.keys(detectors).filter((name) => !mutant.missedBy.includes(name as Detector))
+    expect(expected).not.toEqual([])
+    expect(await detectorsThatNotice(await mutate(mutant))).toEqual(expected)
+  })
+})
+
+async function detectorsThatNotice(mutated: Mutated): Promise<readonly string[]> {
+  const noticed: string[] = []
+  for (const [name, detect] of Object.entries(detectors)) {
+    await detect(mutated).catch(() => noticed.push(name))
+  }
+  return noticed
+}
+
+function storeOf({ memoryStore }: Mutated) {
+  let ms = Date.now()
+  return {
+    store: memoryStore({ now: () => ({ ms, us: ms * 1000 }) }),
+    setTime: (to: number) => {
+      ms = to
+    },
+    pass: (by: number) => {
+      ms += by
+    },
+  }
+}
