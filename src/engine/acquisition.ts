@@ -46,8 +46,8 @@ export class Acquisition implements Kept, Abortable {
   readonly #startedAt: number
   /** When the caller's patience ends, on the monotonic clock. */
   readonly #until: number
-  readonly #resolve: (lease: HeldLease | null) => void
-  readonly #reject: (error: unknown) => void
+  #resolve: (lease: HeldLease | null) => void = unset
+  #reject: (error: unknown) => void = unset
   #phase: 'asking' | 'waiting' | 'over' = 'asking'
   #doubts = 0
   #lease: HeldLease | undefined
@@ -65,14 +65,10 @@ export class Acquisition implements Kept, Abortable {
     this.#startedAt = request.startedAtMs ?? startedAt.monotonicMs
     // Who does not want to wait for the key still wants to know: the store has a while to answer.
     this.#until = startedAt.monotonicMs + (request.waitMs > 0 ? request.waitMs : ANSWER_MS)
-    let resolve: (lease: HeldLease | null) => void = () => {}
-    let reject: (error: unknown) => void = () => {}
-    this.promise = new Promise((yes, no) => {
-      resolve = yes
-      reject = no
+    this.promise = new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
     })
-    this.#resolve = resolve
-    this.#reject = reject
     if (request.signal !== undefined) engine.signals.add(request.signal, this)
     engine.waiting.set(this.ticket.id, this)
     engine.keeper.keep(this)
@@ -288,6 +284,9 @@ export class Acquisition implements Kept, Abortable {
     )
   }
 }
+
+/** Stands for the two functions until the promise has handed them over, which it does at once. */
+function unset(): void {}
 
 /** How long a store may take to answer somebody who will not wait for the key. */
 const ANSWER_MS = 5000

@@ -35,8 +35,10 @@ export function hold(
   const lease = desk.engine.acquire(
     request(desk, key, shape, terms, { patienceMs, waitMs: terms.waitMs, startedAtMs, check }),
   )
-  if (lease instanceof Promise) return granted(key, lease, waiting)
-  return lease ?? refuse(key)
+  if (!(lease instanceof Promise)) return lease ?? refuse(key)
+  // Nobody who is willing to wait gets `null`, and outside of a scope there is nothing to end: no need for another promise.
+  if (waiting === undefined && patienceMs > 0) return lease as Promise<HeldLease>
+  return granted(key, lease, waiting)
 }
 
 /** Does not wait: `null` when it is busy. Returns without a promise when the store answers at once. */
