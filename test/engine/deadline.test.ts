@@ -36,6 +36,37 @@ describe('the deadline', () => {
     await heir.release()
   })
 
+  // acquire#1 is slow, acquire#2 is answered, extend('5m'); then acquire#1 arrives and shortens the store's term to 30 s.
+  test('is never later than the store’s, also when an older request with a shorter ttl arrives late', async () => {
+    const { clock, store, locks, other } = scene()
+    const late = new Letter()
+    store.next('acquire', late)
+    const lease = await clock.until(locks.acquire('k', { ttl: TTL }))
+    await lease.extend('5m')
+    late.arrive().reply()
+    store.always('lose request', ['renew'])
+    const next = other.locks.acquire('k', { wait: '10m' })
+    const heir = await clock.until(next)
+    expect(lease.state).toBe('lost')
+    await heir.release()
+    await lease.release()
+  })
+
+  test('is never later than the store’s, also when a shorter extend arrives after a longer one', async () => {
+    const { clock, store, locks, other } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const late = new Letter()
+    store.next('renew', late)
+    await clock.until(lease.extend('8s'))
+    await lease.extend('5m')
+    late.arrive().reply()
+    store.always('lose request', ['renew'])
+    const heir = await clock.until(other.locks.acquire('k', { wait: '10m' }))
+    expect(lease.state).toBe('lost')
+    await heir.release()
+    await lease.release()
+  })
+
   test('of a grant whose reply took longer than the ttl has passed, so the key is asked for anew', async () => {
     const { clock, store, locks, rooms } = scene()
     const slow = new Letter()

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { LeaseLostError } from '../../src/errors.ts'
 import { scene } from './scene.ts'
+import { Letter } from './scripted-store.ts'
 
 const TTL = 30_000
 
@@ -111,6 +112,32 @@ describe('a lease that is lost', () => {
     expect(signal.reason).toMatchObject({ reason: 'evicted' })
   })
 
+  test('by eviction is told at once also when the lease is not renewed', async () => {
+    const { clock, locks, other } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL, renew: false })
+    const signal = lease.signal
+    await clock.advance(1)
+    await other.locks.evict('k', lease.id, { reason: 'stuck' })
+    await clock.advance(1)
+    expect(signal.reason).toMatchObject({ reason: 'evicted' })
+  })
+
+  test('because the store knows its id only under another fence is lost: somebody may have held in between', async () => {
+    const { clock, store, locks, other } = scene()
+    const late = new Letter()
+    store.next('acquire', late)
+    const acquiring = locks.acquire('k', { ttl: TTL })
+    const lease = await clock.until(acquiring)
+    // The store forgets everything, another one holds and is done, and then the first request of ours arrives at last.
+    await store.real.release({ key: 'k', id: lease.id, cancel: false })
+    await (await other.locks.acquire('k')).release()
+    late.arrive()
+    await clock.advance(TTL)
+    expect(lease.state).toBe('lost')
+    expect(lease.signal.reason).toMatchObject({ reason: 'store-reset' })
+    await clock.advance(TTL)
+  })
+
   test('takes no other lease of the process with it', async () => {
     const { clock, locks, other } = scene()
     const lost = await locks.acquire('a', { ttl: TTL })
@@ -153,6 +180,16 @@ describe('a lease is in jeopardy', () => {
     })
     expect([...seen]).toEqual(['held', 'jeopardy', 'lost'])
     await clock.advance(TTL)
+  })
+
+  test('when its renewal is overdue because the event loop was blocked', async () => {
+    const { clock, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    clock.block(0.8 * TTL)
+    expect(lease.state).toBe('jeopardy')
+    await clock.advance(10)
+    expect(lease.state).toBe('held')
+    await lease.release()
   })
 
   test('never when it is not meant to be renewed', async () => {

@@ -1,0 +1,232 @@
+import { describe, expect, test } from 'vitest'
+import { errorOf, outcomeOf, scene } from './scene.ts'
+import { Letter } from './scripted-store.ts'
+
+const TTL = 30_000
+
+describe('release', () => {
+  test('resolves when the store has answered, so that the next call finds the key free', async () => {
+    const { clock, store, locks, other } = scene()
+    const lease = await locks.acquire('k')
+    const slow = new Letter()
+    store.next('release', slow)
+    const releasing = lease.release()
+    expect(lease.state).toBe('released')
+    expect(await outcomeOf(releasing)).toBe('pending')
+    expect(await other.locks.tryAcquire('k')).toBeNull()
+    slow.arrive().reply()
+    await clock.until(releasing)
+    await (await other.locks.tryAcquire('k'))?.release()
+  })
+
+  test('may be called as often as one likes, and asks the store once', async () => {
+    const { store, locks } = scene()
+    const lease = await locks.acquire('k')
+    await Promise.all([lease.release(), lease.release()])
+    await lease.release()
+    await lease[Symbol.asyncDispose]()
+    expect(store.count('release')).toBe(1)
+  })
+
+  test('called again while the first is on its way resolves when the store has answered, too', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k')
+    const slow = new Letter()
+    store.next('release', slow)
+    const first = lease.release()
+    const again = lease.release()
+    expect(await outcomeOf(first)).toBe('pending')
+    const second = await outcomeOf(again)
+    slow.arrive().reply()
+    await clock.until(first)
+    expect(second).toBe('pending')
+  })
+
+  test('inside the work does not hide that the lease was lost before', async () => {
+    const { clock, locks } = scene()
+    const work = locks.withLock('k', { ttl: TTL, renew: false }, async (lease) => {
+      clock.block(TTL)
+      await lease.release()
+      return 'written'
+    })
+    expect(await errorOf(work)).toMatchObject({ code: 'lease-lost', reason: 'expired' })
+  })
+
+  test('after a loss leaves the state lost', async () => {
+    const { clock, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL, renew: false })
+    await clock.advance(TTL)
+    expect(lease.state).toBe('lost')
+    await lease.release()
+    expect(lease.state).toBe('lost')
+  })
+
+  test('does not abort the signal: whoever released knows', async () => {
+    const { clock, locks } = scene()
+    const lease = await locks.acquire('k')
+    const signal = lease.signal
+    await lease.release()
+    await clock.advance(2 * TTL)
+    expect(signal.aborted).toBe(false)
+    expect(lease.remainingMs).toBe(0)
+  })
+
+  test('ends what assertHeld, extend and detach may do', async () => {
+    const { locks } = scene()
+    const lease = await locks.acquire('k')
+    await lease.release()
+    expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ code: 'lease-lost' }))
+    expect(() => lease.detach()).toThrow(expect.objectContaining({ code: 'lease-lost' }))
+    expect(await errorOf(lease.extend())).toMatchObject({ code: 'lease-lost' })
+  })
+
+  test('of a lease that expired does not touch the next holder', async () => {
+    const { clock, locks, other, rooms } = scene()
+    const lost = await locks.acquire('k', { ttl: TTL, renew: false })
+    await clock.advance(TTL)
+    const heir = await other.locks.acquire('k')
+    await lost.release()
+    expect(await rooms()).toMatchObject([{ holders: [{ id: heir.id }] }])
+    expect(() => heir.assertHeld()).not.toThrow()
+    await heir.release()
+  })
+
+  test('of a lease that was evicted needs no request', async () => {
+    const { clock, store, locks, other } = scene()
+    const lease = await locks.acquire('k')
+    await other.locks.evict('k', lease.id, { reason: 'stuck' })
+    await clock.advance(TTL)
+    await lease.release()
+    expect(lease.state).toBe('lost')
+    expect(store.count('release')).toBe(0)
+  })
+
+  test.each([
+    ['hangs', 'lose request'],
+    ['fails', 'fail'],
+    ['acts, and the reply is lost', 'lose reply'],
+  ] as const)('never rejects when the store %s: it resolves in about two seconds', async (_what, fate) => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    store.always(fate, ['release'])
+    const from = clock.monotonicMs()
+    await clock.until(lease.release())
+    expect(clock.monotonicMs() - from).toBeLessThanOrEqual(2010)
+    expect(lease.state).toBe('released')
+    store.always('answer')
+    await clock.advance(20_000)
+  })
+
+  test('that was not answered is repeated until it is, so the key does not stay taken for the ttl', async () => {
+    const { clock, store, locks, other } = scene()
+    const lease = await locks.acquire('k', { ttl: '1h' })
+    store.always('lose request', ['release'])
+    await clock.until(lease.release())
+    const next = other.locks.acquire('k', { wait: '1m' })
+    await clock.advance(5000)
+    expect(await outcomeOf(next)).toBe('pending')
+    store.always('answer')
+    const heir = await clock.until(next, { withinMs: 20_000 })
+    await heir.release()
+    const before = store.count('release')
+    await clock.advance(3_600_000)
+    expect(store.count('release')).toBe(before)
+  })
+
+  test('that the store refuses is not repeated, and does not reject either', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    store.always('refuse', ['release'])
+    await clock.until(lease.release())
+    await clock.advance(2 * TTL)
+    expect(store.count('release')).toBe(1)
+  })
+
+  test('works although the caller’s own signal is aborted', async () => {
+    const { locks, rooms } = scene()
+    const caller = new AbortController()
+    const lease = await locks.acquire('k', { signal: caller.signal })
+    caller.abort()
+    expect(lease.state).toBe('held')
+    await lease.release()
+    expect(await rooms()).toEqual([])
+  })
+
+  test('crossing a renewal that is on its way leaves nothing behind', async () => {
+    const { clock, store, locks, rooms } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const renewal = new Letter()
+    store.next('renew', renewal)
+    await clock.untilTrue(() => store.count('renew') === 1)
+    await lease.release()
+    renewal.arrive().reply()
+    await clock.advance(0)
+    expect(lease.state).toBe('released')
+    expect(await rooms()).toEqual([])
+  })
+
+  test('leaves a tombstone only while an acquire may still arrive, which then has no effect', async () => {
+    const { clock, store, locks, rooms } = scene()
+    const late = new Letter()
+    store.next('acquire', late)
+    const lease = await clock.until(locks.acquire('k'))
+    await lease.release()
+    expect(store.sent.at(-1)).toMatchObject({ verb: 'release', cancel: true })
+    late.arrive().reply()
+    await clock.advance(0)
+    expect(await rooms()).toEqual([])
+    const plain = await locks.acquire('k2')
+    await plain.release()
+    expect(store.sent.at(-1)).toMatchObject({ verb: 'release', cancel: false })
+  })
+
+  test('leaves no tombstone when every request was answered by the time of the release', async () => {
+    const { clock, store, locks } = scene()
+    const first = new Letter()
+    const second = new Letter()
+    store.next('acquire', first, second)
+    const acquiring = locks.acquire('k')
+    await clock.advance(2000)
+    first.arrive().reply()
+    const lease = await acquiring
+    second.arrive().reply()
+    await clock.advance(0)
+    await lease.release()
+    expect(store.sent.at(-1)).toMatchObject({ verb: 'release', cancel: false })
+  })
+})
+
+describe('the error of the work', () => {
+  const broken = new Error('the work failed')
+
+  test.each(['lose request', 'fail', 'refuse', 'answer'] as const)(
+    'is what withLock rejects with when the release meets: %s',
+    async (fate) => {
+      const { clock, store, locks } = scene()
+      store.always(fate, ['release'])
+      const work = errorOf(
+        locks.withLock('k', { ttl: TTL }, () => {
+          throw broken
+        }),
+      )
+      expect(await clock.until(work)).toBe(broken)
+      store.always('answer')
+      await clock.advance(2 * TTL)
+    },
+  )
+
+  test('comes before the loss of the lease', async () => {
+    const { clock, locks } = scene()
+    const work = locks.withLock('k', { ttl: TTL }, () => {
+      clock.block(TTL)
+      throw broken
+    })
+    expect(await errorOf(work)).toBe(broken)
+  })
+
+  test('is not needed for withLock to reject: work that outlived its lease is no success', async () => {
+    const { clock, locks } = scene()
+    const work = locks.withLock('k', { ttl: TTL }, () => clock.block(TTL))
+    expect(await errorOf(work)).toMatchObject({ code: 'lease-lost', reason: 'expired', key: 'k' })
+  })
+})
