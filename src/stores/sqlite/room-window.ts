@@ -1,0 +1,295 @@
+import type { Ticket } from '../../contract/store.ts'
+import { StoreError } from '../../errors.ts'
+import {
+  type Holder,
+  type Outcome,
+  openRoom,
+  type Room,
+  type StoreTime,
+  type Tombstone,
+  type Waiter,
+} from '../../law/room.ts'
+import { isGood, type Moment, timeSince } from './fence-clock.ts'
+import type { HolderRow, Statements, WaiterRow } from './statements.ts'
+
+/** Whose step it is, and when. */
+export interface StepRequest {
+  readonly key: string
+  /** Whose rows are read; `undefined` reads the whole room. */
+  readonly id: string | undefined
+  /** Where the ticket's process is told of wakes; `undefined` when somebody else speaks of the ticket. */
+  readonly inbox: string | undefined
+  readonly time: StoreTime
+}
+
+/** An answer of the law, and who has to be told of what it changed. */
+export interface Step<A> {
+  readonly answer: A
+  readonly notices: readonly Notice[]
+}
+
+export interface Notice {
+  readonly id: string
+  /** Where its process listens; empty when it does not. */
+  readonly inbox: string
+}
+
+/**
+ * Does one verb of the law to a room in the file. There is no second implementation of the law here: `law/room.ts`
+ * decides, inside the transaction, about the part of the room that it can touch, and what it changed is written back. So
+ * a step costs about the same in a room of one and in a room of a thousand:
+ *
+ * - Of the holders it gets the ticket's own, and those that have expired. It asks the others only for the sum of their
+ *   units, their smallest limit and their first expiry, so one holder, the crowd, stands for all of them.
+ * - Of the queue it gets the first few, and the ticket's own place. It reads the queue from the head and stops at the
+ *   first who may not hold yet. If all of these few are gone afterwards, somebody behind them may hold, too: then nothing
+ *   is written, and the step, a pure function, is done again with a wider window.
+ */
+export function step<A>(
+  statements: Statements,
+  request: StepRequest,
+  verb: (room: Room, time: StoreTime) => Outcome<A>,
+): Step<A> {
+  for (let width = request.id === undefined ? EVERYBODY : FIRST_WIDTH; ; width *= 8) {
+    const window = new RoomWindow(statements, request, width)
+    const { answer, offered } = verb(window.room, window.time)
+    if (window.isTooNarrow()) continue
+    window.save()
+    return { answer, notices: offered.map((id) => ({ id, inbox: window.inboxOf(id) })) }
+  }
+}
+
+/** A whole room as it is, for people. */
+export function readRoom(statements: Statements, key: string, time: StoreTime): Room {
+  return new RoomWindow(statements, { key, id: undefined, inbox: undefined, time }, EVERYBODY).room
+}
+
+const FIRST_WIDTH = 4
+const EVERYBODY = 2 ** 40
+
+// No ticket has an id like these.
+const CROWD = '\u0001crowd'
+const NO_TICKET = '\u0001none'
+
+class RoomWindow {
+  readonly room: Room
+  readonly time: StoreTime
+  readonly #statements: Statements
+  readonly #request: StepRequest
+  readonly #width: number
+  // What stands in the file, to see afterwards what has changed. By the objects of the law and not by id: who expired and
+  // asks again is somebody new.
+  readonly #holders = new Map<Holder, HolderRow>()
+  readonly #waiters = new Map<Waiter, WaiterRow>()
+  readonly #inboxes = new Map<string, string>()
+  readonly #tombstone: Tombstone | undefined
+  readonly #moment: Moment
+  readonly #lastFence: number
+  readonly #closedUntil: number
+  /** Above the fences of all that were dropped. */
+  #above = 0
+  /** The ids that were read from the head of the queue on. */
+  #heads: readonly string[] = []
+
+  constructor(statements: Statements, request: StepRequest, width: number) {
+    this.#statements = statements
+    this.#request = request
+    this.#width = width
+    const { key, id, time } = request
+    const look = statements.look.get(key, id ?? NO_TICKET, time.ms)
+    if (look === undefined)
+      throw new StoreError(
+        'store-refused',
+        'The lock file is damaged: its table `meta` is empty. Delete the file.',
+      )
+    const [
+      units,
+      limit,
+      lockDelayMs,
+      fence,
+      state,
+      expiresAt,
+      holdUntil,
+      inbox,
+      clockMs,
+      clockUs,
+      closedUntil,
+      waiting,
+      overdue,
+      othersUnits,
+      othersLimit,
+      othersExpireAt,
+      othersFence,
+      evicted,
+      reason,
+    ] = look
+    this.#moment = { ms: clockMs, us: clockUs }
+    this.time = timeSince(this.#moment, time)
+    this.#lastFence = Math.max(units === null ? 0 : fence, othersFence)
+    this.#closedUntil = closedUntil
+    this.room = openRoom(this.#lastFence)
+    this.room.closedUntil = closedUntil
+    // What was read may have expired already: the law has to look.
+    this.room.nextExpiry = Number.NEGATIVE_INFINITY
+
+    if (id === undefined) this.#readHolders(Number.POSITIVE_INFINITY)
+    else {
+      if (units !== null)
+        this.#enter([id, units, limit, lockDelayMs, fence, state, expiresAt, holdUntil, inbox, '', 0])
+      if (overdue > 0) this.#readHolders(time.ms)
+      if (othersExpireAt !== null) this.#enterCrowd(othersUnits, othersLimit, othersExpireAt)
+      if (evicted !== null) {
+        // The file shows only one that is still in force.
+        this.#tombstone = { until: Number.POSITIVE_INFINITY, evicted: evicted !== 0, reason }
+        this.room.tombstones.set(id, this.#tombstone)
+      }
+    }
+    if (waiting !== 0) this.#readQueue()
+  }
+
+  /** Whether somebody behind the window may have come to the head of the queue. */
+  isTooNarrow(): boolean {
+    return this.#heads.length === this.#width && !this.#heads.some((id) => this.room.queue.has(id))
+  }
+
+  inboxOf(id: string): string {
+    return this.#inboxes.get(id) ?? ''
+  }
+
+  /** Writes what the law has changed. */
+  save(): void {
+    const { key, time } = this.#request
+    this.#saveHolders()
+    this.#saveQueue()
+    for (const [id, tombstone] of this.room.tombstones) {
+      if (tombstone === this.#tombstone) continue
+      this.#statements.bury.run(key, id, tombstone.until, Number(tombstone.evicted), tombstone.reason)
+    }
+    if (this.room.closedUntil !== this.#closedUntil) this.#statements.shut.run(key, this.room.closedUntil)
+    else if (this.#closedUntil > 0 && this.#closedUntil <= time.ms) this.#statements.open.run(key)
+    this.#saveClock()
+  }
+
+  /** The next fence of this key has to be higher, even when the room leaves nothing behind that says so. */
+  #saveClock(): void {
+    const { ms, us } = this.time
+    const granted = this.room.lastFence !== this.#lastFence
+    // Fences are ahead of the clock when one step admits many, or when the clock stands still.
+    if (this.#above > us || (granted && !isGood(this.#moment, this.time))) {
+      this.#statements.setClock.run(ms, Math.max(us, this.#above))
+    }
+  }
+
+  #readHolders(expiredAt: number): void {
+    const { key, id } = this.#request
+    for (const row of this.#statements.holders.all(key, id ?? NO_TICKET, expiredAt)) this.#enter(row)
+  }
+
+  #enter(row: HolderRow): void {
+    const [id, units, limit, lockDelayMs, fence, state, expiresAt, holdUntil, inbox, owner, since] = row
+    const ticket = this.#ticket({ id, units, limit, lockDelayMs, owner })
+    const holder: Holder = { ticket, fence, since, state, expiresAt, holdUntil }
+    this.room.holders.set(id, holder)
+    this.room.sum.add(ticket)
+    this.#holders.set(holder, row)
+    this.#inboxes.set(id, inbox)
+  }
+
+  #enterCrowd(units: number, limit: number, expiresAt: number): void {
+    const ticket = this.#ticket({ id: CROWD, units, limit })
+    this.room.holders.set(CROWD, { ticket, fence: 0, since: 0, state: 'held', expiresAt, holdUntil: 0 })
+    this.room.sum.add(ticket)
+  }
+
+  #readQueue(): void {
+    const { key, id } = this.#request
+    const rows = this.#statements.queue.all(key, this.#width)
+    for (const row of rows) this.#enqueue(row)
+    this.#heads = rows.map(([headId]) => headId)
+    if (rows.length < this.#width || id === undefined || this.room.queue.has(id)) return
+    const own = this.#statements.waiter.get(key, id)
+    if (own !== undefined) this.#enqueue(own)
+  }
+
+  #enqueue(row: WaiterRow): void {
+    const [id, , units, limit, acceptMs, lockDelayMs, owner, inbox, since, rememberedUntil] = row
+    const ticket = this.#ticket({ id, units, limit, acceptMs, lockDelayMs, owner })
+    const waiter: Waiter = { ticket, since, rememberedUntil }
+    this.room.queue.set(id, waiter)
+    this.#waiters.set(waiter, row)
+    this.#inboxes.set(id, inbox)
+  }
+
+  /** The other three terms come with every request, and the law takes them from there: if it did not, NaN would tell. */
+  #ticket(stored: Pick<Ticket, 'id' | 'units' | 'limit'> & Partial<Ticket>): Ticket {
+    const { key } = this.#request
+    return {
+      key,
+      acceptMs: 0,
+      lockDelayMs: 0,
+      owner: '',
+      ttlMs: NaN,
+      patienceMs: NaN,
+      minHoldMs: NaN,
+      ...stored,
+    }
+  }
+
+  #saveHolders(): void {
+    const { key } = this.#request
+    for (const [holder, [id]] of this.#holders) {
+      if (this.room.holders.get(id) === holder) continue
+      this.#statements.dropHolder.run(key, id)
+      this.#above = Math.max(this.#above, holder.fence + 1)
+    }
+    for (const [id, holder] of this.room.holders) {
+      const row = this.#holders.get(holder)
+      if (row !== undefined) this.#keepHolder(row, holder)
+      else if (id !== CROWD) this.#addHolder(id, holder)
+    }
+  }
+
+  #addHolder(id: string, { ticket, fence, since, state, expiresAt, holdUntil }: Holder): void {
+    const { key, units, limit, lockDelayMs, owner } = ticket
+    const terms = [units, limit, lockDelayMs, owner, this.#inboxNow(id)] as const
+    this.#statements.addHolder.run(key, id, ...terms, fence, since, state, expiresAt, holdUntil)
+  }
+
+  #keepHolder(row: HolderRow, { state, expiresAt, holdUntil }: Holder): void {
+    const [id, , , , , oldState, oldExpiresAt, oldHoldUntil, oldInbox] = row
+    const inbox = this.#inboxNow(id)
+    const same =
+      state === oldState && expiresAt === oldExpiresAt && holdUntil === oldHoldUntil && inbox === oldInbox
+    if (!same) this.#statements.keepHolder.run(state, expiresAt, holdUntil, inbox, this.#request.key, id)
+  }
+
+  #saveQueue(): void {
+    const { key } = this.#request
+    for (const [waiter, [id, place]] of this.#waiters) {
+      if (this.room.queue.get(id) !== waiter) this.#statements.dropWaiter.run(key, place)
+    }
+    for (const [id, waiter] of this.room.queue) {
+      const row = this.#waiters.get(waiter)
+      if (row === undefined) this.#addWaiter(id, waiter)
+      else this.#keepWaiter(row, waiter)
+    }
+  }
+
+  #addWaiter(id: string, { ticket, since, rememberedUntil }: Waiter): void {
+    const { key, units, limit, acceptMs, lockDelayMs, owner } = ticket
+    const terms = [units, limit, acceptMs, lockDelayMs, owner, this.#inboxNow(id)] as const
+    this.#statements.addWaiter.run(key, id, ...terms, since, rememberedUntil)
+  }
+
+  #keepWaiter(row: WaiterRow, { rememberedUntil }: Waiter): void {
+    const [id, place, , , , , , oldInbox, , oldRememberedUntil] = row
+    const inbox = this.#inboxNow(id)
+    if (rememberedUntil === oldRememberedUntil && inbox === oldInbox) return
+    this.#statements.keepWaiter.run(rememberedUntil, inbox, this.#request.key, place)
+  }
+
+  /** Where a ticket's process will listen from now on: who asks for it, listens for it. */
+  #inboxNow(id: string): string {
+    return (id === this.#request.id ? this.#request.inbox : undefined) ?? this.inboxOf(id)
+  }
+}

@@ -1,0 +1,65 @@
+-- The tables of a new lock file. Run once, inside the transaction that makes the file ours.
+--
+-- Every number is REAL: both engines bind a JavaScript number as a double, which is exact for whole numbers to 2^53,
+-- while an INTEGER column of a STRICT table refuses doubles from 2^51 on – and fences (µs since 1970) pass that in 2041.
+-- Times in `…_at`, `…_until` and `since` are milliseconds of the store's clock, which starts anew with each boot.
+
+-- One row. `boot` names the boot of the machine that all other rows are of; the clock is that of the fences.
+CREATE TABLE meta (
+  only INTEGER PRIMARY KEY CHECK (only = 1),
+  boot TEXT NOT NULL,
+  clock_ms REAL NOT NULL,
+  clock_us REAL NOT NULL
+) STRICT;
+
+-- Who holds, was offered, or is leaving. A free key has no row anywhere.
+CREATE TABLE holder (
+  key TEXT NOT NULL,
+  id TEXT NOT NULL,
+  units REAL NOT NULL,
+  "limit" REAL NOT NULL,
+  lock_delay_ms REAL NOT NULL,
+  owner TEXT NOT NULL,
+  inbox TEXT NOT NULL,
+  fence REAL NOT NULL,
+  since REAL NOT NULL,
+  state TEXT NOT NULL,
+  expires_at REAL NOT NULL,
+  hold_until REAL NOT NULL,
+  PRIMARY KEY (key, id)
+) STRICT, WITHOUT ROWID;
+
+-- Who waits, in order of arrival.
+CREATE TABLE waiter (
+  key TEXT NOT NULL,
+  place REAL NOT NULL,
+  id TEXT NOT NULL,
+  units REAL NOT NULL,
+  "limit" REAL NOT NULL,
+  accept_ms REAL NOT NULL,
+  lock_delay_ms REAL NOT NULL,
+  owner TEXT NOT NULL,
+  inbox TEXT NOT NULL,
+  since REAL NOT NULL,
+  remembered_until REAL NOT NULL,
+  PRIMARY KEY (key, place)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX waiter_by_id ON waiter (key, id);
+
+-- Ids that were cancelled or evicted lately.
+CREATE TABLE tombstone (
+  key TEXT NOT NULL,
+  id TEXT NOT NULL,
+  until REAL NOT NULL,
+  evicted REAL NOT NULL,
+  reason TEXT NOT NULL,
+  PRIMARY KEY (key, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tombstone_by_end ON tombstone (until);
+
+-- Keys that a lock-delay keeps closed.
+CREATE TABLE closure (
+  key TEXT PRIMARY KEY,
+  until REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX closure_by_end ON closure (until);

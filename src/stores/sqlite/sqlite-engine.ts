@@ -1,0 +1,75 @@
+import { createRequire } from 'node:module'
+import { StoreError } from '../../errors.ts'
+
+/** Where SQLite itself comes from: the runtime, or a package that ships it compiled. */
+export type SqliteEngine = 'node:sqlite' | '@photostructure/sqlite'
+
+/** A value as both engines bind and return it. */
+export type SqlValue = string | number | null
+
+/** The part of `DatabaseSync` that the store uses. Both engines have it, with the same errors. */
+export interface Database {
+  exec(sql: string): void
+  prepare(sql: string): PreparedStatement
+  close(): void
+}
+
+export interface PreparedStatement {
+  run(...values: SqlValue[]): unknown
+  get(...values: SqlValue[]): unknown
+  all(...values: SqlValue[]): unknown[]
+  setReturnArrays(enabled: boolean): void
+}
+
+interface SqliteModule {
+  readonly DatabaseSync: new (path: string) => Database
+  readonly StatementSync?: { readonly prototype: object }
+}
+
+/**
+ * How databases are opened here: with `node:sqlite` where the runtime has it, otherwise with the package. Only one of
+ * the two for all files of a process, because two copies of SQLite in one process undo each other's file locks (closing
+ * a file drops every POSIX lock that the process has on it).
+ */
+export function openDatabase(path: string, wanted: SqliteEngine | undefined): Database {
+  const engine = wanted === '@photostructure/sqlite' ? loadPackage() : (loadBuiltin() ?? loadPackage())
+  return new engine.DatabaseSync(path)
+}
+
+/** `undefined` on Node 20, and before Node 22.16, whose statements cannot return arrays yet. */
+function loadBuiltin(): SqliteModule | undefined {
+  builtin ??= withoutExperimentalWarning(() => process.getBuiltinModule('node:sqlite')) as
+    | SqliteModule
+    | undefined
+  return builtin?.StatementSync !== undefined && 'setReturnArrays' in builtin.StatementSync.prototype
+    ? builtin
+    : undefined
+}
+
+let builtin: SqliteModule | undefined
+
+/** The warning is printed when the module is loaded, and the user of a command line has no use for it. */
+function withoutExperimentalWarning<T>(load: () => T): T {
+  const { emitWarning } = process
+  process.emitWarning = (warning: string | Error, ...rest: unknown[]) => {
+    if (rest[0] !== 'ExperimentalWarning') Reflect.apply(emitWarning, process, [warning, ...rest])
+  }
+  try {
+    return load()
+  } finally {
+    process.emitWarning = emitWarning
+  }
+}
+
+function loadPackage(): SqliteModule {
+  try {
+    // Not an import(): the first call of the store may then answer at once, like every other.
+    return createRequire(import.meta.url)('@photostructure/sqlite') as SqliteModule
+  } catch (cause) {
+    throw new StoreError(
+      'store-refused',
+      'The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: npm install @photostructure/sqlite',
+      { cause },
+    )
+  }
+}

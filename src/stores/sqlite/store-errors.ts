@@ -1,0 +1,71 @@
+import { StoreError } from '../../errors.ts'
+
+/** Whether somebody else has the file's write lock (or is recovering it) at this moment. */
+export function isBusy(error: unknown): boolean {
+  const code = primaryCode(error)
+  return code === BUSY || code === LOCKED || code === PROTOCOL
+}
+
+/** What a failure of SQLite means to whoever uses the store. Other errors pass as they are: they are bugs. */
+export function toStoreError(error: unknown, path: string): unknown {
+  const code = primaryCode(error)
+  if (code === undefined) return error
+  const file = JSON.stringify(path)
+  const cause = error
+  switch (code) {
+    case NOT_A_DATABASE:
+      return new StoreError(
+        'store-refused',
+        `Expected ${file} to be an SQLite database, got another kind of file.`,
+        {
+          cause,
+        },
+      )
+    case CORRUPT:
+      return new StoreError(
+        'store-refused',
+        `The lock file ${file} is damaged. Stop the processes that use it and delete it; nothing but held locks is lost.`,
+        { cause },
+      )
+    case READ_ONLY:
+    case PERMISSION:
+    case CANNOT_OPEN:
+      return new StoreError(
+        'store-refused',
+        `The lock file ${file} cannot be written. Give this user write permission for the file and its folder.`,
+        { cause },
+      )
+    case FULL:
+      return new StoreError('store-unavailable', `The lock file ${file} cannot grow: its disk is full.`, {
+        cause,
+      })
+    default:
+      return new StoreError(
+        'store-unavailable',
+        `The lock file ${file} cannot be used now: ${text(error)}.`,
+        { cause },
+      )
+  }
+}
+
+/** SQLite's result code without its finer part; `undefined` for errors that are not SQLite's. */
+function primaryCode(error: unknown): number | undefined {
+  return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number'
+    ? error.errcode & 0xff
+    : undefined
+}
+
+function text(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+// https://sqlite.org/rescode.html
+const PERMISSION = 3
+const BUSY = 5
+const LOCKED = 6
+const READ_ONLY = 8
+const CORRUPT = 11
+const FULL = 13
+const CANNOT_OPEN = 14
+const PROTOCOL = 15
+const NOT_A_DATABASE = 26

@@ -1,0 +1,42 @@
+import { release, type StoreTime } from '../../law/room.ts'
+import { step } from './room-window.ts'
+import type { Statements } from './statements.ts'
+
+/**
+ * Clears away what nobody asks for any more: rooms whose processes died, tombstones, ended lock-delays. Whoever takes
+ * keys pays for it, two looks for each, so the file never grows beyond twice of what is in use, and nothing has to be
+ * running. Each process goes round the holders on its own.
+ */
+export class Sweep {
+  #acquires = 0
+  #key = ''
+  #id = ''
+
+  /** Counts an acquire. True when it is time to sweep. */
+  isDue(): boolean {
+    this.#acquires += 1
+    return this.#acquires % ACQUIRES_A_SWEEP === 0
+  }
+
+  clear(statements: Statements, time: StoreTime): void {
+    for (const [key, id] of statements.buriedBefore.all(time.ms, LOOKS)) statements.unbury.run(key, id)
+    const holders = statements.holdersAfter.all(this.#key, this.#id, LOOKS)
+    const [key, id] = holders.length < LOOKS ? ['', ''] : (holders.at(-1) ?? ['', ''])
+    this.#key = key
+    this.#id = id
+    const expired = holders.filter(([, , expiresAt]) => expiresAt <= time.ms)
+    const ended = statements.closedBefore.all(time.ms, LOOKS)
+    for (const key of new Set([...expired, ...ended].map(([key]) => key))) settle(statements, key, time)
+  }
+}
+
+/** The release of a ticket that is not there: the law then does no more than what is overdue. */
+function settle(statements: Statements, key: string, time: StoreTime): void {
+  // A living waiter will ask at the time it was told, and letting it in is not what this caller pays for.
+  if (statements.remembered.get(key, time.ms) !== undefined) return
+  const nobody = { key, id: '', cancel: false }
+  step(statements, { ...nobody, inbox: undefined, time }, (room, at) => release(room, nobody, at))
+}
+
+const ACQUIRES_A_SWEEP = 32
+const LOOKS = 2 * ACQUIRES_A_SWEEP

@@ -1,0 +1,166 @@
+import type { Answer } from '../../contract/store.ts'
+import { StoreError } from '../../errors.ts'
+import type { StoreTime } from '../../law/room.ts'
+import { LockFile, type LockFileOptions } from './lock-file.ts'
+import type { Query, Statements } from './statements.ts'
+import { isBusy, toStoreError } from './store-errors.ts'
+
+/** What is done in one transaction, at one time. It may be done again from the start, so it has no other effect. */
+export type Work<A> = (statements: Statements, time: StoreTime) => A
+
+/**
+ * Runs transactions on a lock file. One takes about 10 µs, so it is tried at once and answers in the same tick. Only when
+ * another process has the write lock at that moment it waits in line and is tried again: the event loop is never blocked
+ * by somebody else, not even by a process that was stopped in the middle of a transaction.
+ */
+export class Transactions {
+  readonly #options: LockFileOptions
+  readonly #line: Waiting[] = []
+  #file: LockFile | undefined
+  #checkPlaceAt = 0
+  #closed = false
+
+  constructor(options: LockFileOptions) {
+    this.#options = options
+  }
+
+  /** Throws or rejects with a {@link StoreError}; then nothing has happened. */
+  write<A>(work: Work<A>): Answer<A> {
+    return this.#soon(() => this.#transact('begin', work))
+  }
+
+  /** One state of the file, without a lock that others would wait for. */
+  read<A>(work: Work<A>): Answer<A> {
+    return this.#soon(() => this.#transact('beginReading', work))
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#forgetFile()
+    for (const waiting of this.#line.splice(0)) waiting.reject(closedError())
+  }
+
+  /** At once, or when the file is free. */
+  #soon<A>(attempt: () => A): Answer<A> {
+    if (this.#closed) throw closedError()
+    if (this.#line.length === 0) {
+      try {
+        return attempt()
+      } catch (error) {
+        if (!isBusy(error)) throw error
+      }
+    }
+    return new Promise<A>((resolve, reject) => {
+      const giveUpAt = performance.now() + PATIENCE_MS
+      this.#line.push({ attempt: () => resolve(attempt()), reject, giveUpAt })
+      if (this.#line.length === 1) void this.#serve()
+    })
+  }
+
+  #transact<A>(begin: 'begin' | 'beginReading', work: Work<A>): A {
+    try {
+      const file = this.#openFile()
+      const { statements } = file
+      const opening: Query<[]> = statements[begin]
+      opening.run()
+      try {
+        const result = work(statements, this.#options.now())
+        statements.commit.run()
+        return result
+      } catch (error) {
+        file.rollBack()
+        throw error
+      }
+    } catch (error) {
+      if (isBusy(error)) throw error
+      // Opened anew by the next call, whatever was wrong may be mended by then.
+      this.#forgetFile()
+      throw toStoreError(error, this.#options.path)
+    }
+  }
+
+  #openFile(): LockFile {
+    const now = performance.now()
+    if (this.#file !== undefined && now >= this.#checkPlaceAt) {
+      this.#checkPlaceAt = now + CHECK_PLACE_MS
+      // Deleted or replaced: go where the others are. Whoever held in the old file is unknown in the new one, and hears
+      // of it with its next renewal.
+      if (!this.#file.isInPlace()) this.#forgetFile()
+    }
+    this.#file ??= new LockFile(this.#options)
+    return this.#file
+  }
+
+  #forgetFile(): void {
+    const file = this.#file
+    this.#file = undefined
+    file?.close()
+  }
+
+  async #serve(): Promise<void> {
+    let failures = 1
+    while (this.#line.length > 0) {
+      await pause(failures)
+      failures = this.#serveLine() ? 1 : failures + 1
+    }
+  }
+
+  /** In the order of arrival, for as long as the file is free. True if anybody was served. */
+  #serveLine(): boolean {
+    const yieldAt = performance.now() + SLICE_MS
+    let served = 0
+    for (let first = this.#line[0]; first !== undefined; first = this.#line[0]) {
+      try {
+        first.attempt()
+      } catch (error) {
+        if (isBusy(error)) {
+          this.#giveUp()
+          break
+        }
+        first.reject(error)
+      }
+      this.#line.shift()
+      served += 1
+      if (performance.now() >= yieldAt) break
+    }
+    return served > 0
+  }
+
+  #giveUp(): void {
+    const now = performance.now()
+    while (this.#line[0] !== undefined && this.#line[0].giveUpAt <= now) {
+      this.#line
+        .shift()
+        ?.reject(
+          new StoreError(
+            'store-unavailable',
+            `Another process kept the lock file ${JSON.stringify(this.#options.path)} locked for ${PATIENCE_MS} ms.`,
+          ),
+        )
+    }
+  }
+}
+
+interface Waiting {
+  /** Throws as long as the file is busy. */
+  readonly attempt: () => void
+  readonly reject: (error: unknown) => void
+  readonly giveUpAt: number
+}
+
+/** Ten thousand times what a transaction takes: longer only if its process was stopped, or the disk hangs. */
+const PATIENCE_MS = 1000
+const SLICE_MS = 2
+const CHECK_PLACE_MS = 100
+const LONGEST_PAUSE_MS = 16
+
+/** The others are done within microseconds; only when they are not, it is time to let go of the processor. */
+function pause(failures: number): Promise<void> {
+  if (failures <= 4) return new Promise((resolve) => setImmediate(resolve))
+  const pauseMs = Math.random() * Math.min(LONGEST_PAUSE_MS, 2 ** (failures - 4))
+  return new Promise((resolve) => setTimeout(resolve, pauseMs))
+}
+
+function closedError(): StoreError {
+  return new StoreError('store-refused', 'Expected an open sqlite store, got one that was closed.')
+}
