@@ -8,7 +8,6 @@ import type {
   Store,
   Ticket,
   WaiterView,
-  Wake,
 } from '../contract/store.ts'
 
 /** How a store under test is reached. */
@@ -19,7 +18,10 @@ export interface ConformanceSubject {
    * opened is closed at its end.
    */
   readonly open: () => Store | Promise<Store>
-  /** Lets at least so much of the store's time pass. Default: really waits. */
+  /**
+   * Lets at least so much of the store's time pass. Default: really waits. Cases that share such a clock have to be run
+   * one after the other.
+   */
   readonly pass?: (ms: number) => void | Promise<void>
   /** `false` for a store without `listen`: the cases about wakes are left out. Default: `true`. */
   readonly pushes?: boolean
@@ -58,7 +60,7 @@ export class Scene {
   readonly #subject: ConformanceSubject
   readonly #stretch: number
   readonly #views: Store[] = []
-  readonly #tickets: Ticket[] = []
+  readonly #tickets = new Map<string, Ticket>()
   readonly #ears: Ears[] = []
 
   constructor(subject: ConformanceSubject, stretch: number) {
@@ -96,7 +98,7 @@ export class Scene {
       owner: '{"case":"conformance"}',
       ...draft,
     }
-    this.#tickets.push(ticket)
+    this.#tickets.set(ticket.id, ticket)
     return ticket
   }
 
@@ -121,7 +123,10 @@ export class Scene {
   async listen(store: Store): Promise<Ears> {
     assert.ok(store.listen, 'A store without `listen` is tested with `pushes: false`')
     const ears = new Ears()
-    ears.unlisten = await store.listen((wake) => ears.take(wake))
+    ears.unlisten = await store.listen((wake) => {
+      // Other cases may share the view, and their wakes with it.
+      if (wake.tag === 'ticket' && this.#tickets.has(wake.id)) ears.take(wake.id)
+    })
     this.#ears.push(ears)
     return ears
   }
@@ -150,7 +155,7 @@ export class Scene {
   /** Releases every ticket of the case and proves that no room is left. */
   async leaveNothing(): Promise<void> {
     const store = await this.view()
-    await Promise.all(this.#tickets.map((ticket) => store.release(releaseOf(ticket))))
+    await Promise.all([...this.#tickets.values()].map((ticket) => store.release(releaseOf(ticket))))
     const giveUpAt = performance.now() + 10_000
     for (;;) {
       const rooms = await allRooms(store, this.prefix)
@@ -168,16 +173,15 @@ export class Scene {
   }
 }
 
-/** What a listener has heard. */
+/** Which tickets a listener was woken for. */
 export class Ears {
   readonly heard: string[] = []
   unlisten: () => void = () => {}
   readonly #awaited = new Map<string, () => void>()
 
-  take(wake: Wake): void {
-    if (wake.tag === 'all') return
-    this.heard.push(wake.id)
-    this.#awaited.get(wake.id)?.()
+  take(id: string): void {
+    this.heard.push(id)
+    this.#awaited.get(id)?.()
   }
 
   /** Resolves once a wake for this ticket has come (also if it came before), rejects after a bounded wait. */

@@ -39,10 +39,10 @@ export function seededRandom(seed: string | number): Random {
     next,
     between: (lowest, highest) => lowest + Math.floor(next() * (highest - lowest + 1)),
     pick: (choices) => {
-      const choice = choices[Math.floor(next() * choices.length)]
-      if (choice === undefined)
+      if (choices.length === 0)
         throw new RangeError('Expected `choices` to hold at least one value, got none')
-      return choice
+      // The index is below the length, so what is there is of this type, even if it is undefined.
+      return choices[Math.floor(next() * choices.length)] as (typeof choices)[number]
     },
     chance: (probability) => next() < probability,
   }
