@@ -1,0 +1,130 @@
+import { describe, expect, test } from 'vitest'
+import { errorOf, scene } from '../engine/scene.ts'
+
+const TTL = 30_000
+
+async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = []
+  for await (const item of items) found.push(item)
+  return found
+}
+
+describe('inspect', () => {
+  test('shows who holds and who waits, how long, and who they are', async () => {
+    const { clock, locks, other } = scene()
+    const held = await locks.acquire('k', { ttl: TTL })
+    await clock.advance(1000)
+    const waiting = other.locks.acquire('k', { ttl: TTL })
+    await clock.advance(500)
+    const rooms = await all(locks.inspect())
+    expect(rooms).toMatchObject([
+      {
+        key: 'k',
+        holders: [{ id: held.id, fence: held.fence, units: 1, limit: 1, heldMs: 1500, state: 'held' }],
+        queue: [{ units: 1, limit: 1, waitedMs: 500 }],
+        closedMs: 0,
+      },
+    ])
+    expect(JSON.parse(rooms[0]?.holders[0]?.owner ?? '')).toEqual({ label: 'test' })
+    await held.release()
+    await (await clock.until(waiting)).release()
+  })
+
+  test('changes nothing: what is looked at all the time expires all the same', async () => {
+    const { clock, locks, other } = scene()
+    const held = await other.locks.acquire('k', { ttl: TTL, renew: false })
+    for (let second = 0; second < 30; second += 1) {
+      expect(await all(locks.inspect())).toHaveLength(1)
+      await clock.advance(1000)
+    }
+    expect(await all(locks.inspect())).toEqual([])
+    expect(held.state).toBe('lost')
+  })
+
+  test('finds rooms by their prefix, in pages of any size, each once', async () => {
+    const { locks } = scene()
+    const keys = Array.from({ length: 25 }, (_, index) => `job:${String(index).padStart(2, '0')}`)
+    const leases = await Promise.all([...keys, 'other'].map((key) => locks.acquire(key)))
+    for (const pageSize of [1, 7, 25, 26]) {
+      const found = (await all(locks.inspect({ prefix: 'job:', pageSize }))).map(({ key }) => key)
+      expect(found).toEqual(keys)
+    }
+    expect(await all(locks.inspect({ prefix: 'job:07' }))).toHaveLength(1)
+    expect(await all(locks.inspect({ prefix: 'j*' }))).toEqual([])
+    expect(await all(locks.inspect())).toHaveLength(26)
+    await Promise.all(leases.map((lease) => lease.release()))
+  })
+
+  test.each([
+    [{ prefix: 5 }, 'Expected `prefix` to be a string, got 5.'],
+    [{ pageSize: 0 }, 'Expected `pageSize` to be a whole number from 1 to 10000, got 0.'],
+    [{ pageSize: 1.5 }, 'Expected `pageSize` to be a whole number from 1 to 10000, got 1.5.'],
+    [{ perfix: 'k' }, 'Expected the options to be among `prefix`, `pageSize`, got `perfix`.'],
+    [null, 'Expected the options to be an object, got null.'],
+    ['k', 'Expected the options to be an object, got "k".'],
+  ])('refuses %j', async (options, message) => {
+    const { store, locks } = scene()
+    expect(await errorOf(locks.inspect(options as never).next())).toMatchObject({ message })
+    expect(store.sent).toEqual([])
+  })
+})
+
+describe('evict', () => {
+  test('takes the key from a holder and gives it to the next one', async () => {
+    const { clock, locks, other } = scene()
+    const stuck = await locks.acquire('k', { ttl: TTL })
+    const next = other.locks.acquire('k')
+    await clock.advance(10)
+    expect(await other.locks.evict('k', stuck.id, { reason: 'stuck' })).toEqual([stuck.id])
+    const heir = await clock.until(next, { withinMs: 100 })
+    expect(heir.fence).toBeGreaterThan(stuck.fence)
+    await clock.advance(TTL)
+    expect(stuck.state).toBe('lost')
+    expect(() => stuck.assertHeld()).toThrow(expect.objectContaining({ reason: 'evicted' }))
+    await stuck.release()
+    expect(() => heir.assertHeld()).not.toThrow()
+    await heir.release()
+  })
+
+  test('without an id takes it from everybody, waiters too', async () => {
+    const { clock, locks, other } = scene()
+    const held = await locks.acquire('k')
+    const waiting = [errorOf(other.locks.acquire('k')), errorOf(locks.acquire('k'))]
+    await clock.advance(10)
+    expect(await other.locks.evict('k', undefined, { reason: 'maintenance' })).toHaveLength(3)
+    for (const error of await clock.until(Promise.all(waiting)))
+      expect(error).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
+    await clock.advance(TTL)
+    expect(held.state).toBe('lost')
+  })
+
+  test('of an id or a key that nobody has removes nobody', async () => {
+    const { locks } = scene()
+    const held = await locks.acquire('k')
+    expect(await locks.evict('k', 'nobody', { reason: 'r' })).toEqual([])
+    expect(await locks.evict('nothing', undefined, { reason: 'r' })).toEqual([])
+    expect(() => held.assertHeld()).not.toThrow()
+    await held.release()
+  })
+
+  test.each([
+    ['', undefined, { reason: 'r' }],
+    ['k', '', { reason: 'r' }],
+    ['k', null, { reason: 'r' }],
+    ['k', 5, { reason: 'r' }],
+    ['k', undefined, { reason: '' }],
+    ['k', undefined, { reason: 'r'.repeat(501) }],
+    ['k', undefined, { reason: 5 }],
+    ['k', undefined, {}],
+    ['k', undefined, undefined],
+    ['k', undefined, null],
+    ['k', undefined, 'stuck'],
+    ['k', undefined, { reason: 'r', force: true }],
+  ])('refuses %j, %j, %j before the store is asked', async (key, id, options) => {
+    const { store, locks } = scene()
+    const error = await errorOf(locks.evict(key, id as never, options as never))
+    expect(error).toMatchObject({ code: 'invalid-argument' })
+    expect(error.message).toMatch(/^Expected .* to be .*, got .*\.$/)
+    expect(store.sent).toEqual([])
+  })
+})

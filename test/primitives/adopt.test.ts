@@ -1,0 +1,130 @@
+import { describe, expect, test } from 'vitest'
+import { errorOf, outcomeOf, scene } from '../engine/scene.ts'
+
+const TTL = 30_000
+
+describe('a lease that is handed over', () => {
+  test('keeps its id and its fence, and is renewed where it is now', async () => {
+    const { clock, store, locks, other, rooms } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const json = JSON.parse(JSON.stringify(lease.detach()))
+    const adopted = await other.locks.adopt(json)
+    expect(adopted).toMatchObject({ key: 'k', id: lease.id, fence: lease.fence, state: 'held' })
+    const before = store.sent.length
+    await clock.advance(10 * TTL)
+    expect(adopted.state).toBe('held')
+    expect(store.sent.length).toBe(before)
+    expect(await rooms()).toMatchObject([{ holders: [{ id: lease.id, fence: lease.fence }] }])
+    await adopted.release()
+  })
+
+  test('cannot be released, extended or detached any more by who let go of it', async () => {
+    const { locks, other } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const signal = lease.signal
+    const adopted = await other.locks.adopt(lease.detach())
+    await lease.release()
+    expect(lease.state).toBe('released')
+    expect(signal.aborted).toBe(false)
+    expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ code: 'lease-lost' }))
+    expect(() => lease.detach()).toThrow(expect.objectContaining({ code: 'lease-lost' }))
+    expect(await errorOf(lease.extend())).toMatchObject({ code: 'lease-lost' })
+    expect(() => adopted.assertHeld()).not.toThrow()
+    await adopted.release()
+  })
+
+  test('goes on with its units and its ttl, unless another ttl is asked for', async () => {
+    const { locks, other, rooms } = scene()
+    const lease = await locks.semaphore('k', 5).acquire({ units: 3, ttl: TTL })
+    const adopted = await other.locks.adopt(lease.detach(), { ttl: '2m' })
+    expect(await rooms()).toMatchObject([{ holders: [{ units: 3, limit: 5 }] }])
+    expect(adopted.remainingMs).toBeGreaterThan(115_000)
+    expect(adopted.toJSON()).toMatchObject({ units: 3, limit: 5, ttlMs: 120_000 })
+    await adopted.release()
+  })
+
+  test('is lost when nobody continued it before its ttl was over', async () => {
+    const { clock, locks, other } = scene()
+    const json = (await locks.acquire('k', { ttl: TTL })).detach()
+    await clock.advance(TTL + 1)
+    const error = await errorOf(other.locks.adopt(json))
+    expect(error).toMatchObject({ code: 'lease-lost', reason: 'expired', key: 'k' })
+    expect(error.message).toBe('The lease on "k" cannot be continued: the store does not hold it any more.')
+  })
+
+  test('is not somebody else’s: the key is held by another one, who keeps it', async () => {
+    const { clock, locks, other } = scene()
+    const json = (await locks.acquire('k', { ttl: TTL })).detach()
+    await clock.advance(TTL + 1)
+    const heir = await locks.acquire('k')
+    expect(await errorOf(other.locks.adopt(json))).toMatchObject({ code: 'lease-lost' })
+    expect(() => heir.assertHeld()).not.toThrow()
+    await heir.release()
+  })
+
+  test('under another fence than the store’s is refused, and whoever holds it keeps it', async () => {
+    const { clock, locks, other } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const forged = { ...lease.toJSON(), fence: String(lease.fence + 1n) }
+    expect(await errorOf(other.locks.adopt(forged))).toMatchObject({ code: 'lease-lost' })
+    await clock.advance(2 * TTL)
+    expect(lease.state).toBe('held')
+    await lease.release()
+  })
+
+  test('of a lease that was evicted says so', async () => {
+    const { locks, other } = scene()
+    const json = (await other.locks.acquire('k', { ttl: TTL })).detach()
+    await other.locks.evict('k', undefined, { reason: 'stuck' })
+    expect(await errorOf(locks.adopt(json))).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
+  })
+
+  test('with an aborted signal rejects with its reason', async () => {
+    const { clock, locks, other } = scene()
+    const json = (await other.locks.acquire('k', { ttl: TTL })).detach()
+    const reason = new Error('no longer wanted')
+    const outcome = await outcomeOf(locks.adopt(json, { signal: AbortSignal.abort(reason) }))
+    await clock.advance(1)
+    const [room] = await locks
+      .inspect()
+      .next()
+      .then((page) => [page.value])
+    await other.locks.evict('k', room?.holders[0]?.id, { reason: 'end of the test' })
+    await clock.advance(TTL)
+    expect(outcome).toEqual({ error: reason })
+  })
+
+  test.each([
+    ['an empty key', { key: '' }],
+    ['an empty id', { id: '' }],
+    ['no units', { units: 0 }],
+    ['half a unit', { units: 0.5 }],
+    ['more units than its limit', { units: 2 }],
+    ['a limit that is no number', { limit: Number.NaN }],
+  ])('of json with %s is bad input, and the store is not asked', async (_what, damage) => {
+    const { store, locks } = scene()
+    const json = { key: 'k', id: 'x', fence: '1', units: 1, limit: 1, ttlMs: TTL, ...damage }
+    expect(await errorOf(locks.adopt(json))).toMatchObject({ code: 'invalid-argument' })
+    expect(store.sent).toEqual([])
+  })
+
+  test.each([
+    ['nothing', undefined],
+    ['null', null],
+    ['a text', '{"key":"k"}'],
+    ['a number', 5],
+    ['a fence that is a number', { key: 'k', id: 'x', fence: 1, units: 1, limit: 1, ttlMs: TTL }],
+    ['a fence that is no number', { key: 'k', id: 'x', fence: '-1', units: 1, limit: 1, ttlMs: TTL }],
+    ['a ttl of 0', { key: 'k', id: 'x', fence: '1', units: 1, limit: 1, ttlMs: 0 }],
+    [
+      'an id of 10,000 characters',
+      { key: 'k', id: 'x'.repeat(10_000), fence: '1', units: 1, limit: 1, ttlMs: TTL },
+    ],
+  ])('described by %s is bad input', async (_what, json) => {
+    const { store, locks } = scene()
+    const error = await errorOf(locks.adopt(json as never))
+    expect(error).toMatchObject({ code: 'invalid-argument' })
+    expect(error.message).toMatch(/^Expected `.*` to be .*, got .*\.$/)
+    expect(store.sent).toEqual([])
+  })
+})

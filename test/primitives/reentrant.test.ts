@@ -1,0 +1,131 @@
+import { describe, expect, test } from 'vitest'
+import { createLocks } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { settled } from '../engine/fake-clock.ts'
+import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
+
+const reentrant = true
+
+describe('a lock inside itself', () => {
+  test('throws at once by default, in plain words, and does not wait for ever', async () => {
+    const { store, locks } = scene()
+    const inner = locks.withLock('k', () =>
+      locks.withLock('k', { wait: Number.POSITIVE_INFINITY }, () => 'never'),
+    )
+    const error = await errorOf(inner)
+    expect(error).toMatchObject({ name: 'DeadlockError', code: 'deadlock', key: 'k' })
+    expect(error.message).toBe(
+      'This async context holds "k" already, so waiting for it again may never end. Pass the lease along, take all permits at once, or set `reentrant: true`.',
+    )
+    expect(store.count('acquire')).toBe(1)
+  })
+
+  test('throws also behind functions, timers and other keys in between', async () => {
+    const { locks } = realScene()
+    const deep = locks.withLock('k', () =>
+      locks.withLock('between', async () => {
+        await new Promise((resolve) => setTimeout(resolve, 1))
+        return locks.acquire('k')
+      }),
+    )
+    expect(await errorOf(deep)).toMatchObject({ code: 'deadlock', key: 'k' })
+  })
+
+  test('is busy for a try, which never waits', async () => {
+    const { locks } = realScene()
+    await locks.withLock('k', async () => {
+      expect(await locks.tryAcquire('k')).toBeNull()
+      expect(await locks.tryWithLock('k', () => 'ran')).toEqual({ acquired: false })
+    })
+  })
+
+  test('runs under the outer lease with `reentrant: true`, and gives the key back only at the outer end', async () => {
+    const { store, locks, other } = scene()
+    await locks.withLock('k', async (outer) => {
+      await locks.withLock('k', { reentrant }, async (inner) => {
+        expect(inner).toBe(outer)
+        await locks.withLock('k', { reentrant }, () => {})
+      })
+      expect(await locks.tryWithLock('k', { reentrant }, (inner) => inner === outer)).toEqual({
+        acquired: true,
+        value: true,
+      })
+      expect(outer.state).toBe('held')
+      expect(await other.locks.tryAcquire('k')).toBeNull()
+    })
+    expect(store.count('acquire')).toBe(1)
+    expect(store.count('release')).toBe(1)
+  })
+
+  test('keeps the key when the inner work throws', async () => {
+    const { locks } = scene()
+    await locks.withLock('k', async (outer) => {
+      const broken = new Error('the work failed')
+      expect(await errorOf(locks.withLock('k', { reentrant }, () => Promise.reject(broken)))).toBe(broken)
+      expect(outer.state).toBe('held')
+    })
+  })
+
+  test('is no re-entry from another context: it waits its turn', async () => {
+    const { locks } = realScene()
+    const order: string[] = []
+    const first = locks.withLock('k', { reentrant }, async () => {
+      order.push('first in')
+      await settled()
+      order.push('first out')
+    })
+    const second = locks.withLock('k', { reentrant }, () => order.push('second'))
+    await Promise.all([first, second])
+    expect(order).toEqual(['first in', 'first out', 'second'])
+  })
+
+  test('may be allowed for all calls of one `Locks`, and taken back for one', async () => {
+    const locks = createLocks(memoryStore(), { reentrant })
+    const lock = locks.readWrite('k')
+    expect(await locks.withLock('k', () => locks.withLock('k', () => 1))).toBe(1)
+    expect(await lock.write(() => lock.read(() => 2))).toBe(2)
+    const strict = locks.withLock('k', () => locks.withLock('k', { reentrant: false }, () => 3))
+    expect(await errorOf(strict)).toMatchObject({ code: 'deadlock' })
+    await locks.close()
+  })
+
+  test('reads under its own write lock, and does not write under its own read lock', async () => {
+    const { locks } = scene()
+    const lock = locks.readWrite('k')
+    expect(await lock.write(() => lock.read(() => 'read', { reentrant }))).toBe('read')
+    expect(await lock.read(() => lock.read(() => 'read', { reentrant }))).toBe('read')
+    const upgrade = lock.read(() => lock.write(() => 'never', { reentrant }))
+    const error = await errorOf(upgrade)
+    expect(error).toMatchObject({ code: 'deadlock', key: 'k' })
+    expect(error.message).toContain('cannot be upgraded')
+    expect(await errorOf(lock.read(() => lock.tryWrite(() => 'never', { reentrant })))).toMatchObject({
+      code: 'deadlock',
+    })
+  })
+
+  test('is forgotten after the release: work that was left behind waits like everybody', async () => {
+    const { clock, locks, other } = scene()
+    let go: () => void = () => {}
+    const gate = new Promise<void>((resolve) => {
+      go = resolve
+    })
+    let late: Promise<string> | undefined
+    await locks.withLock('k', async () => {
+      late = gate.then(() => locks.withLock('k', { reentrant }, () => 'late'))
+    })
+    const held = await other.locks.acquire('k')
+    go()
+    expect(await outcomeOf(late ?? Promise.reject())).toBe('pending')
+    await held.release()
+    expect(await clock.until(late ?? Promise.reject())).toBe('late')
+  })
+
+  test('of a lease that was lost does not run under it', async () => {
+    const { clock, locks } = scene()
+    const work = locks.withLock('k', { ttl: 1000, renew: false }, async () => {
+      clock.block(1000)
+      return locks.withLock('k', { reentrant }, (lease) => lease.state)
+    })
+    expect(await errorOf(work)).toMatchObject({ code: 'lease-lost', reason: 'expired' })
+  })
+})
