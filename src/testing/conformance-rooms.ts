@@ -271,6 +271,8 @@ const HOSTILE: readonly string[] = [
   '-1',
   '1e3',
   'null',
-  'x'.repeat(1_000),
-  `${'x'.repeat(1_000)}y`,
+  // With the prefix in front, nearly the 1,024 characters that a key may have; in the second case 3 bytes each.
+  'x'.repeat(970),
+  `${'x'.repeat(970)}y`,
+  '鍵'.repeat(970),
 ]
