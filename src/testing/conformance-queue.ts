@@ -171,6 +171,32 @@ export const queueCases: readonly ConformanceScript[] = [
     },
   },
   {
+    name: 'whoever asks only when it is told to is served in its turn, without any wake',
+    async play(scene) {
+      const store = await scene.view()
+      const acceptMs = scene.span(400)
+      const [dead, head, next] = [
+        scene.ticket({ ttlMs: scene.span(200) }),
+        scene.ticket({ acceptMs }),
+        scene.ticket({ acceptMs }),
+      ]
+      const watch = scene.stopwatch()
+      heldFence(await store.acquire(dead))
+      const told = await store.acquire(head)
+      const toldNext = await store.acquire(next)
+      watch.within(dead.ttlMs)
+      await scene.outlive(queuedAnswer(told).askAgainMs)
+      heldFence(await store.acquire(head))
+      const { askAgainMs } = queuedAnswer(toldNext)
+      const offered = scene.stopwatch()
+      await store.release(releaseOf(head))
+      await scene.outlive(askAgainMs)
+      const answer = await store.acquire(next)
+      offered.within(acceptMs)
+      heldFence(answer)
+    },
+  },
+  {
     name: 'renew answers each ticket of a batch in its place, whatever became of it',
     async play(scene) {
       const [store, other] = [await scene.view(), await scene.view()]
