@@ -146,6 +146,52 @@ describe('extend', () => {
     await lease.release()
   })
 
+  test('keeps the signal quiet at the deadline that was before', async () => {
+    const { clock, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL, renew: false })
+    const signal = lease.signal
+    await clock.advance(0.8 * TTL)
+    await lease.extend()
+    await clock.advance(0.8 * TTL)
+    expect(signal.aborted).toBe(false)
+    await clock.advance(0.2 * TTL)
+    expect(signal.aborted).toBe(true)
+    await lease.release()
+  })
+
+  test('with a shorter ttl takes back nothing that was promised', async () => {
+    const { clock, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const before = lease.remainingMs
+    await lease.extend('1s')
+    expect(lease.remainingMs).toBe(before)
+    await clock.advance(4 * TTL)
+    expect(lease.state).toBe('held')
+    await lease.release()
+  })
+
+  test('several times at once ends with the longest', async () => {
+    const { clock, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    await Promise.all([lease.extend('2m'), lease.extend('5m'), lease.extend()])
+    expect(lease.remainingMs).toBeGreaterThan(290_000)
+    await clock.advance(600_000)
+    expect(lease.state).toBe('held')
+    await lease.release()
+  })
+
+  test('that crosses the release says that it was released, and brings nothing back', async () => {
+    const { clock, store, locks, rooms } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const slow = new Letter()
+    store.next('renew', slow)
+    const extending = errorOf(lease.extend())
+    await lease.release()
+    slow.arrive().reply()
+    expect(await clock.until(extending)).toMatchObject({ code: 'lease-lost' })
+    expect(await rooms()).toEqual([])
+  })
+
   test('is repeated while the store fails, and gets through when it is back', async () => {
     const { clock, store, locks } = scene()
     const lease = await locks.acquire('k', { ttl: TTL, renew: false })

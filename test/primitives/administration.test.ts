@@ -55,6 +55,17 @@ describe('inspect', () => {
     await Promise.all(leases.map((lease) => lease.release()))
   })
 
+  test('goes on behind a room that is gone by the time of the next page', async () => {
+    const { locks } = scene()
+    const leases = await Promise.all(['a', 'b', 'c'].map((key) => locks.acquire(key)))
+    const seen: string[] = []
+    for await (const { key } of locks.inspect({ pageSize: 1 })) {
+      seen.push(key)
+      await leases.find((lease) => lease.key === key)?.release()
+    }
+    expect(seen).toEqual(['a', 'b', 'c'])
+  })
+
   test.each([
     [{ prefix: 5 }, 'Expected `prefix` to be a string, got 5.'],
     [{ pageSize: 0 }, 'Expected `pageSize` to be a whole number from 1 to 10000, got 0.'],

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { errorOf, outcomeOf, scene } from '../engine/scene.ts'
+import { Letter } from '../engine/scripted-store.ts'
 
 const TTL = 30_000
 
@@ -31,6 +32,31 @@ describe('a lease that is handed over', () => {
     expect(await errorOf(lease.extend())).toMatchObject({ code: 'lease-lost' })
     expect(() => adopted.assertHeld()).not.toThrow()
     await adopted.release()
+  })
+
+  test('may be detached by the work of withLock, which then keeps the key', async () => {
+    const { locks, other, rooms } = scene()
+    const json = await locks.withLock('k', (lease) => lease.detach())
+    expect(await rooms()).toMatchObject([{ holders: [{ id: json.id }] }])
+    await (await other.locks.adopt(json)).release()
+  })
+
+  test('is not brought back by requests of its first process that arrive after its release', async () => {
+    const { clock, store, locks, other, rooms } = scene()
+    const acquire = new Letter()
+    store.next('acquire', acquire)
+    const lease = await clock.until(locks.acquire('k', { ttl: TTL }))
+    const renewal = new Letter()
+    store.next('renew', renewal)
+    await clock.untilTrue(() => store.count('renew') === 1)
+    const adopted = await other.locks.adopt(lease.detach())
+    await adopted.release()
+    renewal.arrive().reply()
+    expect(await rooms()).toEqual([])
+    acquire.arrive().reply()
+    await clock.advance(1)
+    expect(lease.state).toBe('released')
+    expect(await rooms()).toEqual([])
   })
 
   test('goes on with its units and its ttl, unless another ttl is asked for', async () => {

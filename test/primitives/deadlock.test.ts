@@ -75,6 +75,21 @@ describe('contexts that wait for one another', () => {
     expect(await clock.until(second, { withinMs: 100 })).toBe('second')
   })
 
+  test('are told when they hold several keys each', async () => {
+    const { locks } = realScene()
+    const met = meeting(2)
+    const side = (mine: string[], theirs: string[]) =>
+      locks.withLocks(mine, async () => {
+        await met()
+        return locks.withLocks(theirs, () => 'all')
+      })
+    const all = await Promise.allSettled([side(['a', 'b'], ['c', 'd']), side(['c', 'd'], ['a', 'b'])])
+    const errors = all.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []))
+    expect(errors).toMatchObject([{ code: 'deadlock' }])
+    expect(errors[0].message).toContain('waits for "a"')
+    expect(errors[0].message).toContain('waits for "c"')
+  })
+
   test('are told across two stores, and across read, write and permits', async () => {
     const { clock, locks } = scene()
     const elsewhere = scene()
