@@ -235,6 +235,26 @@ describe('extend', () => {
   })
 })
 
+describe('a definite no of the store', () => {
+  test.each(['extend', 'adopt', 'inspect', 'evict'] as const)('comes through %s as it is', async (what) => {
+    const { store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const calls = {
+      extend: () => lease.extend(),
+      adopt: () => locks.adopt(lease.toJSON()),
+      inspect: () => locks.inspect().next(),
+      evict: () => locks.evict('k', undefined, { reason: 'r' }),
+    }
+    store.always('refuse')
+    expect(await outcomeOf(calls[what]())).toMatchObject({
+      error: { code: 'store-refused', message: 'The password was not accepted.' },
+    })
+    store.always('answer')
+    expect(lease.state).toBe('held')
+    await lease.release()
+  })
+})
+
 describe('errors of a store that are not ours', () => {
   test.each(['extend', 'adopt', 'inspect', 'evict'] as const)('become a StoreError in %s', async (what) => {
     const { clock, store, other } = scene()

@@ -220,12 +220,27 @@ describe('close', () => {
     expect(store.closed).toBe(1)
   })
 
+  test('stops wakes that begin to flow only while it closes', async () => {
+    const { clock, store, locks } = scene()
+    let begin: () => void = () => {}
+    store.listenAfter = new Promise((resolve) => {
+      begin = resolve
+    })
+    const lease = await locks.acquire('k')
+    expect(lease.signal.aborted).toBe(false)
+    await clock.until(locks.close())
+    begin()
+    await clock.advance(1)
+    expect(store.unlistened).toBe(1)
+  })
+
   test('stops the wakes', async () => {
     const { clock, store, locks } = scene()
     const lease = await locks.acquire('k')
     expect(lease.signal.aborted).toBe(false)
     await clock.advance(10)
     await clock.until(locks.close())
+    expect(store.unlistened).toBe(1)
     const before = store.sent.length
     store.wake({ tag: 'all' })
     await clock.advance(TTL)

@@ -231,6 +231,23 @@ describe('giving up', () => {
     await clock.advance(10_000)
   })
 
+  test('gives back each of several grants that arrive so late, with a tombstone for those still on their way', async () => {
+    const { clock, store, locks, rooms } = scene()
+    const [first, second] = [new Letter(), new Letter()]
+    store.next('acquire', first, second)
+    store.always('lose request')
+    const failing = errorOf(locks.acquire('k', { ttl: 1000, wait: 5000 }))
+    await clock.advance(120_000)
+    await failing
+    store.always('answer')
+    first.arrive().reply()
+    await clock.advance(100)
+    expect(store.sent.at(-1)).toMatchObject({ verb: 'release', cancel: true })
+    second.arrive().reply()
+    await clock.advance(0)
+    expect(await rooms()).toEqual([])
+  })
+
   test('says that the store did not answer when it hung, as it does when it failed', async () => {
     const { clock, store, locks, other } = scene()
     const held = await other.locks.acquire('k')
@@ -244,7 +261,21 @@ describe('giving up', () => {
     expect(error).toMatchObject({ code: 'store-unavailable' })
   })
 
-  test('resolves at once although the store hangs, and cancels in the background until it answers', async () => {
+  // Asked about every 2 s; the last request is written at 4 s, and the store hangs since 3 s.
+  test.each([
+    ['a second ago, and is unanswered: the store is silent', 5000, 'store-unavailable'],
+    ['just now, and its answer may be on its way: the key is taken', 4300, 'acquire-timeout'],
+  ])('when the last request was written %s', async (_what, wait, code) => {
+    const { clock, store, locks, other } = scene()
+    const held = await other.locks.acquire('k')
+    const waiting = errorOf(locks.acquire('k', { wait }))
+    await clock.advance(3000)
+    store.always('lose request', ['renew'])
+    expect(await clock.until(waiting)).toMatchObject({ code })
+    await held.release()
+  })
+
+  test('rejects at once although the store hangs, and cancels in the background until it answers', async () => {
     const { clock, store, locks, other, rooms } = scene()
     const held = await other.locks.acquire('k')
     const waiting = locks.acquire('k', { wait: 1000 })

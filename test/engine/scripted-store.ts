@@ -67,8 +67,11 @@ export class ScriptedStore implements Store {
   wakes = true
   /** What `listen` does: resolve, or reject. */
   listenFails = false
+  /** What `listen` waits for, before wakes flow. */
+  listenAfter: Promise<void> | undefined
   closed = 0
   listened = 0
+  unlistened = 0
   #deliver: ((wake: Wake) => void) | undefined
   readonly #fates = new Map<Verb, Fate[]>()
   readonly #always = new Map<Verb, Fate>()
@@ -119,8 +122,13 @@ export class ScriptedStore implements Store {
   async listen(onWake: (wake: Wake) => void): Promise<() => void> {
     this.listened += 1
     if (this.listenFails) throw unavailable()
+    await this.listenAfter
     this.#deliver = onWake
-    return (await this.real.listen?.((wake) => this.wakes && onWake(wake))) ?? (() => {})
+    const stop = await this.real.listen?.((wake) => this.wakes && onWake(wake))
+    return () => {
+      this.unlistened += 1
+      stop?.()
+    }
   }
 
   async close(): Promise<void> {

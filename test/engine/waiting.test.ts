@@ -242,6 +242,24 @@ describe('listening', () => {
     await lease.release()
   })
 
+  test('asks about everybody once it has begun, since what was sent before that is lost', async () => {
+    const { clock, store, locks, other } = scene()
+    let begin: () => void = () => {}
+    store.listenAfter = new Promise((resolve) => {
+      begin = resolve
+    })
+    const held = await other.locks.acquire('k', { ttl: '5m' })
+    const waiting = locks.acquire('k')
+    await clock.advance(10)
+    await held.release()
+    await clock.advance(100)
+    expect(await outcomeOf(waiting)).toBe('pending')
+    begin()
+    await clock.advance(1)
+    expect(await outcomeOf(waiting)).toMatchObject({ value: { state: 'held' } })
+    await (await waiting).release()
+  })
+
   test('that fails is tried again later, and costs time but no waiter', async () => {
     const { clock, store, locks, other } = scene()
     store.listenFails = true
