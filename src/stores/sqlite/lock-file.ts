@@ -1,11 +1,17 @@
-import { existsSync, mkdirSync, rmdirSync, rmSync, statSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { existsSync, statSync } from 'node:fs'
 import { StoreError } from '../../errors.ts'
 import type { StoreTime } from '../../law/room.ts'
+import {
+  APPLICATION_ID,
+  createFile,
+  createTables,
+  nearestFolder,
+  rollBack,
+  SCHEMA_VERSION,
+} from './create-file.ts'
 import { type Moment, momentAfterReboot } from './fence-clock.ts'
 import { refuseNetworkFileSystem } from './file-system.ts'
-import { scripts } from './sql/scripts.generated.ts'
-import { type Database, openDatabase, type SqliteEngine } from './sqlite-engine.ts'
+import { type Database, openDatabase, type PreparedStatement, type SqliteEngine } from './sqlite-engine.ts'
 import { prepareStatements, type Statements } from './statements.ts'
 
 export interface LockFileOptions {
@@ -16,36 +22,38 @@ export interface LockFileOptions {
   readonly now: () => StoreTime
 }
 
-/** A connection to a lock file that is certainly ours, of this version, and of this boot. */
+/** A connection to a lock file. */
 export class LockFile {
-  readonly statements: Statements
+  readonly #options: LockFileOptions
   readonly #database: Database
-  readonly #path: string
   readonly #identity: string | undefined
+  #facts: PreparedStatement | undefined
+  #writeAhead: PreparedStatement | undefined
+  #statements: Statements | undefined
 
-  /** Makes the file, and the folders it lies in, when there is none; leaves none behind when it fails. */
+  /** Makes the file, and the folders it lies in, when there is none; leaves nothing behind when it cannot. */
   constructor(options: LockFileOptions) {
-    const { path } = options
+    const { path, engine } = options
     refuseNetworkFileSystem(nearestFolder(path))
-    const undo = makeFolders(path)
-    let database: Database | undefined
-    try {
-      database = openDatabase(path, options.engine)
-      prepareFile(database, options)
-      this.statements = prepareStatements(database)
-    } catch (error) {
-      database?.close()
-      undo()
-      throw error
-    }
-    this.#database = database
-    this.#path = path
+    if (!existsSync(path)) createFile(path, engine)
+    this.#options = options
+    this.#database = openDatabase(path, engine)
     this.#identity = identityOf(path)
+  }
+
+  /**
+   * To a file that is certainly ours, of this version and of this boot. The file may be busy while that is looked at
+   * first; then it is asked for again on the same connection, because the package keeps a closed one open until its
+   * statements are collected as garbage.
+   */
+  get statements(): Statements {
+    this.#statements ??= this.#prepare()
+    return this.#statements
   }
 
   /** Whether the path still leads to the file that is open here: it may have been deleted or replaced. */
   isInPlace(): boolean {
-    return identityOf(this.#path) === this.#identity
+    return identityOf(this.#options.path) === this.#identity
   }
 
   rollBack(): void {
@@ -55,127 +63,80 @@ export class LockFile {
   close(): void {
     this.#database.close()
   }
-}
 
-/** 'Hold' in ASCII: what makes an SQLite database a lock file of ours. */
-const APPLICATION_ID = 0x486f6c64
-const SCHEMA_VERSION = 1
-
-function prepareFile(database: Database, { path, boot, now }: LockFileOptions): void {
-  if (!isOurs(database, path)) {
-    // A step changes two or three rows of 200 bytes, and each page it touches goes to the log: pages of 1 KB instead of
-    // 4 KB make the log and the fsync of a checkpoint four times smaller (2 ms instead of 5 at worst, on an SSD).
-    database.exec('PRAGMA page_size = 1024')
+  #prepare(): Statements {
+    const database = this.#database
+    // Whose file it is comes first: what follows would change it.
+    if (!this.#isOurs()) createTables(database)
+    this.#useWriteAheadLog()
+    // No commit waits for the disk: whatever a power cut takes, it ends every holder and waiter, too. But the file has
+    // to be sound afterwards, which OFF would not guarantee.
+    database.exec('PRAGMA synchronous = NORMAL')
+    database.exec('BEGIN IMMEDIATE')
+    try {
+      this.#dropFormerBoot()
+      database.exec('COMMIT')
+    } catch (error) {
+      this.rollBack()
+      throw error
+    }
+    return prepareStatements(database)
   }
-  const { journal_mode: mode } = pragma(database, 'journal_mode = WAL')
-  if (mode !== 'wal') {
+
+  /** True for a lock file, false for an empty file. */
+  #isOurs(): boolean {
+    this.#facts ??= this.#database.prepare(
+      'SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) AS tables FROM pragma_application_id, pragma_user_version',
+    )
+    const { application_id, user_version, tables } = this.#facts.get() as Readonly<Record<string, number>>
+    if (application_id === APPLICATION_ID && user_version === SCHEMA_VERSION) return true
+    const file = JSON.stringify(this.#options.path)
+    if (application_id === APPLICATION_ID) {
+      throw new StoreError(
+        'store-refused',
+        `Expected the lock file ${file} to have format ${SCHEMA_VERSION}, got format ${user_version}. Use one version of holdfast in all programs that share it.`,
+      )
+    }
+    if (application_id === 0 && user_version === 0 && tables === 0) return false
     throw new StoreError(
       'store-refused',
-      `Expected the lock file ${JSON.stringify(path)} to be where processes can share memory, got a file system where SQLite has no write-ahead log.`,
+      `Expected ${file} to be a lock file or no file yet, got the database of another program.`,
     )
   }
-  // No commit waits for the disk: whatever a power cut takes, it ends every holder and waiter, too. But the file has to
-  // be sound afterwards, which OFF would not guarantee.
-  database.exec('PRAGMA synchronous = NORMAL')
-  database.exec('BEGIN IMMEDIATE')
-  try {
-    // Asked again now that nobody can be just about to do the same.
-    if (!isOurs(database, path)) createTables(database)
-    dropFormerBoot(database, boot, now())
-    database.exec('COMMIT')
-  } catch (error) {
-    rollBack(database)
-    throw error
-  }
-}
 
-/** True for a lock file, false for an empty file. */
-function isOurs(database: Database, path: string): boolean {
-  const { application_id: application } = pragma(database, 'application_id')
-  const { user_version: version } = pragma(database, 'user_version')
-  if (application === APPLICATION_ID && version === SCHEMA_VERSION) return true
-  if (application === APPLICATION_ID) {
+  #useWriteAheadLog(): void {
+    this.#writeAhead ??= this.#database.prepare('PRAGMA journal_mode = WAL')
+    const { journal_mode } = this.#writeAhead.get() as { readonly journal_mode: string }
+    if (journal_mode === 'wal') return
     throw new StoreError(
       'store-refused',
-      `Expected the lock file ${JSON.stringify(path)} to have format ${SCHEMA_VERSION}, got format ${version}. Use one version of holdfast in all programs that share it.`,
+      `Expected the lock file ${JSON.stringify(this.#options.path)} to be where processes can share memory, got a file system where SQLite has no write-ahead log.`,
     )
   }
-  const { tables } = database.prepare('SELECT count(*) AS tables FROM sqlite_schema').get() as Pragma
-  if (application === 0 && version === 0 && tables === 0) return false
-  throw new StoreError(
-    'store-refused',
-    `Expected ${JSON.stringify(path)} to be a lock file or no file yet, got the database of another program.`,
-  )
-}
 
-function createTables(database: Database): void {
-  database.exec(scripts.schema)
-  database.exec(`PRAGMA application_id = ${APPLICATION_ID}; PRAGMA user_version = ${SCHEMA_VERSION}`)
-}
-
-/** Whoever was there before the machine was started anew is gone, and the times in their rows mean nothing now. */
-function dropFormerBoot(database: Database, boot: string, time: StoreTime): void {
-  const meta = database.prepare('SELECT boot, clock_ms AS ms, clock_us AS us FROM meta').get() as
-    | (Moment & { readonly boot: string })
-    | undefined
-  if (meta === undefined) {
-    database.prepare('INSERT INTO meta VALUES (1, ?, ?, ?)').run(boot, time.ms, time.us)
-    return
+  /** Whoever was there before the machine was started anew is gone, and the times in their rows mean nothing now. */
+  #dropFormerBoot(): void {
+    const { boot, now } = this.#options
+    const time = now()
+    const database = this.#database
+    const meta = database.prepare('SELECT boot, clock_ms AS ms, clock_us AS us FROM meta').get() as
+      | (Moment & { readonly boot: string })
+      | undefined
+    if (meta === undefined) {
+      database.prepare('INSERT INTO meta VALUES (1, ?, ?, ?)').run(boot, time.ms, time.us)
+      return
+    }
+    // Without a name for it: a clock that is behind has started anew.
+    const sameBoot = boot === '' ? meta.ms <= time.ms : meta.boot === boot
+    if (sameBoot) return
+    database.exec('DELETE FROM holder; DELETE FROM waiter; DELETE FROM tombstone; DELETE FROM closure')
+    const { ms, us } = momentAfterReboot(meta, time)
+    database.prepare('UPDATE meta SET boot = ?, clock_ms = ?, clock_us = ?').run(boot, ms, us)
   }
-  // Without a name for it: a clock that is behind has started anew.
-  const sameBoot = boot === '' ? meta.ms <= time.ms : meta.boot === boot
-  if (sameBoot) return
-  database.exec('DELETE FROM holder; DELETE FROM waiter; DELETE FROM tombstone; DELETE FROM closure')
-  const { ms, us } = momentAfterReboot(meta, time)
-  database.prepare('UPDATE meta SET boot = ?, clock_ms = ?, clock_us = ?').run(boot, ms, us)
 }
 
-type Pragma = Readonly<Record<string, unknown>>
-
-function pragma(database: Database, text: string): Pragma {
-  return database.prepare(`PRAGMA ${text}`).get() as Pragma
-}
-
-/** SQLite has rolled back by itself after some errors; then there is nothing to do, and it says so. */
-function rollBack(database: Database): void {
-  try {
-    database.exec('ROLLBACK')
-  } catch {}
-}
-
+/** The file itself and not its name. */
 function identityOf(path: string): string | undefined {
   const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
   return stats && `${stats.dev}:${stats.ino}`
-}
-
-function nearestFolder(path: string): string {
-  let folder = dirname(path)
-  while (!existsSync(folder) && folder !== dirname(folder)) folder = dirname(folder)
-  return folder
-}
-
-/** Returns how to remove what was made, and the file if nothing was written to it. */
-function makeFolders(path: string): () => void {
-  const existed = existsSync(path)
-  const folder = dirname(path)
-  let first: string | undefined
-  try {
-    // Who locks what may be nobody else's business.
-    first = mkdirSync(folder, { recursive: true, mode: 0o700 })
-  } catch (cause) {
-    throw new StoreError(
-      'store-refused',
-      `The folder ${JSON.stringify(folder)} of the lock file cannot be made. Make it, or give this user write permission.`,
-      { cause },
-    )
-  }
-  return () => {
-    try {
-      if (!existed && statSync(path, { throwIfNoEntry: false })?.size === 0) rmSync(path)
-      if (first === undefined) return
-      for (let made = folder; made.startsWith(first); made = dirname(made)) rmdirSync(made)
-    } catch {
-      // Somebody else uses it already.
-    }
-  }
 }

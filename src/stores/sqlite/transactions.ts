@@ -17,7 +17,8 @@ export class Transactions {
   readonly #options: LockFileOptions
   readonly #line: Waiting[] = []
   #file: LockFile | undefined
-  #checkPlaceAt = 0
+  #checkAt = 0
+  #refusal: { readonly error: StoreError; readonly until: number } | undefined
   #closed = false
 
   constructor(options: LockFileOptions) {
@@ -73,21 +74,35 @@ export class Transactions {
       }
     } catch (error) {
       if (isBusy(error)) throw error
-      // Opened anew by the next call, whatever was wrong may be mended by then.
-      this.#forgetFile()
-      throw toStoreError(error, this.#options.path)
+      throw this.#refuse(error)
     }
+  }
+
+  /** The next call opens the file anew, since whatever is wrong may be mended by then; but not every call. */
+  #refuse(error: unknown): unknown {
+    const refusal = toStoreError(error, this.#options.path)
+    if (!(refusal instanceof StoreError)) return refusal
+    this.#forgetFile()
+    const now = performance.now()
+    if (now >= (this.#refusal?.until ?? 0)) this.#refusal = { error: refusal, until: now + CHECK_MS }
+    return refusal
   }
 
   #openFile(): LockFile {
     const now = performance.now()
-    if (this.#file !== undefined && now >= this.#checkPlaceAt) {
-      this.#checkPlaceAt = now + CHECK_PLACE_MS
+    if (this.#file !== undefined && now >= this.#checkAt) {
+      this.#checkAt = now + CHECK_MS
       // Deleted or replaced: go where the others are. Whoever held in the old file is unknown in the new one, and hears
       // of it with its next renewal.
       if (!this.#file.isInPlace()) this.#forgetFile()
     }
-    this.#file ??= new LockFile(this.#options)
+    if (this.#file !== undefined) return this.#file
+    if (this.#refusal !== undefined && now < this.#refusal.until) {
+      const { error } = this.#refusal
+      const code = error.code === 'store-refused' ? error.code : 'store-unavailable'
+      throw new StoreError(code, error.message, { cause: error })
+    }
+    this.#file = new LockFile(this.#options)
     return this.#file
   }
 
@@ -151,7 +166,7 @@ interface Waiting {
 /** Ten thousand times what a transaction takes: longer only if its process was stopped, or the disk hangs. */
 const PATIENCE_MS = 1000
 const SLICE_MS = 2
-const CHECK_PLACE_MS = 100
+const CHECK_MS = 100
 const LONGEST_PAUSE_MS = 16
 
 /** The others are done within microseconds; only when they are not, it is time to let go of the processor. */

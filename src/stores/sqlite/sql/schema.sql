@@ -1,11 +1,11 @@
--- The tables of a new lock file. Run once, inside the transaction that makes the file ours.
+-- The tables of a lock file that is new or empty, made in one transaction.
 --
 -- Every number is REAL: both engines bind a JavaScript number as a double, which is exact for whole numbers to 2^53,
 -- while an INTEGER column of a STRICT table refuses doubles from 2^51 on – and fences (µs since 1970) pass that in 2041.
 -- Times in `…_at`, `…_until` and `since` are milliseconds of the store's clock, which starts anew with each boot.
 
 -- One row. `boot` names the boot of the machine that all other rows are of; the clock is that of the fences.
-CREATE TABLE meta (
+CREATE TABLE IF NOT EXISTS meta (
   only INTEGER PRIMARY KEY CHECK (only = 1),
   boot TEXT NOT NULL,
   clock_ms REAL NOT NULL,
@@ -13,7 +13,7 @@ CREATE TABLE meta (
 ) STRICT;
 
 -- Who holds, was offered, or is leaving. A free key has no row anywhere.
-CREATE TABLE holder (
+CREATE TABLE IF NOT EXISTS holder (
   key TEXT NOT NULL,
   id TEXT NOT NULL,
   units REAL NOT NULL,
@@ -30,7 +30,7 @@ CREATE TABLE holder (
 ) STRICT, WITHOUT ROWID;
 
 -- Who waits, in order of arrival.
-CREATE TABLE waiter (
+CREATE TABLE IF NOT EXISTS waiter (
   key TEXT NOT NULL,
   place REAL NOT NULL,
   id TEXT NOT NULL,
@@ -44,10 +44,10 @@ CREATE TABLE waiter (
   remembered_until REAL NOT NULL,
   PRIMARY KEY (key, place)
 ) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX waiter_by_id ON waiter (key, id);
+CREATE UNIQUE INDEX IF NOT EXISTS waiter_by_id ON waiter (key, id);
 
 -- Ids that were cancelled or evicted lately.
-CREATE TABLE tombstone (
+CREATE TABLE IF NOT EXISTS tombstone (
   key TEXT NOT NULL,
   id TEXT NOT NULL,
   until REAL NOT NULL,
@@ -55,11 +55,11 @@ CREATE TABLE tombstone (
   reason TEXT NOT NULL,
   PRIMARY KEY (key, id)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX tombstone_by_end ON tombstone (until);
+CREATE INDEX IF NOT EXISTS tombstone_by_end ON tombstone (until);
 
 -- Keys that a lock-delay keeps closed.
-CREATE TABLE closure (
+CREATE TABLE IF NOT EXISTS closure (
   key TEXT PRIMARY KEY,
   until REAL NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX closure_by_end ON closure (until);
+CREATE INDEX IF NOT EXISTS closure_by_end ON closure (until);
