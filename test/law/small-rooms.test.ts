@@ -2,8 +2,9 @@ import { describe, expect, test } from 'vitest'
 import * as law from '../../src/law/room.ts'
 import { exploreRoom, smallRooms } from './small-rooms.ts'
 
-describe('every sequence of six calls keeps the rules, among', () => {
-  test.each(Object.entries(smallRooms))('%s', { timeout: 60_000 }, (_, cast) => {
-    expect(exploreRoom(law, cast, 6)).toBeGreaterThan(10_000)
+// From every room that can be reached, every call and every step of time: nothing is left out but longer casts.
+describe('whatever happens to three tickets keeps the rules, if they are', () => {
+  test.each(Object.entries(smallRooms))('%s', { timeout: 120_000 }, (_, cast) => {
+    expect(exploreRoom(law, cast)).toBeGreaterThan(1_500)
   })
 })

@@ -2,7 +2,7 @@ import { UNLIMITED } from '../../src/contract/store.ts'
 import type { Action, Part } from './observation.ts'
 import { type Law, Witness } from './witness.ts'
 
-/** Three tickets of a kind each: small enough that everything that can happen to them is tried. */
+/** Three tickets each: few enough that everything that can ever happen to them is tried. */
 export const smallRooms: Readonly<Record<string, readonly Part[]>> = {
   'three mutexes': [part({}), part({ acceptMs: 1 }), part({ patienceMs: 6 })],
   'two readers and a writer': [part({ limit: UNLIMITED }), part({ limit: UNLIMITED, ttlMs: 2 }), part({})],
@@ -11,24 +11,29 @@ export const smallRooms: Readonly<Record<string, readonly Part[]>> = {
     part({ limit: 2 }),
     part({ units: 2, limit: 2 }),
   ],
-  'limits that differ': [part({ limit: 2 }), part({ limit: 3 }), part({ units: 3, limit: 5 })],
-  'a minimum hold': [part({ minHoldMs: 3 }), part({ minHoldMs: 5, ttlMs: 2 }), part({ patienceMs: 0 })],
-  'a lock-delay': [
-    part({ lockDelayMs: 3 }),
-    part({ lockDelayMs: 1, limit: 2 }),
-    part({ limit: 2, minHoldMs: 3 }),
+  'limits that differ': [part({ limit: 2 }), part({ limit: 3 }), part({ units: 2, limit: 5 })],
+  'a limit that matters once another is gone': [
+    part({ limit: 2 }),
+    part({ limit: 3 }),
+    part({ units: 3, limit: 5 }),
   ],
+  'a minimum hold': [part({ minHoldMs: 3 }), part({ minHoldMs: 5, ttlMs: 2 }), part({ patienceMs: 0 })],
+  'a lock-delay': [part({ lockDelayMs: 3 }), part({ lockDelayMs: 1, limit: 2 }), part({ limit: 2 })],
 }
 
 /**
- * Takes every sequence of actions up to a depth and holds each step against the rules. Sequences that lead to the same
- * room are taken on only once. Returns how many different rooms there were.
+ * Takes every sequence of actions, up to a depth or until no sequence leads to a room that was not seen before, and holds
+ * each step against the rules. Each call is also sent twice. Returns how many different rooms there were.
  */
-export function exploreRoom(law: Law, cast: readonly Part[], depth: number): number {
+export function exploreRoom(
+  law: Law,
+  cast: readonly Part[],
+  depth: number = Number.POSITIVE_INFINITY,
+): number {
   const actions = actionsOf(cast)
   const seen = new Set<string>()
   let edge: (readonly Action[])[] = [[]]
-  for (let reached = 0; reached < depth; reached += 1) {
+  for (let reached = 0; reached < depth && edge.length > 0; reached += 1) {
     const next: (readonly Action[])[] = []
     for (const path of edge) {
       for (const action of actions) {
@@ -36,14 +41,14 @@ export function exploreRoom(law: Law, cast: readonly Part[], depth: number): num
         for (const step of path) witness.repeat(step)
         try {
           witness.step(action)
+          const room = witness.fingerprint()
+          if (action.verb !== 'pass') witness.step(action)
+          if (seen.has(room)) continue
+          seen.add(room)
+          next.push([...path, action])
         } catch (error) {
           throw new Error(`After ${JSON.stringify(path)}`, { cause: error })
         }
-        // The last action is part of it: only then is each one also tried twice in a row.
-        const state = JSON.stringify(action) + witness.fingerprint()
-        if (seen.has(state)) continue
-        seen.add(state)
-        next.push([...path, action])
       }
     }
     edge = next
@@ -52,19 +57,15 @@ export function exploreRoom(law: Law, cast: readonly Part[], depth: number): num
 }
 
 function actionsOf(cast: readonly Part[]): readonly Action[] {
-  const everyone = cast.map((_, index) => index)
-  return [
-    ...everyone.map((who): Action => ({ verb: 'acquire', who })),
-    ...everyone.map((who): Action => ({ verb: 'renew', who })),
-    ...everyone.map((who): Action => ({ verb: 'release', who, cancel: false })),
-    { verb: 'release', who: 0, cancel: true },
-    { verb: 'evict', who: 1 },
-    { verb: 'evict', who: undefined },
-    { verb: 'idle' },
-    { verb: 'pass', ms: 1 },
-    { verb: 'pass', ms: 3 },
-    { verb: 'pass', ms: 60_000 },
-  ]
+  const ofOne = cast.flatMap((_, who): readonly Action[] => [
+    { verb: 'acquire', who },
+    { verb: 'renew', who },
+    { verb: 'release', who, cancel: false },
+    { verb: 'release', who, cancel: true },
+    { verb: 'evict', who },
+  ])
+  const times = [1, 3, 60_000].map((ms): Action => ({ verb: 'pass', ms }))
+  return [...ofOne, { verb: 'evict', who: undefined }, { verb: 'idle' }, ...times]
 }
 
 function part(draft: Partial<Part>): Part {

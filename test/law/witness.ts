@@ -8,6 +8,8 @@ import { rules } from './rules.ts'
 /** The law under test: the real one, or a mutant of it. */
 export type Law = typeof import('../../src/law/room.ts')
 
+type Call = Observation['action']
+
 /**
  * Lets the law act on one room and holds each step against the rules. It keeps its own record of fences and tombstones,
  * so that a law that forgets them is found out.
@@ -29,53 +31,10 @@ export class Witness {
 
   /** Returns what the law answered. */
   step(action: Action): unknown {
-    const observation = this.#do(action)
-    if (observation === undefined) return undefined
-    for (const [rule, check] of Object.entries(rules)) {
-      try {
-        check(observation)
-      } catch (error) {
-        throw new assert.AssertionError({ message: `${rule}: ${String(error)}\n${JSON.stringify(action)}` })
-      }
-    }
-    return observation.answer
-  }
-
-  /** The same without looking, for steps that were checked before. */
-  repeat(action: Action): void {
-    this.#do(action)
-  }
-
-  /** Everything that can matter later, relative to now. */
-  fingerprint(): string {
-    const left = (until: number): number => Math.max(0, until - this.ms)
-    return JSON.stringify([
-      [...this.room.holders].map(([id, { state, expiresAt, holdUntil, ticket }]) => [
-        id,
-        state,
-        // How long ago it expired matters where a lock-delay counts from there.
-        ticket.lockDelayMs > 0 ? expiresAt - this.ms : left(expiresAt),
-        left(holdUntil),
-      ]),
-      [...this.room.queue].map(([id, { rememberedUntil }]) => [id, left(rememberedUntil)]),
-      [...this.room.tombstones].map(([id, { until, evicted }]) => [id, left(until), evicted]),
-      left(this.room.closedUntil),
-      Math.max(-1, this.room.lastFence - this.ms * 1000),
-      // The witness's own record, in case the law has forgotten something.
-      [...this.#graves].map(([id, { until, evicted }]) => [id, left(until), evicted]),
-      this.#highestFence - this.room.lastFence,
-    ])
-  }
-
-  #do(action: Action): Observation | undefined {
-    if (action.verb === 'pass') {
-      this.ms += action.ms
-      this.#last = undefined
-      return undefined
-    }
-    for (const [id, { until }] of this.#graves) if (until <= this.ms) this.#graves.delete(id)
-    const [before, trace] = [moment(this.room), this.fingerprint()]
-    const { answer, offered } = this.#act(action)
+    if (action.verb === 'pass') return this.repeat(action)
+    const [before, trace, last] = [moment(this.room), this.fingerprint(), this.#last]
+    const [graves, highestFence] = [new Map(this.#graves), this.#highestFence]
+    const { answer, offered } = this.#do(action)
     const after = moment(this.room)
     const observation: Observation = {
       action,
@@ -89,16 +48,72 @@ export class Witness {
         .filter(({ ticket, fence }) => before.holders.get(ticket.id)?.fence !== fence)
         .sort((one, other) => one.fence - other.fence),
       expired: [...before.holders.values()].filter(({ expiresAt }) => expiresAt <= this.ms),
-      graves: new Map(this.#graves),
-      highestFence: this.#highestFence,
-      repeated: JSON.stringify(this.#last?.action) === JSON.stringify(action) ? this.#last : undefined,
+      graves,
+      highestFence,
+      repeated: JSON.stringify(last?.action) === JSON.stringify(action) ? last : undefined,
       changed: this.fingerprint() !== trace,
     }
-    this.#record(observation)
-    return observation
+    for (const [rule, check] of Object.entries(rules)) {
+      try {
+        check(observation)
+      } catch (error) {
+        throw new assert.AssertionError({ message: `${rule}: ${String(error)}\n${JSON.stringify(action)}` })
+      }
+    }
+    return answer
   }
 
-  #act(action: Exclude<Action, { verb: 'pass' }>): { answer: unknown; offered: readonly string[] } {
+  /** The same without looking, for steps that were checked before. */
+  repeat(action: Action): void {
+    if (action.verb !== 'pass') {
+      this.#do(action)
+      return
+    }
+    this.ms += action.ms
+    this.#last = undefined
+    for (const [id, { until }] of this.#graves) if (until <= this.ms) this.#graves.delete(id)
+  }
+
+  /**
+   * Everything that can matter later, relative to now. Two rooms with the same fingerprint go the same ways, in steps of
+   * time that are either far below or above a thousand milliseconds.
+   */
+  fingerprint(): string {
+    const left = (until: number): number => Math.max(0, until - this.ms)
+    const grave = (id: string, { until, evicted }: Grave) => [id, Math.min(left(until), 1_000), evicted]
+    return JSON.stringify([
+      [...this.room.holders].map(([id, { state, expiresAt, holdUntil, ticket }]) => [
+        id,
+        state,
+        // A lock-delay counts from the expiry, so what is over goes on to matter for as long.
+        Math.max(-ticket.lockDelayMs, expiresAt - this.ms),
+        left(holdUntil),
+      ]),
+      [...this.room.queue].map(([id, { rememberedUntil }]) => [id, left(rememberedUntil)]),
+      [...this.room.tombstones].map(([id, tombstone]) => grave(id, tombstone)),
+      left(this.room.closedUntil),
+      // Whether the next fence follows the last one or the time; nobody is admitted a thousand times in one millisecond.
+      this.room.lastFence >= this.ms * 1000,
+      // The witness's own record, in case the law has forgotten something.
+      [...this.#graves].map(([id, each]) => grave(id, each)),
+      this.#highestFence > this.room.lastFence,
+    ])
+  }
+
+  #do(action: Call): { answer: unknown; offered: readonly string[] } {
+    const outcome = this.#act(action)
+    for (const { fence } of this.room.holders.values())
+      this.#highestFence = Math.max(this.#highestFence, fence)
+    const until = this.ms + TOMBSTONE_MS
+    if (action.verb === 'release' && action.cancel)
+      this.#graves.set(`${action.who}`, { until, evicted: false })
+    if (action.verb === 'evict')
+      for (const id of outcome.answer as readonly string[]) this.#graves.set(id, { until, evicted: true })
+    this.#last = { action, answer: outcome.answer }
+    return outcome
+  }
+
+  #act(action: Call): { answer: unknown; offered: readonly string[] } {
     const time = { ms: this.ms, us: this.ms * 1000 }
     switch (action.verb) {
       case 'acquire':
@@ -116,16 +131,6 @@ export class Witness {
       default:
         return action satisfies never
     }
-  }
-
-  #record({ action, answer, admitted, ms }: Observation): void {
-    for (const { fence } of admitted) this.#highestFence = Math.max(this.#highestFence, fence)
-    const until = ms + TOMBSTONE_MS
-    if (action.verb === 'release' && action.cancel)
-      this.#graves.set(`${action.who}`, { until, evicted: false })
-    if (action.verb === 'evict')
-      for (const id of answer as readonly string[]) this.#graves.set(id, { until, evicted: true })
-    this.#last = { action, answer }
   }
 
   #asking(action: Action): Ticket | undefined {
