@@ -1,4 +1,5 @@
 export type { Duration } from './base/duration.ts'
+export { connect } from './connect.ts'
 export type { Clock, Timer } from './contract/clock.ts'
 export type {
   AcquireAnswer,

@@ -1,0 +1,94 @@
+import type { Store } from './contract/store.ts'
+import { InvalidArgumentError } from './errors.ts'
+import { createLocks, type Locks } from './primitives/locks.ts'
+import type { LocksOptions } from './primitives/options.ts'
+
+/**
+ * Locks over the store that a URL names. What it opens – the store and its client – is closed by `locks.close()`.
+ *
+ * | url | store |
+ * |---|---|
+ * | `memory:` | this process alone |
+ * | `sqlite:./locks.db`, `sqlite:/var/lib/app/locks.db` | a file, for all processes of this machine |
+ * | `redis://user:password@host:6379/0`, `rediss://…` | a Redis or Valkey server, by the `ioredis` or `redis` package |
+ *
+ * ```ts
+ * import { connect } from 'holdfast'
+ *
+ * const locks = await connect('redis://localhost:6379', { label: 'billing' })
+ * await locks.withLock('invoice:42', async (lease) => {
+ *   console.log('paying under fence', lease.fence)
+ * })
+ * await locks.close()
+ * ```
+ *
+ * @throws {InvalidArgumentError} when the URL or an option is not what it should be, or a package that the store needs
+ * is not installed.
+ * @throws {StoreError} when the store is not there or refuses.
+ */
+export async function connect(url: string, options: LocksOptions = {}): Promise<Locks> {
+  const store = await awaited(open(url))
+  try {
+    return createLocks(store, options)
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+/** Connections of a store do not keep the process alive. While somebody awaits one, it has to stay. */
+async function awaited<T>(opening: Promise<T>): Promise<T> {
+  const alive = setInterval(() => {}, 60_000)
+  try {
+    return await opening
+  } finally {
+    clearInterval(alive)
+  }
+}
+
+/** @throws {InvalidArgumentError} when the URL names no store; the URL itself is in no message, as it may hold a password. */
+async function open(url: unknown): Promise<Store> {
+  if (typeof url !== 'string') {
+    throw new InvalidArgumentError(
+      `Expected \`url\` to be a string, got ${url === null ? 'null' : typeof url}.`,
+    )
+  }
+  const [, scheme = ''] = /^([a-z][a-z0-9+.-]*):/i.exec(url) ?? []
+  switch (scheme.toLowerCase()) {
+    case 'memory':
+      return openMemory(url)
+    case 'sqlite':
+      return openSqlite(url)
+    case 'redis':
+    case 'rediss': {
+      const { openRedis } = await import('./stores/redis/index.ts')
+      return openRedis(url)
+    }
+    default:
+      throw new InvalidArgumentError(
+        `Expected \`url\` to begin with ${KNOWN}, got ${scheme === '' ? 'no scheme' : `${scheme.toLowerCase()}:`}.`,
+      )
+  }
+}
+
+const KNOWN = 'memory:, sqlite:, redis: or rediss:'
+
+async function openMemory(url: string): Promise<Store> {
+  if (!/^memory:$/i.test(url)) {
+    throw new InvalidArgumentError('Expected a `memory:` url to have nothing behind the colon, got more.')
+  }
+  const { memoryStore } = await import('./stores/memory/index.ts')
+  return memoryStore()
+}
+
+/** What stands behind `sqlite:` is a path as the file system has it, with an empty host in front of it or none. */
+async function openSqlite(url: string): Promise<Store> {
+  const path = url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, '')
+  if (path === '' || path.startsWith('//')) {
+    throw new InvalidArgumentError(
+      'Expected a `sqlite:` url to name a file, as in sqlite:./locks.db or sqlite:///var/lib/locks.db, got no path.',
+    )
+  }
+  const { openSqlite } = await import('./stores/sqlite/index.ts')
+  return openSqlite(path)
+}
