@@ -1,0 +1,113 @@
+import { parseArgs } from 'node:util'
+import { expected, UsageError } from './usage-error.ts'
+
+/** An option as it is parsed and as `--help` shows it. */
+export interface Option {
+  readonly short?: string
+  /** What its value is called in the help. Without one it is a flag. */
+  readonly value?: string
+  readonly help: string
+}
+
+export interface Command {
+  readonly name: string
+  /** What follows the name in the usage line. */
+  readonly usage: string
+  readonly summary: string
+  readonly options: Readonly<Record<string, Option>>
+  /** What the help says below the options. */
+  readonly details?: string
+  /** Resolves with the exit code. */
+  run(given: Arguments): Promise<number>
+}
+
+/** What was typed after the name of a command: its options, its words, and what stands behind `--`. */
+export class Arguments {
+  readonly words: readonly string[]
+  /** `undefined` when there is no `--`. */
+  readonly rest: readonly string[] | undefined
+  readonly #values: ReadonlyMap<string, string | true>
+
+  constructor(command: Command, typed: readonly string[]) {
+    const end = typed.indexOf('--')
+    this.rest = end === -1 ? undefined : typed.slice(end + 1)
+    const { values, words } = parse(command, end === -1 ? typed : typed.slice(0, end))
+    this.#values = values
+    this.words = words
+  }
+
+  flag(name: string): boolean {
+    return this.#values.get(name) === true
+  }
+
+  text(name: string): string | undefined {
+    const value = this.#values.get(name)
+    return value === true ? undefined : value
+  }
+
+  /** In milliseconds. */
+  duration(name: string): number | undefined {
+    const text = this.text(name)
+    if (text === undefined) return undefined
+    const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? []
+    const durationMs = Math.ceil(Number(digits) * (UNIT_MS[unit ?? ''] ?? Number.NaN))
+    if (durationMs <= LONGEST_MS) return durationMs
+    throw expected(`--${name}`, 'a duration with a unit, such as 500ms, 10s, 5m or 1h, up to 576h', text)
+  }
+
+  count(name: string, range: { readonly least: number; readonly most: number }): number | undefined {
+    const text = this.text(name)
+    if (text === undefined) return undefined
+    const count = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN
+    if (count >= range.least && count <= range.most) return count
+    throw expected(`--${name}`, `a whole number from ${range.least} to ${range.most}`, text)
+  }
+
+  /** The one word that the command takes. */
+  word(name: string): string {
+    const [first, second] = this.words
+    if (first === undefined) throw new UsageError(`Expected ${name}, got nothing.`)
+    if (second !== undefined) throw expected(`${name} alone`, 'given', second)
+    return first
+  }
+}
+
+/** 24 days, the longest that the library takes. */
+const LONGEST_MS = 24 * 86_400_000
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
+
+function parse(
+  command: Command,
+  typed: readonly string[],
+): { values: ReadonlyMap<string, string | true>; words: readonly string[] } {
+  const options = Object.fromEntries(
+    Object.entries(command.options).map(([name, { short, value }]) => [
+      name,
+      { type: value === undefined ? ('boolean' as const) : ('string' as const), ...(short && { short }) },
+    ]),
+  )
+  // Not strict: the messages are ours, and each names what was expected.
+  const { tokens, positionals } = parseArgs({
+    args: [...typed],
+    options,
+    allowPositionals: true,
+    strict: false,
+    tokens: true,
+  })
+  const values = new Map<string, string | true>()
+  for (const token of tokens) {
+    if (token.kind !== 'option') continue
+    const option = command.options[token.name]
+    if (option === undefined) {
+      throw new UsageError(`Expected an option of \`holdfast ${command.name}\`, got ${token.rawName}.`)
+    }
+    if (option.value === undefined && token.value !== undefined) {
+      throw expected(token.rawName, 'given without a value', token.value)
+    }
+    if (option.value !== undefined && (token.value === undefined || token.value === '')) {
+      throw expected(token.rawName, `followed by ${option.value}`, token.value)
+    }
+    values.set(token.name, token.value ?? true)
+  }
+  return { values, words: positionals }
+}

@@ -1,0 +1,99 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { monotonicMs, type WorkerEvent } from './worker-messages.ts'
+
+/** What happens on the stage, in one order. */
+export type DemoEvent =
+  | (WorkerEvent & { readonly worker: number })
+  | ({ readonly atMs: number; readonly worker: number } & (
+      | { readonly tag: 'hired'; readonly pid: number }
+      | { readonly tag: 'struck'; readonly fault: Fault; readonly pid: number }
+      | { readonly tag: 'continued'; readonly stoppedMs: number }
+      | {
+          readonly tag: 'took-over'
+          readonly from: number
+          readonly after: HandOver
+          readonly tookMs: number
+        }
+      | { readonly tag: 'gone'; readonly how: string }
+    ))
+
+/** What the demo does to a holder: SIGKILL, SIGSTOP and much later SIGCONT, SIGTERM. */
+export type Fault = 'kill' | 'stop' | 'term'
+
+/** What ended the term before: its worker released the key, or something happened to that worker. */
+export type HandOver = 'release' | Fault
+
+/** Nothing happened that had to. */
+export class Stalled extends Error {
+  override readonly name = 'Stalled'
+}
+
+/** Puts the events of all processes in the order of the clock that they share, and tells them on. */
+export class Chronicle {
+  readonly #listeners = new Set<(event: DemoEvent) => void>()
+  #held: DemoEvent[] = []
+  #timer: NodeJS.Timeout | undefined
+
+  listen(listener: (event: DemoEvent) => void): void {
+    this.#listeners.add(listener)
+  }
+
+  add(event: DemoEvent): void {
+    this.#held.push(event)
+    this.#timer ??= setTimeout(() => this.#settle(), SETTLE_MS)
+  }
+
+  /** An event that follows from the one that is being told: before everything that came later. */
+  tell(event: DemoEvent): void {
+    for (const listener of [...this.#listeners]) listener(event)
+  }
+
+  /** The next event that is wanted; rejects when it does not come in time. */
+  async next(
+    what: string,
+    wanted: (event: DemoEvent) => boolean,
+    { withinMs, signal }: { readonly withinMs: number; readonly signal: AbortSignal },
+  ): Promise<DemoEvent> {
+    const over = new AbortController()
+    let listener: (event: DemoEvent) => void = () => {}
+    const seen = new Promise<DemoEvent>((resolve) => {
+      listener = (event) => {
+        if (wanted(event)) resolve(event)
+      }
+      this.#listeners.add(listener)
+    })
+    const late = sleep(withinMs, undefined, { signal: AbortSignal.any([signal, over.signal]) }).then(() => {
+      throw new Stalled(`Waited ${Math.round(withinMs)} ms in vain until ${what}.`)
+    })
+    try {
+      return await Promise.race([seen, late])
+    } finally {
+      this.#listeners.delete(listener)
+      late.catch(() => {})
+      over.abort()
+    }
+  }
+
+  /** Nobody adds any more: tells what is still held back. */
+  finish(): void {
+    clearTimeout(this.#timer)
+    for (const event of inOrder(this.#held)) this.tell(event)
+    this.#held = []
+  }
+
+  #settle(): void {
+    this.#timer = undefined
+    const settled = monotonicMs() - SETTLE_MS
+    const due = this.#held.filter(({ atMs }) => atMs <= settled)
+    this.#held = this.#held.filter(({ atMs }) => atMs > settled)
+    if (this.#held.length > 0) this.#timer = setTimeout(() => this.#settle(), SETTLE_MS / 3)
+    for (const event of inOrder(due)) this.tell(event)
+  }
+}
+
+/** How long the pipes of different processes may differ. */
+const SETTLE_MS = 30
+
+function inOrder(events: readonly DemoEvent[]): DemoEvent[] {
+  return [...events].sort((one, other) => one.atMs - other.atMs)
+}

@@ -1,0 +1,66 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import type { Chronicle } from './chronicle.ts'
+import { type Assignment, monotonicMs, type WorkerEvent } from './worker-messages.ts'
+
+/** The worker processes of a demo. Numbers are never used twice. */
+export class Crew {
+  readonly #assignment: Omit<Assignment, 'worker'>
+  readonly #chronicle: Chronicle
+  readonly #processes = new Map<number, ChildProcess>()
+  #hired = 0
+
+  constructor(assignment: Omit<Assignment, 'worker'>, chronicle: Chronicle) {
+    this.#assignment = assignment
+    this.#chronicle = chronicle
+  }
+
+  hire(): void {
+    this.#hired += 1
+    const worker = this.#hired
+    const assignment: Assignment = { ...this.#assignment, worker }
+    const child = fork(PROGRAM, [JSON.stringify(assignment)], {
+      stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+    })
+    this.#processes.set(worker, child)
+    child.on('message', (event: WorkerEvent) => this.#chronicle.add({ ...event, worker }))
+    child.once('exit', (code, signal) => {
+      this.#processes.delete(worker)
+      this.#chronicle.add({ tag: 'gone', atMs: monotonicMs(), worker, how: signal ?? `exit code ${code}` })
+    })
+    this.#chronicle.add({ tag: 'hired', atMs: monotonicMs(), worker, pid: child.pid ?? 0 })
+  }
+
+  pidOf(worker: number): number {
+    return this.#processes.get(worker)?.pid ?? 0
+  }
+
+  signal(worker: number, name: NodeJS.Signals): void {
+    this.#processes.get(worker)?.kill(name)
+  }
+
+  /** Everybody releases what they hold and ends; who does not within three seconds is killed. */
+  async dismiss(): Promise<void> {
+    const leaving = [...this.#processes.values()]
+    const gone = Promise.all(leaving.map((child) => once(child, 'exit')))
+    for (const child of leaving) {
+      child.kill('SIGTERM')
+      child.kill('SIGCONT')
+    }
+    const patience = new AbortController()
+    await Promise.race([gone, sleep(DISMISSAL_MS, undefined, { signal: patience.signal }).catch(() => {})])
+    patience.abort()
+    this.kill()
+    await gone
+  }
+
+  /** At once. The last resort, also when this process itself is ending. */
+  kill(): void {
+    for (const child of this.#processes.values()) child.kill('SIGKILL')
+  }
+}
+
+const DISMISSAL_MS = 3000
+const PROGRAM = fileURLToPath(new URL('./worker-process.js', import.meta.url))

@@ -1,0 +1,140 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { connect } from '../../index.ts'
+import type { Arguments, Command } from '../arguments.ts'
+import { EXIT, exitCodeOf } from '../exit-codes.ts'
+import { findRoom } from '../room.ts'
+import { complain, paintFor, print } from '../terminal.ts'
+import { age, json, plain } from '../text.ts'
+import { expected, UsageError } from '../usage-error.ts'
+import { Chronicle, Stalled } from './chronicle.ts'
+import { Crew } from './crew.ts'
+import { type Direction, direct } from './director.ts'
+import { HandOvers } from './hand-overs.ts'
+import { entriesOf } from './register.ts'
+import { lineOf } from './screen.ts'
+import { summaryLines, summaryOf } from './summary.ts'
+import { broken, judge } from './verdict.ts'
+import { monotonicMs } from './worker-messages.ts'
+
+export const demo: Command = {
+  name: 'demo',
+  usage: '[options]',
+  summary: 'Has real processes compete for a key, kills and stops holders, and judges what happened.',
+  options: {
+    workers: { value: 'N', help: 'how many processes compete; default: 3' },
+    'kill-every': { value: 'DURATION', help: 'how often something happens to the holder; default: 4s' },
+    for: { value: 'DURATION', help: 'how long it takes; default: 20s' },
+    ttl: { value: 'DURATION', help: 'how long a crash keeps the key; default: 1500ms' },
+    json: { help: 'one JSON object an event and line' },
+    store: { value: 'URL', help: 'where the key lives; default: HOLDFAST_STORE, else a temporary file' },
+  },
+  details: `The first holder to be hit gets SIGKILL, the second SIGSTOP and much later SIGCONT, the third SIGTERM, all further
+ones SIGKILL. Every write goes to a register, a file that refuses stale fences and that is at the end the evidence:
+the verdict comes from it alone. Exits with 1 when two processes held the key at the same time, or nobody took over.
+With --store memory:, where every process has a store of its own, you see what that looks like.`,
+  async run(given: Arguments): Promise<number> {
+    const plan = planOf(given)
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-demo-'))
+    process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
+    return perform({ ...plan, folder })
+  },
+}
+
+interface Plan extends Omit<Direction, 'signal'> {
+  readonly storeUrl: string | undefined
+  readonly asJson: boolean
+}
+
+function planOf(given: Arguments): Plan {
+  const [word] = given.words
+  if (word !== undefined) throw new UsageError(`Expected options only, got ${json(word)}.`)
+  const durationMs = given.duration('for') ?? 20_000
+  const faultEveryMs = given.duration('kill-every') ?? Math.min(4000, durationMs / 5)
+  const ttlMs = given.duration('ttl') ?? Math.max(200, Math.min(1500, faultEveryMs / 2))
+  if (faultEveryMs < 500)
+    throw expected('--kill-every', 'at least 500ms', given.text('kill-every') ?? age(faultEveryMs))
+  return {
+    workers: given.count('workers', { least: 2, most: 50 }) ?? 3,
+    faultEveryMs,
+    durationMs,
+    ttlMs,
+    storeUrl: given.text('store') ?? (process.env['HOLDFAST_STORE'] || undefined),
+    asJson: given.flag('json'),
+  }
+}
+
+async function perform(plan: Plan & { readonly folder: string }): Promise<number> {
+  const { folder, ttlMs, asJson } = plan
+  const storeUrl = plan.storeUrl ?? `sqlite:${join(folder, 'locks.db')}`
+  const registerPath = join(folder, 'register')
+  const key = `holdfast-demo-${process.pid}`
+  await checkStore(storeUrl, key)
+  writeFileSync(registerPath, '')
+
+  const paint = paintFor(process.stdout)
+  const chronicle = new Chronicle()
+  const startedAt = monotonicMs()
+  if (!asJson) print(opening(plan))
+  chronicle.listen((event) => {
+    const line = asJson
+      ? json({ ...event, atMs: event.atMs - startedAt })
+      : lineOf(event, { startedAt, paint })
+    if (line !== undefined) print(line)
+  })
+  const handOvers = new HandOvers(chronicle)
+  const crew = new Crew(
+    { storeUrl, registerPath, key, ttlMs, shortestTermMs: plan.faultEveryMs / 4 },
+    chronicle,
+  )
+  const stop = stopOnSignal(crew)
+  const stalled = await direct(crew, chronicle, { ...plan, signal: stop.signal })
+    .catch(stalledOnly)
+    .finally(() => crew.dismiss())
+  chronicle.finish()
+
+  const verdict = judge(entriesOf(readFileSync(registerPath, 'latin1').split('\n')))
+  if (asJson) print(json(summaryOf(handOvers, verdict)))
+  else for (const line of summaryLines(handOvers, verdict, { ttlMs, paint })) print(line)
+  if (stalled !== undefined) complain(stalled.message)
+  if (verdict.terms === 0 || broken(verdict) || stalled !== undefined) return EXIT.failed
+  return stop.signal.aborted ? exitCodeOf(stop.signal.reason as NodeJS.Signals) : EXIT.ok
+}
+
+/** Says what is wrong with the store once and by its own error, before several processes do. */
+async function checkStore(url: string, key: string): Promise<void> {
+  await using locks = await connect(url)
+  await findRoom(locks, key)
+}
+
+function opening({ workers, storeUrl, ttlMs, faultEveryMs, durationMs }: Plan): string {
+  const store = storeUrl === undefined ? 'a temporary sqlite file' : plain(withoutPassword(storeUrl))
+  return `${workers} processes compete for one key in ${store} for ${age(durationMs)}. Every ${age(faultEveryMs)} something
+happens to the one that holds it. Its ttl is ${age(ttlMs)}: that is what a crash may cost the next one.
+`
+}
+
+/** A connection string is for the client alone. */
+function withoutPassword(url: string): string {
+  return url.replace(/\/\/[^/]*@/, '//…@')
+}
+
+function stalledOnly(error: unknown): Stalled {
+  if (error instanceof Stalled) return error
+  throw error
+}
+
+/** The first signal ends it early and cleanly, the second at once. */
+function stopOnSignal(crew: Crew): AbortController {
+  const stop = new AbortController()
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    process.on(name, () => {
+      if (stop.signal.aborted) process.exit(exitCodeOf(name))
+      stop.abort(name)
+    })
+  }
+  // Before the folder goes, and whatever this process ends by.
+  process.prependOnceListener('exit', () => crew.kill())
+  return stop
+}

@@ -1,0 +1,92 @@
+import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
+
+/**
+ * A resource that several processes write to, guarded by fences and by nothing else: a file to which every write is
+ * appended. The kernel puts the writes in one order (O_APPEND), and a write counts only if no higher fence stands before
+ * it. So it does not matter how long its writer was stopped between looking and writing, and the file is at the same time
+ * the record by which a run is judged.
+ */
+export class Register {
+  readonly #file: number
+  #fold: Fold = EMPTY
+  #readTo = 0
+  #unread = ''
+
+  constructor(path: string) {
+    this.#file = openSync(path, 'a+')
+  }
+
+  /** The value as it is now, as far as writes have reached the file. */
+  get value(): number {
+    this.#catchUp(undefined)
+    return this.#fold.value
+  }
+
+  /** Whether the write counts. */
+  append(entry: Entry): boolean {
+    // One write call. It begins with a line end, so that one who was killed in the middle of his spoils only his own.
+    writeSync(this.#file, `\n${JSON.stringify(entry)}\n`)
+    return this.#catchUp(entry)
+  }
+
+  close(): void {
+    closeSync(this.#file)
+  }
+
+  /** Reads what was appended since. Returns what became of one entry among it. */
+  #catchUp(wanted: Entry | undefined): boolean {
+    const size = fstatSync(this.#file).size
+    const bytes = Buffer.alloc(size - this.#readTo)
+    const count = readSync(this.#file, bytes, 0, bytes.length, this.#readTo)
+    this.#readTo += count
+    const lines = (this.#unread + bytes.toString('latin1', 0, count)).split('\n')
+    this.#unread = lines.pop() ?? ''
+    let counted = false
+    for (const entry of entriesOf(lines)) {
+      const { fold, accepted } = apply(this.#fold, entry)
+      this.#fold = fold
+      if (entry.ticket === wanted?.ticket && entry.nth === wanted.nth) counted = accepted
+    }
+    return counted
+  }
+}
+
+/** One line of the file. */
+export interface Entry {
+  readonly worker: number
+  /** The id of the lease. */
+  readonly ticket: string
+  /** Numbers the entries of one ticket. */
+  readonly nth: number
+  /** Decimal. */
+  readonly fence: string
+  /** `enter` and `leave` only raise the fence: the first thing that a holder does, and the last. */
+  readonly what: 'enter' | 'write' | 'leave'
+  /**
+   * When its writer held the key, by the monotonic clock in microseconds: read first, and the lease found held after
+   * that. `null` when the writer knew that it did not hold it.
+   */
+  readonly heldAtUs: number | null
+  /** Of a write: the value it has seen, and the one it puts in its place. */
+  readonly base: number
+  readonly value: number
+}
+
+export interface Fold {
+  readonly fence: bigint
+  readonly value: number
+}
+
+export const EMPTY: Fold = { fence: 0n, value: 0 }
+
+export function apply(fold: Fold, entry: Entry): { fold: Fold; accepted: boolean } {
+  const fence = BigInt(entry.fence)
+  if (fence < fold.fence) return { fold, accepted: false }
+  return { fold: { fence, value: entry.what === 'write' ? entry.value : fold.value }, accepted: true }
+}
+
+export function entriesOf(lines: readonly string[]): Entry[] {
+  return lines
+    .filter((line) => line.startsWith('{') && line.endsWith('}'))
+    .map((line) => JSON.parse(line) as Entry)
+}

@@ -1,0 +1,105 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Lease } from '../../index.ts'
+import type { Register } from './register.ts'
+import { monotonicMs, type Tell } from './worker-messages.ts'
+
+export interface TermOptions {
+  readonly worker: number
+  readonly register: Register
+  readonly tell: Tell
+  /** It takes this long, or up to twice as long. */
+  readonly shortestMs: number
+  /** Ends it before its time. */
+  readonly signal: AbortSignal
+}
+
+/** What a worker does under one lease, from its grant to its end. */
+export class Term {
+  readonly #lease: Lease
+  readonly #options: TermOptions
+  #nth = 0
+  #writes = 0
+  #deadlineMs = 0
+  #served = false
+
+  constructor(lease: Lease, options: TermOptions) {
+    this.#lease = lease
+    this.#options = options
+  }
+
+  async serve(): Promise<void> {
+    const { tell, register, shortestMs, signal } = this.#options
+    const until = monotonicMs() + shortestMs * (1 + Math.random())
+    // First of all it raises the fence, and only then looks: from here on nobody before it can change what it sees.
+    this.#append('enter', this.#heldAtUs())
+    tell({ tag: 'acquired', fence: String(this.#lease.fence) })
+    tell({ tag: 'working', value: register.value })
+    this.#deadlineMs = this.#deadline()
+    while (monotonicMs() < until && !signal.aborted) {
+      this.#write(this.#heldAtUs())
+      this.#noteRenewal()
+      await sleep(STEP_MS, undefined, { signal }).catch(() => {})
+    }
+    this.#append('leave', this.#heldAtUs())
+    this.#served = true
+  }
+
+  async end(): Promise<void> {
+    const atMs = monotonicMs()
+    await this.#lease.release()
+    // Told once the store has answered, with the time at which it was asked: the next one counts from there.
+    if (this.#served) this.#options.tell({ tag: 'released', writes: this.#writes }, atMs)
+  }
+
+  /** What a process does that was stopped between its check and its write. */
+  writeLate(): void {
+    const fence = String(this.#lease.fence)
+    this.#options.tell({ tag: 'late-write', fence, counted: this.#write(null) })
+  }
+
+  #write(heldAtUs: number | null): boolean {
+    const counted = this.#append('write', heldAtUs)
+    if (counted) this.#writes += 1
+    return counted
+  }
+
+  #append(what: 'enter' | 'write' | 'leave', heldAtUs: number | null): boolean {
+    const { worker, register } = this.#options
+    const { id: ticket, fence } = this.#lease
+    const base = register.value
+    this.#nth += 1
+    const nth = this.#nth
+    return register.append({
+      worker,
+      ticket,
+      nth,
+      fence: String(fence),
+      what,
+      heldAtUs,
+      base,
+      value: base + 1,
+    })
+  }
+
+  /** In this order: the instant, then the proof that it was held. */
+  #heldAtUs(): number {
+    const atUs = Math.floor(monotonicMs() * 1000)
+    this.#lease.assertHeld()
+    return atUs
+  }
+
+  #noteRenewal(): void {
+    const before = this.#deadlineMs
+    this.#deadlineMs = this.#deadline()
+    if (this.#deadlineMs - before < RENEWED_BY_MS) return
+    this.#options.tell({ tag: 'renewing', remainingMs: this.#lease.remainingMs })
+  }
+
+  #deadline(): number {
+    return monotonicMs() + this.#lease.remainingMs
+  }
+}
+
+const STEP_MS = 50
+/** Less than that is the wall clock's rounding. */
+const RENEWED_BY_MS = 5

@@ -1,0 +1,79 @@
+import { apply, EMPTY, type Entry } from './register.ts'
+
+/** What the record of a run says, whatever the library believed. */
+export interface Verdict {
+  readonly terms: number
+  readonly writes: number
+  /** Writes that came with an old fence, and changed nothing. */
+  readonly refused: number
+  /** Two tickets held the key at the same instant. */
+  readonly doubleHolders: number
+  /** Accepted writes that did not see the accepted write before them. */
+  readonly lostUpdates: number
+  /** A later holder got a fence that is not higher. */
+  readonly fencesOutOfOrder: number
+}
+
+export function broken({ doubleHolders, lostUpdates, fencesOutOfOrder }: Verdict): boolean {
+  return doubleHolders + lostUpdates + fencesOutOfOrder > 0
+}
+
+export function judge(entries: readonly Entry[]): Verdict {
+  return { ...judgeRegister(entries), ...judgeTerms(termsOf(entries)) }
+}
+
+/** Needs no clock: every write that counts must have been made by somebody who had seen the one before it. */
+function judgeRegister(entries: readonly Entry[]): Pick<Verdict, 'writes' | 'refused' | 'lostUpdates'> {
+  let fold = EMPTY
+  let writes = 0
+  let refused = 0
+  let lostUpdates = 0
+  for (const entry of entries) {
+    const after = apply(fold, entry)
+    if (entry.what === 'write') {
+      if (!after.accepted) refused += 1
+      else {
+        writes += 1
+        if (entry.base !== fold.value) lostUpdates += 1
+      }
+    }
+    fold = after.fold
+  }
+  return { writes, refused, lostUpdates }
+}
+
+/** From when to when a ticket is known to have held the key. It may have been longer at both ends, never shorter. */
+interface Term {
+  readonly fence: bigint
+  readonly fromUs: number
+  toUs: number
+}
+
+/**
+ * An instant counts only if it was read before the lease was found held: then the key was held at that instant, however
+ * long the process was stopped after it.
+ */
+function termsOf(entries: readonly Entry[]): Term[] {
+  const terms = new Map<string, Term>()
+  for (const { ticket, fence, heldAtUs } of entries) {
+    if (heldAtUs === null) continue
+    const term = terms.get(ticket)
+    if (term === undefined) terms.set(ticket, { fence: BigInt(fence), fromUs: heldAtUs, toUs: heldAtUs })
+    else term.toUs = Math.max(term.toUs, heldAtUs)
+  }
+  return [...terms.values()].sort((one, other) => one.fromUs - other.fromUs)
+}
+
+function judgeTerms(terms: readonly Term[]): Pick<Verdict, 'terms' | 'doubleHolders' | 'fencesOutOfOrder'> {
+  let doubleHolders = 0
+  let fencesOutOfOrder = 0
+  let latestUs = Number.NEGATIVE_INFINITY
+  let highest = 0n
+  for (const { fence, fromUs, toUs } of terms) {
+    if (fromUs < latestUs) doubleHolders += 1
+    if (fence <= highest) fencesOutOfOrder += 1
+    latestUs = Math.max(latestUs, toUs)
+    highest = fence > highest ? fence : highest
+  }
+  return { terms: terms.length, doubleHolders, fencesOutOfOrder }
+}

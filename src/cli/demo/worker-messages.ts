@@ -1,0 +1,32 @@
+/** What a worker is started with, as JSON in its first argument. */
+export interface Assignment {
+  readonly worker: number
+  readonly storeUrl: string
+  readonly registerPath: string
+  readonly key: string
+  readonly ttlMs: number
+  /** A term takes this long, or up to twice as long. */
+  readonly shortestTermMs: number
+}
+
+/** What a worker tells of itself, at a time of the clock that all processes share. */
+export type WorkerEvent = { readonly atMs: number } & (
+  | { readonly tag: 'trying' }
+  | { readonly tag: 'acquired'; readonly fence: string }
+  | { readonly tag: 'working'; readonly value: number }
+  | { readonly tag: 'renewing'; readonly remainingMs: number }
+  | { readonly tag: 'released'; readonly writes: number }
+  | { readonly tag: 'lost'; readonly reason: string }
+  /** A write with the fence of a lost lease, and whether it counted. */
+  | { readonly tag: 'late-write'; readonly fence: string; readonly counted: boolean }
+  | { readonly tag: 'failed'; readonly message: string }
+)
+
+/** Tells an event; of now, unless it is said otherwise. */
+export type Tell = (event: Timeless<WorkerEvent>, atMs?: number) => void
+
+type Timeless<E> = E extends WorkerEvent ? Omit<E, 'atMs'> : never
+
+export function monotonicMs(): number {
+  return Number(process.hrtime.bigint()) / 1e6
+}

@@ -1,0 +1,54 @@
+/**
+ * One worker of the demo: takes the key, works for a while, gives it back, and tries again, until it gets SIGTERM. Every
+ * write goes to the register under the fence of the lease.
+ */
+import { connect, isHoldfastError, type LeaseLostError, type Locks } from '../../index.ts'
+import { Register } from './register.ts'
+import { Term } from './term.ts'
+import { type Assignment, monotonicMs, type Tell } from './worker-messages.ts'
+
+const assignment = JSON.parse(process.argv[2] ?? '') as Assignment
+const { worker, storeUrl, registerPath, key, ttlMs, shortestTermMs } = assignment
+const tell: Tell = (event, atMs = monotonicMs()) => {
+  if (process.connected) process.send?.({ atMs, ...event }, () => {})
+}
+const register = new Register(registerPath)
+const stop = new AbortController()
+
+process.on('SIGTERM', () => stop.abort())
+process.on('disconnect', () => stop.abort())
+// The director may have ended before that line.
+if (!process.connected) stop.abort()
+// Ctrl-C reaches every process of the terminal; who ends when is the director's to say.
+process.on('SIGINT', () => {})
+
+try {
+  await using locks = await connect(storeUrl, { ttl: ttlMs, label: `demo worker ${worker}` })
+  await work(locks)
+} catch (error) {
+  if (!stop.signal.aborted)
+    tell({ tag: 'failed', message: error instanceof Error ? error.message : String(error) })
+} finally {
+  register.close()
+  if (process.connected) process.disconnect()
+}
+
+async function work(locks: Locks): Promise<void> {
+  while (!stop.signal.aborted) {
+    tell({ tag: 'trying' })
+    const lease = await locks.acquire(key, { wait: Number.POSITIVE_INFINITY, signal: stop.signal })
+    await serve(new Term(lease, { worker, register, tell, shortestMs: shortestTermMs, signal: stop.signal }))
+  }
+}
+
+async function serve(term: Term): Promise<void> {
+  try {
+    await term.serve()
+  } catch (error) {
+    if (!isHoldfastError(error, 'lease-lost')) throw error
+    tell({ tag: 'lost', reason: (error as LeaseLostError).reason })
+    term.writeLate()
+  } finally {
+    await term.end()
+  }
+}

@@ -1,0 +1,89 @@
+#!/usr/bin/env node
+import { readFileSync } from 'node:fs'
+import { isHoldfastError } from '../errors.ts'
+import { Arguments, type Command } from './arguments.ts'
+import { demo } from './demo/demo.ts'
+import { EXIT } from './exit-codes.ts'
+import { helpOf, overview } from './help.ts'
+import { evict } from './rooms/evict.ts'
+import { ls } from './rooms/ls.ts'
+import { show } from './rooms/show.ts'
+import { run } from './run/run.ts'
+import { complain } from './terminal.ts'
+import { UsageError } from './usage-error.ts'
+
+const commands: readonly Command[] = [run, ls, show, evict, demo]
+
+// `holdfast ls | head` closes the pipe when it has seen enough.
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(EXIT.ok)
+  throw error
+})
+
+process.exitCode = await main(process.argv.slice(2))
+
+async function main([name, ...typed]: readonly string[]): Promise<number> {
+  const command = commands.find((known) => known.name === name)
+  if (command === undefined) return withoutCommand(name)
+  try {
+    const given = new Arguments(withHelp(command), typed)
+    if (!given.flag('help')) return await command.run(given)
+    process.stdout.write(helpOf(command))
+    return EXIT.ok
+  } catch (error) {
+    return exitCodeFor(error, command)
+  }
+}
+
+function withHelp(command: Command): Command {
+  return { ...command, options: { ...command.options, help: { short: 'h', help: 'this text' } } }
+}
+
+function withoutCommand(name: string | undefined): number {
+  switch (name) {
+    case '-V':
+    case '--version':
+      process.stdout.write(`${version()}\n`)
+      return EXIT.ok
+    case '-h':
+    case '--help':
+    case 'help':
+      process.stdout.write(overview(commands))
+      return EXIT.ok
+    case undefined:
+      process.stderr.write(overview(commands))
+      return EXIT.usage
+    default: {
+      const names = commands.map((known) => known.name).join(', ')
+      complain(`Expected a command (${names}), got ${JSON.stringify(name)}. See holdfast --help.`)
+      return EXIT.usage
+    }
+  }
+}
+
+/** People get a sentence. A stack is for what is a mistake of this program. */
+function exitCodeFor(error: unknown, { name }: Command): number {
+  if (error instanceof UsageError || isHoldfastError(error, 'invalid-argument')) {
+    complain(`${error.message} See holdfast ${name} --help.`)
+    return EXIT.usage
+  }
+  if (isHoldfastError(error)) {
+    complain(error.message)
+    switch (error.code) {
+      case 'store-unavailable':
+      case 'store-refused':
+        return EXIT.storeUnavailable
+      case 'lease-lost':
+        return EXIT.lost
+      default:
+        return EXIT.software
+    }
+  }
+  complain(error instanceof Error ? (error.stack ?? error.message) : String(error))
+  return EXIT.software
+}
+
+function version(): string {
+  const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
+  return (manifest as { version: string }).version
+}

@@ -1,0 +1,68 @@
+import type { RoomView } from '../../index.ts'
+import type { Arguments, Command } from '../arguments.ts'
+import { EXIT } from '../exit-codes.ts'
+import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
+import { openLocks, storeOption } from '../store-option.ts'
+import { type Column, table } from '../table.ts'
+import { complain, paintFor, print } from '../terminal.ts'
+import { age, json, plain } from '../text.ts'
+import { UsageError } from '../usage-error.ts'
+
+export const ls: Command = {
+  name: 'ls',
+  usage: '[options] [PREFIX]',
+  summary: 'Lists the keys that somebody holds or waits for, one line a holder.',
+  options: {
+    json: { help: 'one JSON object a key and line, fences as strings' },
+    store: storeOption,
+  },
+  async run(given: Arguments): Promise<number> {
+    const [prefix = '', more] = given.words
+    if (more !== undefined) throw new UsageError(`Expected one PREFIX, got ${given.words.length}.`)
+    await using locks = await openLocks(given)
+    const rows: string[][] = []
+    for await (const room of locks.inspect({ prefix })) {
+      if (given.flag('json')) print(json(roomJson(room)))
+      else rows.push(...rowsOf(room))
+    }
+    if (given.flag('json')) return EXIT.ok
+    if (rows.length === 0) complain(prefix === '' ? 'no key is held' : `no key under ${json(prefix)} is held`)
+    else printTable(rows)
+    return EXIT.ok
+  },
+}
+
+const COLUMNS: readonly Column[] = [
+  { title: 'KEY' },
+  { title: 'MODE' },
+  { title: 'HOLDER' },
+  { title: 'HELD', align: 'right' },
+  { title: 'LEFT', align: 'right' },
+  { title: 'FENCE', align: 'right' },
+  { title: 'WAITING', align: 'right' },
+]
+
+function printTable(rows: readonly (readonly string[])[]): void {
+  const paint = paintFor(process.stdout)
+  const [titles = '', ...lines] = table(COLUMNS, rows)
+  print(paint('bold', titles))
+  for (const line of lines) print(line)
+}
+
+function rowsOf(room: RoomView): string[][] {
+  const key = plain(room.key)
+  const waiting = String(room.queue.length)
+  if (room.holders.length === 0) {
+    const left = room.closedMs > 0 ? `${age(room.closedMs)} lock-delay` : '–'
+    return [[key, '–', '–', '–', left, '–', waiting]]
+  }
+  return room.holders.map((holder) => [
+    key,
+    modeOf(holder),
+    ownerOf(holder),
+    age(holder.heldMs),
+    remainingOf(holder),
+    String(holder.fence),
+    waiting,
+  ])
+}

@@ -1,0 +1,75 @@
+import type { RoomView } from '../../index.ts'
+import type { Arguments, Command } from '../arguments.ts'
+import { EXIT } from '../exit-codes.ts'
+import { findRoom } from '../room.ts'
+import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
+import { openLocks, storeOption } from '../store-option.ts'
+import { table } from '../table.ts'
+import { type Paint, paintFor, print } from '../terminal.ts'
+import { age, json, plain } from '../text.ts'
+
+export const show: Command = {
+  name: 'show',
+  usage: '[options] KEY',
+  summary: 'Shows who holds a key and who waits for it, with their ids.',
+  options: {
+    json: { help: 'one JSON object on one line, fences as strings' },
+    store: storeOption,
+  },
+  async run(given: Arguments): Promise<number> {
+    const key = given.word('KEY')
+    await using locks = await openLocks(given)
+    const room = (await findRoom(locks, key)) ?? { key, holders: [], queue: [], closedMs: 0 }
+    if (given.flag('json')) print(json(roomJson(room)))
+    else for (const line of pageOf(room, paintFor(process.stdout))) print(line)
+    return EXIT.ok
+  },
+}
+
+function pageOf(room: RoomView, paint: Paint): readonly string[] {
+  const lines = [`${paint('bold', plain(room.key))}  ${stateOf(room)}`]
+  if (room.holders.length > 0) {
+    const columns = [
+      { title: 'HOLDER' },
+      { title: 'MODE' },
+      { title: 'HELD', align: 'right' as const },
+      { title: 'LEFT', align: 'right' as const },
+      { title: 'FENCE', align: 'right' as const },
+      { title: 'ID' },
+    ]
+    const rows = room.holders.map((holder) => [
+      ownerOf(holder),
+      modeOf(holder),
+      age(holder.heldMs),
+      remainingOf(holder),
+      String(holder.fence),
+      plain(holder.id),
+    ])
+    lines.push('', ...table(columns, rows))
+  }
+  if (room.queue.length > 0) {
+    const columns = [
+      { title: 'WAITER' },
+      { title: 'MODE' },
+      { title: 'WAITS', align: 'right' as const },
+      { title: 'ID' },
+    ]
+    const rows = room.queue.map((waiter) => [
+      ownerOf(waiter),
+      modeOf(waiter),
+      age(waiter.waitedMs),
+      plain(waiter.id),
+    ])
+    lines.push('', ...table(columns, rows))
+  }
+  return lines
+}
+
+function stateOf({ holders, queue, closedMs }: RoomView): string {
+  const parts = [
+    holders.length > 0 ? `${holders.length} holding` : undefined,
+    closedMs > 0 ? `closed by a lock-delay for ${age(closedMs)}` : undefined,
+    queue.length > 0 ? `${queue.length} waiting` : undefined,
+  ].filter((part) => part !== undefined)
+  return parts.length === 0 ? 'free' : parts.join(', ')
+}

@@ -1,0 +1,220 @@
+import { isHoldfastError, type Lease, type Locks } from '../../index.ts'
+import type { Arguments, Command } from '../arguments.ts'
+import { EXIT, exitCodeOf } from '../exit-codes.ts'
+import { findRoom } from '../room.ts'
+import { ownerOf } from '../room-text.ts'
+import { openLocks, storeOption } from '../store-option.ts'
+import { complain } from '../terminal.ts'
+import { age, json } from '../text.ts'
+import { UsageError } from '../usage-error.ts'
+import { deadlineIn } from './deadline.ts'
+import { type Ending, Guardian } from './guardian.ts'
+import { type Plan, planOf, planOptions } from './plan.ts'
+import { Interrupted, Signals } from './signals.ts'
+
+export const run: Command = {
+  name: 'run',
+  usage: '[options] KEY -- COMMAND [ARGUMENTS…]',
+  summary: 'Holds a key while a command runs.',
+  options: { ...planOptions, store: storeOption },
+  details: `The command runs without a shell, in a process group of its own, with HOLDFAST_KEY, HOLDFAST_FENCE and HOLDFAST_ID in
+its environment. When the key is lost, the whole group ends before the store gives the key to another.
+
+Exit codes: the command's own, 128+n when it ended by signal n
+   75  not acquired (or what -E says)     69  the store is unavailable or refuses
+   76  lost: the command was ended        64  not called as above
+  127  no such command                   126  it cannot be executed`,
+  async run(given: Arguments): Promise<number> {
+    if (process.platform === 'win32')
+      throw new UsageError('Expected a system with process groups, got Windows.')
+    const plan = planOf(given)
+    const signals = new Signals(leave)
+    const guardian = new Guardian()
+    try {
+      await using locks = await openLocks(given, { label: plan.label })
+      await guardian.ready()
+      const waiting = new AbortController()
+      signals.redirect((name) => interrupt(waiting, name))
+      const lease = await take(locks, plan, waiting.signal)
+      if (lease === null) {
+        complain(await whyBusy(locks, plan))
+        return plan.busyCode
+      }
+      try {
+        return exitCodeFor(await runUnder(lease, { plan, guardian, signals }), { plan, lease, guardian })
+      } finally {
+        // What is lost is not waited for: the store that did not renew it will hardly answer now.
+        if (lease.state !== 'lost') await lease.release()
+      }
+    } catch (error) {
+      if (error instanceof Interrupted) return error.exitCode
+      throw error
+    } finally {
+      guardian.dismiss()
+    }
+  },
+}
+
+function interrupt(waiting: AbortController, name: NodeJS.Signals): void {
+  if (name === 'SIGWINCH') return
+  if (waiting.signal.aborted) leave(name)
+  waiting.abort(new Interrupted(name))
+}
+
+function leave(name: NodeJS.Signals): void {
+  if (name !== 'SIGWINCH') process.exit(exitCodeOf(name))
+}
+
+/** `null` when it was not free in time. */
+async function take(locks: Locks, plan: Plan, signal: AbortSignal): Promise<Lease | null> {
+  const { ttlMs: ttl, minHoldMs: minHold, lockDelayMs: lockDelay } = plan
+  const options = { ttl, minHold, lockDelay, signal }
+  const startedAt = performance.now()
+  // Without waiting first: a store that is not there is an error within seconds, also for those who would wait for ever.
+  const lease = await tryToTake(locks, plan, options)
+  if (lease !== null || plan.waitMs === 0) return lease
+  const wait = Math.max(0, plan.waitMs - (performance.now() - startedAt))
+  try {
+    return await waitToTake(locks, plan, { ...options, wait })
+  } catch (error) {
+    if (isHoldfastError(error, 'acquire-timeout')) return null
+    throw error
+  }
+}
+
+type HoldOptions = NonNullable<Parameters<Locks['tryAcquire']>[1]>
+
+function tryToTake(locks: Locks, { key, shape }: Plan, options: HoldOptions): Promise<Lease | null> {
+  switch (shape.tag) {
+    case 'exclusive':
+      return locks.tryAcquire(key, options)
+    case 'shared':
+      return locks.readWrite(key).tryAcquireRead(options)
+    case 'permits':
+      return locks.semaphore(key, shape.permits).tryAcquire({ ...options, units: shape.units })
+    default:
+      return shape satisfies never
+  }
+}
+
+function waitToTake(
+  locks: Locks,
+  { key, shape }: Plan,
+  options: HoldOptions & { wait: number },
+): Promise<Lease> {
+  switch (shape.tag) {
+    case 'exclusive':
+      return locks.acquire(key, options)
+    case 'shared':
+      return locks.readWrite(key).acquireRead(options)
+    case 'permits':
+      return locks.semaphore(key, shape.permits).acquire({ ...options, units: shape.units })
+    default:
+      return shape satisfies never
+  }
+}
+
+async function whyBusy(locks: Locks, { key, waitMs }: Plan): Promise<string> {
+  const within = waitMs === 0 ? '' : ` and was not free within ${age(waitMs)}`
+  // It is gone by now, or the store is: still busy when we asked, and this line is only for people.
+  const room = await findRoom(locks, key).catch(() => undefined)
+  const [holder, ...others] = room?.holders ?? []
+  if (holder === undefined) return `${json(key)} is taken${within}`
+  const more = others.length === 0 ? '' : ` and ${others.length} more`
+  return `${json(key)} is held by ${ownerOf(holder)}${more} for ${age(holder.heldMs)}${within}`
+}
+
+interface Guarded {
+  readonly plan: Plan
+  readonly guardian: Guardian
+  readonly signals: Signals
+}
+
+async function runUnder(lease: Lease, { plan, guardian, signals }: Guarded): Promise<Ending> {
+  const env = {
+    ...process.env,
+    HOLDFAST_KEY: lease.key,
+    HOLDFAST_FENCE: String(lease.fence),
+    HOLDFAST_ID: lease.id,
+  }
+  // Evicted, or forgotten by the store: somebody else may hold it already. At the deadline the guardian does the same.
+  lease.signal.addEventListener('abort', () => guardian.kill())
+  signals.redirect(forwarder(guardian))
+  signals.refuseToStop(() => complain(`not stopped: ${json(lease.key)} would be lost`))
+  let known = deadlineIn(lease.remainingMs)
+  const renewals = setInterval(
+    () => {
+      const deadline = deadlineIn(lease.remainingMs)
+      if (deadline.monotonicMs - known.monotonicMs < RENEWED_BY_MS) return
+      known = deadline
+      guardian.extend(deadline)
+    },
+    Math.min(Math.max(plan.ttlMs / 20, 5), 500),
+  )
+  try {
+    return await guardian.launch(
+      { file: plan.file, args: plan.args, env },
+      { deadline: known, graceMs: plan.graceMs },
+    )
+  } finally {
+    clearInterval(renewals)
+    // Nobody is left to forward to, and the release takes two seconds at most.
+    signals.redirect(leave)
+  }
+}
+
+/** Less than that is the wall clock's rounding. */
+const RENEWED_BY_MS = 5
+
+/** Ctrl-C twice means now, whatever the command thinks of it. */
+function forwarder(guardian: Guardian): (name: NodeJS.Signals) => void {
+  let interruptedAt = Number.NEGATIVE_INFINITY
+  return (name) => {
+    if (name !== 'SIGINT') return guardian.signal(name)
+    const at = performance.now()
+    guardian.signal(at - interruptedAt < TWICE_MS ? 'SIGKILL' : 'SIGINT')
+    interruptedAt = at
+  }
+}
+
+/** Apart by more, each of them is meant for the command: a database console takes many. */
+const TWICE_MS = 2000
+
+interface Ended {
+  readonly plan: Plan
+  readonly lease: Lease
+  readonly guardian: Guardian
+}
+
+function exitCodeFor(ending: Ending, { plan, lease, guardian }: Ended): number {
+  switch (ending.tag) {
+    case 'not-launched':
+      complain(`${json(plan.file)} could not be started (${ending.errno})`)
+      return ending.errno === 'ENOENT' ? EXIT.notFound : EXIT.notExecutable
+    case 'no-guardian':
+      complain('the process that guards the command could not be started')
+      return EXIT.noProcess
+    case 'exited':
+    case 'signalled':
+      if (!guardian.ending && lease.state !== 'lost') {
+        return ending.tag === 'exited' ? ending.code : exitCodeOf(ending.signal)
+      }
+      break
+    case 'unguarded':
+    case 'too-late':
+      break
+    default:
+      ending satisfies never
+  }
+  complain(`${json(plan.key)} was lost, and the command was ended. ${whyLost(lease)}`)
+  return EXIT.lost
+}
+
+function whyLost(lease: Lease): string {
+  try {
+    lease.assertHeld()
+    return 'It was not renewed in time, or the process that guards the command died.'
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}

@@ -1,0 +1,35 @@
+import { exitCodeOf } from '../exit-codes.ts'
+
+/** Ended by a signal while it waited: nothing is held, and the command was not started. */
+export class Interrupted extends Error {
+  override readonly name = 'Interrupted'
+  readonly exitCode: number
+
+  constructor(signal: NodeJS.Signals) {
+    super(`interrupted by ${signal}`)
+    this.exitCode = exitCodeOf(signal)
+  }
+}
+
+/** What a terminal, a service manager or a person sends. Each goes to whoever is responsible at the time. */
+export class Signals {
+  #receive: (name: NodeJS.Signals) => void
+
+  constructor(receive: (name: NodeJS.Signals) => void) {
+    this.#receive = receive
+    for (const name of FORWARDED) process.on(name, this.#on)
+  }
+
+  redirect(receive: (name: NodeJS.Signals) => void): void {
+    this.#receive = receive
+  }
+
+  /** Ctrl-Z would stop the renewal, and with it, before long, the command for good. */
+  refuseToStop(complain: () => void): void {
+    process.on('SIGTSTP', complain)
+  }
+
+  readonly #on = (name: NodeJS.Signals): void => this.#receive(name)
+}
+
+const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2', 'SIGWINCH'] as const

@@ -1,0 +1,49 @@
+/**
+ * Text of strangers – keys, labels, host names – as it may stand in a terminal: nothing in it moves the cursor, changes
+ * colours, ends the line or turns the direction of writing.
+ */
+export function plain(text: string): string {
+  return text.replace(UNPRINTABLE, (character) => {
+    const code = character.codePointAt(0) ?? 0
+    return code < 0x100 ? `\\x${code.toString(16).padStart(2, '0')}` : `\\u{${code.toString(16)}}`
+  })
+}
+
+/** One line of JSON with the same characters escaped, because people read it in a terminal, too. */
+export function json(value: unknown): string {
+  const text = JSON.stringify(value, (_, field) => (typeof field === 'bigint' ? String(field) : field))
+  return text.replace(UNPRINTABLE, (character) =>
+    // By UTF-16 units, which is what JSON escapes.
+    Array.from({ length: character.length }, (_, unit) => {
+      return `\\u${character.charCodeAt(unit).toString(16).padStart(4, '0')}`
+    }).join(''),
+  )
+}
+
+/** Controls, line ends, unpaired surrogates, and what has no width or turns the direction (Unicode TR36 §2.9). */
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
+
+/** 950ms, 3.2s, 4m 05s, 2h 10m, 3d 4h. */
+export function age(durationMs: number): string {
+  if (durationMs < 999.5) return `${Math.round(durationMs)}ms`
+  if (durationMs < 60_000) return `${(Math.floor(Math.max(1000, durationMs) / 100) / 10).toFixed(1)}s`
+  const minutes = Math.floor(durationMs / 60_000)
+  if (minutes < 60) return `${minutes}m ${pad(Math.floor(durationMs / 1000) % 60)}s`
+  const hours = Math.floor(minutes / 60)
+  return hours < 24 ? `${hours}h ${pad(minutes % 60)}m` : `${Math.floor(hours / 24)}d ${hours % 24}h`
+}
+
+function pad(number: number): string {
+  return String(number).padStart(2, '0')
+}
+
+/** How many columns a terminal gives it. */
+export function width(text: string): number {
+  let columns = 0
+  for (const character of text) columns += NARROWEST.test(character) ? 0 : WIDE.test(character) ? 2 : 1
+  return columns
+}
+
+const NARROWEST = /\p{Mn}/u
+const WIDE =
+  /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/u

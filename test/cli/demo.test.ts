@@ -1,0 +1,119 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { until } from '../servers/until.ts'
+import { Shell } from './holdfast-process.ts'
+import { sharedStores } from './stores.ts'
+
+let shell: Shell
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-stage-'))
+  shell = new Shell({ TMPDIR: folder })
+})
+afterEach(async () => {
+  await shell.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const quick = ['demo', '--kill-every', '1200ms', '--for', '6s']
+
+describe.each(sharedStores)('the demo on $name', ({ open }) => {
+  test('shows every way in which a term ends, and finds nothing broken', { timeout: 60_000 }, async () => {
+    await using store = await open()
+    const { code, stdout, stderr } = await shell.run([...quick, '--json', '--store', store.url])
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    const events = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    const seen = (tag: string) => events.filter((event) => event.tag === tag)
+
+    expect(
+      seen('struck')
+        .map(({ fault }) => fault)
+        .slice(0, 3),
+    ).toEqual(['kill', 'stop', 'term'])
+    for (const { worker, fault, atMs } of seen('struck')) {
+      expect(seen('took-over')).toContainEqual(
+        expect.objectContaining({ from: worker, after: fault, atMs: expect.toSatisfy((at) => at > atMs) }),
+      )
+    }
+    const [stopped] = seen('struck').filter(({ fault }) => fault === 'stop')
+    expect(seen('lost')).toEqual([expect.objectContaining({ worker: stopped.worker })])
+    expect(seen('late-write')).toEqual([expect.objectContaining({ worker: stopped.worker, counted: false })])
+
+    const [summary] = seen('summary')
+    expect(summary).toMatchObject({ doubleHolders: 0, lostUpdates: 0, fencesOutOfOrder: 0, refused: 1 })
+    expect(summary.handOvers.release).toBeGreaterThan(0)
+    // Released is handed over, crashed is waited for: at most the ttl, which is half of the 1200 ms here, and a bit.
+    expect(summary.slowestMs.term).toBeLessThan(600)
+    expect(summary.slowestMs.kill).toBeLessThan(600 + 1000)
+    expect(summary.writes).toBeGreaterThan(20)
+    expect((await shell.run(['ls', '--store', store.url])).stdout).toBe('')
+  })
+})
+
+test('the demo without options needs nothing but a temporary file, and prints for people', {
+  timeout: 60_000,
+}, async () => {
+  const { code, stdout, stderr } = await shell.run(quick)
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  for (const word of [
+    'trying',
+    'acquired   fence',
+    'working',
+    'renewing',
+    'released',
+    'took over',
+    'SIGKILL',
+    'refused',
+  ]) {
+    expect(stdout).toMatch(new RegExp(`^ *\\d+\\.\\d{3}s  worker \\d+ +${word}`, 'm'))
+  }
+  expect(stdout).toMatch(/^ {2}double holders +0 {2}ok$/m)
+  expect(stdout).not.toContain('\x1b')
+})
+
+test('the demo finds out when every process is alone with its store, and exits with 1', {
+  timeout: 60_000,
+}, async () => {
+  const { code, stdout } = await shell.run([...quick, '--store', 'memory:'])
+  expect(code).toBe(1)
+  expect(stdout).toMatch(/^ {2}double holders +[1-9]\d* {2}BROKEN$/m)
+})
+
+test('Ctrl-C ends the demo early, with a summary and without its processes', async () => {
+  const demo = shell.start(['demo'])
+  await demo.prints('working')
+  expect(shell.processes().length).toBeGreaterThan(3)
+  demo.signal('SIGINT')
+  expect(await demo.exit).toBe(130)
+  expect(demo.stdout).toContain('double holders')
+  expect(shell.processes()).toEqual([])
+  expect(folders()).toEqual([])
+})
+
+test('a second Ctrl-C ends the demo at once, also while a worker stands still', {
+  timeout: 30_000,
+}, async () => {
+  const demo = shell.start(['demo', '--kill-every', '600ms'])
+  await demo.prints('SIGSTOP')
+  demo.signal('SIGINT')
+  demo.signal('SIGINT')
+  expect(await demo.exit).toBe(130)
+  expect(folders()).toEqual([])
+})
+
+test('the workers end when the demo itself is killed', async () => {
+  const demo = shell.start(['demo'])
+  await demo.prints('working')
+  demo.signal('SIGKILL')
+  await until('all have ended', () => shell.processes().length === 0, { everyMs: 50 })
+})
+
+/** What the demo itself has made. */
+function folders(): string[] {
+  return readdirSync(folder).filter((name) => name.startsWith('holdfast-demo-'))
+}

@@ -1,0 +1,135 @@
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { constants } from 'node:os'
+import { fileURLToPath } from 'node:url'
+import { until } from '../servers/until.ts'
+
+const PROGRAM = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+
+/** One `holdfast …` as a person starts it, from the built package. */
+export interface HoldfastProcess {
+  readonly pid: number
+  readonly stdout: string
+  readonly stderr: string
+  readonly running: boolean
+  /** Its exit code; 128+n if a signal has ended the process itself, as a shell would say. */
+  readonly exit: Promise<number>
+  signal(name: NodeJS.Signals): void
+  /** As `head` does it when it has seen enough. */
+  closeOutput(): void
+  /** Until its output contains a text. */
+  prints(text: string): Promise<void>
+  /** The process that guards its command. */
+  guardian(): Promise<number>
+}
+
+export interface Surroundings {
+  readonly env?: Readonly<Record<string, string | undefined>>
+  readonly input?: string
+  readonly cwd?: string
+}
+
+/** Starts commands and, at the end, tells which of their processes are still there. */
+export class Shell {
+  /** All that is started below inherits it, so that it is found wherever it went. */
+  readonly #mark: string = randomUUID()
+  readonly #env: Readonly<Record<string, string | undefined>>
+
+  constructor(env: Readonly<Record<string, string | undefined>> = {}) {
+    this.#env = env
+  }
+
+  start(args: readonly string[], { env = {}, input, cwd }: Surroundings = {}): HoldfastProcess {
+    const child = spawn(process.execPath, [PROGRAM, ...args], {
+      stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
+      env: { ...process.env, HOLDFAST_STORE: undefined, ...this.#env, ...env, HOLDFAST_TEST: this.#mark },
+      cwd,
+    })
+    if (input !== undefined) child.stdin?.end(input)
+    return watch(child)
+  }
+
+  async run(
+    args: readonly string[],
+    surroundings: Surroundings = {},
+  ): Promise<{ code: number; stdout: string; stderr: string }> {
+    const started = this.start(args, surroundings)
+    const code = await started.exit
+    return { code, stdout: started.stdout, stderr: started.stderr }
+  }
+
+  /** Every living process that was started from here, directly or not. */
+  processes(): number[] {
+    return execFileSync('ps', ['axeww', '-o', 'pid=,command='], { encoding: 'utf8', maxBuffer: 2 ** 28 })
+      .split('\n')
+      .filter((line) => line.includes(`HOLDFAST_TEST=${this.#mark}`))
+      .map((line) => Number.parseInt(line, 10))
+  }
+
+  /** Rejects when something is left behind; then it is gone, too. */
+  async close(): Promise<void> {
+    try {
+      await until('no process is left behind', () => this.processes().length === 0, { everyMs: 50 })
+    } finally {
+      for (const pid of this.processes()) process.kill(pid, 'SIGKILL')
+    }
+  }
+}
+
+function watch(child: ChildProcess): HoldfastProcess {
+  let stdout = ''
+  let stderr = ''
+  let running = true
+  child.stdout?.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text
+  })
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text
+  })
+  const closed = new Promise((resolve) => child.once('close', resolve))
+  const exit = new Promise<number>((resolve) => {
+    child.once('exit', (code, signal) => {
+      running = false
+      resolve(code ?? 128 + constants.signals[signal ?? 'SIGKILL'])
+    })
+  }).then(async (code) => {
+    // What a command leaves in the background may keep the pipes open.
+    await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, 200))])
+    return code
+  })
+  return {
+    pid: child.pid ?? 0,
+    get stdout() {
+      return stdout
+    },
+    get stderr() {
+      return stderr
+    },
+    get running() {
+      return running
+    },
+    exit,
+    signal: (name) => {
+      child.kill(name)
+    },
+    closeOutput: () => {
+      child.stdout?.destroy()
+    },
+    async prints(text) {
+      await until(`it prints ${JSON.stringify(text)}`, () => {
+        if (stdout.includes(text) || stderr.includes(text)) return true
+        if (!running) throw new Error(`It ended without printing ${JSON.stringify(text)}: ${stdout}${stderr}`)
+        return false
+      })
+    },
+    guardian: () => until('its guardian is there', () => childrenOf(child.pid ?? 0)[0]),
+  }
+}
+
+function childrenOf(pid: number): number[] {
+  return execFileSync('ps', ['ax', '-o', 'pid=,ppid='], { encoding: 'utf8' })
+    .split('\n')
+    .map((line) => line.trim().split(/\s+/).map(Number))
+    .filter(([, parent]) => parent === pid)
+    .map(([child = 0]) => child)
+}

@@ -1,0 +1,143 @@
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { startRedis } from '../servers/redis-server.ts'
+import { until } from '../servers/until.ts'
+import { type HoldfastProcess, Shell } from './holdfast-process.ts'
+import { sharedStores, type TestStore } from './stores.ts'
+
+const TTL_MS = 1500
+
+let folder: string
+let shell: Shell
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-loss-'))
+})
+afterEach(async () => {
+  await shell.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+/**
+ * A command whose child, and not itself, goes on writing its fence to the end of a file, and which takes no notice of
+ * being told to end. The order of the lines is the evidence: it is the kernel's, and no clock is in it.
+ */
+function writer(options: readonly string[] = []): HoldfastProcess {
+  const write = `trap "" TERM; while :; do echo "$HOLDFAST_FENCE"; sleep 0.01; done >> "$0"`
+  const script = `trap "echo told" TERM; sh -c '${write}' "$0" & while :; do wait; done`
+  const command = ['sh', '-c', script, join(folder, 'record')]
+  return shell.start(['run', '--ttl', `${TTL_MS}ms`, ...options, 'backup', '--', ...command])
+}
+
+function record(): string[] {
+  try {
+    return readFileSync(join(folder, 'record'), 'utf8').split('\n').filter(Boolean)
+  } catch {
+    return []
+  }
+}
+
+function writes(fence?: string): Promise<string> {
+  return until('somebody writes', () => record().find((line) => line !== fence))
+}
+
+/** Nobody wrote under the first fence once the second had come. */
+async function expectOneAfterTheOther(first: string): Promise<void> {
+  const second = await writes(first)
+  const count = record().length
+  await until('the second goes on', () => record().length > count + 20)
+  const fences = record()
+  expect(fences.indexOf(second)).toBe(fences.lastIndexOf(first) + 1)
+  expect(new Set(fences)).toEqual(new Set([first, second]))
+}
+
+/** Ends all of it: the command takes no notice of anything else. */
+async function end(running: HoldfastProcess): Promise<void> {
+  running.signal('SIGKILL')
+  expect(await running.exit).toBe(137)
+}
+
+describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
+  let store: TestStore
+  beforeEach(async () => {
+    store = await open()
+    shell = new Shell({ HOLDFAST_STORE: store.url })
+  })
+  afterEach(() => store[Symbol.asyncDispose]())
+
+  test('killed with SIGKILL takes its command along, and the next gets the key within the ttl', async () => {
+    const first = writer()
+    const fence = await writes()
+    const second = writer()
+    await until('the second waits', () => waitingFor('backup'))
+    first.signal('SIGKILL')
+    const killedAt = performance.now()
+    await writes(fence)
+    expect(performance.now() - killedAt).toBeLessThan(TTL_MS + 1000)
+    await expectOneAfterTheOther(fence)
+    await end(second)
+  })
+
+  test('stopped past the ttl has lost its command before the next one starts, and exits with 76', async () => {
+    const first = writer()
+    const fence = await writes()
+    const second = writer()
+    await until('the second waits', () => waitingFor('backup'))
+    first.signal('SIGSTOP')
+    await expectOneAfterTheOther(fence)
+    first.signal('SIGCONT')
+    expect(await first.exit).toBe(76)
+    expect(first.stderr).toMatch(/^holdfast: "backup" was lost, and the command was ended[^\n]+\n$/)
+    await end(second)
+  })
+
+  test('evicted kills its command at once, exits with 76, and says why', async () => {
+    const first = writer(['--ttl', '10s'])
+    await writes()
+    const evictedAt = performance.now()
+    expect((await shell.run(['evict', 'backup', '--reason', 'maintenance'])).code).toBe(0)
+    expect(await first.exit).toBe(76)
+    expect(performance.now() - evictedAt).toBeLessThan(5000)
+    expect(first.stderr).toContain('maintenance')
+    expect(first.stdout).not.toContain('told')
+  })
+
+  test('whose guardian is killed ends its command and releases the key', async () => {
+    const first = writer(['--ttl', '60s'])
+    const fence = await writes()
+    const second = writer()
+    await until('the second waits', () => waitingFor('backup'))
+    process.kill(await first.guardian(), 'SIGKILL')
+    expect(await first.exit).toBe(76)
+    await expectOneAfterTheOther(fence)
+    await end(second)
+  })
+
+  test('whose guardian is stopped ends its command in time all the same', async () => {
+    const first = writer()
+    await writes()
+    process.kill(await first.guardian(), 'SIGSTOP')
+    expect((await shell.run(['evict', 'backup', '--reason', 'maintenance'])).code).toBe(0)
+    expect(await first.exit).toBe(76)
+  })
+
+  async function waitingFor(key: string): Promise<boolean> {
+    const { stdout } = await shell.run(['show', '--json', key])
+    return JSON.parse(stdout).queue.length > 0
+  }
+})
+
+test('with a server that hangs, the command is told to end, and is gone before the server could expire the key', async () => {
+  await using redis = await startRedis()
+  shell = new Shell({ HOLDFAST_STORE: redis.url })
+  const first = writer(['--grace', '500ms'])
+  await writes()
+  await redis.pause()
+  const pausedAt = Date.now()
+  await first.prints('told')
+  expect(await first.exit).toBe(76)
+  // The latest renewal that the server can have seen was before the pause.
+  expect(statSync(join(folder, 'record')).mtimeMs).toBeLessThan(pausedAt + TTL_MS)
+  redis.resume()
+})

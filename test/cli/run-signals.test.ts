@@ -1,0 +1,95 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { until } from '../servers/until.ts'
+import { Shell } from './holdfast-process.ts'
+import { openSqlite, type TestStore } from './stores.ts'
+
+let store: TestStore
+let shell: Shell
+beforeEach(async () => {
+  store = await openSqlite()
+  shell = new Shell({ HOLDFAST_STORE: store.url })
+})
+afterEach(async () => {
+  await shell.close()
+  await store[Symbol.asyncDispose]()
+})
+
+/** A command whose child, and not itself, does the work: it says which signal it got, and ends with 3. */
+function family(signal: string): string[] {
+  const grandchild = `trap "echo got ${signal}; exit 3" ${signal}; echo ready; while :; do sleep 0.02; done`
+  // In the foreground, because a shell has its background ignore Ctrl-C.
+  const script = `trap : ${signal}; sh -c '${grandchild}'; exit $?`
+  return ['sh', '-c', script]
+}
+
+describe('while the command runs', () => {
+  test.each(['HUP', 'INT', 'QUIT', 'TERM', 'USR1', 'USR2', 'WINCH'])(
+    'SIG%s reaches all its processes, and the exit code is the command’s',
+    async (name) => {
+      const running = shell.start(['run', 'backup', '--', ...family(name)])
+      await running.prints('ready')
+      running.signal(`SIG${name}` as NodeJS.Signals)
+      expect(await running.exit).toBe(3)
+      expect(running.stdout).toContain(`got ${name}`)
+    },
+  )
+
+  test('a second Ctrl-C soon after the first kills what ignores it', async () => {
+    const script = 'trap "echo ignored" INT; echo ready; while :; do sleep 0.02; done'
+    const running = shell.start(['run', 'backup', '--', 'sh', '-c', script])
+    await running.prints('ready')
+    running.signal('SIGINT')
+    await running.prints('ignored')
+    running.signal('SIGINT')
+    expect(await running.exit).toBe(137)
+    expect((await shell.run(['run', '-n', 'backup', '--', 'true'])).code).toBe(0)
+  })
+
+  test('Ctrl-Z does not stop the renewal, and says so', async () => {
+    const running = shell.start([
+      'run',
+      '--ttl',
+      '600ms',
+      'backup',
+      '--',
+      'sh',
+      '-c',
+      'echo ready; sleep 1.5',
+    ])
+    await running.prints('ready')
+    running.signal('SIGTSTP')
+    await running.prints('not stopped')
+    expect(await running.exit).toBe(0)
+  })
+
+  test('what a service manager sends to all processes ends the command in its own time', async () => {
+    const script = 'trap "sleep 0.3; echo wound up; exit 4" TERM; echo ready; while :; do sleep 0.02; done'
+    const running = shell.start(['run', 'backup', '--', 'sh', '-c', script])
+    await running.prints('ready')
+    process.kill(await running.guardian(), 'SIGTERM')
+    running.signal('SIGTERM')
+    expect(await running.exit).toBe(4)
+    expect(running.stdout).toContain('wound up')
+  })
+})
+
+describe('while it waits for the key', () => {
+  test.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+    ['SIGHUP', 129],
+    ['SIGQUIT', 131],
+  ] as const)('%s gives up, and leaves the queue', async (name, code) => {
+    const held = shell.start(['run', 'backup', '--', 'sh', '-c', 'echo holding; exec sleep 60'])
+    await held.prints('holding')
+    const waiting = shell.start(['run', 'backup', '--', 'echo', 'no'])
+    const queue = async () => JSON.parse((await shell.run(['show', '--json', 'backup'])).stdout).queue.length
+    await until('it waits', async () => (await queue()) === 1)
+    waiting.signal('SIGWINCH')
+    waiting.signal(name)
+    expect(await waiting.exit).toBe(code)
+    expect([waiting.stdout, waiting.stderr, await queue()]).toEqual(['', '', 0])
+    held.signal('SIGTERM')
+    expect(await held.exit).toBe(143)
+  })
+})

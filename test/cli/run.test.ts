@@ -1,0 +1,157 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { Shell } from './holdfast-process.ts'
+import { sharedStores, type TestStore } from './stores.ts'
+
+describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
+  let store: TestStore
+  let shell: Shell
+  beforeAll(async () => {
+    store = await open()
+  })
+  afterAll(() => store[Symbol.asyncDispose]())
+  beforeEach(() => {
+    shell = new Shell({ HOLDFAST_STORE: store.url })
+  })
+  afterEach(async () => {
+    await shell.close()
+    const { stdout, stderr } = await new Shell({ HOLDFAST_STORE: store.url }).run(['ls', '--json'])
+    expect({ stdout, stderr }).toEqual({ stdout: '', stderr: '' })
+  })
+
+  /** Holds the key until it is told to end. */
+  async function holder(...options: readonly string[]) {
+    const held = shell.start(['run', ...options, 'backup', '--', 'sh', '-c', 'echo holding; exec sleep 60'])
+    await held.prints('holding')
+    return {
+      ...held,
+      async end() {
+        held.signal('SIGTERM')
+        expect(await held.exit).toBe(143)
+      },
+    }
+  }
+
+  test('runs the command with its streams, arguments and exit code', async () => {
+    const script = 'cat; echo "$1" >&2; exit 7'
+    const ran = await shell.run(['run', 'backup', '--', 'sh', '-c', script, 'sh', 'a  b*'], { input: 'text' })
+    expect(ran).toEqual({ code: 7, stdout: 'text', stderr: 'a  b*\n' })
+  })
+
+  test('tells the command what it holds', async () => {
+    const script = 'echo "$HOLDFAST_KEY|$HOLDFAST_FENCE|$HOLDFAST_ID"'
+    const outputs: string[] = []
+    for (let count = 0; count < 2; count += 1) {
+      outputs.push((await shell.run(['run', 'back up', '--', 'sh', '-c', script])).stdout.trim())
+    }
+    const [[key, fence, id] = [], [, laterFence, laterId] = []] = outputs.map((line) => line.split('|'))
+    expect(key).toBe('back up')
+    expect(BigInt(laterFence ?? 0)).toBeGreaterThan(BigInt(fence ?? 0))
+    expect(id).toMatch(/^[\w-]{16,}$/)
+    expect(laterId).not.toBe(id)
+  })
+
+  test('does not interpret the command', async () => {
+    const { stdout } = await shell.run(['run', 'backup', '--', 'echo', '$HOME', '*', '--', '-n', '--help'])
+    expect(stdout).toBe('$HOME * -- -n --help\n')
+  })
+
+  test('exits with 128+n when a signal ended the command', async () => {
+    expect((await shell.run(['run', 'backup', '--', 'sh', '-c', 'kill -KILL $$'])).code).toBe(137)
+    expect((await shell.run(['run', 'backup', '--', 'sh', '-c', 'kill -USR1 $$'])).code).toBe(138)
+  })
+
+  test('says in one line who holds it, and exits with 75, when it must not wait', async () => {
+    const held = await holder('--label', 'nightly')
+    const busy = await shell.run(['run', '-n', 'backup', '--', 'echo', 'no'])
+    expect(busy).toEqual({
+      code: 75,
+      stdout: '',
+      stderr: expect.stringMatching(/^holdfast: "backup" is held by [^\n]+:\d+ \(nightly\) for \d+[^\n]+\n$/),
+    })
+    await held.end()
+  })
+
+  test.each(['9', '0', '255'])('exits with the busy code %s that it was given', async (code) => {
+    const held = await holder()
+    expect((await shell.run(['run', '-n', '-E', code, 'backup', '--', 'true'])).code).toBe(Number(code))
+    await held.end()
+  })
+
+  test('gives up after the wait, and leaves the queue', async () => {
+    const held = await holder()
+    const startedAt = performance.now()
+    const late = await shell.run(['run', '--wait', '300ms', 'backup', '--', 'echo', 'no'])
+    expect(performance.now() - startedAt).toBeGreaterThan(300)
+    expect(late).toMatchObject({
+      code: 75,
+      stdout: '',
+      stderr: expect.stringContaining('was not free within 300ms'),
+    })
+    const { stdout } = await shell.run(['show', '--json', 'backup'])
+    expect(JSON.parse(stdout).queue).toEqual([])
+    await held.end()
+  })
+
+  test('waits in order, without an end when no wait is given, and is served at the release', async () => {
+    const held = await holder()
+    const waiting = []
+    for (const name of ['first', 'second']) {
+      const waiter = shell.start(['run', 'backup', '--', 'sh', '-c', `echo ${name} $(date +%s%N); sleep 0.1`])
+      waiting.push(waiter)
+      await queueOf('backup', waiting.length)
+    }
+    await held.end()
+    expect(await Promise.all(waiting.map((waiter) => waiter.exit))).toEqual([0, 0])
+    const [first, second] = waiting.map((waiter) => Number(waiter.stdout.split(' ')[1]))
+    expect(first).toBeLessThan(second ?? 0)
+  })
+
+  test('holds it together with others who share it, and not with one who does not', async () => {
+    const reader = await holder('--shared')
+    expect((await shell.run(['run', '-s', '-n', 'backup', '--', 'true'])).code).toBe(0)
+    expect((await shell.run(['run', '-n', 'backup', '--', 'true'])).code).toBe(75)
+    await reader.end()
+  })
+
+  test('takes permits while there are enough', async () => {
+    const first = await holder('--permits', '3')
+    expect(
+      (await shell.run(['run', '-n', '--permits', '3', '--units', '2', 'backup', '--', 'true'])).code,
+    ).toBe(0)
+    expect(
+      (await shell.run(['run', '-n', '--permits', '3', '--units', '3', 'backup', '--', 'true'])).code,
+    ).toBe(75)
+    await first.end()
+  })
+
+  test.each([
+    ['127 when there is no such command', 127, ['no-such-command-anywhere']],
+    ['126 when it cannot be executed', 126, [import.meta.dirname]],
+  ])('exits with %s, and the key is free', async (_, code, command) => {
+    const ran = await shell.run(['run', 'backup', '--', ...command])
+    expect(ran).toMatchObject({ code, stderr: expect.stringMatching(/^holdfast: [^\n]+\n$/) })
+    expect((await shell.run(['run', '-n', 'backup', '--', 'true'])).code).toBe(0)
+  })
+
+  test('keeps the key for its minimum hold', async () => {
+    expect((await shell.run(['run', '--min-hold', '1500ms', 'backup', '--', 'true'])).code).toBe(0)
+    expect((await shell.run(['run', '-n', 'backup', '--', 'true'])).code).toBe(75)
+    expect((await shell.run(['run', '-w', '5s', 'backup', '--', 'true'])).code).toBe(0)
+  })
+
+  test('leaves what the command left in the background alone', async () => {
+    const ran = shell.start(['run', 'backup', '--', 'sh', '-c', 'sleep 60 >/dev/null 2>&1 & echo $!'])
+    expect(await ran.exit).toBe(0)
+    const background = Number(ran.stdout)
+    expect(shell.processes()).toEqual([background])
+    process.kill(background, 'SIGKILL')
+  })
+
+  async function queueOf(key: string, length: number): Promise<void> {
+    const { until } = await import('../servers/until.ts')
+    await until(`${length} wait for ${key}`, async () => {
+      const { stdout } = await shell.run(['show', '--json', key])
+      return JSON.parse(stdout).queue.length === length
+    })
+  }
+})

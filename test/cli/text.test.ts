@@ -1,0 +1,61 @@
+import { describe, expect, test } from 'vitest'
+import { table } from '../../src/cli/table.ts'
+import { age, json, plain, width } from '../../src/cli/text.ts'
+
+describe('text of strangers', () => {
+  test.each([
+    ['clears the screen', '\x1b[2J', '\\x1b[2J'],
+    ['ends the line', 'a\r\nb', 'a\\x0d\\x0ab'],
+    ['uses an 8-bit control sequence', '\x9b2J', '\\x9b2J'],
+    ['deletes', 'a\x7f', 'a\\x7f'],
+    ['turns the direction of writing', 'a\u202eb', 'a\\u{202e}b'],
+    ['hides in no width', 'a\u200bb\ufeff', 'a\\u{200b}b\\u{feff}'],
+    ['ends the line in Unicode', 'a\u2028b', 'a\\u{2028}b'],
+    ['is half a character', 'a\ud800', 'a\\u{d800}'],
+  ])('that %s is escaped, also in JSON', (_, hostile, shown) => {
+    expect(plain(hostile)).toBe(shown)
+    const line = json({ key: hostile })
+    expect(line).toMatch(/^[\x20-\x7e]+$/)
+    expect(JSON.parse(line)).toEqual({ key: hostile })
+  })
+
+  test('that is only foreign stays as it is', () => {
+    expect(plain('Über 日本 🔒')).toBe('Über 日本 🔒')
+  })
+
+  test('fences are strings in JSON', () => {
+    expect(json({ fence: 2n ** 60n })).toBe('{"fence":"1152921504606846976"}')
+  })
+})
+
+test.each([
+  [0, '0ms'],
+  [999.4, '999ms'],
+  [999.6, '1.0s'],
+  [1000, '1.0s'],
+  [59_999, '59.9s'],
+  [60_000, '1m 00s'],
+  [3_599_999, '59m 59s'],
+  [3_600_000, '1h 00m'],
+  [90_000_000, '1d 1h'],
+])('%d ms is shown as %s', (durationMs, shown) => {
+  expect(age(durationMs)).toBe(shown)
+})
+
+describe('a table', () => {
+  test('stands in columns, also where characters are wide or combine', () => {
+    const lines = table(
+      [{ title: 'KEY' }, { title: 'N', align: 'right' }, { title: '' }],
+      [
+        ['日本', '1', 'x'],
+        ['u\u0308', '10', ''],
+      ],
+    )
+    expect(lines).toEqual(['KEY    N', '日本   1  x', 'u\u0308     10'])
+    expect(width('日本')).toBe(4)
+  })
+
+  test('is its titles when there are no rows', () => {
+    expect(table([{ title: 'KEY' }], [])).toEqual(['KEY'])
+  })
+})

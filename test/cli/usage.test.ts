@@ -1,0 +1,177 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { freePort } from '../servers/free-port.ts'
+import { readProjectFile } from '../tidy/project.ts'
+import { Shell } from './holdfast-process.ts'
+
+const commands = ['run', 'ls', 'show', 'evict', 'demo']
+
+let folder: string
+let shell: Shell
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-usage-'))
+  shell = new Shell({ HOLDFAST_STORE: `sqlite:${join(folder, 'locks.db')}` })
+})
+afterEach(async () => {
+  await shell.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+describe('help', () => {
+  test('lists every command', async () => {
+    const { code, stdout, stderr } = await shell.run(['--help'])
+    expect([code, stderr]).toEqual([0, ''])
+    for (const command of commands) expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'))
+  })
+
+  test.each(commands)('of %s shows how it is called, and asks no store', async (command) => {
+    const env = { HOLDFAST_STORE: 'nonsense' }
+    const { code, stdout, stderr } = await shell.run([command, '--help'], { env })
+    expect([code, stderr]).toEqual([0, ''])
+    expect(stdout).toMatch(new RegExp(`^Usage: holdfast ${command} `))
+    expect(stdout).toContain('--store URL')
+    expect(Math.max(...stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(120)
+  })
+
+  test('of a command behind `--` is the command’s own', async () => {
+    const { stdout } = await shell.run(['run', 'backup', '--', 'printf', '%s', '--help'])
+    expect(stdout).toBe('--help')
+  })
+
+  test('is what an empty command line gets, as an error', async () => {
+    const { code, stdout, stderr } = await shell.run([])
+    expect([code, stdout]).toEqual([64, ''])
+    expect(stderr).toContain('Usage: holdfast')
+  })
+})
+
+test.each(['--version', '-V'])('%s is the version of the package', async (flag) => {
+  const { version } = JSON.parse(readProjectFile('package.json'))
+  expect(await shell.run([flag])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
+})
+
+describe('what is wrong with a command line is said in one sentence, with exit code 64', () => {
+  const run = (...options: string[]) => ['run', ...options, 'backup', '--', 'true']
+  test.each([
+    ['an unknown command', ['walk'], 'a command (run, ls, show, evict, demo), got "walk"'],
+    ['an unknown option', run('--frob'), 'an option of `holdfast run`, got --frob'],
+    ['an unknown short option', run('-x'), 'an option of `holdfast run`, got -x'],
+    ['an option of another command', ['ls', '--wait', '1s'], 'an option of `holdfast ls`, got --wait'],
+    ['an option without its value', ['ls', '--store'], '--store to be followed by URL, got nothing'],
+    ['an empty value', run('--label='), '--label to be followed by TEXT, got ""'],
+    ['a flag with a value', run('--shared=yes'), '--shared to be given without a value, got "yes"'],
+    ['no key', ['run', '--', 'true'], 'one KEY before `--`, got nothing'],
+    ['two keys', ['run', 'a', 'b', '--', 'true'], 'got "b"'],
+    ['an empty key', ['run', '', '--', 'true'], '`key` to be a string with at least one character, got ""'],
+    [
+      'a huge key',
+      ['run', 'k'.repeat(1025), '--', 'true'],
+      '`key` to have at most 1024 characters, got 1025',
+    ],
+    ['no `--`', ['run', 'backup', 'true'], 'a command after `--`'],
+    ['no command', ['run', 'backup', '--'], 'a command after `--`'],
+    ['an empty command', ['run', 'backup', '--', ''], 'a command after `--`'],
+    [
+      'seconds without a unit',
+      run('-w', '10'),
+      '--wait to be a duration with a unit, such as 500ms, 10s, 5m or 1h',
+    ],
+    ['a negative duration', run('--wait=-1s'), '--wait to be a duration with a unit'],
+    ['a duration in words', run('--ttl', '1 week'), '--ttl to be a duration with a unit'],
+    ['a duration that is too long', run('--ttl', '600h'), 'up to 576h, got "600h"'],
+    ['a ttl of nothing', run('--ttl', '0ms'), '`ttl` to be a duration from 50 ms'],
+    ['both ways to wait', run('-n', '-w', '1s'), 'either --no-wait or --wait, got both'],
+    [
+      'a grace longer than half of the ttl',
+      run('--ttl', '10s', '--grace', '6s'),
+      '--grace to be at most half of the ttl',
+    ],
+    [
+      'a busy code beyond what an exit code can be',
+      run('-E', '256'),
+      '--busy-code to be a whole number from 0 to 255',
+    ],
+    [
+      'permits that are no number',
+      run('--permits', 'many'),
+      '--permits to be a whole number from 1 to 1000000',
+    ],
+    [
+      'more units than permits',
+      run('--permits', '2', '--units', '3'),
+      '--units to be a whole number from 1 to 2',
+    ],
+    ['units of nothing', run('--units', '2'), '--units together with --permits'],
+    ['two modes', run('--permits', '2', '-s'), 'either --shared or --permits, got both'],
+    [
+      'an unknown store',
+      run('--store', 'mongodb://localhost'),
+      'memory:, sqlite:, redis: or rediss:, got mongodb:',
+    ],
+    ['no store at all', run('--store', 'locks.db'), 'got no scheme'],
+    [
+      'a store that nobody else sees',
+      run('--store', 'memory:'),
+      'a store that other processes share, got memory:',
+    ],
+    ['two prefixes', ['ls', 'a', 'b'], 'one PREFIX, got 2'],
+    ['nothing to show', ['show'], 'KEY, got nothing'],
+    ['an eviction without a reason', ['evict', 'backup'], '--reason followed by TEXT, got nothing'],
+    [
+      'an endless reason',
+      ['evict', 'backup', '--reason', 'x'.repeat(501)],
+      '`reason` to be a text of 1 to 500 characters',
+    ],
+    ['a demo with one worker', ['demo', '--workers', '1'], '--workers to be a whole number from 2 to 50'],
+    ['a demo in a hurry', ['demo', '--kill-every', '1ms'], '--kill-every to be at least 500ms'],
+    ['a demo with a word', ['demo', 'now'], 'options only, got "now"'],
+  ])('%s', async (_, args, sentence) => {
+    const { code, stdout, stderr } = await shell.run(args)
+    expect({ code, stdout }).toEqual({ code: 64, stdout: '' })
+    expect(stderr).toContain(sentence)
+    expect(stderr).toMatch(/^holdfast: Expected [^\n]+\. See holdfast ([a-z]+ )?--help\.\n$/)
+  })
+})
+
+describe('a store that cannot be used is said in one sentence, with exit code 69', () => {
+  test.each(['run', 'ls', 'show', 'evict', 'demo'])('by %s, when there is no server', async (command) => {
+    const url = `redis://:secret@127.0.0.1:${await freePort()}`
+    const { code, stdout, stderr } = await shell.run([...argumentsOf(command, url)])
+    expect({ code, stdout }).toEqual({ code: 69, stdout: '' })
+    expect(stderr).toMatch(/^holdfast: [^\n]+\n$/)
+    expect(stderr).not.toContain('secret')
+  })
+
+  test.each(['run', 'ls', 'show', 'evict', 'demo'])(
+    'by %s, when the file is no database',
+    async (command) => {
+      const path = join(folder, 'text')
+      writeFileSync(path, 'no database, but long enough to be looked at as if it were one. '.repeat(100))
+      const { code, stdout, stderr } = await shell.run([...argumentsOf(command, `sqlite:${path}`)])
+      expect({ code, stdout }).toEqual({ code: 69, stdout: '' })
+      expect(stderr).toMatch(/^holdfast: [^\n]+\n$/)
+    },
+  )
+
+  function argumentsOf(command: string, url: string): readonly string[] {
+    const words: Record<string, string[]> = {
+      run: ['backup', '--', 'true'],
+      show: ['backup'],
+      evict: ['backup', '--reason', 'x'],
+    }
+    return [command, '--store', url, ...(words[command] ?? [])]
+  }
+})
+
+test('without any store given, the keys live in the user’s state folder', async () => {
+  const env = { HOLDFAST_STORE: '', XDG_STATE_HOME: folder, HOME: folder, LOCALAPPDATA: folder }
+  expect((await shell.run(['run', 'backup', '--', 'true'], { env })).code).toBe(0)
+  const held = shell.start(['run', 'backup', '--', 'sh', '-c', 'echo ready; exec sleep 60'], { env })
+  await held.prints('ready')
+  expect((await shell.run(['ls'], { env })).stdout).toContain('backup')
+  expect((await shell.run(['ls'])).stdout).toBe('')
+  held.signal('SIGTERM')
+  expect(await held.exit).toBe(143)
+})
