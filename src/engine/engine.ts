@@ -73,7 +73,7 @@ export class Engine {
     options: LeaseOptions,
   ): Promise<HeldLease | Exclude<RenewAnswer, { tag: 'held' }>> {
     const askedAt = now(this.clock)
-    const [answer] = await this.ask(() => this.store.renew([ticket]), this.attemptMs(1))
+    const [answer] = await this.ask(() => this.store.renew([ticket]), this.attemptMs(1), ticket.key)
     if (this.#closing !== undefined) throw closedError(ticket.key)
     if (answer?.tag === 'held') return new HeldLease(this, ticket, answer.fence, askedAt, options)
     return answer ?? { tag: 'gone', evicted: false }
@@ -163,19 +163,21 @@ export class Engine {
    *
    * @throws {ClosedError} when the engine is closed.
    */
-  async ask<T>(request: () => Answer<T>, limitMs: number): Promise<T> {
-    if (this.#closing !== undefined) throw closedError()
+  async ask<T>(request: () => Answer<T>, limitMs: number, key?: string): Promise<T> {
+    if (this.#closing !== undefined) throw closedError(key)
     let timer: Timer | undefined
     const late = new Promise<never>((_, reject) => {
       const message = `The ${this.store.name} store did not answer within ${Math.round(limitMs)} ms. Check that it runs and can be reached.`
-      timer = this.clock.startTimer(limitMs, () => reject(new StoreError('store-unavailable', message)))
+      timer = this.clock.startTimer(limitMs, () =>
+        reject(new StoreError('store-unavailable', message, { key })),
+      )
       timer.keepAlive(true)
     })
     try {
       return await Promise.race([request(), late])
     } catch (error) {
       if (isHoldfastError(error)) throw error
-      throw new StoreError('store-unavailable', `The ${this.store.name} store failed.`, { cause: error })
+      throw new StoreError('store-unavailable', `The ${this.store.name} store failed.`, { key, cause: error })
     } finally {
       timer?.stop()
     }

@@ -110,7 +110,8 @@ export class HeldLease implements Lease, Kept {
     for (;;) {
       const askedAt = now(this.#engine.clock)
       try {
-        const [answer] = await this.#engine.ask(() => this.#engine.store.renew([asked]), this.#attemptMs())
+        const request = () => this.#engine.store.renew([asked])
+        const [answer] = await this.#engine.ask(request, this.#attemptMs(), this.key)
         this.#extending = true
         if (answer !== undefined) this.answered(answer, askedAt, asked)
         this.#extending = false
@@ -122,7 +123,8 @@ export class HeldLease implements Lease, Kept {
         this.#lastError = error
         await this.#engine.sleep(Math.max(1, Math.min(this.#engine.backoffMs(1), this.#remaining())))
         this.#expireIfOver()
-        if (this.#state.tag !== 'held') throw error
+        if (this.#state.tag === 'lost' && this.#state.error.code !== 'closed') throw error
+        this.assertHeld()
       }
     }
   }

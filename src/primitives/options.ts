@@ -126,7 +126,7 @@ export function parseTerms(
 /** @throws {InvalidArgumentError} unless it is a string that every store keeps as it is. */
 export function checkKey(key: unknown): asserts key is string {
   // The same key again and again is the usual case of a lock that has to be fast.
-  if (key === lastKey) return
+  if (key === lastKey && key !== undefined) return
   if (typeof key !== 'string' || key === '') {
     throw new InvalidArgumentError(
       `Expected \`key\` to be a string with at least one character, got ${show(key)}.`,

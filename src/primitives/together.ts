@@ -1,4 +1,5 @@
 import { show } from '../base/duration.ts'
+import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
 import { InvalidArgumentError } from '../errors.ts'
@@ -39,7 +40,9 @@ export async function holdTogether(desk: Desk, keys: readonly string[], terms: T
       const waitedMs = desk.engine.clock.monotonicMs() - startedAt
       // At least a millisecond: without any patience it would be refused without having waited its turn.
       const waitMs = terms.waitMs === 0 ? 0 : Math.max(1, terms.waitMs - waitedMs)
-      leases.push(await hold(desk, key, EXCLUSIVE, { ...terms, waitMs }, startedAt))
+      // Inside the scopes of what it holds already, so that a circle through a half-taken set is found, too.
+      const take = () => hold(desk, key, EXCLUSIVE, { ...terms, waitMs }, startedAt)
+      leases.push(await runInScopes(desk.engine, leases, take))
     }
     // The first may have been lost while the last was awaited.
     for (const lease of leases) lease.assertHeld()
@@ -101,16 +104,16 @@ async function runUnder<T>(
   work: (leases: LeaseSet) => Promise<T> | T,
 ): Promise<T> {
   try {
-    const scoped = leases.leases.reduce<() => Promise<T> | T>(
-      (inner, lease) => () => runInScope(desk.engine, lease as HeldLease, () => inner()),
-      () => work(leases),
-    )
-    const value = await scoped()
+    const value = await runInScopes(desk.engine, leases.leases as readonly HeldLease[], () => work(leases))
     for (const lease of leases.leases) (lease as HeldLease).assertKept()
     return value
   } finally {
     await leases.release()
   }
+}
+
+function runInScopes<T>(engine: Engine, leases: readonly HeldLease[], work: () => T): T {
+  return leases.reduceRight<() => T>((inner, lease) => () => runInScope(engine, lease, inner), work)()
 }
 
 class Together implements LeaseSet {

@@ -20,7 +20,7 @@ export interface Difference {
 /** Plays histories to a store and to the law at once. */
 export class Stage {
   /** How often the law gave which answer. */
-  readonly answers = new Map<string, number>()
+  readonly answers: Map<string, number> = new Map()
   readonly #store: Store
   readonly #setTime: StageOptions['setTime']
   /** How often the store has woken each ticket. */

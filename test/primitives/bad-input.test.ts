@@ -27,6 +27,8 @@ function errorIn(call: () => unknown): ReturnType<typeof errorOf> {
 describe.each(byKey)('%s refuses', (_name, call) => {
   test.each([
     ['', 'Expected `key` to be a string with at least one character, got "".'],
+    // Before any key was valid: the last valid one is remembered.
+    [undefined, 'Expected `key` to be a string with at least one character, got undefined.'],
     [null, 'Expected `key` to be a string with at least one character, got null.'],
     [42, 'Expected `key` to be a string with at least one character, got 42.'],
     [42n, 'Expected `key` to be a string with at least one character, got 42n.'],

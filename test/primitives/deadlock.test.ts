@@ -239,3 +239,21 @@ describe('no false alarm', () => {
     await (await clock.until(waiting)).release()
   })
 })
+
+test('a set that waits while it holds a part of its keys takes part in a circle that is told', async () => {
+  const { locks } = realScene()
+  const terms = { wait: 1000 }
+  let go: () => void = () => {}
+  const begun = new Promise<void>((resolve) => {
+    go = resolve
+  })
+  const nested = locks.withLock('b', async () => {
+    go()
+    await new Promise((resolve) => setImmediate(resolve))
+    return locks.withLock('a', terms, () => 'nested')
+  })
+  await begun
+  const set = locks.withLocks(['a', 'b'], terms, () => 'set')
+  const all = await Promise.allSettled([nested, set])
+  expect(all.filter(({ status }) => status === 'rejected')).toMatchObject([{ reason: { code: 'deadlock' } }])
+})
