@@ -1,0 +1,37 @@
+/** What the store asks of a Redis client; one file per client library fulfils it. */
+export interface RedisLink {
+  /** What the user's client puts before every key. The connections below do not. */
+  readonly keyPrefix: string
+  /** A connection of our own, so that nothing the application does can hold up a renewal. Connects when it is asked. */
+  open(): CommandConnection
+  /** Another one, for messages. Resolves once they flow, rejects when they cannot. */
+  subscribe(channel: string, listener: MessageListener): Promise<Subscription>
+}
+
+/** Reconnects by itself. A command that finds no server waits for one attempt to connect, and fails with it. */
+export interface CommandConnection {
+  send(command: 'EVAL' | 'EVALSHA' | 'SCAN', args: string[]): Promise<unknown>
+  /** Why a command failed, where the client's own error does not say it. */
+  reasonOf(error: unknown): unknown
+  /** At once; what is not answered yet is rejected. Repeatable. */
+  close(): void
+}
+
+export interface MessageListener {
+  onMessage(message: string): void
+  /** The connection was lost and the subscription is back: messages may have been missed in between. */
+  onResubscribed(): void
+}
+
+export interface Subscription {
+  /** At once. Repeatable. */
+  close(): void
+}
+
+/** Pauses between attempts to connect: long enough for a server that restarts, short enough for a lease of some seconds. */
+export function reconnectDelayMs(attempt: number): number {
+  return Math.min(50 * 2 ** Math.min(attempt, 10), 1000) * (0.75 + Math.random() / 4)
+}
+
+/** A peer that vanished without a word is noticed by TCP after this long without traffic, and not after two hours. */
+export const KEEP_ALIVE_MS = 10_000

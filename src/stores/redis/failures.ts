@@ -1,0 +1,85 @@
+import { StoreError } from '../../errors.ts'
+
+/** What an error reply begins with, or undefined when the server said nothing: no connection, a lost one, no answer. */
+export function replyCode(error: unknown): string | undefined {
+  const message = messageOf(error)
+  // Redis 6.2 and 7.0 put the error of a command inside a script behind words of their own.
+  return (
+    /\b(?:NOSCRIPT|READONLY|OOM|NOPERM|MISCONF)\b/.exec(message)?.[0] ?? /^-?([A-Z]{2,})\b/.exec(message)?.[1]
+  )
+}
+
+/**
+ * The error a caller gets. `store-refused` where asking again cannot help until a person has changed something, else
+ * `store-unavailable`. The server's own words are in the `cause`, without the command: that may hold a password.
+ */
+export function storeErrorOf(error: unknown, key: string | undefined, readOnlyForMs: number): StoreError {
+  const code = replyCode(error)
+  const cause = code === undefined ? error : new Error(messageOf(error))
+  const refusal = code === undefined ? undefined : (REFUSALS[code] ?? refusalOf(messageOf(error)))
+  if (code === 'READONLY' && readOnlyForMs < FAILOVER_MS) {
+    return new StoreError('store-unavailable', READ_ONLY, { key, cause })
+  }
+  if (refusal !== undefined) return new StoreError('store-refused', refusal, { key, cause })
+  const transient = code === undefined ? NO_ANSWER : (TRANSIENT[code] ?? BUSY)
+  return new StoreError('store-unavailable', transient, { key, cause })
+}
+
+/** The key is there, and not as this version keeps it: `layout` is the number it begins with, if it begins with one. */
+export function layoutErrorOf(key: string, name: string, layout: string): StoreError {
+  const what =
+    layout === ''
+      ? `The Redis key ${JSON.stringify(name)} is used by something else. Choose another \`prefix\` for redisStore().`
+      : `The Redis key ${JSON.stringify(name)} was written by a newer version of Holdfast (layout ${layout}). Update this one.`
+  return new StoreError('store-refused', what, { key })
+}
+
+/**
+ * A server that was demoted in a fail-over is read-only until the client has found the new one. Who is still read-only
+ * after this long is a replica that somebody has mistaken for the primary.
+ */
+const FAILOVER_MS = 3000
+
+const READ_ONLY =
+  'The Redis server is a read-only replica. Connect to the primary; in a fail-over this passes by itself.'
+const NO_ANSWER =
+  'The Redis server could not be reached. Check that it runs, its address, and the network in between.'
+const BUSY = 'The Redis server is not ready to answer.'
+
+const REFUSALS: Readonly<Record<string, string>> = {
+  WRONGPASS: 'The Redis server refused the user name or the password. Check the credentials of the client.',
+  NOAUTH: 'The Redis server wants a password, and the client has none. Give the client its credentials.',
+  NOPERM:
+    'The Redis user may not do what the store has to do. Grant it the commands, keys and channels that docs/redis.md lists.',
+  OOM: 'The Redis server has no memory left for another key. Raise its `maxmemory`, or remove what is not needed.',
+  MISCONF: 'The Redis server refuses to write because it cannot save to its disk. Look at its log.',
+  READONLY: READ_ONLY,
+  WRONGTYPE: 'A Redis key of the store is used by something else. Choose another `prefix` for redisStore().',
+  MOVED: 'The Redis server is part of a cluster, which redisStore() does not support. Use a single server.',
+  CROSSSLOT:
+    'The Redis server is part of a cluster, which redisStore() does not support. Use a single server.',
+  NOPROTO: 'The Redis server does not speak the RESP version that the client asks for. Ask for version 2.',
+}
+
+const TRANSIENT: Readonly<Record<string, string>> = {
+  LOADING: 'The Redis server has just started and is still loading its data.',
+  BUSY: 'The Redis server is busy with a script that does not end. See SCRIPT KILL.',
+  MASTERDOWN: 'The Redis server is a replica that has lost its primary.',
+  NOREPLICAS: 'The Redis server has fewer replicas than it was told to write to.',
+}
+
+/** Replies that begin with a mere ERR are told apart by their words. */
+function refusalOf(message: string): string | undefined {
+  if (/can't run this command|has no permissions/i.test(message)) return REFUSALS['NOPERM']
+  if (/without any password configured|no password is set/i.test(message)) {
+    return 'The Redis server has no password, and the client sends one. Remove it from the client, or set it on the server.'
+  }
+  if (/max number of clients/i.test(message)) return undefined
+  if (/^-?ERR\b/.test(message))
+    return 'The Redis server refused a request of the store. Its words are in the `cause`.'
+  return undefined
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,120 @@
+import {
+  type CommandConnection,
+  KEEP_ALIVE_MS,
+  type MessageListener,
+  type RedisLink,
+  reconnectDelayMs,
+  type Subscription,
+} from './connection.ts'
+
+/** What the store uses of a `Redis` object of the package `ioredis`, version 5 or 6. */
+export interface IoredisClient {
+  readonly status: string
+  readonly options: object
+  duplicate(override?: object): IoredisConnection
+}
+
+/** What the store uses of its own duplicates of an {@link IoredisClient}. */
+export interface IoredisConnection {
+  readonly status: string
+  call(command: string, args: string[]): Promise<unknown>
+  on(event: string, listener: (...args: unknown[]) => void): unknown
+  subscribe(channel: string): Promise<unknown>
+  disconnect(): void
+}
+
+export function ioredisLink(client: IoredisClient): RedisLink {
+  const { keyPrefix } = client.options as { readonly keyPrefix?: unknown }
+  return {
+    keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
+    open: () => new IoredisCommands(client),
+    subscribe: (channel, listener) => subscribe(client, channel, listener),
+  }
+}
+
+/** The settings of our connections where they must not be the application's. */
+const OWN_OPTIONS = {
+  lazyConnect: true,
+  keyPrefix: '',
+  keepAlive: KEEP_ALIVE_MS,
+  retryStrategy: reconnectDelayMs,
+  reconnectOnError: null,
+  // A request is never sent a second time by the client: only the engine knows whether it still wants it.
+  autoResendUnfulfilledCommands: false,
+  // What cannot be sent fails with the next attempt to connect, so nothing piles up while the server is away.
+  enableOfflineQueue: true,
+  maxRetriesPerRequest: 0,
+  // We bundle requests ourselves, and say what belongs together.
+  enableAutoPipelining: false,
+  // These would ask for INFO and CLIENT, which the user of the store needs no permission for.
+  enableReadyCheck: false,
+  disableClientInfo: true,
+  autoResubscribe: false,
+  stringNumbers: false,
+  monitor: false,
+  readOnly: false,
+}
+
+class IoredisCommands implements CommandConnection {
+  readonly #redis: IoredisConnection
+  #lastError: unknown
+
+  constructor(client: IoredisClient) {
+    this.#redis = client.duplicate(OWN_OPTIONS)
+    this.#redis.on('error', (error: unknown) => {
+      this.#lastError = error
+    })
+    this.#redis.on('connect', () => letProcessEnd(this.#redis))
+    this.#redis.on('ready', () => {
+      this.#lastError = undefined
+    })
+  }
+
+  send(command: string, args: string[]): Promise<unknown> {
+    return this.#redis.call(command, args)
+  }
+
+  reasonOf(error: unknown): unknown {
+    return reasonOf(error, this.#lastError)
+  }
+
+  close(): void {
+    this.#redis.disconnect()
+  }
+}
+
+async function subscribe(
+  client: IoredisClient,
+  channel: string,
+  { onMessage, onResubscribed }: MessageListener,
+): Promise<Subscription> {
+  const redis = client.duplicate(OWN_OPTIONS)
+  let lastError: unknown
+  redis.on('error', (error: unknown) => {
+    lastError = error
+  })
+  redis.on('connect', () => letProcessEnd(redis))
+  redis.on('message', (_channel, message) => onMessage(String(message)))
+  try {
+    await redis.subscribe(channel)
+  } catch (error) {
+    redis.disconnect()
+    throw reasonOf(error, lastError)
+  }
+  redis.on('ready', () => {
+    redis.subscribe(channel).then(onResubscribed, () => {})
+  })
+  return { close: () => redis.disconnect() }
+}
+
+/** "Reached the max retries per request": why it could not connect was said elsewhere. */
+function reasonOf(error: unknown, lastError: unknown): unknown {
+  const isGivingUp = error instanceof Error && error.name === 'MaxRetriesPerRequestError'
+  return isGivingUp ? (lastError ?? error) : error
+}
+
+/** Whoever waits for an answer has a timer that keeps the process alive; an idle connection has no reason to. */
+function letProcessEnd(redis: object): void {
+  const { stream } = redis as { readonly stream?: { unref?(): void } }
+  stream?.unref?.()
+}

@@ -1,0 +1,96 @@
+import { StoreError } from '../../errors.ts'
+import type { CommandConnection, RedisLink } from './connection.ts'
+import { replyCode, storeErrorOf } from './failures.ts'
+import type { Script } from './scripts.ts'
+
+/** The store's connection for commands. Opened with the first one, and replaced when it cannot be trusted any more. */
+export class Line {
+  readonly #link: RedisLink
+  #connection: CommandConnection | undefined
+  #closed = false
+  #unanswered = 0
+  #heardAt = 0
+  #readOnlySince: number | undefined
+
+  constructor(link: RedisLink) {
+    this.#link = link
+  }
+
+  /**
+   * Runs a script. `args` begins with a place for its name, then come the number of keys, the keys, and the rest. Rejects
+   * with what the client says, which {@link failure} turns into an error for the caller.
+   */
+  run(script: Script, args: string[]): Promise<unknown> {
+    args[0] = script.sha
+    return this.send('EVALSHA', args, (error) => {
+      // A server that has restarted, or whose scripts were flushed. The text makes it known again.
+      if (replyCode(error) !== 'NOSCRIPT') throw error
+      args[0] = script.text
+      return this.send('EVAL', args)
+    })
+  }
+
+  send(
+    command: 'EVAL' | 'EVALSHA' | 'SCAN',
+    args: string[],
+    otherwise: (error: unknown) => Promise<unknown> = raise,
+  ): Promise<unknown> {
+    if (this.#closed) return Promise.reject(new StoreError('store-refused', CLOSED))
+    if (this.#unanswered === 0) this.#heardAt = performance.now()
+    else if (performance.now() - this.#heardAt > SILENCE_MS) this.#replace()
+    this.#connection ??= this.#link.open()
+    const connection = this.#connection
+    this.#unanswered += 1
+    // One `then` for everything: each one more is felt by a lock that is taken and given back in a loop.
+    return connection.send(command, args).then(this.#heard, (error: unknown) => {
+      const reason = connection.reasonOf(error)
+      this.#failed(reason)
+      return otherwise(reason)
+    })
+  }
+
+  /** The error for the caller of a request that failed with `error`. */
+  failure(error: unknown, key?: string): StoreError {
+    if (error instanceof StoreError) return error
+    const since = this.#readOnlySince
+    return storeErrorOf(error, key, since === undefined ? 0 : performance.now() - since)
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#replace()
+  }
+
+  readonly #heard = (reply: unknown): unknown => {
+    this.#unanswered -= 1
+    this.#heardAt = performance.now()
+    this.#readOnlySince = undefined
+    return reply
+  }
+
+  #failed(error: unknown): void {
+    this.#unanswered -= 1
+    const code = replyCode(error)
+    if (code !== undefined) this.#heardAt = performance.now()
+    if (code === 'READONLY') this.#readOnlySince ??= performance.now()
+    // A new connection asks again who the primary is; and one that was refused would go on asking in the background.
+    if (code === 'READONLY' || code === 'WRONGPASS' || code === 'NOAUTH') this.#replace()
+  }
+
+  #replace(): void {
+    this.#connection?.close()
+    this.#connection = undefined
+  }
+}
+
+/**
+ * A connection that has owed us an answer for this long is half open, or its server hangs. Another one may get through
+ * (TCP alone would take a quarter of an hour to notice), and what was asked does not pile up for ever.
+ */
+const SILENCE_MS = 10_000
+
+function raise(error: unknown): never {
+  throw error
+}
+
+const CLOSED = 'The store was closed. Open a new one with redisStore().'

@@ -1,0 +1,33 @@
+-- Removes one ticket of a room by force, or all of them, wakes them, and admits who is next.
+--
+-- KEYS    1 the last fence · 2 the room
+-- ARGV    1 the id, or nothing for all · 2 the reason
+-- Result  the ids removed · or ?<layout> alone
+--@ start
+--@ fence
+--@ room
+
+local refusal = open(KEYS[2])
+if refusal then return refusal end
+settle()
+local removed, known = {}, {}
+for _, ticket in ipairs(woken) do known[ticket.id] = true end
+for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
+  local id = string.match(entry, '^t(.-)%z')
+  if ARGV[1] == '' or ARGV[1] == id then
+    local ticket = parse(id, entry)
+    if ticket.state == 'w' then
+      erase(ticket)
+    else
+      drop(ticket)
+      delay(ticket, now)
+    end
+    bury(id, 'e' .. ARGV[2])
+    removed[#removed + 1] = id
+    if not known[id] then woken[#woken + 1] = ticket end
+  end
+end
+settle()
+close()
+keepFence()
+return removed

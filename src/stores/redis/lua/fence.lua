@@ -1,0 +1,17 @@
+-- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
+-- As text, because numbers become text with 14 digits only.
+local usText, lastFence = string.format('%.0f', us), nil
+local function nextFence()
+  if lastFence then
+    lastFence = lastFence + 1
+  else
+    local previous = tonumber(redis.call('SET', KEYS[1], usText, 'GET')) or 0
+    lastFence = us > previous and us or previous + 1
+  end
+  return lastFence == us and usText or string.format('%.0f', lastFence)
+end
+
+-- At the end of a script that may have given fences.
+local function keepFence()
+  if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
+end

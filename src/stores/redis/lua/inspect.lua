@@ -1,0 +1,12 @@
+-- What is in rooms, as it is kept. Changes nothing.
+--
+-- KEYS    the rooms
+-- Result  the server's time in ms, then for each room its one text, its list of texts, or nothing
+--@ start
+local contents = { string.format('%.0f', now) }
+for at, key in ipairs(KEYS) do
+  local content = redis.pcall('GET', key)
+  if type(content) == 'table' then content = redis.pcall('ZRANGE', key, 0, -1) end
+  contents[at + 1] = type(content) == 'table' and content.err and '' or content or ''
+end
+return contents

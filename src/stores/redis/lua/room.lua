@@ -1,0 +1,212 @@
+-- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
+-- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+--
+--   1 <arrivals> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, the sum of the holders, and the rest
+--   a<arrival><id>      who waits, in order of arrival
+--   e<expiresAt><id>    who holds, in order of expiry
+--   t<id>\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil> <facts>     each of them
+--   x<id>\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   y<until><id>        tombstones in order of their end
+--
+-- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, `1 ` and its t entry:
+-- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
+-- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+local room, woken
+
+local function stamp(number) return string.format('%013.0f', number) end
+
+local function first(prefix)
+  return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', 0, 1)[1]
+end
+
+-- How many entries come before it, but for the summary.
+local function rank(entry) return redis.call('ZRANK', room.key, entry) - (room.summary and 1 or 0) end
+
+local function place(ticket)
+  if ticket.state == 'w' then return 'a' .. stamp(ticket.number) .. ticket.id end
+  return 'e' .. stamp(ticket.till) .. ticket.id
+end
+
+local function parse(id, entry)
+  local state, number, since, till, hold, units, limit, accept, delay, inbox, owner =
+    string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$', #id + 3)
+  local ticket = {
+    id = id, entry = entry, state = state, number = number, since = since, till = tonumber(till),
+    hold = tonumber(hold), units = tonumber(units), limit = tonumber(limit), accept = tonumber(accept),
+    delay = tonumber(delay), inbox = inbox, owner = owner,
+  }
+  ticket.place = place(ticket)
+  return ticket
+end
+
+local function find(id)
+  local entry = first('t' .. id .. '\0')
+  return entry and parse(id, entry)
+end
+
+local function keep(till) room.needed = math.max(room.needed, till) end
+
+local function erase(ticket) redis.call('ZREM', room.key, ticket.entry, ticket.place) end
+
+-- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+local function write(ticket)
+  ticket.entry = table.concat({
+    't' .. ticket.id .. '\0' .. ticket.state, ticket.number, ticket.since, ticket.till,
+    ticket.hold, ticket.units, string.format('%.0f', ticket.limit), ticket.accept, ticket.delay, ticket.inbox,
+    ticket.owner,
+  }, ' ')
+  ticket.place = place(ticket)
+  redis.call('ZADD', room.key, 0, ticket.entry, 0, ticket.place)
+  keep(ticket.till + ticket.delay)
+end
+
+local function count(limit)
+  if limit < room.limit then
+    room.limit, room.smallest = limit, 1
+  elseif limit == room.limit then
+    room.smallest = room.smallest + 1
+  end
+end
+
+local function enter(ticket)
+  room.units = room.units + ticket.units
+  count(ticket.limit)
+  write(ticket)
+end
+
+local function drop(ticket)
+  erase(ticket)
+  room.units = room.units - ticket.units
+  if ticket.limit > room.limit then return end
+  room.smallest = room.smallest - 1
+  if room.smallest > 0 then return end
+  room.limit = UNLIMITED
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do count(find(string.sub(place, 15)).limit) end
+end
+
+-- Opens the room. Returns an answer instead when what is there is not of this layout.
+local function open(key)
+  room, woken = { key = key, arrivals = 0, units = 0, limit = UNLIMITED, smallest = 0, closed = 0, kept = 0, needed = 0 }, {}
+  local content = redis.pcall('GET', key)
+  if not content then return end
+  local summary = content
+  if type(content) == 'table' then
+    if not string.find(content.err, 'WRONGTYPE', 1, true) then error(content.err) end
+    summary = redis.pcall('ZRANGE', key, 0, 0)[1] or ''
+  end
+  local layout, rest = string.match(summary, '^(%d+) (.*)$')
+  if layout ~= '1' then return '?' .. (layout or '') end
+  if summary == content then
+    redis.call('DEL', key)
+    enter(parse(string.match(rest, '^t(.-)%z'), rest))
+  else
+    local arrivals, units, limit, smallest, closed, kept = string.match(rest, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+    room.summary, room.arrivals, room.units, room.limit = summary, tonumber(arrivals), tonumber(units), tonumber(limit)
+    room.smallest, room.closed, room.kept = tonumber(smallest), tonumber(closed), tonumber(kept)
+  end
+end
+
+-- Wakes who has to be woken, and keeps the room as long as anybody in it may come back.
+local function close()
+  for _, ticket in ipairs(woken) do redis.call('PUBLISH', ticket.inbox, ticket.id) end
+  local entries = redis.call('ZCARD', room.key)
+  if room.closed <= now and entries <= (room.summary and 1 or 0) then
+    if entries > 0 then redis.call('DEL', room.key) end
+    return
+  end
+  keep(room.closed)
+  local expire = room.needed > room.kept
+  if expire then room.kept = room.needed + AFTERLIFE end
+  local summary = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.units, room.limit, room.smallest,
+    room.closed, room.kept)
+  if summary ~= room.summary then
+    if room.summary then redis.call('ZREM', room.key, room.summary) end
+    redis.call('ZADD', room.key, 0, summary)
+  end
+  if expire then redis.call('PEXPIRE', room.key, math.max(1, room.kept - now)) end
+end
+
+local function delay(ticket, from)
+  if ticket.state == 'h' then room.closed = math.max(room.closed, from + ticket.delay) end
+end
+
+local function admits(ticket)
+  return room.closed <= now and room.units + ticket.units <= math.min(room.limit, ticket.limit)
+end
+
+-- Clears what has expired and admits from the head of the queue. Whoever asks is not woken.
+local function settle(asking)
+  while true do
+    local place = first('e')
+    if not place or tonumber(string.sub(place, 2, 14)) > now then break end
+    local holder = find(string.sub(place, 15))
+    drop(holder)
+    delay(holder, holder.till)
+  end
+  while true do
+    local place = first('a')
+    if not place then return end
+    local waiter = find(string.sub(place, 15))
+    if waiter.till <= now then
+      erase(waiter)
+    elseif admits(waiter) then
+      erase(waiter)
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', nextFence(), usText, now + waiter.accept, 0
+      enter(waiter)
+      if waiter.id ~= asking then woken[#woken + 1] = waiter end
+    else
+      return
+    end
+  end
+end
+
+-- How long until the server's clock alone may let somebody in.
+local function untilChange()
+  local place = first('e')
+  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
+  return change == math.huge and 1 or math.max(1, change - now)
+end
+
+-- What a ticket is, after it was settled; `asked` are the terms it asks on.
+local function status(ticket, asked)
+  if ticket.state == 'l' then return 'g' end
+  if ticket.state == 'w' then
+    local staying = math.min(asked.patience / 3, asked.accept * 2 / 3)
+    if first('a') == ticket.place then staying = math.min(staying, untilChange()) end
+    return 'q' .. math.ceil(staying)
+  end
+  erase(ticket)
+  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', asked.minHold > 0 and now + asked.minHold or 0 end
+  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  ticket.till, ticket.inbox = math.max(ticket.till, now + asked.ttl, ticket.hold), asked.inbox
+  write(ticket)
+  return 'h' .. ticket.number
+end
+
+-- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+local function remember(id, asked)
+  local ticket = find(id)
+  if ticket and ticket.state == 'w' then
+    erase(ticket)
+    ticket.till, ticket.inbox = now + asked.patience, asked.inbox
+    write(ticket)
+  end
+end
+
+local function bury(id, mark)
+  local old = first('x' .. id .. '\0')
+  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\255', 'LIMIT', 0, 10)) do
+    redis.call('ZREM', room.key, place, first('x' .. string.sub(place, 15) .. '\0'))
+  end
+  local ending = stamp(now + TOMBSTONE)
+  redis.call('ZADD', room.key, 0, 'x' .. id .. '\0' .. ending .. ' ' .. mark, 0, 'y' .. ending .. id)
+  keep(now + TOMBSTONE)
+end
+
+-- The answer to a ticket that was cancelled or evicted, if it was.
+local function tombstone(id)
+  local entry = first('x' .. id .. '\0')
+  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+end

@@ -1,0 +1,128 @@
+import {
+  type CommandConnection,
+  KEEP_ALIVE_MS,
+  type MessageListener,
+  type RedisLink,
+  reconnectDelayMs,
+  type Subscription,
+} from './connection.ts'
+
+/** What the store uses of a client of the package `redis`, version 5 or 6. */
+export interface NodeRedisClient {
+  readonly isOpen: boolean
+  readonly options?: object | undefined
+  duplicate(overrides?: object): NodeRedisConnection
+}
+
+/** What the store uses of its own duplicates of a {@link NodeRedisClient}. */
+export interface NodeRedisConnection {
+  readonly isOpen: boolean
+  readonly isReady: boolean
+  connect(): Promise<unknown>
+  sendCommand(args: readonly string[]): Promise<unknown>
+  subscribe(channel: string, listener: (message: string) => void): Promise<unknown>
+  on(event: string, listener: (...args: unknown[]) => void): unknown
+  destroy(): void
+  unref(): void
+}
+
+export function nodeRedisLink(client: NodeRedisClient): RedisLink {
+  const { keyPrefix } = (client.options ?? {}) as { readonly keyPrefix?: unknown }
+  return {
+    keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
+    open: () => new NodeRedisCommands(client),
+    subscribe: (channel, listener) => subscribe(client, channel, listener),
+  }
+}
+
+/** The settings of our connections where they must not be the application's. */
+function duplicateOf(client: NodeRedisClient): NodeRedisConnection {
+  const { socket } = (client.options ?? {}) as { readonly socket?: object }
+  const redis = client.duplicate({
+    socket: {
+      ...socket,
+      keepAlive: true,
+      keepAliveInitialDelay: KEEP_ALIVE_MS,
+      reconnectStrategy: reconnectDelayMs,
+      socketTimeout: undefined,
+    },
+    keyPrefix: undefined,
+    // What cannot be sent fails at once; the connection below waits for one attempt to connect first.
+    disableOfflineQueue: true,
+    commandsQueueMaxLength: undefined,
+    // No abort signal for each request: the engine does not wait longer than it wants to.
+    commandOptions: { timeout: undefined },
+    // These would ask for CLIENT, which the user of the store needs no permission for, or for traffic of their own.
+    disableClientInfo: true,
+    clientSideCache: undefined,
+    emitInvalidate: false,
+    maintNotifications: 'disabled',
+    pingInterval: undefined,
+    readonly: false,
+  })
+  // Whoever waits for an answer has a timer that keeps the process alive; an idle connection has no reason to.
+  redis.unref()
+  return redis
+}
+
+class NodeRedisCommands implements CommandConnection {
+  readonly #redis: NodeRedisConnection
+  #waiting: ((error?: unknown) => void)[] = []
+
+  constructor(client: NodeRedisClient) {
+    this.#redis = duplicateOf(client)
+    this.#redis.on('ready', () => this.#settle())
+    this.#redis.on('error', (error: unknown) => this.#settle(error))
+  }
+
+  send(command: string, args: readonly string[]): Promise<unknown> {
+    const whole = [command, ...args]
+    if (this.#redis.isReady) return this.#redis.sendCommand(whole)
+    return this.#ready().then(() => this.#redis.sendCommand(whole))
+  }
+
+  reasonOf(error: unknown): unknown {
+    return error
+  }
+
+  close(): void {
+    this.#settle(new Error('The connection was closed'))
+    if (this.#redis.isOpen) this.#redis.destroy()
+  }
+
+  #ready(): Promise<void> {
+    if (!this.#redis.isOpen) this.#redis.connect().catch(() => {})
+    return new Promise((resolve, reject) => {
+      this.#waiting.push((error) => (error === undefined ? resolve() : reject(error)))
+    })
+  }
+
+  #settle(error?: unknown): void {
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const settle of waiting) settle(error)
+  }
+}
+
+async function subscribe(
+  client: NodeRedisClient,
+  channel: string,
+  { onMessage, onResubscribed }: MessageListener,
+): Promise<Subscription> {
+  const redis = duplicateOf(client)
+  const close = (): void => {
+    if (redis.isOpen) redis.destroy()
+  }
+  const failed = new Promise<never>((_, reject) => redis.on('error', reject))
+  failed.catch(() => {})
+  try {
+    await Promise.race([redis.connect(), failed])
+    await Promise.race([redis.subscribe(channel, onMessage), failed])
+  } catch (error) {
+    close()
+    throw error
+  }
+  // The client subscribes again before it calls itself ready.
+  redis.on('ready', onResubscribed)
+  return { close }
+}

@@ -1,0 +1,61 @@
+import type { Store } from '../../contract/store.ts'
+import { InvalidArgumentError } from '../../errors.ts'
+import { type RedisStoreOptions, redisStore } from './client.ts'
+import type { IoredisClient } from './ioredis.ts'
+import type { NodeRedisClient } from './node-redis.ts'
+
+/**
+ * A store on the server that a URL names, by whichever client package is installed: `ioredis`, or else `redis`. Asks the
+ * server something before it resolves, so that a wrong password is known at once. `close()` ends all its connections.
+ *
+ * @throws {InvalidArgumentError} when the URL or an option is not what it should be, or neither package is installed.
+ * @throws {StoreError} when the server is not there or refuses.
+ */
+export async function openRedis(url: string, options: RedisStoreOptions = {}): Promise<Store> {
+  checkUrl(url)
+  const store = redisStore(await newClient(url), options)
+  try {
+    // Needs what every request needs, finds nobody, and changes nothing.
+    await store.release({ key: 'is anybody there', id: '?', cancel: false })
+    return store
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+/** The URL itself is in no message: it may hold a password. */
+function checkUrl(url: string): void {
+  const expected = 'Expected `url` to be like redis://user:password@host:6379/0 (or rediss:// for TLS)'
+  const parsed = typeof url === 'string' && URL.canParse(url) ? new URL(url) : undefined
+  if (parsed === undefined) throw new InvalidArgumentError(`${expected}, got something that is not a URL.`)
+  const { protocol, hostname, pathname } = parsed
+  if (protocol !== 'redis:' && protocol !== 'rediss:') {
+    throw new InvalidArgumentError(`${expected}, got one that begins with ${protocol}`)
+  }
+  if (hostname === '') throw new InvalidArgumentError(`${expected}, got one without a host.`)
+  if (!/^\/?\d*$/.test(pathname)) {
+    throw new InvalidArgumentError(`${expected}, got one whose path is not the number of a database.`)
+  }
+}
+
+/** Never connected itself: the store only duplicates it. */
+async function newClient(url: string): Promise<IoredisClient | NodeRedisClient> {
+  const ioredis = await imported(() => import('ioredis'))
+  if (ioredis !== undefined) return new ioredis.Redis(url, { lazyConnect: true })
+  const redis = await imported(() => import('redis'))
+  if (redis !== undefined) return redis.createClient({ url })
+  throw new InvalidArgumentError(
+    'Expected the package `ioredis` or `redis` to be installed, got neither. Add one of them: npm install ioredis',
+  )
+}
+
+/** Undefined where the package is not installed. One that is there and broken is another matter. */
+async function imported<T>(load: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await load()
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND') return undefined
+    throw error
+  }
+}

@@ -1,0 +1,31 @@
+/** What the store's keys and channels are called. */
+export class RoomNames {
+  /** The last fence that was given for any key. */
+  readonly fence: string
+  readonly #start: string
+  readonly #prefix: string
+
+  constructor(prefix: string) {
+    this.#prefix = prefix
+    this.#start = `${prefix}{`
+    this.fence = `${prefix}fence`
+  }
+
+  /** One key for all there is to know of a room, so what the key holds between its braces decides only where it lives. */
+  room(key: string): string {
+    return `${this.#start}${key}}`
+  }
+
+  keyOf(room: string): string {
+    return room.slice(this.#start.length, -1)
+  }
+
+  /** For SCAN: the rooms whose key starts with this text, taken literally. */
+  pattern(start: string): string {
+    return `${`${this.#start}${start}`.replace(/[\\*?[\]^-]/g, '\\$&')}*}`
+  }
+
+  inbox(name: string): string {
+    return `${this.#prefix}inbox:${name}`
+  }
+}

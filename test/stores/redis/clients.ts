@@ -1,0 +1,15 @@
+import { Redis } from 'ioredis'
+import { Redis as Redis6 } from 'ioredis6'
+import { createClient } from 'redis'
+import { createClient as createClient6 } from 'redis6'
+import type { IoredisClient, NodeRedisClient } from '../../../src/stores/redis/index.ts'
+
+export type Client = IoredisClient | NodeRedisClient
+
+/** The clients a user may bring, as they come: none of them is connected, and none needs to be. */
+export const clients: Readonly<Record<string, (url: string) => Client>> = {
+  'ioredis 5': (url) => new Redis(url, { lazyConnect: true }),
+  'ioredis 6': (url) => new Redis6(url, { lazyConnect: true }),
+  'redis 5': (url) => createClient({ url }),
+  'redis 6': (url) => createClient6({ url }),
+}
