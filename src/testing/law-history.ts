@@ -32,14 +32,18 @@ export function drawHistory(
   options: { readonly steps: number; readonly time: boolean },
 ): History {
   const shares = random.pick(PALETTES)
-  const cast = Array.from({ length: random.between(3, 7) }, (_, index) => ({
+  const cast = Array.from({ length: random.between(3, 9) }, (_, index) => ({
     ...random.pick(shares),
     room: index === 0 ? 0 : random.pick([0, 0, 0, 1]),
     ...(options.time ? shortTerms(random) : longTerms(random)),
     owner: `{"role":"${nameOf(index)}"}`,
   }))
-  const draw = options.time ? drawTimedStep : drawStep
-  return { cast, steps: Array.from({ length: options.steps }, () => draw(random, cast)) }
+  const steps: Step[] = []
+  while (steps.length < options.steps) {
+    const passes = options.time && random.chance(0.3)
+    steps.push(passes ? drawPass(random) : drawCall(random, cast, steps))
+  }
+  return { cast, steps }
 }
 
 /** One line per step, for people who look for the difference. */
@@ -95,7 +99,7 @@ const PALETTES: readonly (readonly Share[])[] = [
 
 // Round terms and steps of time meet at the same millisecond often, which is where a `<` differs from a `<=`.
 const TERMS_MS = [20, 30, 50, 100] as const
-const PASSES_MS = [1, 9, 10, 20, 30, 50, 100, 300] as const
+const PASSES_MS = [1, 1, 9, 10, 10, 20, 30, 50, 100, 300] as const
 const LONG_TERMS_MS = [60_000, 120_000, 240_000] as const
 const TOMBSTONE_PASS_MS = 60_000
 
@@ -121,31 +125,29 @@ function longTerms(random: Random): Terms {
   }
 }
 
-function drawTimedStep(random: Random, cast: readonly Role[]): Step {
-  if (random.chance(0.01)) return { verb: 'pass', ms: TOMBSTONE_PASS_MS }
-  return random.chance(0.3) ? { verb: 'pass', ms: random.pick(PASSES_MS) } : drawStep(random, cast)
+function drawPass(random: Random): Step {
+  return { verb: 'pass', ms: random.chance(0.03) ? TOMBSTONE_PASS_MS : random.pick(PASSES_MS) }
 }
 
-function drawStep(random: Random, cast: readonly Role[]): Step {
-  const role = random.between(0, cast.length - 1)
-  const verb = random.pick([
-    'acquire',
-    'acquire',
-    'acquire',
-    'acquire',
-    'release',
-    'release',
-    'renew',
-    'evict',
-  ])
-  if (verb === 'acquire') return { verb, role }
-  if (verb === 'release') return { verb, role, cancel: random.chance(0.2) }
+function drawCall(random: Random, cast: readonly Role[], earlier: readonly Step[]): Step {
+  const anybody = random.between(0, cast.length - 1)
+  const verb = random.pick(VERBS)
+  if (verb === 'acquire') return { verb, role: anybody }
+  // Most calls are about somebody who has asked lately: the others are unknown to the store, or long gone.
+  const lately = earlier.slice(-8).flatMap((step) => (step.verb === 'acquire' ? [step.role] : []))
+  const role = lately.length > 0 && random.chance(0.7) ? random.pick(lately) : anybody
+  if (verb === 'release') return { verb, role, cancel: random.chance(0.1) }
   if (verb === 'renew') {
-    const roles = cast.map((_, index) => index).filter((index) => index === role || random.chance(0.3))
+    const roles = cast.map((_, index) => index).filter((index) => index === role || random.chance(0.2))
     return { verb, roles, ttlMs: random.chance(0.2) ? random.pick(cast).ttlMs : undefined }
   }
-  // Most evictions would end the story; a few keep it going.
-  if (random.chance(0.5)) return { verb: 'acquire', role }
-  const room = cast[role]?.room ?? 0
-  return { verb: 'evict', room, role: random.chance(0.3) ? undefined : role }
+  return { verb, room: cast[role]?.room ?? 0, role: random.chance(0.2) ? undefined : role }
 }
+
+// Evictions are rare, because most of them end the story of a ticket.
+const VERBS = [
+  ...Array<'acquire'>(9).fill('acquire'),
+  ...Array<'release'>(4).fill('release'),
+  ...Array<'renew'>(2).fill('renew'),
+  'evict' as const,
+]
