@@ -18,23 +18,27 @@ export function createFile(path: string, engine: SqliteEngine | undefined): void
   const removeFolders = makeFolders(dirname(path))
   const draft = `${path}.${randomUUID()}`
   try {
+    // No prepared statements here: the package would leave the file open for them.
     const database = openDatabase(draft, engine)
     try {
-      // No prepared statements here: the package would leave the file open for them.
       createTables(database)
     } finally {
       database.close()
     }
     linkSync(draft, path)
+    removeDraft(draft)
   } catch (error) {
+    removeDraft(draft)
     const code = error instanceof Error && 'code' in error ? error.code : undefined
     // Somebody was faster, or there are no links.
     if (code === 'EEXIST' || code === 'EPERM' || code === 'ENOTSUP' || code === 'ENOSYS') return
     removeFolders()
     throw error
-  } finally {
-    for (const suffix of ['', '-journal']) rmSync(draft + suffix, { force: true })
   }
+}
+
+function removeDraft(draft: string): void {
+  for (const suffix of ['', '-journal']) rmSync(draft + suffix, { force: true })
 }
 
 /** In an empty database; two processes may do it to the same one. */

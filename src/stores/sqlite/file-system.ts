@@ -30,8 +30,8 @@ const SHARED_BETWEEN_MACHINES: ReadonlySet<string> = new Set([
 ])
 
 /** @throws {StoreError} `store-refused` when the folder is known to be shared with other machines. */
-export function refuseNetworkFileSystem(folder: string): void {
-  const type = process.platform === 'linux' ? fileSystemOf(realpathSync(folder), readMounts()) : undefined
+export function refuseNetworkFileSystem(folder: string, mountinfo: string = readMounts()): void {
+  const type = fileSystemOf(realpathSync(folder), mountinfo)
   const network = folder.startsWith('\\\\') ? 'a network share' : type
   if (network === undefined || (type !== undefined && !SHARED_BETWEEN_MACHINES.has(type))) return
   throw new StoreError(
@@ -56,6 +56,7 @@ export function fileSystemOf(path: string, mountinfo: string): string | undefine
   return found?.type
 }
 
+/** Empty but on Linux: elsewhere only the path itself can tell. */
 function readMounts(): string {
   try {
     return readFileSync('/proc/self/mountinfo', 'utf8')

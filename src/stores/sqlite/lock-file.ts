@@ -36,6 +36,10 @@ export class LockFile {
     const { path, engine } = options
     refuseNetworkFileSystem(nearestFolder(path))
     if (!existsSync(path)) createFile(path, engine)
+    else if (statSync(path).isDirectory()) {
+      const file = JSON.stringify(path)
+      throw new StoreError('store-refused', `Expected the lock file ${file} to be a file, got a folder.`)
+    }
     this.#options = options
     this.#database = openDatabase(path, engine)
     this.#identity = identityOf(path)

@@ -32,21 +32,35 @@ interface SqliteModule {
  * a file drops every POSIX lock that the process has on it).
  */
 export function openDatabase(path: string, wanted: SqliteEngine | undefined): Database {
-  const engine = wanted === '@photostructure/sqlite' ? loadPackage() : (loadBuiltin() ?? loadPackage())
-  return new engine.DatabaseSync(path)
+  const { DatabaseSync } = loadEngine(wanted)
+  return new DatabaseSync(path)
+}
+
+function loadEngine(wanted: SqliteEngine | undefined): SqliteModule {
+  const builtin = wanted === '@photostructure/sqlite' ? undefined : loadBuiltin()
+  if (builtin !== undefined) return builtin
+  try {
+    if (wanted === 'node:sqlite')
+      throw new Error(`Node.js ${process.versions.node} has no node:sqlite with arrays.`)
+    // Not an import(): then the first call of a store can answer at once, like every other.
+    return createRequire(import.meta.url)('@photostructure/sqlite') as SqliteModule
+  } catch (cause) {
+    throw new StoreError(
+      'store-refused',
+      'The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: npm install @photostructure/sqlite',
+      { cause },
+    )
+  }
 }
 
 /** `undefined` on Node 20, and before Node 22.16, whose statements cannot return arrays yet. */
 function loadBuiltin(): SqliteModule | undefined {
-  builtin ??= withoutExperimentalWarning(() => process.getBuiltinModule('node:sqlite')) as
+  const builtin = withoutExperimentalWarning(() => process.getBuiltinModule('node:sqlite')) as
     | SqliteModule
     | undefined
-  return builtin?.StatementSync !== undefined && 'setReturnArrays' in builtin.StatementSync.prototype
-    ? builtin
-    : undefined
+  const { prototype } = builtin?.StatementSync ?? {}
+  return prototype !== undefined && 'setReturnArrays' in prototype ? builtin : undefined
 }
-
-let builtin: SqliteModule | undefined
 
 /** The warning is printed when the module is loaded, and the user of a command line has no use for it. */
 function withoutExperimentalWarning<T>(load: () => T): T {
@@ -58,18 +72,5 @@ function withoutExperimentalWarning<T>(load: () => T): T {
     return load()
   } finally {
     process.emitWarning = emitWarning
-  }
-}
-
-function loadPackage(): SqliteModule {
-  try {
-    // Not an import(): the first call of the store may then answer at once, like every other.
-    return createRequire(import.meta.url)('@photostructure/sqlite') as SqliteModule
-  } catch (cause) {
-    throw new StoreError(
-      'store-refused',
-      'The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: npm install @photostructure/sqlite',
-      { cause },
-    )
   }
 }

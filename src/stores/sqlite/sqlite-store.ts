@@ -133,7 +133,9 @@ class SqliteStore implements Store {
     })
   }
 
-  listen(onWake: (wake: Wake) => void): Promise<() => void> {
+  async listen(onWake: (wake: Wake) => void): Promise<() => void> {
+    // The inbox is beside the lock file, so there has to be one.
+    await this.open()
     return this.#inbox.listen(onWake)
   }
 

@@ -6,12 +6,17 @@ export function isBusy(error: unknown): boolean {
   return code === BUSY || code === LOCKED || code === PROTOCOL
 }
 
-/** What a failure of SQLite means to whoever uses the store. Other errors pass as they are: they are bugs. */
+/** What a failure of SQLite means to whoever uses the store. Errors of neither SQLite nor the file system pass as they are: they are bugs. */
 export function toStoreError(error: unknown, path: string): unknown {
   const code = primaryCode(error)
-  if (code === undefined) return error
   const file = JSON.stringify(path)
   const cause = error
+  if (code === undefined) {
+    if (!isSystemError(error)) return error
+    return new StoreError('store-refused', `The lock file ${file} cannot be reached: ${error.message}.`, {
+      cause,
+    })
+  }
   switch (code) {
     case NOT_A_DATABASE:
       return new StoreError(
@@ -53,6 +58,10 @@ function primaryCode(error: unknown): number | undefined {
   return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number'
     ? error.errcode & 0xff
     : undefined
+}
+
+function isSystemError(error: unknown): error is Error {
+  return error instanceof Error && 'syscall' in error
 }
 
 function text(error: unknown): string {

@@ -1,11 +1,12 @@
 import { describe, test } from 'vitest'
 import { sqliteStore } from '../../../src/stores/sqlite/index.ts'
 import { storeConformance } from '../../../src/testing/index.ts'
-import { freshFolder } from './lock-folder.ts'
+import { engines, freshFolder } from './lock-folder.ts'
 
-const path = `${freshFolder()}/locks.db`
+const folder = freshFolder()
 
-describe('the sqlite store keeps the contract', () => {
-  for (const { name, run } of storeConformance({ open: () => sqliteStore(path), sharesClock: true }))
-    test(name, run)
+describe.each(engines)('the sqlite store keeps the contract with %s', (engine) => {
+  const path = `${folder}/${engine === 'node:sqlite' ? 'runtime' : 'package'}.db`
+  const cases = storeConformance({ open: () => sqliteStore({ path, engine }), sharesClock: true })
+  for (const { name, run } of cases) test(name, run)
 })

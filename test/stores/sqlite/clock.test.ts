@@ -1,0 +1,176 @@
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import type { Store } from '../../../src/contract/store.ts'
+import { type SqliteStoreOptions, sqliteStore } from '../../../src/stores/sqlite/index.ts'
+import { seededRandom } from '../../../src/testing/index.ts'
+import { freshFolder } from './lock-folder.ts'
+import { startProcess } from './processes/store-process.ts'
+import { ticket } from './tickets.ts'
+
+const folder = freshFolder()
+let files = 0
+
+/** A machine whose clocks are set by hand, and which can be started anew. */
+class Machine {
+  readonly path: string = join(folder, `${++files}.db`)
+  /** Since the boot. */
+  ms = 50_000
+  /** Since 1970, and wrong as it may be. */
+  wallMs = 1_800_000_000_000
+  boot = 'first'
+
+  open(options: Partial<SqliteStoreOptions> = {}): Store {
+    const now = () => ({ ms: this.ms, us: this.wallMs * 1000 })
+    return sqliteStore({ path: this.path, now, boot: this.boot, ...options })
+  }
+
+  pass(ms: number): void {
+    this.ms += ms
+    this.wallMs += ms
+  }
+
+  restart(): void {
+    this.boot += ', then another'
+    this.ms = 3_000
+  }
+}
+
+async function fenceOf(store: Store, key = 'key'): Promise<bigint> {
+  const mine = ticket({ key })
+  const answer = await store.acquire(mine)
+  if (answer.tag !== 'held') throw new Error(`Expected a free key, got ${answer.tag}`)
+  await store.release({ key, id: mine.id, cancel: false })
+  return answer.fence
+}
+
+test('a wall clock that is set forward or back expires nobody, and keeps nobody longer', async () => {
+  const machine = new Machine()
+  const store = machine.open()
+  for (const hours of [1, -1, 24 * 365 * 20, -24 * 365 * 50]) {
+    const [mine, next] = [ticket({ ttlMs: 10_000 }), ticket()]
+    await store.acquire(mine)
+    machine.wallMs += hours * 3_600_000
+    machine.pass(9_999)
+    expect(await store.acquire(next)).toMatchObject({ tag: 'queued', askAgainMs: 1 })
+    machine.pass(1)
+    expect(await store.renew([next])).toMatchObject([{ tag: 'held' }])
+    await store.release({ key: next.key, id: next.id, cancel: false })
+  }
+  await store.close()
+})
+
+test('a fence is the wall clock in µs, as long as that does not go back', async () => {
+  const machine = new Machine()
+  const store = machine.open()
+  expect(await fenceOf(store)).toBe(BigInt(machine.wallMs) * 1000n)
+  machine.pass(86_400_000)
+  machine.wallMs += 3_600_000
+  expect(await fenceOf(store)).toBe(BigInt(machine.wallMs) * 1000n)
+  await store.close()
+})
+
+test('after a reboot nobody holds, waits or is gone', async () => {
+  const machine = new Machine()
+  const before = machine.open()
+  const [holder, waiter, cancelled] = [ticket(), ticket(), ticket({ key: 'other' })]
+  const dead = ticket({ key: 'closed', ttlMs: 1_000, lockDelayMs: 60_000 })
+  for (const each of [holder, waiter, dead]) await before.acquire(each)
+  machine.pass(1_000)
+  await before.release({ key: cancelled.key, id: cancelled.id, cancel: true })
+  await before.release({ key: dead.key, id: dead.id, cancel: false })
+  await before.close()
+  machine.restart()
+  const after = machine.open()
+  expect(await after.inspect({ prefix: '', cursor: undefined, count: 9 })).toEqual({
+    rooms: [],
+    next: undefined,
+  })
+  expect(await after.renew([holder, waiter])).toMatchObject([{ tag: 'gone' }, { tag: 'gone' }])
+  for (const key of ['key', 'other', 'closed'])
+    expect(await after.acquire(ticket({ key }))).toMatchObject({ tag: 'held' })
+  expect(await after.acquire(cancelled)).toMatchObject({ tag: 'queued' })
+  await after.close()
+})
+
+test('a second process of the same boot drops nobody', async () => {
+  const machine = new Machine()
+  const [one, other] = [machine.open(), machine.open()]
+  const mine = ticket()
+  const answer = await one.acquire(mine)
+  expect(await other.renew([mine])).toEqual([answer])
+  await one.close()
+  await other.close()
+})
+
+test('where boots have no name, a clock that is behind means a reboot, and another one costs the ttl at most', async () => {
+  const machine = new Machine()
+  const mine = ticket({ ttlMs: 20_000 })
+  const first = machine.open({ boot: '' })
+  await first.acquire(mine)
+  await first.close()
+  // Off for so long that the new clock is ahead of the old one already.
+  machine.ms += 10_000
+  const second = machine.open({ boot: '' })
+  expect(await second.acquire(ticket({ patienceMs: 0 }))).toEqual({ tag: 'busy', retryMs: 10_000 })
+  await second.close()
+  machine.ms = 3_000
+  const third = machine.open({ boot: '' })
+  expect(await third.acquire(ticket({ patienceMs: 0 }))).toMatchObject({ tag: 'held' })
+  await third.close()
+})
+
+test('fences rise over everything that can happen to clocks, keys, processes and the machine', async () => {
+  for (let seed = 0; seed < 40; seed += 1) {
+    const random = seededRandom(`fences ${seed}`)
+    const machine = new Machine()
+    const stores = [machine.open(), machine.open()]
+    const last = new Map<string, bigint>()
+    for (let step = 0; step < 60; step += 1) {
+      const key = random.pick(['a', 'b'])
+      const store = random.pick(stores)
+      const wave = Array.from({ length: random.pick([1, 1, 3]) }, () => ticket({ key, limit: 9 }))
+      const happening = random.pick(['grant', 'grant', 'crowd', 'pass', 'jump', 'restart', 'reopen'])
+      if (happening === 'pass') machine.pass(random.pick([0, 0.001, 1, 999, 1_000, 1_001, 100_000]))
+      if (happening === 'jump')
+        machine.wallMs += random.pick([1, -1]) * random.pick([10, 5_000, 3_600_000, 1e12])
+      if (happening === 'restart') {
+        for (const open of stores) await open.close()
+        machine.restart()
+        stores.splice(0, 2, machine.open(), machine.open())
+      }
+      if (happening === 'reopen') {
+        await stores.shift()?.close()
+        stores.push(machine.open())
+      }
+      if (happening === 'crowd') {
+        // Many are let in by one step, so their fences run ahead of the clock, and then all leave at once.
+        const gate = ticket({ key })
+        await store.acquire(gate)
+        for (const each of wave) await store.acquire(each)
+        await store.release({ key, id: gate.id, cancel: false })
+        const fences = (await store.renew(wave)).map((answer) => (answer.tag === 'held' ? answer.fence : 0n))
+        for (const fence of fences) {
+          expect(fence, `seed ${seed}, step ${step}`).toBeGreaterThan(last.get(key) ?? 0n)
+          last.set(key, fence)
+        }
+        for (const { id } of wave) await store.release({ key, id, cancel: false })
+      }
+      if (happening === 'grant') {
+        const fence = await fenceOf(store, key)
+        expect(fence, `seed ${seed}, step ${step}`).toBeGreaterThan(last.get(key) ?? 0n)
+        last.set(key, fence)
+      }
+    }
+    for (const store of stores) await store.close()
+  }
+})
+
+test('all processes read the same clock', async () => {
+  const before = process.hrtime.bigint()
+  const child = startProcess('tell-time.ts')
+  const { time } = await new Promise<{ time: bigint }>((resolve) =>
+    child.once('message', resolve as () => void),
+  )
+  expect(time).toBeGreaterThan(before)
+  expect(time).toBeLessThan(process.hrtime.bigint())
+})

@@ -1,0 +1,52 @@
+// A process that takes and gives back one key until it is told to end, and writes every turn down in a record that all
+// contenders share: appending a line is one step, so the record shows what really happened in which order.
+import { appendFileSync } from 'node:fs'
+import type { Wake } from '../../../../src/contract/store.ts'
+import { sqliteStore } from '../../../../src/stores/sqlite/index.ts'
+import { ticket } from '../tickets.ts'
+
+const [path = '', record = ''] = process.argv.slice(2)
+const store = sqliteStore(path)
+const woken = new Map<string, () => void>()
+let ending = false
+process.once('message', () => {
+  ending = true
+})
+await store.listen?.((wake: Wake) => {
+  if (wake.tag === 'ticket') woken.get(wake.id)?.()
+})
+
+for (let turn = 0; !ending; turn += 1) {
+  const mine = ticket({ ttlMs: 400, acceptMs: 400, patienceMs: 2_000 })
+  const fence = await held(mine)
+  if (fence === undefined) continue
+  appendFileSync(record, `enter ${fence} ${process.pid}\n`)
+  appendFileSync(record, `leave ${fence} ${process.pid}\n`)
+  await store.release({ key: mine.key, id: mine.id, cancel: false })
+  // Messages come in only when the loop turns.
+  if (turn % 8 === 0) await new Promise((resolve) => setImmediate(resolve))
+}
+await store.close()
+process.disconnect()
+
+async function held(mine: ReturnType<typeof ticket>): Promise<bigint | undefined> {
+  let answer: Awaited<ReturnType<typeof store.acquire>> | undefined = await store.acquire(mine)
+  while (answer?.tag === 'queued') {
+    await wokenOrAfter(mine.id, answer.askAgainMs)
+    const [renewed] = await store.renew([mine])
+    answer = renewed?.tag === 'queued' ? { ...renewed, ahead: 0 } : renewed
+  }
+  return answer?.tag === 'held' ? answer.fence : undefined
+}
+
+function wokenOrAfter(id: string, ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      clearTimeout(timer)
+      woken.delete(id)
+      resolve()
+    }
+    const timer = setTimeout(done, ms)
+    woken.set(id, done)
+  })
+}

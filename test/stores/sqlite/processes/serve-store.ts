@@ -1,0 +1,32 @@
+// A process with a sqlite store that does what it is sent: { number, verb, request }, answered by the number.
+import { sqliteStore } from '../../../../src/stores/sqlite/index.ts'
+import { openDatabase } from '../../../../src/stores/sqlite/sqlite-engine.ts'
+
+const [path = ''] = process.argv.slice(2)
+const store = sqliteStore(path)
+
+process.on('message', async ({ number, verb, request }: { number: number; verb: string; request: never }) => {
+  try {
+    process.send?.({ number, answer: await answer(verb, request) })
+  } catch (error) {
+    process.send?.({ number, error: String(error) })
+  }
+})
+
+async function answer(verb: string, request: never): Promise<unknown> {
+  if (verb === 'acquire' || verb === 'renew' || verb === 'release') return store[verb](request)
+  if (verb === 'stopInTransaction') return stopInTransaction()
+  await store.listen?.((wake) => {
+    if (wake.tag === 'ticket') process.send?.({ woken: wake.id })
+  })
+  return undefined
+}
+
+/** As if it was hit between two statements: the write lock is taken, and something is written. */
+function stopInTransaction(): void {
+  const database = openDatabase(path, undefined)
+  database.exec(
+    `PRAGMA busy_timeout = 5000; BEGIN IMMEDIATE; DELETE FROM holder; UPDATE meta SET clock_us = 0`,
+  )
+  process.kill(process.pid, 'SIGSTOP')
+}

@@ -1,0 +1,355 @@
+import { execFileSync } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, expect, test, vi } from 'vitest'
+import type { Store } from '../../../src/contract/store.ts'
+import { StoreError } from '../../../src/errors.ts'
+import { defaultSqlitePath, openSqlite, sqliteStore } from '../../../src/stores/sqlite/index.ts'
+import { openDatabase } from '../../../src/stores/sqlite/sqlite-engine.ts'
+import { until } from '../../servers/until.ts'
+import { freshFolder } from './lock-folder.ts'
+import { ended, startProcess } from './processes/store-process.ts'
+import { ticket } from './tickets.ts'
+
+const root = freshFolder()
+let folders = 0
+/** A folder of its own, which is not there yet. */
+function freshPath(...names: string[]): string {
+  folders += 1
+  return join(root, String(folders), ...names)
+}
+
+afterEach(() => vi.unstubAllEnvs())
+
+async function errorOf(path: string): Promise<StoreError> {
+  const store = sqliteStore(path)
+  const error = await askOnce(store).then(
+    () => undefined,
+    (reason: unknown) => reason,
+  )
+  await store.close()
+  expect(error).toBeInstanceOf(StoreError)
+  return error as StoreError
+}
+
+async function askOnce(store: Store): Promise<unknown> {
+  return store.acquire(ticket())
+}
+
+test('a file that is not a database is refused and left as it is', async () => {
+  const path = freshPath()
+  const text = 'dear diary, '.repeat(1_000)
+  writeFileSync(path, text)
+  const error = await errorOf(path)
+  expect(error.code).toBe('store-refused')
+  expect(error.message).toBe(`Expected "${path}" to be an SQLite database, got another kind of file.`)
+  expect(readFileSync(path, 'utf8')).toBe(text)
+})
+
+test('the database of another program is refused and left as it is', async () => {
+  const folder = freshPath()
+  mkdirSync(folder)
+  const path = join(folder, 'app.db')
+  const other = openDatabase(path, undefined)
+  other.exec('CREATE TABLE customer (name TEXT)')
+  other.close()
+  const before = hashOf(path)
+  const error = await errorOf(path)
+  expect(error.code).toBe('store-refused')
+  expect(error.message).toBe(
+    `Expected "${path}" to be a lock file or no file yet, got the database of another program.`,
+  )
+  expect(hashOf(path)).toBe(before)
+  expect(readdirSync(folder)).toEqual(['app.db'])
+})
+
+test('a lock file of a later format is refused, and is not changed', async () => {
+  const path = freshPath('locks.db')
+  await (await openSqlite(path)).close()
+  const later = openDatabase(path, undefined)
+  later.exec('PRAGMA user_version = 2; DROP TABLE closure')
+  later.close()
+  const error = await errorOf(path)
+  expect(error.code).toBe('store-refused')
+  expect(error.message).toBe(
+    `Expected the lock file "${path}" to have format 1, got format 2. Use one version of holdfast in all programs that share it.`,
+  )
+})
+
+test('a damaged lock file is refused, with what to do', async () => {
+  const [sound, path] = [freshPath('locks.db'), freshPath()]
+  await (await openSqlite(sound)).close()
+  // Its first page, which says what it is, and then nothing that makes sense.
+  writeFileSync(path, readFileSync(sound).fill(0x5a, 1_024))
+  const error = await errorOf(path)
+  expect(error.message).toBe(
+    `The lock file "${path}" is damaged. Stop the processes that use it and delete it; nothing but held locks is lost.`,
+  )
+})
+
+test('a folder in the place of the file is refused', async () => {
+  const path = freshPath()
+  mkdirSync(path)
+  expect(await errorOf(path)).toMatchObject({
+    code: 'store-refused',
+    message: `Expected the lock file "${path}" to be a file, got a folder.`,
+  })
+})
+
+test('missing folders are made, for the user alone', async () => {
+  const path = freshPath('state', 'holdfast', 'locks.db')
+  const store = await openSqlite(path)
+  expect(await store.acquire(ticket())).toMatchObject({ tag: 'held' })
+  expect(statSync(join(path, '..')).mode & 0o777).toBe(0o700)
+  await store.close()
+})
+
+test('a folder that cannot be made is one clear sentence', async () => {
+  const file = freshPath()
+  writeFileSync(file, '')
+  const folder = join(file, 'folder')
+  expect(await errorOf(join(folder, 'locks.db'))).toMatchObject({
+    code: 'store-refused',
+    message: `The folder "${folder}" of the lock file cannot be made. Make it, or give this user write permission.`,
+  })
+})
+
+test('without permission to write, each way it can be missing is one clear sentence, and nothing is left', async () => {
+  const folder = freshPath()
+  mkdirSync(folder)
+  chmodSync(root, 0o755)
+  const [readOnlyFile, readOnlyFolder, existing] = ['file.db', 'folder', 'existing'].map((name) =>
+    join(folder, name),
+  )
+  await (await openSqlite(readOnlyFile ?? '')).close()
+  chmodSync(readOnlyFile ?? '', 0o444)
+  mkdirSync(readOnlyFolder ?? '')
+  mkdirSync(existing ?? '')
+  await (await openSqlite(`${existing}/locks.db`)).close()
+  chmodSync(`${existing}/locks.db`, 0o666)
+  chmodSync(readOnlyFolder ?? '', 0o555)
+  chmodSync(existing ?? '', 0o555)
+  chmodSync(folder, 0o555)
+  const before = readdirSync(folder, { recursive: true })
+  const paths = [readOnlyFile ?? '', `${readOnlyFolder}/locks.db`, `${existing}/locks.db`]
+  const errors = await errorsAsNobody(paths)
+  expect(errors).toEqual(
+    paths.map((path) => ({
+      code: 'store-refused',
+      message: `The lock file "${path}" cannot be written. Give this user write permission for the file and its folder.`,
+    })),
+  )
+  expect(await errorsAsNobody([`${folder}/new/locks.db`])).toEqual([
+    {
+      code: 'store-refused',
+      message: `The folder "${folder}/new" of the lock file cannot be made. Make it, or give this user write permission.`,
+    },
+  ])
+  expect(readdirSync(folder, { recursive: true })).toEqual(before)
+  for (const made of [readOnlyFolder ?? '', existing ?? '', folder]) chmodSync(made, 0o755)
+})
+
+/** What a user without any rights is told when it asks for a key in each of these files. */
+async function errorsAsNobody(paths: readonly string[]): Promise<unknown> {
+  const child = startProcess('ask-as-nobody.ts', ...paths)
+  const end = ended(child)
+  const told = await Promise.race([new Promise((resolve) => child.once('message', resolve)), end])
+  await end
+  return told
+}
+
+test('on a full disk a new file leaves nothing behind', async () => {
+  const path = freshPath('new', 'locks.db')
+  // Half of what the tables need.
+  expect(await errorsWithin(4, path, 1)).toEqual({ held: 0, code: 'store-unavailable' })
+  expect(existsSync(join(path, '..', '..'))).toBe(false)
+})
+
+test('a disk that fills up costs the calls that need room, and the file stays sound', async () => {
+  const path = freshPath('locks.db')
+  const told = await errorsWithin(100, path, 100_000)
+  expect(told).toMatchObject({ code: 'store-unavailable' })
+  expect(told.held).toBeGreaterThan(10)
+  const store = sqliteStore(path)
+  expect((await store.inspect({ prefix: '', cursor: undefined, count: 10_000 })).rooms).toHaveLength(
+    told.held,
+  )
+  expect(await store.acquire(ticket())).toMatchObject({ tag: 'held' })
+  await store.close()
+})
+
+/** Takes keys in a process whose files may not grow beyond so many KiB, until one is refused. */
+async function errorsWithin(
+  kib: number,
+  path: string,
+  most: number,
+): Promise<{ held: number; code: string }> {
+  const script = new URL('processes/fill.ts', import.meta.url).pathname
+  const command = `ulimit -f ${kib}; exec "$0" --import tsx "$@"`
+  const output = execFileSync('bash', ['-c', command, process.execPath, script, path, String(most)], {
+    encoding: 'utf8',
+  })
+  return JSON.parse(output)
+}
+
+test('a file that was deleted is made anew, and who held in it hears of it', async () => {
+  const path = freshPath('locks.db')
+  const [one, other] = [await openSqlite(path), await openSqlite(path)]
+  const mine = ticket()
+  const before = await one.acquire(mine)
+  for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true })
+  await until('the holder is told', async () => (await one.renew([mine]))[0]?.tag === 'gone')
+  const again = ticket()
+  const after = await one.acquire(again)
+  if (before.tag !== 'held' || after.tag !== 'held') throw new Error('Expected both to be held')
+  expect(after.fence).toBeGreaterThan(before.fence)
+  await until('the other process follows', async () => (await other.renew([again]))[0]?.tag === 'held')
+  await one.close()
+  await other.close()
+  const later = await openSqlite(path)
+  expect(await later.renew([again])).toMatchObject([{ tag: 'held' }])
+  await later.close()
+})
+
+test('a file that was replaced by something else is refused from then on', async () => {
+  const path = freshPath('locks.db')
+  const store = await openSqlite(path)
+  await store.acquire(ticket())
+  rmSync(path)
+  writeFileSync(path, 'not a lock file any more '.repeat(100))
+  const refused = until('it is noticed', async () => {
+    try {
+      await store.acquire(ticket())
+      return false
+    } catch (error) {
+      return error
+    }
+  })
+  expect(await refused).toMatchObject({ name: 'StoreError', code: 'store-refused' })
+  // And good again when it is.
+  rmSync(path)
+  await until('it works again', async () =>
+    askOnce(store).then(
+      () => true,
+      () => false,
+    ),
+  )
+  await store.close()
+})
+
+test('a closed store says so, and closing it again is fine', async () => {
+  const store = await openSqlite(freshPath('locks.db'))
+  await store.close()
+  await store.close()
+  const closed = { code: 'store-refused', message: 'Expected an open sqlite store, got one that was closed.' }
+  const calls = [
+    async () => store.acquire(ticket()),
+    async () => store.renew([ticket()]),
+    async () => store.release({ key: 'key', id: 'id', cancel: true }),
+    async () => store.evict({ key: 'key', id: undefined, reason: '' }),
+    async () => store.inspect({ prefix: '', cursor: undefined, count: 1 }),
+    async () => store.listen?.(() => {}),
+  ]
+  for (const call of calls) await expect(call()).rejects.toMatchObject({ name: 'StoreError', ...closed })
+})
+
+test('where no socket can be opened, locking goes on without wakes', async () => {
+  const path = freshPath('locks.db')
+  const store = await openSqlite(path)
+  writeFileSync(`${path}-wakes`, 'in the way')
+  vi.stubEnv('TMPDIR', join(root, 'nowhere'))
+  await expect(store.listen?.(() => {})).rejects.toMatchObject({
+    name: 'StoreError',
+    code: 'store-unavailable',
+  })
+  const [mine, next] = [ticket(), ticket()]
+  await store.acquire(mine)
+  await store.acquire(next)
+  await store.release({ key: mine.key, id: mine.id, cancel: false })
+  expect(await store.renew([next])).toMatchObject([{ tag: 'held' }])
+  // The next attempt is a new one.
+  rmSync(`${path}-wakes`)
+  expect(await store.listen?.(() => {})).toBeTypeOf('function')
+  await store.close()
+  expect(existsSync(`${path}-wakes`)).toBe(false)
+})
+
+test('a path too long for a socket beside it does not keep wakes from flowing', async () => {
+  const path = freshPath('d'.repeat(100), 'locks.db')
+  const [one, other] = [await openSqlite(path), await openSqlite(path)]
+  const [mine, next] = [ticket(), ticket()]
+  const woken = new Promise(
+    (resolve) =>
+      void other.listen?.(resolve).then(async () => {
+        await one.acquire(mine)
+        await other.acquire(next)
+        await one.release({ key: mine.key, id: mine.id, cancel: false })
+      }),
+  )
+  expect(await woken).toEqual({ tag: 'ticket', id: next.id })
+  await one.close()
+  await other.close()
+})
+
+test('without any SQLite the sentence names what to install', async () => {
+  const folder = freshPath()
+  cpSync(new URL('../../../src', import.meta.url), join(folder, 'src'), { recursive: true })
+  writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
+  const script = `
+    const { sqliteStore } = await import(${JSON.stringify(join(folder, 'src/stores/sqlite/index.ts'))})
+    const store = sqliteStore({ path: ${JSON.stringify(join(folder, 'locks.db'))}, engine: '@photostructure/sqlite' })
+    try { store.release({ key: 'key', id: 'id', cancel: false }) } catch ({ code, message }) { console.log(code, message) }`
+  const output = execFileSync(
+    process.execPath,
+    ['--import', 'tsx', '--input-type=module', '--eval', script],
+    { encoding: 'utf8' },
+  )
+  expect(output).toBe(
+    'store-refused The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: npm install @photostructure/sqlite\n',
+  )
+  expect(readdirSync(folder).sort()).toEqual(['package.json', 'src'])
+})
+
+test('what is not the path of a file is refused at once', () => {
+  const expected: [unknown, string][] = [
+    ['', 'Expected `path` to be the path of a file, got "".'],
+    [undefined, 'Expected `path` to be the path of a file, got undefined.'],
+    [7, 'Expected `path` to be the path of a file, got number.'],
+    ['a\0b', 'Expected `path` to be the path of a file, got "a\\u0000b".'],
+    [
+      ':memory:',
+      'Expected `path` to be the path of a file, got ":memory:". For locks inside one process use memoryStore() or `memory:`.',
+    ],
+    ['sqlite:./locks.db', 'Expected `path` to be a plain path, got the URL "sqlite:./locks.db".'],
+  ]
+  for (const [path, message] of expected) {
+    expect(() => sqliteStore({ path: path as string })).toThrow(
+      expect.objectContaining({ name: 'InvalidArgumentError', message }),
+    )
+  }
+})
+
+test('the default file is in the folder for state of the user', () => {
+  vi.stubEnv('XDG_STATE_HOME', '/state')
+  expect(defaultSqlitePath()).toBe('/state/holdfast/locks.db')
+  vi.stubEnv('HOME', '/home/somebody')
+  for (const unset of ['', 'relative']) {
+    vi.stubEnv('XDG_STATE_HOME', unset)
+    expect(defaultSqlitePath()).toBe('/home/somebody/.local/state/holdfast/locks.db')
+  }
+})
+
+function hashOf(path: string): string {
+  return createHash('sha256').update(readFileSync(path)).digest('hex')
+}
