@@ -1,0 +1,126 @@
+import { Redis } from 'ioredis'
+import { expect, test } from 'vitest'
+import type { Lease } from '../../src/index.ts'
+import { until } from '../servers/until.ts'
+import { inScene } from './scene.ts'
+
+test(
+  'a thousand waiters of one process are served in order, each for two requests, and nobody gives up',
+  inScene(async (scene) => {
+    const { server } = scene
+    const locks = scene.direct({ wait: 60_000 })
+    const first = await locks.acquire('k')
+    const served: number[] = []
+    const fences: bigint[] = []
+    const waiters = Array.from({ length: 1000 }, async (_, number) => {
+      const lease = await locks.acquire('k')
+      served.push(number)
+      fences.push(lease.fence)
+      await lease.release()
+    })
+    await scene.untilQueued('k', 1000)
+    await server.command('CONFIG', 'RESETSTAT')
+    await first.release()
+    await Promise.all(waiters)
+    expect(served).toEqual(Array.from({ length: 1000 }, (_, number) => number))
+    expect(fences).toEqual([...new Set(fences)].sort((one, other) => (one < other ? -1 : 1)))
+    expect((await scene.requests()) / 1000).toBeLessThanOrEqual(2.1)
+  }),
+  60_000,
+)
+
+test(
+  'a hundred waiters that wait cost at most two requests a second',
+  inScene(async (scene) => {
+    const { server } = scene
+    const holder = await scene.direct().acquire('k')
+    const locks = scene.direct({ wait: 60_000 })
+    const waiters = Array.from({ length: 100 }, () => locks.acquire('k'))
+    await scene.untilQueued('k', 100)
+    // The subscription, and what is asked again once it stands, is paid once.
+    await until(
+      'wakes flow',
+      async () => ((await server.command('PUBSUB', 'CHANNELS')) as string[]).length > 0,
+    )
+    await server.command('CONFIG', 'RESETSTAT')
+    const startedAt = performance.now()
+    await until('five seconds have passed', () => performance.now() - startedAt > 5000)
+    const seconds = (performance.now() - startedAt) / 1000
+    const requests = await scene.requests()
+    // Not none: who is not heard of would be forgotten.
+    expect(requests).toBeGreaterThan(0)
+    expect(requests / seconds).toBeLessThanOrEqual(2)
+    expect((await scene.room('k')).queue.length).toBe(100)
+    await holder.release()
+    for (const waiter of waiters) await (await waiter).release()
+  }),
+  40_000,
+)
+
+test(
+  'what the application does with its own client does not hold up a renewal',
+  inScene(async (scene) => {
+    const client = new Redis(scene.server.url)
+    try {
+      const lease = await scene.locksOn(client).acquire('k', { ttl: 1500 })
+      const renewals: number[] = []
+      const startedAt = performance.now()
+      const states = new Set<string>()
+      // The client answers nothing for two seconds, and then has 20 MB to send.
+      const blocking = client.blpop('never', 2)
+      const load = Promise.all(Array.from({ length: 20_000 }, () => client.set('load', 'x'.repeat(1000))))
+      let last = lease.remainingMs
+      await until(
+        'four times the ttl have passed',
+        () => {
+          states.add(lease.state)
+          if (lease.remainingMs > last) renewals.push(lease.remainingMs)
+          last = lease.remainingMs
+          return performance.now() - startedAt > 6000
+        },
+        { withinMs: 15_000 },
+      )
+      expect(renewals.length).toBeGreaterThanOrEqual(6)
+      expect([...states]).not.toContain('lost')
+      lease.assertHeld()
+      expect((await scene.room('k')).holders).toMatchObject([{ fence: lease.fence, state: 'held' }])
+      await blocking
+      await load
+      await client.del('load')
+      await lease.release()
+    } finally {
+      client.disconnect()
+    }
+  }),
+  40_000,
+)
+
+test(
+  'a lease is held by one at a time while the scripts are flushed again and again',
+  inScene(async (scene) => {
+    const locks = [scene.direct(), scene.direct()]
+    const held: Lease[] = []
+    let holding = 0
+    let flushed = 0
+    const all = locks.flatMap((one) =>
+      Array.from({ length: 20 }, () =>
+        one.withLock('k', async (lease) => {
+          holding += 1
+          expect(holding).toBe(1)
+          if (held.length % 5 === 0) {
+            await scene.server.command('SCRIPT', 'FLUSH')
+            flushed += 1
+          }
+          held.push(lease)
+          holding -= 1
+        }),
+      ),
+    )
+    await Promise.all(all)
+    expect(flushed).toBe(8)
+    expect(held.length).toBe(40)
+    expect(held.map(({ fence }) => fence)).toEqual(
+      held.map(({ fence }) => fence).sort((one, other) => (one < other ? -1 : 1)),
+    )
+  }),
+)

@@ -1,0 +1,90 @@
+import { Redis } from 'ioredis'
+import { expect, test } from 'vitest'
+import type { IoredisClient, IoredisConnection } from '../../src/stores/redis/index.ts'
+import type { RedisServer } from '../servers/redis-server.ts'
+import { until } from '../servers/until.ts'
+import { inScene } from './scene.ts'
+
+/** What is published gets lost behind the proxy; commands take the direct way. */
+function clientWithMessagesThrough(
+  messagesUrl: string,
+  commandsUrl: string,
+): IoredisClient & { call: unknown } {
+  return {
+    status: 'wait',
+    options: {},
+    call: () => undefined,
+    duplicate(override): IoredisConnection {
+      // Neither connects before it is used, and each is used for one purpose only.
+      const commands = new Redis(commandsUrl, { ...override })
+      const messages = new Redis(messagesUrl, { ...override })
+      return {
+        status: 'wait',
+        call: (command, args) => commands.call(command, args),
+        subscribe: (channel) => messages.subscribe(channel),
+        on(event, listener) {
+          commands.on(event, listener)
+          return messages.on(event, listener)
+        },
+        disconnect() {
+          commands.disconnect()
+          messages.disconnect()
+        },
+      }
+    },
+  }
+}
+
+test(
+  'when every published message is lost, all waiters are served all the same, in order, only later',
+  inScene(async (scene) => {
+    const { server, proxy } = scene
+    const client = clientWithMessagesThrough(`redis://127.0.0.1:${proxy.port}`, server.url)
+    const locks = scene.locksOn(client, { ttl: 1500 })
+    const holder = await scene.direct().acquire('k')
+    const served: number[] = []
+    const startedAt = performance.now()
+    const waiters = Array.from({ length: 5 }, (_, number) =>
+      locks.withLock('k', () => {
+        served.push(number)
+      }),
+    )
+    await scene.untilQueued('k', 5)
+    await untilWakesFlow(server, true)
+    proxy.dropReplies()
+    await holder.release()
+    await Promise.all(waiters)
+    expect(served).toEqual([0, 1, 2, 3, 4])
+    // They were lost indeed: each hand-over had to wait until somebody asked by himself.
+    expect(proxy.swallowed).toBeGreaterThanOrEqual(5)
+    expect(performance.now() - startedAt).toBeGreaterThan(1500)
+  }),
+  30_000,
+)
+
+test(
+  'when the connection for messages comes back, whatever was missed meanwhile is asked for',
+  inScene(
+    async (scene) => {
+      const { server, proxy } = scene
+      const client = clientWithMessagesThrough(`redis://127.0.0.1:${proxy.port}`, server.url)
+      // Renewed after twenty seconds, so it is nothing else that tells it sooner.
+      const lease = await scene.locksOn(client).acquire('k', { ttl: 60_000 })
+      const { signal } = lease
+      await untilWakesFlow(server, true)
+      proxy.refuse()
+      await untilWakesFlow(server, false)
+      await scene.direct().evict('k', lease.id, { reason: 'to see whether it hears of it' })
+      proxy.normal()
+      await until('its holder is told', () => signal.aborted)
+      expect(signal.reason).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
+    },
+    { cancels: true },
+  ),
+)
+
+async function untilWakesFlow(server: RedisServer, flow: boolean): Promise<void> {
+  await until(flow ? 'wakes flow' : 'wakes flow no more', async () => {
+    return ((await server.command('PUBSUB', 'CHANNELS')) as string[]).length > 0 === flow
+  })
+}

@@ -1,0 +1,43 @@
+import { describe, expect, test } from 'vitest'
+import { clientKinds, inScene } from '../faults/scene.ts'
+import { startMember } from './member.ts'
+
+describe.each(clientKinds)('on %s, a process with a lease and a waiter in it ends by itself', (kind) => {
+  test.concurrent(
+    'once its locks and its client are closed, and leaves the key free',
+    inScene(async (scene) => {
+      await using member = await startMember(scene.server.url, kind)
+      await member.ask('acquire', { lease: 'held', key: 'k' })
+      const waiting = expect(member.ask('acquire', { lease: 'never', key: 'k' })).rejects.toThrow('closed')
+      await scene.untilQueued('k', 1)
+      expect(await member.end()).toBe(0)
+      await waiting
+      expect(member.losses).toMatchObject([{ lease: 'held', code: 'closed' }])
+      expect(await scene.room('k')).toMatchObject({ holders: [], queue: [] })
+    }),
+    30_000,
+  )
+
+  test.concurrent(
+    'within seconds although the server hangs',
+    inScene(
+      async (scene) => {
+        await using member = await startMember(scene.server.url, kind)
+        await member.ask('acquire', { lease: 'held', key: 'k', options: { ttl: 3000 } })
+        const waiting = expect(member.ask('acquire', { lease: 'never', key: 'k' })).rejects.toThrow('closed')
+        await scene.untilQueued('k', 1)
+        await scene.server.pause()
+        try {
+          expect(await member.end({ abruptly: true })).toBe(0)
+          await waiting
+        } finally {
+          scene.server.resume()
+        }
+        const next = await scene.direct().acquire('k')
+        await next.release()
+      },
+      { cancels: true },
+    ),
+    30_000,
+  )
+})

@@ -1,0 +1,69 @@
+import { expect, test } from 'vitest'
+import { inScene } from '../faults/scene.ts'
+import { startMember } from './member.ts'
+
+test(
+  'when the process of the head of the queue is killed, the next one is served after the acceptance term, not after the ttl',
+  inScene(async (scene) => {
+    await using head = await startMember(scene.server.url)
+    const locks = scene.direct({ ttl: 30_000 })
+    const holder = await locks.acquire('k')
+    head.ask('acquire', { lease: 'never', key: 'k' }).catch(() => {})
+    await scene.untilQueued('k', 1)
+    const waiting = locks.acquire('k')
+    await scene.untilQueued('k', 2)
+    await head.kill()
+    const startedAt = performance.now()
+    await holder.release()
+    expect((await scene.room('k')).holders).toMatchObject([{ state: 'offered' }])
+    const next = await waiting
+    const tookMs = performance.now() - startedAt
+    expect(tookMs).toBeGreaterThan(2900)
+    expect(tookMs).toBeLessThan(4500)
+    expect(next.fence).toBeGreaterThan(holder.fence)
+    await next.release()
+  }),
+  30_000,
+)
+
+test(
+  'when a waiter in the middle is killed, nobody waits for it',
+  inScene(async (scene) => {
+    await using middle = await startMember(scene.server.url)
+    const locks = scene.direct({ ttl: 30_000 })
+    const holder = await locks.acquire('k')
+    const first = locks.acquire('k')
+    await scene.untilQueued('k', 1)
+    middle.ask('acquire', { lease: 'never', key: 'k' }).catch(() => {})
+    await scene.untilQueued('k', 2)
+    const last = locks.acquire('k')
+    await scene.untilQueued('k', 3)
+    await middle.kill()
+    // Not heard of for its patience, six seconds.
+    await scene.untilQueued('k', 2)
+    const startedAt = performance.now()
+    await holder.release()
+    await (await first).release()
+    await (await last).release()
+    expect(performance.now() - startedAt).toBeLessThan(1000)
+  }),
+  30_000,
+)
+
+test(
+  'when the process of the holder is killed, the next one is served within the ttl',
+  inScene(async (scene) => {
+    const ttlMs = 2500
+    await using holder = await startMember(scene.server.url)
+    const { fence } = await holder.ask('acquire', { lease: 'held', key: 'k', options: { ttl: ttlMs } })
+    const waiting = scene.direct().acquire('k')
+    await scene.untilQueued('k', 1)
+    await holder.kill()
+    const killedAt = performance.now()
+    const next = await waiting
+    expect(performance.now() - killedAt).toBeLessThan(ttlMs + 1000)
+    expect(next.fence).toBeGreaterThan(fence)
+    await next.release()
+  }),
+  30_000,
+)
