@@ -8,6 +8,7 @@ import { type HoldfastProcess, Shell } from './holdfast-process.ts'
 import { sharedStores, type TestStore } from './stores.ts'
 
 const TTL_MS = 1500
+const ROUNDS = 24
 
 let folder: string
 let shell: Shell
@@ -77,6 +78,26 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
     expect(performance.now() - killedAt).toBeLessThan(TTL_MS + 1000)
     await expectOneAfterTheOther(fence)
     await end(second)
+  })
+
+  test('killed at whatever moment of its life leaves no process behind', { timeout: 60_000 }, async () => {
+    const start = (key: string) => shell.start(['run', key, '--', 'sh', '-c', 'echo ready; sleep 60 & wait'])
+    const startedAt = performance.now()
+    const measured = start('measured')
+    await measured.prints('ready')
+    const startUpMs = performance.now() - startedAt
+    await end(measured)
+
+    const ready: boolean[] = []
+    for (let nth = 0; nth < ROUNDS; nth += 1) {
+      const running = start(`key-${nth}`)
+      await new Promise((resolve) => setTimeout(resolve, (nth / ROUNDS) * 2 * startUpMs))
+      await end(running)
+      ready.push(running.stdout !== '')
+      await until('nobody is left', () => shell.processes().length === 0)
+    }
+    // Some before and some after the command was there: the moments in question are in between.
+    expect(new Set(ready)).toEqual(new Set([false, true]))
   })
 
   test('stopped past the ttl has lost its command before the next one starts, and exits with 76', async () => {

@@ -110,8 +110,8 @@ async function checkStore(url: string, key: string): Promise<void> {
 
 function opening({ workers, storeUrl, ttlMs, faultEveryMs, durationMs }: Plan): string {
   const store = storeUrl === undefined ? 'a temporary sqlite file' : plain(withoutPassword(storeUrl))
-  return `${workers} processes compete for one key in ${store} for ${age(durationMs)}. Every ${age(faultEveryMs)} something
-happens to the one that holds it. Its ttl is ${age(ttlMs)}: that is what a crash may cost the next one.
+  return `${workers} processes compete for one key in ${store} for ${age(durationMs)}.
+Every ${age(faultEveryMs)} something happens to the one that holds it. The ttl is ${age(ttlMs)}: what a crash may cost the next one.
 `
 }
 
