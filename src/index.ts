@@ -1,3 +1,7 @@
+import type { Locks as LocksClass } from './primitives/locks.ts'
+import type { ReadWriteLock as ReadWriteLockClass } from './primitives/read-write.ts'
+import type { Semaphore as SemaphoreClass } from './primitives/semaphore.ts'
+
 export type { Duration } from './base/duration.ts'
 export { connect } from './connect.ts'
 export type { Clock, Timer } from './contract/clock.ts'
@@ -35,7 +39,7 @@ export {
   StoreError,
 } from './errors.ts'
 export type { Outcome } from './primitives/hold.ts'
-export { createLocks, type Locks } from './primitives/locks.ts'
+export { createLocks } from './primitives/locks.ts'
 export type {
   CallbackOptions,
   HoldOptions,
@@ -43,6 +47,12 @@ export type {
   TryCallbackOptions,
   WaitOptions,
 } from './primitives/options.ts'
-export type { ReadWriteLock } from './primitives/read-write.ts'
-export type { Permits, Semaphore } from './primitives/semaphore.ts'
+export type { Permits } from './primitives/semaphore.ts'
 export type { LeaseSet } from './primitives/together.ts'
+
+/** What `createLocks` and `connect` return. Its public members only, so that a test double can stand in for it. */
+export type Locks = Pick<LocksClass, keyof LocksClass>
+/** What `locks.readWrite(key)` returns. */
+export type ReadWriteLock = Pick<ReadWriteLockClass, keyof ReadWriteLockClass>
+/** What `locks.semaphore(key, permits)` returns. */
+export type Semaphore = Pick<SemaphoreClass, keyof SemaphoreClass>

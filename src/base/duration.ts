@@ -21,8 +21,9 @@ export const HOLD_RANGE: DurationRange = { leastMs: 0, mostMs: MOST_MS, endless:
 
 /** @throws {InvalidArgumentError} in the words *Expected `name` to be …, got …*. */
 export function parseDuration(name: string, value: unknown, range: DurationRange): number {
-  // Whole milliseconds: what every store can keep.
-  const durationMs = Math.ceil(toMilliseconds(value))
+  // Whole milliseconds: what every store can keep. Away from zero, so that a little less than nothing is refused.
+  const exactMs = toMilliseconds(value)
+  const durationMs = exactMs < 0 ? Math.floor(exactMs) : Math.ceil(exactMs)
   const inRange = durationMs >= range.leastMs && durationMs <= range.mostMs
   if (inRange || (range.endless && durationMs === Number.POSITIVE_INFINITY)) return durationMs
   const endless = range.endless ? ', or Infinity' : ''

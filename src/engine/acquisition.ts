@@ -11,6 +11,7 @@ import type { Engine } from './engine.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
 import { type Instant, now } from './instant.ts'
 import type { Kept } from './keeper.ts'
+import { isLater } from './later.ts'
 
 export interface AcquireRequest {
   readonly ticket: Ticket
@@ -36,7 +37,7 @@ export class Acquisition implements Kept, Abortable {
   readonly ticket: Ticket
   readonly awaited = true
   readonly promise: Promise<HeldLease | null>
-  dueAt = 0
+  dueAt: number = Number.POSITIVE_INFINITY
   slackMs = 0
   kept = false
   previous: Kept | undefined
@@ -46,6 +47,8 @@ export class Acquisition implements Kept, Abortable {
   readonly #startedAt: number
   /** When the caller's patience ends, on the monotonic clock. */
   readonly #until: number
+  /** A wait shorter than a round trip still gets an answer: the key may be free. */
+  readonly #answerUntil: number
   #resolve: (lease: HeldLease | null) => void = unset
   #reject: (error: unknown) => void = unset
   #phase: 'asking' | 'waiting' | 'over' = 'asking'
@@ -65,6 +68,7 @@ export class Acquisition implements Kept, Abortable {
     this.#startedAt = request.startedAtMs ?? startedAt.monotonicMs
     // Who does not want to wait for the key still wants to know: the store has a while to answer.
     this.#until = startedAt.monotonicMs + (request.waitMs > 0 ? request.waitMs : ANSWER_MS)
+    this.#answerUntil = Math.max(this.#until, startedAt.monotonicMs + SILENCE_MS)
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
@@ -72,6 +76,8 @@ export class Acquisition implements Kept, Abortable {
     if (request.signal !== undefined) engine.signals.add(request.signal, this)
     engine.waiting.set(this.ticket.id, this)
     engine.keeper.keep(this)
+    // It may have aborted while the store was asked.
+    if (request.signal?.aborted === true) this.abort(request.signal.reason)
   }
 
   /** Acquire requests without an answer so far. If one is left at the end, it may arrive later than the release. */
@@ -84,13 +90,12 @@ export class Acquisition implements Kept, Abortable {
     this.#doubts += 1
     this.#attempts += 1
     this.#setDue(this.#engine.clock.monotonicMs() + this.#engine.attemptMs(this.#attempts))
-    reply.then(
-      (answer) => {
+    reply
+      .then((answer) => {
         this.#doubts -= 1
         this.settle(answer, askedAt)
-      },
-      (error: unknown) => this.#notAsked(error),
-    )
+      })
+      .catch((error: unknown) => this.#notAsked(error))
   }
 
   /** What the store said to an acquire. */
@@ -100,9 +105,11 @@ export class Acquisition implements Kept, Abortable {
       case 'held':
         return this.#deliver(answer.fence, askedAt)
       case 'queued':
+        if (this.ticket.patienceMs === 0) return this.#refused()
         return this.#wait(answer.ahead, answer.askAgainMs)
       case 'busy':
-        return this.#finish(() => this.#resolve(null))
+        if (this.ticket.patienceMs === 0) return this.#refused()
+        return this.#notAsked(new Error('The store said `busy` to a ticket that is willing to wait.'))
       case 'gone':
         return this.giveUp(this.#evictionError(answer.reason))
       default:
@@ -110,10 +117,15 @@ export class Acquisition implements Kept, Abortable {
     }
   }
 
+  /** Not free, for somebody who does not wait. An earlier request may still arrive, and find the key free by then. */
+  #refused(): void {
+    this.#finish(() => this.#resolve(null))
+    if (this.#doubts > 0) void this.#engine.giveBack(this.ticket, { cancel: true })
+  }
+
   /** An answer that nobody waits for. The give-back has ended before this request arrived, so it takes another one. */
   #settleLate(answer: AcquireAnswer): void {
-    const unused =
-      this.#lease === undefined || this.#lease.state === 'released' || this.#lease.state === 'lost'
+    const unused = this.#lease === undefined || this.#lease.isGivenBack
     if (answer.tag !== 'busy' && answer.tag !== 'gone' && unused) {
       void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })
     }
@@ -128,7 +140,7 @@ export class Acquisition implements Kept, Abortable {
   }
 
   due(at: Instant): boolean {
-    if (at.monotonicMs >= this.#until) {
+    if (at.monotonicMs >= this.#limit()) {
       this.giveUp(this.#outOfPatience())
       return false
     }
@@ -190,7 +202,7 @@ export class Acquisition implements Kept, Abortable {
     const askedAt = now(this.#engine.clock)
     try {
       const answer = this.#engine.store.acquire(this.ticket)
-      if (answer instanceof Promise) this.expect(answer, askedAt)
+      if (isLater(answer)) this.expect(answer, askedAt)
       else this.settle(answer, askedAt)
     } catch (error) {
       this.#attempts += 1
@@ -227,7 +239,10 @@ export class Acquisition implements Kept, Abortable {
     this.#lastError = undefined
     const deadlock = this.#request.whileQueued?.()
     if (deadlock !== undefined) return this.giveUp(deadlock)
-    this.#setAskAgain(this.#engine.clock.monotonicMs() + askAgainMs)
+    const atMs = this.#engine.clock.monotonicMs()
+    if (atMs >= this.#until) return this.giveUp(this.#outOfPatience())
+    // Whatever a store says, nobody asks without a pause.
+    this.#setAskAgain(atMs + (askAgainMs >= 1 ? askAgainMs : SILENCE_MS))
     // Only now, so that a lock nobody waits for needs no subscription. It asks everything again once wakes flow.
     this.#engine.listen()
     // It was woken while this answer was under way.
@@ -241,8 +256,12 @@ export class Acquisition implements Kept, Abortable {
   }
 
   #setDue(at: number): void {
-    this.dueAt = Math.min(at, this.#until)
+    this.dueAt = Math.min(at, this.#limit())
     this.#engine.keeper.keep(this)
+  }
+
+  #limit(): number {
+    return this.#phase === 'asking' ? this.#answerUntil : this.#until
   }
 
   #finish(settle: () => void): void {

@@ -3,10 +3,12 @@ import type { Clock, Timer } from '../contract/clock.ts'
 import type { Answer, ReleaseAnswer, RenewAnswer, Store, Ticket, Wake } from '../contract/store.ts'
 import { ClosedError, isHoldfastError, StoreError } from '../errors.ts'
 import { type AcquireRequest, Acquisition } from './acquisition.ts'
+import { outsideOfCallers } from './async-context.ts'
 import { GiveBack } from './give-back.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
 import { now } from './instant.ts'
 import { Keeper } from './keeper.ts'
+import { isLater } from './later.ts'
 
 export interface EngineOptions {
   readonly clock: Clock
@@ -25,6 +27,8 @@ export class Engine {
   readonly keeper: Keeper
   /** Everybody who waits, by ticket id, for the wakes. */
   readonly waiting: Map<string, Acquisition> = new Map()
+  /** Leases whose signal somebody has: they want to hear at once of an eviction. */
+  readonly watched: Map<string, HeldLease> = new Map()
   readonly signals: SignalWatch = new SignalWatch()
   readonly #givingBack = new Set<GiveBack>()
   #listening: 'no' | 'starting' | 'yes' = 'no'
@@ -49,14 +53,14 @@ export class Engine {
     const askedAt = now(this.clock)
     try {
       const answer = this.store.acquire(request.ticket)
-      if (answer instanceof Promise) {
+      if (isLater(answer)) {
         const acquisition = new Acquisition(this, request, askedAt)
         acquisition.expect(answer, askedAt)
         return acquisition.promise
       }
       if (answer.tag === 'held')
         return new HeldLease(this, request.ticket, answer.fence, askedAt, request.lease)
-      if (answer.tag === 'busy') return null
+      if (answer.tag === 'busy' && request.ticket.patienceMs === 0) return null
       const acquisition = new Acquisition(this, request, askedAt)
       acquisition.settle(answer, askedAt)
       return acquisition.promise
@@ -85,7 +89,7 @@ export class Engine {
    */
   giveBack(ticket: Ticket, options: { readonly cancel: boolean }): Promise<void> | undefined {
     const reply = this.askRelease(ticket, options)
-    if (!(reply instanceof Promise)) return undefined
+    if (!isLater(reply)) return undefined
     const giveBack = new GiveBack(this, ticket, { ...options, reply })
     this.#givingBack.add(giveBack)
     const done = giveBack.done.then(() => {
@@ -113,7 +117,7 @@ export class Engine {
 
   async #startListening(listen: NonNullable<Store['listen']>): Promise<void> {
     try {
-      const unlisten = await listen.call(this.store, (wake) => this.#wake(wake))
+      const unlisten = await outsideOfCallers(() => listen.call(this.store, (wake) => this.#wake(wake)))
       if (this.#closing !== undefined) return unlisten()
       this.#listening = 'yes'
       this.#unlisten = unlisten
@@ -143,7 +147,11 @@ export class Engine {
     const left = Promise.all([...this.#givingBack].map((giveBack) => giveBack.done)).then(() => undefined)
     await this.#atMost(left, this.attemptMs(1))
     this.keeper.stop()
-    this.#unlisten?.()
+    try {
+      this.#unlisten?.()
+    } catch {
+      // The store is closed next, whether it wants to be quiet or not.
+    }
     await this.#atMost(this.store.close(), this.attemptMs(1))
   }
 
@@ -203,10 +211,7 @@ export class Engine {
         const waiting = this.waiting.get(wake.id)
         if (waiting !== undefined) waiting.wake()
         // Nobody waits under this id, so it may be a lease that was evicted.
-        else
-          this.#leases()
-            .find((lease) => lease.id === wake.id)
-            ?.check()
+        else this.watched.get(wake.id)?.check()
         return
       }
       case 'all':

@@ -3,6 +3,7 @@ import { isHoldfastError } from '../errors.ts'
 import type { Engine } from './engine.ts'
 import type { Instant } from './instant.ts'
 import type { Kept } from './keeper.ts'
+import { isLater } from './later.ts'
 
 /**
  * Returns a ticket to its store, and repeats it until the store has answered or would have forgotten the ticket by
@@ -51,7 +52,7 @@ export class GiveBack implements Kept {
   unanswered(): void {}
 
   #expect(reply: ReleaseAnswer | Promise<ReleaseAnswer>): void {
-    if (!(reply instanceof Promise)) {
+    if (!isLater(reply)) {
       this.#end()
       return
     }

@@ -1,6 +1,6 @@
 import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { RenewAnswer, Ticket } from '../contract/store.ts'
-import { type ClosedError, isHoldfastError, LeaseLostError, type LossReason } from '../errors.ts'
+import { type ClosedError, isHoldfastError, LeaseLostError, type LossReason, StoreError } from '../errors.ts'
 import type { Engine } from './engine.ts'
 import { elapsedMs, type Instant, now, usableMs } from './instant.ts'
 import type { Kept } from './keeper.ts'
@@ -19,6 +19,8 @@ type State =
 
 const HELD: State = { tag: 'held' }
 const RELEASED: State = { tag: 'released' }
+/** Released as far as this process is concerned; somebody else goes on with it. */
+const DETACHED: State = { tag: 'released' }
 
 /**
  * A lease in the hands of the engine. What the caller sees of it is {@link Lease}.
@@ -33,6 +35,8 @@ export class HeldLease implements Lease, Kept {
   kept = false
   previous: Kept | undefined
   next: Kept | undefined
+  /** Calls that run under this lease, because they asked for its key again with `reentrant`. */
+  inner: Set<Promise<unknown>> | undefined
   /** Set while acquire requests of this ticket are unanswered: one may still arrive, after the release. */
   origin: { readonly doubts: number } | undefined
   readonly #engine: Engine
@@ -72,8 +76,8 @@ export class HeldLease implements Lease, Kept {
   }
 
   get state(): LeaseState {
+    this.#expireIfOver()
     if (this.#state.tag !== 'held') return this.#state.tag
-    if (this.#remaining() <= 0) return 'lost'
     // Renewed at a third of the ttl, so it is never this short while all goes well.
     return this.#renew && this.#termMs() < this.ticket.ttlMs / 2 ? 'jeopardy' : 'held'
   }
@@ -88,6 +92,7 @@ export class HeldLease implements Lease, Kept {
       this.#expireIfOver()
       if (this.#state.tag === 'lost') this.#controller.abort(this.#state.error)
       else if (this.#state.tag === 'held') {
+        this.#engine.watched.set(this.id, this)
         this.#engine.keeper.watch()
         // Somebody wants to know, so an eviction should not have to wait for the next renewal.
         this.#engine.listen()
@@ -100,28 +105,30 @@ export class HeldLease implements Lease, Kept {
     this.#expireIfOver()
     const state = this.#state
     if (state.tag === 'lost') throw state.error
-    if (state.tag === 'released') throw lossOf(this.ticket, 'expired', 'It was released by its holder.')
+    if (state.tag === 'released') throw releasedError(this.ticket)
   }
 
   async extend(ttl?: number | string): Promise<void> {
     this.assertHeld()
-    if (ttl !== undefined) this.ticket = { ...this.ticket, ...terms(parseDuration('ttl', ttl, TTL_RANGE)) }
-    const asked = this.ticket
-    for (;;) {
+    const term = ttl === undefined ? {} : terms(parseDuration('ttl', ttl, TTL_RANGE))
+    for (let attempts = 1; ; attempts += 1) {
+      const asked = { ...this.ticket, ...term }
       const askedAt = now(this.#engine.clock)
       try {
-        const request = () => this.#engine.store.renew([asked])
-        const [answer] = await this.#engine.ask(request, this.#attemptMs(), this.key)
-        this.#extending = true
-        if (answer !== undefined) this.answered(answer, askedAt, asked)
-        this.#extending = false
+        const [answer] = await this.#engine.ask(
+          () => this.#engine.store.renew([asked]),
+          this.#attemptMs(),
+          this.key,
+        )
+        if (answer === undefined)
+          throw new StoreError('store-unavailable', 'The store gave no answer to a renewal.')
+        this.#extended(answer, askedAt, asked)
         this.assertHeld()
-        this.#engine.keeper.keep(this)
         return
       } catch (error) {
         if (!isHoldfastError(error, 'store-unavailable')) throw error
         this.#lastError = error
-        await this.#engine.sleep(Math.max(1, Math.min(this.#engine.backoffMs(1), this.#remaining())))
+        await this.#engine.sleep(Math.max(1, Math.min(this.#engine.backoffMs(attempts), this.#remaining())))
         this.#expireIfOver()
         if (this.#state.tag === 'lost' && this.#state.error.code !== 'closed') throw error
         this.assertHeld()
@@ -154,6 +161,11 @@ export class HeldLease implements Lease, Kept {
     return released
   }
 
+  /** Nobody goes on with it, here or elsewhere: a grant of this ticket that comes now belongs to nobody. */
+  get isGivenBack(): boolean {
+    return this.#state.tag !== 'held' && this.#state !== DETACHED
+  }
+
   /** Its holder is done and may have released it: throws if it was lost meanwhile. */
   assertKept(): void {
     if (this.#state.tag !== 'released') this.assertHeld()
@@ -161,7 +173,7 @@ export class HeldLease implements Lease, Kept {
 
   detach(): LeaseJson {
     this.assertHeld()
-    this.#end(RELEASED)
+    this.#end(DETACHED)
     return this.toJSON()
   }
 
@@ -186,9 +198,14 @@ export class HeldLease implements Lease, Kept {
 
   due(): boolean {
     this.#expireIfOver()
-    if (this.#state.tag !== 'held' || !(this.#renew || this.#checking)) return false
+    if (this.#state.tag !== 'held') return false
+    if (!this.#renew) {
+      const asks = this.#checking
+      this.#checking = false
+      this.dueAt = this.#deadlineAt()
+      return asks
+    }
     this.#checking = false
-    if (!this.#renew) return true
     // Due again without an answer in between means that this attempt is given up, and another one is made.
     this.#attempts += 1
     this.dueAt = Math.min(this.#engine.clock.monotonicMs() + this.#attemptMs(), this.#deadlineAt())
@@ -225,6 +242,8 @@ export class HeldLease implements Lease, Kept {
 
   unanswered(error: unknown): void {
     this.#lastError = error
+    // Without renewal it was a question about an eviction, which stays open.
+    this.#checking = true
     this.dueAt = Math.min(
       this.#engine.clock.monotonicMs() + Math.min(this.#engine.backoffMs(this.#attempts), this.#attemptMs()),
       this.#deadlineAt(),
@@ -234,6 +253,14 @@ export class HeldLease implements Lease, Kept {
   /** Nobody has seen it yet, and it is over: as if it had not been. The ticket lives on. */
   forget(): void {
     this.#end(RELEASED)
+  }
+
+  #extended(answer: RenewAnswer, askedAt: Instant, asked: Ticket): void {
+    if (this.#state.tag === 'held' && answer.tag === 'held') this.ticket = asked
+    this.#extending = true
+    this.answered(answer, askedAt, asked)
+    this.#extending = false
+    if (this.#state.tag === 'held') this.#engine.keeper.keep(this)
   }
 
   #moveDeadline(askedAt: Instant, asked: Ticket): void {
@@ -283,6 +310,7 @@ export class HeldLease implements Lease, Kept {
   #end(state: State): void {
     this.#state = state
     this.#engine.keeper.drop(this)
+    if (this.#controller !== undefined) this.#engine.watched.delete(this.id)
   }
 }
 
@@ -292,9 +320,23 @@ const EXPIRED = 'Its deadline passed before a renewal was confirmed.'
 const STORE_RESET =
   'The store no longer knew it before its time: it was restarted or flushed, or its clock jumped.'
 
+function releasedError(ticket: Ticket): LeaseLostError {
+  const message = `The lease on ${JSON.stringify(ticket.key)} was released by its holder. Acquire the key again to go on.`
+  return new LeaseLostError(message, { key: ticket.key, reason: 'expired' })
+}
+
 function lossOf(ticket: Ticket, reason: LossReason, why: string, cause?: unknown): LeaseLostError {
   return new LeaseLostError(
     `The lease on ${JSON.stringify(ticket.key)} is over. ${why} Stop writing: others may hold the key.`,
     { key: ticket.key, reason, cause },
   )
 }
+
+// What console.log shows: this lease, and not the engine's list of all others. Here, since a computed name in the class
+// has no type that a declaration file could be written from.
+Object.defineProperty(HeldLease.prototype, Symbol.for('nodejs.util.inspect.custom'), {
+  value(this: HeldLease): object {
+    const { key, id, fence, state, remainingMs } = this
+    return { key, id, fence, state, remainingMs }
+  },
+})

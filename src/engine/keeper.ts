@@ -1,6 +1,8 @@
 import type { Clock, Timer } from '../contract/clock.ts'
 import type { RenewAnswer, Store, Ticket } from '../contract/store.ts'
+import { outsideOfCallers } from './async-context.ts'
 import { type Instant, now } from './instant.ts'
+import { isLater } from './later.ts'
 
 /** Something that has to be looked at now and then: a lease, a wait, a give-back. */
 export interface Kept {
@@ -81,7 +83,7 @@ export class Keeper {
   hurry(kept: Kept): void {
     if (!kept.kept) return
     this.#hurried.push(kept)
-    if (this.#hurried.length === 1) queueMicrotask(() => this.#flush())
+    if (this.#hurried.length === 1) outsideOfCallers(() => queueMicrotask(() => this.#flush()))
   }
 
   /** Somebody listens to a signal: notice a suspended machine within a second of its return. */
@@ -162,11 +164,10 @@ export class Keeper {
     const tickets = batch.map((kept) => kept.ticket)
     try {
       const answers = this.#store.renew(tickets)
-      if (answers instanceof Promise) {
-        answers.then(
-          (late) => this.#deliver(batch, tickets, late, askedAt),
-          (error: unknown) => this.#fail(batch, error),
-        )
+      if (isLater(answers)) {
+        answers
+          .then((late) => this.#deliver(batch, tickets, late, askedAt))
+          .catch((error: unknown) => this.#fail(batch, error))
       } else this.#deliver(batch, tickets, answers, askedAt)
     } catch (error) {
       this.#fail(batch, error)

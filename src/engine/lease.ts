@@ -1,4 +1,4 @@
-import type { LeaseLostError } from '../errors.ts'
+import type { ClosedError, LeaseLostError } from '../errors.ts'
 
 /**
  * `held`: renewed as planned · `jeopardy`: a renewal failed or is overdue, and less than half of the ttl is left; go on,
@@ -54,11 +54,12 @@ export interface Lease extends AsyncDisposable {
   /**
    * Throws unless the lease is held at this very moment, by the clocks and not by a timer.
    *
-   * @throws {LeaseLostError} when it is lost, or was released.
+   * @throws {LeaseLostError} when it is lost, or was released; {@link ClosedError} when its locks were closed.
    */
   assertHeld(): void
   /**
-   * Renews now, optionally with another ttl (milliseconds, or a duration string), which later renewals keep.
+   * Renews now, optionally with another ttl (milliseconds, or a duration string), which later renewals keep. A
+   * shorter one counts once the present term is used up: what the store has promised it never takes back.
    *
    * @throws {LeaseLostError} when it is lost or released.
    * @throws {StoreError} when the store refuses, or does not answer before the deadline; the lease is then lost, too.

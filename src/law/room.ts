@@ -89,7 +89,7 @@ export function acquire(room: Room, ticket: Ticket, time: StoreTime): Outcome<Ac
   if (known !== undefined) return { answer: known, offered }
   if (room.queue.size === 0 && admits(room, ticket, time)) {
     const holder = grant(room, ticket, time)
-    return { answer: confirm(room, holder, ticket, time), offered }
+    return { answer: confirm(holder, ticket, time), offered }
   }
   if (ticket.patienceMs === 0) return { answer: { tag: 'busy', retryMs: untilChange(room, time) }, offered }
   room.queue.set(ticket.id, { ticket, since: time.ms, rememberedUntil: time.ms + ticket.patienceMs })
@@ -158,8 +158,17 @@ export function view(room: Room, key: string, time: StoreTime): RoomView {
       owner: waiter.ticket.owner,
       waitedMs: time.ms - waiter.since,
     })),
-    closedMs: Math.max(0, room.closedUntil - time.ms),
+    closedMs: Math.max(0, closedUntil(room, time) - time.ms),
   }
+}
+
+/** With the lock-delay of holders that have expired and that nobody has cleared yet. */
+function closedUntil(room: Room, time: StoreTime): number {
+  let until = room.closedUntil
+  for (const { state, expiresAt, ticket } of room.holders.values()) {
+    if (state === 'held' && expiresAt <= time.ms) until = Math.max(until, expiresAt + ticket.lockDelayMs)
+  }
+  return until
 }
 
 /** Whether nothing but the last fence would be lost with this room. */
@@ -226,12 +235,7 @@ function grant(room: Room, ticket: Ticket, time: StoreTime): Holder {
   return holder
 }
 
-function confirm(
-  room: Room,
-  holder: Holder,
-  ticket: Ticket,
-  time: StoreTime,
-): { tag: 'held'; fence: bigint } {
+function confirm(holder: Holder, ticket: Ticket, time: StoreTime): { tag: 'held'; fence: bigint } {
   if (holder.state === 'offered') {
     holder.state = 'held'
     holder.holdUntil = time.ms + ticket.minHoldMs
@@ -247,7 +251,7 @@ function find(
   time: StoreTime,
 ): Exclude<RenewAnswer, { tag: 'gone' }> | Gone | undefined {
   const holder = room.holders.get(ticket.id)
-  if (holder !== undefined) return holder.state === 'leaving' ? GONE : confirm(room, holder, ticket, time)
+  if (holder !== undefined) return holder.state === 'leaving' ? GONE : confirm(holder, ticket, time)
   if (room.queue.has(ticket.id)) return { tag: 'queued', askAgainMs: askAgain(room, ticket, time) }
   const tombstone = room.tombstones.get(ticket.id)
   if (tombstone === undefined) return undefined

@@ -15,7 +15,8 @@ import { excludeEachOther, type Share } from '../law/law.ts'
 interface Scope {
   readonly engine: Engine
   readonly lease: HeldLease
-  readonly outer: Scope | undefined
+  /** The scope around it, if it still holds. */
+  outer: Scope | undefined
   /** Waits going on inside this scope: what it needs before it can end. */
   waits: Set<Wait> | undefined
 }
@@ -33,7 +34,19 @@ const running = new AsyncLocalStorage<Scope>()
 const waitedIn = new Map<string, Set<Scope>>()
 
 export function runInScope<T>(engine: Engine, lease: HeldLease, work: (lease: HeldLease) => T): T {
-  return running.run({ engine, lease, outer: running.getStore(), waits: undefined }, work, lease)
+  const scope = { engine, lease, outer: running.getStore(), waits: undefined }
+  forgetEnded(scope)
+  return running.run(scope, work, lease)
+}
+
+/**
+ * Takes the scopes that are over out of the chain. Work that outlives its lock and locks again – a loop of timers, a
+ * stream of events – would otherwise chain all locks of its life to one another.
+ */
+function forgetEnded(innermost: Scope): void {
+  for (let scope: Scope | undefined = innermost; scope !== undefined; scope = scope.outer) {
+    while (scope.outer !== undefined && !isHeld(scope.outer)) scope.outer = scope.outer.outer
+  }
 }
 
 /** The lease on this key that the running context holds, if it does. */

@@ -1,3 +1,4 @@
+import type { Ticket } from '../contract/store.ts'
 import type { AcquireRequest } from '../engine/acquisition.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
@@ -63,14 +64,13 @@ export async function withHold<T>(
 ): Promise<T> {
   checkCallback(work)
   const outer = terms.reentrant ? heldAlready(desk, key, shape) : undefined
-  if (outer !== undefined) return work(outer)
+  if (outer !== undefined) return runInside(desk, outer, work)
   const held = hold(desk, key, shape, terms)
   const lease = held instanceof Promise ? await held : held
   try {
     return await runUnder(desk, lease, work)
   } finally {
-    const released = lease.releaseNow()
-    if (released !== undefined) await released
+    await letGo(lease)
   }
 }
 
@@ -83,25 +83,41 @@ export async function tryWithHold<T>(
 ): Promise<Outcome<T>> {
   checkCallback(work)
   const outer = terms.reentrant ? heldAlready(desk, key, shape) : undefined
-  if (outer !== undefined) return { acquired: true, value: await work(outer) }
+  if (outer !== undefined) return { acquired: true, value: await runInside(desk, outer, work) }
   const held = tryHold(desk, key, shape, terms)
   const lease = held instanceof Promise ? await held : held
   if (lease === null) return NOT_ACQUIRED
   try {
     return { acquired: true, value: await runUnder(desk, lease, work) }
   } finally {
-    await lease.release()
+    await letGo(lease)
   }
 }
 
 /**
- * Runs the work, and has a lease that was lost on the way end in an error: the work may have run side by side with
- * another holder's. An error of the work itself comes first.
+ * Runs the work, unless the lease is over before it begins, and has one that was lost on the way end in an error: the
+ * work may have run side by side with another holder's. An error of the work itself comes first.
  */
 async function runUnder<T>(desk: Desk, lease: HeldLease, work: (lease: Lease) => Promise<T> | T): Promise<T> {
+  lease.assertHeld()
   const value = await runInScope(desk.engine, lease, work)
   lease.assertKept()
   return value
+}
+
+/** Runs under a lease that is there already, and is counted: the lease is not released before all of these are done. */
+function runInside<T>(desk: Desk, lease: HeldLease, work: (lease: Lease) => Promise<T> | T): Promise<T> {
+  lease.inner ??= new Set()
+  const { inner } = lease
+  const run = runUnder(desk, lease, work)
+  inner.add(run)
+  return run.finally(() => inner.delete(run))
+}
+
+async function letGo(lease: HeldLease): Promise<void> {
+  // One that is done may have begun another one.
+  while (lease.inner !== undefined && lease.inner.size > 0) await Promise.allSettled(lease.inner)
+  await lease.release()
 }
 
 async function granted(
@@ -139,20 +155,31 @@ interface Patience {
   readonly check: (() => HoldfastError | undefined) | undefined
 }
 
+export function makeTicket(
+  desk: Desk,
+  key: string,
+  id: string,
+  shape: Shape,
+  terms: Terms,
+  patienceMs: number,
+): Ticket {
+  return {
+    key,
+    id,
+    units: shape.units,
+    limit: shape.limit,
+    ttlMs: terms.ttlMs,
+    acceptMs: terms.acceptMs,
+    patienceMs,
+    minHoldMs: terms.minHoldMs,
+    lockDelayMs: terms.lockDelayMs,
+    owner: desk.owner,
+  }
+}
+
 function request(desk: Desk, key: string, shape: Shape, terms: Terms, patience: Patience): AcquireRequest {
   return {
-    ticket: {
-      key,
-      id: desk.nextId(),
-      units: shape.units,
-      limit: shape.limit,
-      ttlMs: terms.ttlMs,
-      acceptMs: terms.acceptMs,
-      patienceMs: patience.patienceMs,
-      minHoldMs: terms.minHoldMs,
-      lockDelayMs: terms.lockDelayMs,
-      owner: desk.owner,
-    },
+    ticket: makeTicket(desk, key, desk.nextId(), shape, terms, patience.patienceMs),
     waitMs: patience.waitMs,
     startedAtMs: patience.startedAtMs,
     signal: terms.signal,

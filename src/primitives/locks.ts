@@ -6,7 +6,7 @@ import { chance, describeOwner, nextTicketId } from '../engine/ids.ts'
 import type { Lease, LeaseJson } from '../engine/lease.ts'
 import { systemClock } from '../engine/system-clock.ts'
 import { InvalidArgumentError, LeaseLostError } from '../errors.ts'
-import { type Desk, hold, type Outcome, tryHold, tryWithHold, withHold } from './hold.ts'
+import { type Desk, hold, makeTicket, type Outcome, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
   type CallbackOptions,
   checkCallback,
@@ -50,6 +50,12 @@ import {
  * @throws {InvalidArgumentError} when an option is not what it should be.
  */
 export function createLocks(store: Store, options: LocksOptions = {}): Locks {
+  if (typeof store === 'string') {
+    // Never show it: it may hold a password.
+    throw new InvalidArgumentError(
+      'Expected `store` to be a store, got a string. For a URL use `await connect(url)`.',
+    )
+  }
   if (typeof store?.acquire !== 'function') {
     throw new InvalidArgumentError(
       `Expected \`store\` to be a store, such as memoryStore() or redisStore(client), got ${show(store)}.`,
@@ -87,9 +93,13 @@ export class Locks {
    * the reason of the `signal`.
    */
   withLock<T>(key: string, work: (lease: Lease) => Promise<T> | T): Promise<T>
-  withLock<T>(key: string, options: CallbackOptions, work: (lease: Lease) => Promise<T> | T): Promise<T>
-  async withLock<T>(key: string, ...rest: [Work<Lease, T>] | [CallbackOptions, Work<Lease, T>]): Promise<T> {
-    const [options, work] = split<CallbackOptions, Work<Lease, T>>(rest)
+  withLock<T>(
+    key: string,
+    options: CallbackOptions | undefined,
+    work: (lease: Lease) => Promise<T> | T,
+  ): Promise<T>
+  async withLock<T>(key: string, ...rest: Arguments<CallbackOptions, Lease, T>): Promise<T> {
+    const [options, work] = split<CallbackOptions, Lease, T>(rest)
     return withHold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.callback, this.#defaults), work)
   }
 
@@ -97,14 +107,11 @@ export class Locks {
   tryWithLock<T>(key: string, work: (lease: Lease) => Promise<T> | T): Promise<Outcome<T>>
   tryWithLock<T>(
     key: string,
-    options: TryCallbackOptions,
+    options: TryCallbackOptions | undefined,
     work: (lease: Lease) => Promise<T> | T,
   ): Promise<Outcome<T>>
-  async tryWithLock<T>(
-    key: string,
-    ...rest: [Work<Lease, T>] | [TryCallbackOptions, Work<Lease, T>]
-  ): Promise<Outcome<T>> {
-    const [options, work] = split<TryCallbackOptions, Work<Lease, T>>(rest)
+  async tryWithLock<T>(key: string, ...rest: Arguments<TryCallbackOptions, Lease, T>): Promise<Outcome<T>> {
+    const [options, work] = split<TryCallbackOptions, Lease, T>(rest)
     return tryWithHold(
       this.#desk,
       key,
@@ -132,28 +139,25 @@ export class Locks {
   withLocks<T>(keys: readonly string[], work: (leases: LeaseSet) => Promise<T> | T): Promise<T>
   withLocks<T>(
     keys: readonly string[],
-    options: WaitOptions,
+    options: WaitOptions | undefined,
     work: (leases: LeaseSet) => Promise<T> | T,
   ): Promise<T>
-  async withLocks<T>(
-    keys: readonly string[],
-    ...rest: [Work<LeaseSet, T>] | [WaitOptions, Work<LeaseSet, T>]
-  ): Promise<T> {
-    const [options, work] = split<WaitOptions, Work<LeaseSet, T>>(rest)
+  async withLocks<T>(keys: readonly string[], ...rest: Arguments<WaitOptions, LeaseSet, T>): Promise<T> {
+    const [options, work] = split<WaitOptions, LeaseSet, T>(rest)
     return withHoldTogether(this.#desk, keys, parseTerms(options, TAKES.wait, this.#defaults), work)
   }
 
   tryWithLocks<T>(keys: readonly string[], work: (leases: LeaseSet) => Promise<T> | T): Promise<Outcome<T>>
   tryWithLocks<T>(
     keys: readonly string[],
-    options: HoldOptions,
+    options: HoldOptions | undefined,
     work: (leases: LeaseSet) => Promise<T> | T,
   ): Promise<Outcome<T>>
   async tryWithLocks<T>(
     keys: readonly string[],
-    ...rest: [Work<LeaseSet, T>] | [HoldOptions, Work<LeaseSet, T>]
+    ...rest: Arguments<HoldOptions, LeaseSet, T>
   ): Promise<Outcome<T>> {
-    const [options, work] = split<HoldOptions, Work<LeaseSet, T>>(rest)
+    const [options, work] = split<HoldOptions, LeaseSet, T>(rest)
     return tryWithHoldTogether(this.#desk, keys, parseTerms(options, TAKES.try, this.#defaults), work)
   }
 
@@ -189,12 +193,17 @@ export class Locks {
     const { key, id, fence, units, limit, ttlMs } = parseJson(json)
     const { ttl, ...rest } = options ?? {}
     const terms = parseTerms({ ttl: ttl ?? ttlMs, ...rest }, TAKES.try, this.#defaults)
-    const ticket = { key, id, units, limit, owner: this.#desk.owner, ...terms, patienceMs: 0 }
+    // With patience: should it be a waiter's id, it does not lose its place by being asked about.
+    const ticket = makeTicket(this.#desk, key, id, { units, limit }, terms, terms.patienceMs)
     terms.signal?.throwIfAborted()
     const found = await this.#desk.engine.adopt(ticket, terms)
     if (found instanceof HeldLease) {
       // Held by the same id under another fence: not this lease, and none that may be released here.
-      if (found.fence === fence && terms.signal?.aborted !== true) return found
+      if (found.fence === fence && terms.signal?.aborted !== true && found.state !== 'lost') {
+        // What its first holder had asked and never heard of may still arrive.
+        found.origin = { doubts: 1 }
+        return found
+      }
       found.forget()
       terms.signal?.throwIfAborted()
     }
@@ -274,11 +283,13 @@ const ADMINISTRATION_MS = 10_000
 
 type Work<L, T> = (lease: L) => Promise<T> | T
 
-function split<O, W>(rest: readonly [W] | readonly [O, W]): readonly [O | undefined, W] {
-  const [first, second] = rest
-  const work = second === undefined ? first : second
+/** The work, or options and the work. */
+type Arguments<O, L, T> = [Work<L, T>] | [O | undefined, Work<L, T>]
+
+function split<O, L, T>(rest: Arguments<O, L, T>): readonly [O | undefined, Work<L, T>] {
+  const [options, work] = rest.length === 1 ? [undefined, rest[0]] : rest
   checkCallback(work)
-  return second === undefined ? [undefined, first as W] : [first as O, second]
+  return [options, work]
 }
 
 function parseJson(json: unknown): Omit<LeaseJson, 'fence'> & { fence: bigint } {

@@ -33,6 +33,7 @@ export interface LeaseSet extends AsyncDisposable {
  * the same order, so two calls never wait for each other; what is held already is renewed while the rest is awaited.
  */
 export async function holdTogether(desk: Desk, keys: readonly string[], terms: Terms): Promise<LeaseSet> {
+  refuseMinHold(terms)
   const startedAt = desk.engine.clock.monotonicMs()
   const leases: HeldLease[] = []
   try {
@@ -58,6 +59,7 @@ export async function tryHoldTogether(
   keys: readonly string[],
   terms: Terms,
 ): Promise<LeaseSet | null> {
+  refuseMinHold(terms)
   const leases: HeldLease[] = []
   try {
     for (const key of canonical(keys)) {
@@ -104,6 +106,7 @@ async function runUnder<T>(
   work: (leases: LeaseSet) => Promise<T> | T,
 ): Promise<T> {
   try {
+    leases.assertHeld()
     const value = await runInScopes(desk.engine, leases.leases as readonly HeldLease[], () => work(leases))
     for (const lease of leases.leases) (lease as HeldLease).assertKept()
     return value
@@ -172,6 +175,14 @@ class Together implements LeaseSet {
 }
 
 const WORST_FIRST: readonly LeaseState[] = ['lost', 'released', 'jeopardy', 'held']
+
+/** One of the keys may be given back because another one is busy, and would then stay taken although nothing has run. */
+function refuseMinHold({ minHoldMs }: Terms): void {
+  if (minHoldMs === 0) return
+  throw new InvalidArgumentError(
+    'Expected `minHold` to be 0 for several keys at once: set it where one key is held.',
+  )
+}
 
 /** Order of UTF-16 code units: the same in every process, whatever its locale. */
 function canonical(keys: readonly string[]): string[] {

@@ -246,7 +246,7 @@ const views = [
     ],
     [
       'the view shows no lock-delay',
-      'closedMs: Math.max(0, room.closedUntil - time.ms)',
+      'closedMs: Math.max(0, closedUntil(room, time) - time.ms)',
       'closedMs: 0',
       STORE,
     ],

@@ -274,12 +274,17 @@ describe('createLocks', () => {
   test.each([
     [undefined, 'undefined'],
     [null, 'null'],
-    ['redis://localhost', '"redis://localhost"'],
     [{}, 'an object (Object)'],
     [() => {}, 'a function'],
   ])('of something that is no store is refused: %s', (store, shown) => {
     expect(() => createLocks(store as never)).toThrow(
       `Expected \`store\` to be a store, such as memoryStore() or redisStore(client), got ${shown}.`,
+    )
+  })
+
+  test('of a URL is refused without showing it, since it may hold a password', () => {
+    expect(() => createLocks('redis://:secret@localhost' as never)).toThrow(
+      'Expected `store` to be a store, got a string. For a URL use `await connect(url)`.',
     )
   })
 
