@@ -35,10 +35,11 @@ class Machine {
   }
 }
 
-async function fenceOf(store: Store, key = 'key'): Promise<bigint> {
+async function fenceOf(store: Store, key = 'key', work: () => void = () => {}): Promise<bigint> {
   const mine = ticket({ key })
   const answer = await store.acquire(mine)
   if (answer.tag !== 'held') throw new Error(`Expected a free key, got ${answer.tag}`)
+  work()
   await store.release({ key, id: mine.id, cancel: false })
   return answer.fence
 }
@@ -67,6 +68,22 @@ test('a fence is the wall clock in µs, as long as that does not go back', async
   machine.wallMs += 3_600_000
   expect(await fenceOf(store)).toBe(BigInt(machine.wallMs) * 1000n)
   await store.close()
+})
+
+test('a fence is above the one before, when the wall clock was set back in between', async () => {
+  for (const backMs of [1, 5_000, 3_600_000, 1e12]) {
+    const machine = new Machine()
+    const store = machine.open()
+    let last = 0n
+    for (const jumpMs of [0, 0, backMs, 0, 0]) {
+      machine.pass(5_000)
+      machine.wallMs -= jumpMs
+      const fence = await fenceOf(store, 'key', () => machine.pass(10))
+      expect(fence, `${backMs} ms back`).toBeGreaterThan(last)
+      last = fence
+    }
+    await store.close()
+  }
 })
 
 test('after a reboot nobody holds, waits or is gone', async () => {
@@ -156,7 +173,7 @@ test('fences rise over everything that can happen to clocks, keys, processes and
         for (const { id } of wave) await store.release({ key, id, cancel: false })
       }
       if (happening === 'grant') {
-        const fence = await fenceOf(store, key)
+        const fence = await fenceOf(store, key, () => machine.pass(random.pick([0, 10])))
         expect(fence, `seed ${seed}, step ${step}`).toBeGreaterThan(last.get(key) ?? 0n)
         last.set(key, fence)
       }

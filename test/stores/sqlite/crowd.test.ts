@@ -19,9 +19,29 @@ test('a thousand readers behind a writer are let in by one step, and nobody behi
   const fences = (await store.renew(readers)).map((answer) => (answer.tag === 'held' ? answer.fence : 0n))
   for (const [index, fence] of fences.slice(1).entries())
     expect(fence).toBeGreaterThan(fences[index] ?? fence)
+  const [room] = (await store.inspect({ prefix: 'key', cursor: undefined, count: 1 })).rooms
+  expect(room?.holders.map(({ id }) => id)).toEqual(readers.map(({ id }) => id))
   expect(await store.renew([second, late])).toMatchObject([{ tag: 'queued' }, { tag: 'queued' }])
   for (const { id } of readers) await store.release({ key: 'key', id, cancel: false })
   expect(woken.slice(1_000)).toEqual([second.id])
+  await store.close()
+})
+
+test('a large batch of renewals lets the event loop turn in between', async () => {
+  const store = await openSqlite(`${folder}/batch.db`)
+  const tickets = Array.from({ length: 3_000 }, (_, index) => ticket({ key: `key:${index}` }))
+  for (const each of tickets) await store.acquire(each)
+  let turns = 0
+  const turn = (): void => {
+    turns += 1
+    turning = setImmediate(turn)
+  }
+  let turning = setImmediate(turn)
+  const answers = await store.renew(tickets)
+  clearImmediate(turning)
+  expect(answers.filter(({ tag }) => tag === 'held')).toHaveLength(3_000)
+  expect(turns).toBeGreaterThan(2)
+  expect(turns).toBeLessThan(1_000)
   await store.close()
 })
 

@@ -146,6 +146,24 @@ test('a process that holds, waits and listens ends when its work is done, and ha
   expect(readdirSync(dirname(path))).not.toContain('locks.db-wakes')
 })
 
+test.each(['end', 'exit'])(
+  'a process that gives back its key as the last thing it does still wakes who is next: %s',
+  async (how) => {
+    const path = freshPath()
+    const waiting = await StoreProcess.start(path)
+    const child = startProcess('release-and-end.ts', path, how)
+    const end = ended(child)
+    await new Promise((resolve) => child.once('message', resolve))
+    const next = ticket()
+    expect(await waiting.acquire(next)).toMatchObject({ tag: 'queued' })
+    await until('the next one is woken', () => waiting.woken.includes(next.id))
+    const wokenAt = performance.now()
+    expect(await end).toEqual({ code: 0, signal: null, output: '' })
+    // The connection that the wake took keeps nobody.
+    expect(performance.now() - wokenAt).toBeLessThan(3_000)
+  },
+)
+
 test('the socket of a killed process is cleared away by the next one that listens', async () => {
   const path = freshPath()
   const sockets = () => readdirSync(`${path}-wakes`)

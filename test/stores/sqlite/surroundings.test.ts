@@ -248,6 +248,27 @@ test('a file that was replaced by something else is refused from then on', async
   await store.close()
 })
 
+test('a file that is asked for all the time while it is refused is still tried again', async () => {
+  const path = freshPath()
+  writeFileSync(path, 'in the way '.repeat(100))
+  const store = sqliteStore(path)
+  const seen = new Set<unknown>()
+  const ask = () =>
+    askOnce(store).then(
+      () => true,
+      (error) => {
+        seen.add(error)
+        return false
+      },
+    )
+  expect(await ask()).toBe(false)
+  rmSync(path)
+  await until('it is tried again', ask, { everyMs: 5 })
+  // A new error each time, not one that was thrown before.
+  expect(seen.size).toBeGreaterThan(1)
+  await store.close()
+})
+
 test('a closed store says so, and closing it again is fine', async () => {
   const store = await openSqlite(freshPath('locks.db'))
   await store.close()

@@ -1,0 +1,21 @@
+// A process that takes a key, waits until somebody else waits for it, gives it back and ends: by itself, or with an exit
+// after the store is closed.
+import { sqliteStore } from '../../../../src/stores/sqlite/index.ts'
+import { until } from '../../../servers/until.ts'
+import { ticket } from '../tickets.ts'
+
+const [path = '', how] = process.argv.slice(2)
+const store = sqliteStore(path)
+const mine = ticket()
+await store.acquire(mine)
+process.send?.('held')
+await until('somebody waits', async () => {
+  const { rooms } = await store.inspect({ prefix: mine.key, cursor: undefined, count: 1 })
+  return rooms[0]?.queue.length === 1
+})
+await store.release({ key: mine.key, id: mine.id, cancel: false })
+if (how === 'exit') {
+  await store.close()
+  process.exit()
+}
+process.disconnect()
