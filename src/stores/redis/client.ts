@@ -29,7 +29,7 @@ function parsePrefix(options: RedisStoreOptions): string {
   throw new InvalidArgumentError(`Expected \`prefix\` to be a string, got ${show(prefix)}.`)
 }
 
-function linkOf(client: IoredisClient | NodeRedisClient): RedisLink {
+function linkOf(client: unknown): RedisLink {
   if (isIoredis(client)) return ioredisLink(client)
   if (isNodeRedis(client)) return nodeRedisLink(client)
   throw new InvalidArgumentError(
@@ -37,10 +37,15 @@ function linkOf(client: IoredisClient | NodeRedisClient): RedisLink {
   )
 }
 
-function isIoredis(client: object): client is IoredisClient {
-  return 'status' in client && 'call' in client && !('nodes' in client)
+/** A cluster of ioredis has all of this, too, but its `nodes` besides. */
+function isIoredis(client: unknown): client is IoredisClient {
+  return has(client, 'status', 'call', 'duplicate') && !has(client, 'nodes')
 }
 
-function isNodeRedis(client: object): client is NodeRedisClient {
-  return 'isReady' in client && 'sendCommand' in client && 'duplicate' in client
+function isNodeRedis(client: unknown): client is NodeRedisClient {
+  return has(client, 'isReady', 'sendCommand', 'duplicate') && !has(client, 'masters')
+}
+
+function has(client: unknown, ...names: readonly string[]): boolean {
+  return typeof client === 'object' && client !== null && names.every((name) => name in client)
 }

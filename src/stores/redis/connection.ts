@@ -4,8 +4,8 @@ export interface RedisLink {
   readonly keyPrefix: string
   /** A connection of our own, so that nothing the application does can hold up a renewal. Connects when it is asked. */
   open(): CommandConnection
-  /** Another one, for messages. Resolves once they flow, rejects when they cannot. */
-  subscribe(channel: string, listener: MessageListener): Promise<Subscription>
+  /** Another one, for messages. */
+  subscribe(channel: string, listener: MessageListener): Subscription
 }
 
 /** Reconnects by itself. A command that finds no server waits for one attempt to connect, and fails with it. */
@@ -24,6 +24,8 @@ export interface MessageListener {
 }
 
 export interface Subscription {
+  /** Resolves once messages flow, rejects when they cannot. */
+  readonly flowing: Promise<void>
   /** At once. Repeatable. */
   close(): void
 }

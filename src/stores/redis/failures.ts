@@ -46,9 +46,12 @@ const NO_ANSWER =
   'The Redis server could not be reached. Check that it runs, its address, and the network in between.'
 const BUSY = 'The Redis server is not ready to answer.'
 
+const CREDENTIALS =
+  'The Redis server did not accept the user name and password of the client, or got none. Check its credentials.'
+
 const REFUSALS: Readonly<Record<string, string>> = {
-  WRONGPASS: 'The Redis server refused the user name or the password. Check the credentials of the client.',
-  NOAUTH: 'The Redis server wants a password, and the client has none. Give the client its credentials.',
+  WRONGPASS: CREDENTIALS,
+  NOAUTH: CREDENTIALS,
   NOPERM:
     'The Redis user may not do what the store has to do. Grant it the commands, keys and channels that docs/redis.md lists.',
   OOM: 'The Redis server has no memory left for another key. Raise its `maxmemory`, or remove what is not needed.',
@@ -70,6 +73,8 @@ const TRANSIENT: Readonly<Record<string, string>> = {
 
 /** Replies that begin with a mere ERR are told apart by their words. */
 function refusalOf(message: string): string | undefined {
+  // Before it knows who asks, a server takes only short requests.
+  if (/\bunauthenticated\b/i.test(message)) return CREDENTIALS
   if (/can't run this command|has no permissions/i.test(message)) return REFUSALS['NOPERM']
   if (/without any password configured|no password is set/i.test(message)) {
     return 'The Redis server has no password, and the client sends one. Remove it from the client, or set it on the server.'

@@ -83,28 +83,30 @@ class IoredisCommands implements CommandConnection {
   }
 }
 
-async function subscribe(
+function subscribe(
   client: IoredisClient,
   channel: string,
   { onMessage, onResubscribed }: MessageListener,
-): Promise<Subscription> {
+): Subscription {
   const redis = client.duplicate(OWN_OPTIONS)
   let lastError: unknown
-  redis.on('error', (error: unknown) => {
+  redis.on('error', (error) => {
     lastError = error
   })
   redis.on('connect', () => letProcessEnd(redis))
   redis.on('message', (_channel, message) => onMessage(String(message)))
-  try {
-    await redis.subscribe(channel)
-  } catch (error) {
-    redis.disconnect()
-    throw reasonOf(error, lastError)
-  }
-  redis.on('ready', () => {
-    redis.subscribe(channel).then(onResubscribed, () => {})
-  })
-  return { close: () => redis.disconnect() }
+  const flowing = redis.subscribe(channel).then(
+    () => {
+      redis.on('ready', () => {
+        redis.subscribe(channel).then(onResubscribed, () => {})
+      })
+    },
+    (error: unknown) => {
+      redis.disconnect()
+      throw reasonOf(error, lastError)
+    },
+  )
+  return { flowing, close: () => redis.disconnect() }
 }
 
 /** "Reached the max retries per request": why it could not connect was said elsewhere. */

@@ -1,19 +1,23 @@
 import { StoreError } from '../../errors.ts'
 import type { CommandConnection, RedisLink } from './connection.ts'
 import { replyCode, storeErrorOf } from './failures.ts'
-import type { Script } from './scripts.ts'
+import { probeScript, type Script } from './scripts.ts'
 
 /** The store's connection for commands. Opened with the first one, and replaced when it cannot be trusted any more. */
 export class Line {
   readonly #link: RedisLink
+  readonly #probe: readonly string[]
+  #proven: boolean | Promise<void> = false
   #connection: CommandConnection | undefined
   #closed = false
   #unanswered = 0
   #heardAt = 0
   #readOnlySince: number | undefined
 
-  constructor(link: RedisLink) {
+  /** `probe`: the arguments of the script that finds out what we may do. */
+  constructor(link: RedisLink, probe: readonly string[]) {
     this.#link = link
+    this.#probe = probe
   }
 
   /**
@@ -21,6 +25,12 @@ export class Line {
    * with what the client says, which {@link failure} turns into an error for the caller.
    */
   run(script: Script, args: string[]): Promise<unknown> {
+    if (this.#proven === true) return this.runUnproven(script, args)
+    return this.#prove().then(() => this.runUnproven(script, args))
+  }
+
+  /** For a script that only reads, and so cannot stop half-way: a user that may do no more can still look. */
+  runUnproven(script: Script, args: string[]): Promise<unknown> {
     args[0] = script.sha
     return this.send('EVALSHA', args, (error) => {
       // A server that has restarted, or whose scripts were flushed. The text makes it known again.
@@ -35,7 +45,7 @@ export class Line {
     args: string[],
     otherwise: (error: unknown) => Promise<unknown> = raise,
   ): Promise<unknown> {
-    if (this.#closed) return Promise.reject(new StoreError('store-refused', CLOSED))
+    if (this.#closed) return Promise.reject(closedError())
     if (this.#unanswered === 0) this.#heardAt = performance.now()
     else if (performance.now() - this.#heardAt > SILENCE_MS) this.#replace()
     this.#connection ??= this.#link.open()
@@ -47,6 +57,11 @@ export class Line {
       this.#failed(reason)
       return otherwise(reason)
     })
+  }
+
+  /** @throws {StoreError} when it was closed. */
+  assertOpen(): void {
+    if (this.#closed) throw closedError()
   }
 
   /** The error for the caller of a request that failed with `error`. */
@@ -77,9 +92,25 @@ export class Line {
     if (code === 'READONLY' || code === 'WRONGPASS' || code === 'NOAUTH') this.#replace()
   }
 
+  /** Once. A script that is refused in the middle would leave a room that nobody can read. */
+  #prove(): Promise<unknown> {
+    if (typeof this.#proven !== 'boolean') return this.#proven
+    this.#proven = this.runUnproven(probeScript, [...this.#probe]).then(
+      () => {
+        this.#proven = true
+      },
+      (error: unknown) => {
+        this.#proven = false
+        throw error
+      },
+    )
+    return this.#proven
+  }
+
   #replace(): void {
     this.#connection?.close()
     this.#connection = undefined
+    this.#heardAt = performance.now()
   }
 }
 
@@ -87,10 +118,12 @@ export class Line {
  * A connection that has owed us an answer for this long is half open, or its server hangs. Another one may get through
  * (TCP alone would take a quarter of an hour to notice), and what was asked does not pile up for ever.
  */
-const SILENCE_MS = 10_000
+const SILENCE_MS = 5000
 
 function raise(error: unknown): never {
   throw error
 }
 
-const CLOSED = 'The store was closed. Open a new one with redisStore().'
+function closedError(): StoreError {
+  return new StoreError('store-refused', 'The store was closed. Open a new one with redisStore().')
+}

@@ -104,25 +104,30 @@ class NodeRedisCommands implements CommandConnection {
   }
 }
 
-async function subscribe(
+function subscribe(
   client: NodeRedisClient,
   channel: string,
   { onMessage, onResubscribed }: MessageListener,
-): Promise<Subscription> {
+): Subscription {
   const redis = duplicateOf(client)
   const close = (): void => {
     if (redis.isOpen) redis.destroy()
   }
-  const failed = new Promise<never>((_, reject) => redis.on('error', reject))
-  failed.catch(() => {})
-  try {
-    await Promise.race([redis.connect(), failed])
-    await Promise.race([redis.subscribe(channel, onMessage), failed])
-  } catch (error) {
-    close()
-    throw error
-  }
-  // The client subscribes again before it calls itself ready.
-  redis.on('ready', onResubscribed)
-  return { close }
+  // The first error ends it: the client itself would go on trying.
+  const failed = new Promise<never>((_, reject) => {
+    redis.on('error', reject)
+    redis.on('end', () => reject(new Error('The connection was closed')))
+  })
+  const subscribed = redis.connect().then(() => redis.subscribe(channel, onMessage))
+  const flowing = Promise.race([subscribed, failed]).then(
+    () => {
+      // The client subscribes again before it calls itself ready.
+      redis.on('ready', onResubscribed)
+    },
+    (error: unknown) => {
+      close()
+      throw error
+    },
+  )
+  return { flowing, close }
 }

@@ -14,6 +14,8 @@ import type { NodeRedisClient } from './node-redis.ts'
 export async function openRedis(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   checkUrl(url)
   const store = redisStore(await newClient(url), options)
+  // Our connections let the process end, and nobody else keeps it for whoever awaits this.
+  const awaited = setInterval(() => {}, 60_000)
   try {
     // Needs what every request needs, finds nobody, and changes nothing.
     await store.release({ key: 'is anybody there', id: '?', cancel: false })
@@ -21,6 +23,8 @@ export async function openRedis(url: string, options: RedisStoreOptions = {}): P
   } catch (error) {
     await store.close()
     throw error
+  } finally {
+    clearInterval(awaited)
   }
 }
 

@@ -48,15 +48,15 @@ export class RedisStore implements Store {
   readonly #inbox: string
   readonly #terms: Terms
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
-  #subscription: Promise<Subscription> | undefined
+  #subscription: Subscription | undefined
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
   #acquires: Pending<Ticket, AcquireAnswer>[] = []
 
   constructor(link: RedisLink, prefix: string) {
     this.#link = link
-    this.#line = new Line(link)
     this.#names = new RoomNames(link.keyPrefix + prefix)
     this.#inbox = this.#names.inbox(randomBytes(9).toString('base64url'))
+    this.#line = new Line(link, ['', '1', this.#names.probe, this.#names.inbox('')])
     this.#terms = new Terms(this.#inbox)
   }
 
@@ -82,13 +82,15 @@ export class RedisStore implements Store {
   }
 
   async listen(onWake: (wake: Wake) => void): Promise<() => void> {
+    this.#line.assertOpen()
     const listener = { onWake }
     this.#listeners.add(listener)
+    this.#subscription ??= this.#subscribe()
+    const subscription = this.#subscription
     try {
-      this.#subscription ??= this.#subscribe()
-      await this.#subscription
+      await subscription.flowing
     } catch (error) {
-      this.#subscription = undefined
+      if (this.#subscription === subscription) this.#subscription = undefined
       this.#listeners.delete(listener)
       throw this.#line.failure(error)
     }
@@ -132,8 +134,7 @@ export class RedisStore implements Store {
   async close(): Promise<void> {
     this.#listeners.clear()
     this.#line.close()
-    const subscription = await this.#subscription?.catch(() => undefined)
-    subscription?.close()
+    this.#subscription?.close()
   }
 
   #gather(): void {
@@ -213,14 +214,14 @@ export class RedisStore implements Store {
   async #look(keys: readonly string[]): Promise<readonly RoomView[]> {
     if (keys.length === 0) return []
     const args = ['', String(keys.length), ...keys.map((key) => this.#names.room(key))]
-    const [nowMs, ...contents] = (await this.#line.run(inspectScript, args)) as [
+    const [nowMs, ...contents] = (await this.#line.runUnproven(inspectScript, args)) as [
       string,
       ...(string | string[])[],
     ]
     return keys.flatMap((key, index) => roomView(key, contents[index] ?? '', Number(nowMs)) ?? [])
   }
 
-  #subscribe(): Promise<Subscription> {
+  #subscribe(): Subscription {
     return this.#link.subscribe(this.#inbox, {
       onMessage: (id) => this.#wake({ tag: 'ticket', id }),
       onResubscribed: () => this.#wake({ tag: 'all' }),

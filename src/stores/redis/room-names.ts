@@ -2,6 +2,8 @@
 export class RoomNames {
   /** The last fence that was given for any key. */
   readonly fence: string
+  /** Of no use but to find out what we may do. */
+  readonly probe: string
   readonly #start: string
   readonly #prefix: string
 
@@ -9,6 +11,7 @@ export class RoomNames {
     this.#prefix = prefix
     this.#start = `${prefix}{`
     this.fence = `${prefix}fence`
+    this.probe = `${prefix}probe`
   }
 
   /** One key for all there is to know of a room, so what the key holds between its braces decides only where it lives. */

@@ -7,6 +7,7 @@ export interface Script {
   readonly sha: string
 }
 
+export const probeScript: Script = scriptOf(scripts.probe)
 export const acquireScript: Script = scriptOf(scripts.acquire)
 export const renewScript: Script = scriptOf(scripts.renew)
 export const releaseScript: Script = scriptOf(scripts.release)

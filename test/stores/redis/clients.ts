@@ -6,10 +6,15 @@ import type { IoredisClient, NodeRedisClient } from '../../../src/stores/redis/i
 
 export type Client = IoredisClient | NodeRedisClient
 
-/** The clients a user may bring, as they come: none of them is connected, and none needs to be. */
+/** The clients a user may bring. None of them is connected, and none needs to be. */
 export const clients: Readonly<Record<string, (url: string) => Client>> = {
-  'ioredis 5': (url) => new Redis(url, { lazyConnect: true }),
+  'ioredis 5': newClient,
   'ioredis 6': (url) => new Redis6(url, { lazyConnect: true }),
   'redis 5': (url) => createClient({ url }),
   'redis 6': (url) => createClient6({ url }),
+}
+
+/** Any of them, where it does not matter which. */
+export function newClient(url: string): Client {
+  return new Redis(url, { lazyConnect: true })
 }

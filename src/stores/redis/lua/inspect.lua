@@ -5,8 +5,8 @@
 --@ start
 local contents = { string.format('%.0f', now) }
 for at, key in ipairs(KEYS) do
-  local content = redis.pcall('GET', key)
-  if type(content) == 'table' then content = redis.pcall('ZRANGE', key, 0, -1) end
-  contents[at + 1] = type(content) == 'table' and content.err and '' or content or ''
+  local content = tried('GET', key)
+  if content == nil then content = tried('ZRANGE', key, 0, -1) end
+  contents[at + 1] = content or ''
 end
 return contents

@@ -88,16 +88,12 @@ end
 -- Opens the room. Returns an answer instead when what is there is not of this layout.
 local function open(key)
   room, woken = { key = key, arrivals = 0, units = 0, limit = UNLIMITED, smallest = 0, closed = 0, kept = 0, needed = 0 }, {}
-  local content = redis.pcall('GET', key)
-  if not content then return end
-  local summary = content
-  if type(content) == 'table' then
-    if not string.find(content.err, 'WRONGTYPE', 1, true) then error(content.err) end
-    summary = redis.pcall('ZRANGE', key, 0, 0)[1] or ''
-  end
+  local content = tried('GET', key)
+  if content == false then return end
+  local summary = content or (tried('ZRANGE', key, 0, 0) or {})[1] or ''
   local layout, rest = string.match(summary, '^(%d+) (.*)$')
   if layout ~= '1' then return '?' .. (layout or '') end
-  if summary == content then
+  if content then
     redis.call('DEL', key)
     enter(parse(string.match(rest, '^t(.-)%z'), rest))
   else
@@ -107,24 +103,24 @@ local function open(key)
   end
 end
 
--- Wakes who has to be woken, and keeps the room as long as anybody in it may come back.
+-- Keeps the room as long as anybody in it may come back, and wakes who has to be woken.
 local function close()
-  for _, ticket in ipairs(woken) do redis.call('PUBLISH', ticket.inbox, ticket.id) end
   local entries = redis.call('ZCARD', room.key)
   if room.closed <= now and entries <= (room.summary and 1 or 0) then
     if entries > 0 then redis.call('DEL', room.key) end
-    return
+  else
+    keep(room.closed)
+    local expire = room.needed > room.kept
+    if expire then room.kept = room.needed + AFTERLIFE end
+    local summary = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.units, room.limit, room.smallest,
+      room.closed, room.kept)
+    if summary ~= room.summary then
+      if room.summary then redis.call('ZREM', room.key, room.summary) end
+      redis.call('ZADD', room.key, 0, summary)
+    end
+    if expire then redis.call('PEXPIRE', room.key, math.max(1, room.kept - now)) end
   end
-  keep(room.closed)
-  local expire = room.needed > room.kept
-  if expire then room.kept = room.needed + AFTERLIFE end
-  local summary = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.units, room.limit, room.smallest,
-    room.closed, room.kept)
-  if summary ~= room.summary then
-    if room.summary then redis.call('ZREM', room.key, room.summary) end
-    redis.call('ZADD', room.key, 0, summary)
-  end
-  if expire then redis.call('PEXPIRE', room.key, math.max(1, room.kept - now)) end
+  for _, ticket in ipairs(woken) do redis.call('PUBLISH', ticket.inbox, ticket.id) end
 end
 
 local function delay(ticket, from)

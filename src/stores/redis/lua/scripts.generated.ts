@@ -4,6 +4,7 @@ export const scripts: {
   readonly evict: string
   readonly fence: string
   readonly inspect: string
+  readonly probe: string
   readonly release: string
   readonly renew: string
   readonly room: string
@@ -136,11 +137,32 @@ end
 --@ start
 local contents = { string.format('%.0f', now) }
 for at, key in ipairs(KEYS) do
-  local content = redis.pcall('GET', key)
-  if type(content) == 'table' then content = redis.pcall('ZRANGE', key, 0, -1) end
-  contents[at + 1] = type(content) == 'table' and content.err and '' or content or ''
+  local content = tried('GET', key)
+  if content == nil then content = tried('ZRANGE', key, 0, -1) end
+  contents[at + 1] = content or ''
 end
 return contents
+`,
+  probe: `-- Does once what the other scripts do, so that a missing permission is known before one of them stops half-way.
+--
+-- KEYS    1 a key that nobody uses
+-- ARGV    1 a channel
+-- Result  nothing
+local key = KEYS[1]
+redis.call('TIME')
+redis.call('DEL', key)
+redis.call('SET', key, '', 'PX', 1000)
+redis.call('GET', key)
+redis.call('DEL', key)
+redis.call('ZADD', key, 0, 'one', 0, 'other')
+redis.call('PEXPIRE', key, 1000)
+redis.call('ZCARD', key)
+redis.call('ZRANK', key, 'one')
+redis.call('ZRANGE', key, 0, 0)
+redis.call('ZRANGEBYLEX', key, '-', '+')
+redis.call('ZREM', key, 'one')
+redis.call('DEL', key)
+redis.call('PUBLISH', ARGV[1], '')
 `,
   release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
 --
@@ -347,16 +369,12 @@ end
 -- Opens the room. Returns an answer instead when what is there is not of this layout.
 local function open(key)
   room, woken = { key = key, arrivals = 0, units = 0, limit = UNLIMITED, smallest = 0, closed = 0, kept = 0, needed = 0 }, {}
-  local content = redis.pcall('GET', key)
-  if not content then return end
-  local summary = content
-  if type(content) == 'table' then
-    if not string.find(content.err, 'WRONGTYPE', 1, true) then error(content.err) end
-    summary = redis.pcall('ZRANGE', key, 0, 0)[1] or ''
-  end
+  local content = tried('GET', key)
+  if content == false then return end
+  local summary = content or (tried('ZRANGE', key, 0, 0) or {})[1] or ''
   local layout, rest = string.match(summary, '^(%d+) (.*)$')
   if layout ~= '1' then return '?' .. (layout or '') end
-  if summary == content then
+  if content then
     redis.call('DEL', key)
     enter(parse(string.match(rest, '^t(.-)%z'), rest))
   else
@@ -366,24 +384,24 @@ local function open(key)
   end
 end
 
--- Wakes who has to be woken, and keeps the room as long as anybody in it may come back.
+-- Keeps the room as long as anybody in it may come back, and wakes who has to be woken.
 local function close()
-  for _, ticket in ipairs(woken) do redis.call('PUBLISH', ticket.inbox, ticket.id) end
   local entries = redis.call('ZCARD', room.key)
   if room.closed <= now and entries <= (room.summary and 1 or 0) then
     if entries > 0 then redis.call('DEL', room.key) end
-    return
+  else
+    keep(room.closed)
+    local expire = room.needed > room.kept
+    if expire then room.kept = room.needed + AFTERLIFE end
+    local summary = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.units, room.limit, room.smallest,
+      room.closed, room.kept)
+    if summary ~= room.summary then
+      if room.summary then redis.call('ZREM', room.key, room.summary) end
+      redis.call('ZADD', room.key, 0, summary)
+    end
+    if expire then redis.call('PEXPIRE', room.key, math.max(1, room.kept - now)) end
   end
-  keep(room.closed)
-  local expire = room.needed > room.kept
-  if expire then room.kept = room.needed + AFTERLIFE end
-  local summary = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.units, room.limit, room.smallest,
-    room.closed, room.kept)
-  if summary ~= room.summary then
-    if room.summary then redis.call('ZREM', room.key, room.summary) end
-    redis.call('ZADD', room.key, 0, summary)
-  end
-  if expire then redis.call('PEXPIRE', room.key, math.max(1, room.kept - now)) end
+  for _, ticket in ipairs(woken) do redis.call('PUBLISH', ticket.inbox, ticket.id) end
 end
 
 local function delay(ticket, from)
@@ -474,5 +492,12 @@ end
 local time = redis.call('TIME')
 local us = time[1] * 1000000 + time[2]
 local now = math.floor(us / 1000)
+
+-- The reply of a command, or nil where the key is of another type.
+local function tried(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
+end
 `,
 }

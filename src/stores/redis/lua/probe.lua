@@ -1,0 +1,20 @@
+-- Does once what the other scripts do, so that a missing permission is known before one of them stops half-way.
+--
+-- KEYS    1 a key that nobody uses
+-- ARGV    1 a channel
+-- Result  nothing
+local key = KEYS[1]
+redis.call('TIME')
+redis.call('DEL', key)
+redis.call('SET', key, '', 'PX', 1000)
+redis.call('GET', key)
+redis.call('DEL', key)
+redis.call('ZADD', key, 0, 'one', 0, 'other')
+redis.call('PEXPIRE', key, 1000)
+redis.call('ZCARD', key)
+redis.call('ZRANK', key, 'one')
+redis.call('ZRANGE', key, 0, 0)
+redis.call('ZRANGEBYLEX', key, '-', '+')
+redis.call('ZREM', key, 'one')
+redis.call('DEL', key)
+redis.call('PUBLISH', ARGV[1], '')

@@ -1,0 +1,130 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import type { Store } from '../../../src/contract/store.ts'
+import { redisStore } from '../../../src/stores/redis/index.ts'
+import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { until } from '../../servers/until.ts'
+import { newClient } from './clients.ts'
+import { fenceOf, releaseOf, ticket } from './tickets.ts'
+
+let server: RedisServer
+let store: Store
+beforeAll(async () => {
+  server = await startRedis()
+  store = redisStore(newClient(server.url))
+  // Everything is open and known before anything is counted.
+  await store.listen?.(() => {})
+  const [holder, waiter] = [ticket(), ticket()]
+  await store.acquire(holder)
+  await store.acquire(waiter)
+  await store.release(releaseOf(holder))
+  await store.renew([waiter])
+  await store.release(releaseOf(waiter))
+})
+beforeEach(() => server.command('CONFIG', 'RESETSTAT'))
+afterAll(async () => {
+  await store.close()
+  await server.close()
+})
+
+/** What clients have sent, apart from ourselves. What scripts do is counted under other names. */
+async function sent(): Promise<number> {
+  const { evalsha = 0, eval: evals = 0, subscribe = 0, scan = 0 } = await server.commandStats()
+  return evalsha + evals + subscribe + scan
+}
+
+test('a free key costs one command to take and one to give back', async () => {
+  for (let round = 0; round < 50; round += 1) {
+    const mine = ticket()
+    fenceOf(await store.acquire(mine))
+    await store.release(releaseOf(mine))
+  }
+  expect(await sent()).toBe(100)
+})
+
+test.each([10, 1000])('a hand-over costs two commands with %i in the queue', async (waiters) => {
+  const woken = new Map<string, () => void>()
+  const unlisten = await store.listen?.((wake) => wake.tag === 'ticket' && woken.get(wake.id)?.())
+  const holder = ticket()
+  await store.acquire(holder)
+  const queue = Array.from({ length: waiters }, () => ticket())
+  const wakes = queue.map(({ id }) => new Promise<void>((wake) => woken.set(id, wake)))
+  for (const waiter of queue) await store.acquire(waiter)
+  await server.command('CONFIG', 'RESETSTAT')
+  let last = holder
+  for (const [index, next] of queue.entries()) {
+    await store.release(releaseOf(last))
+    await wakes[index]
+    fenceOf((await store.renew([next]))[0])
+    last = next
+  }
+  expect(await sent()).toBe(2 * waiters)
+  await store.release(releaseOf(last))
+  unlisten?.()
+})
+
+test('requests of one tick share a command, and are answered one by one', async () => {
+  const tickets = Array.from({ length: 64 }, (_, index) => ticket({ key: `tick:${index % 60}` }))
+  const answers = await Promise.all(tickets.map((each) => store.acquire(each)))
+  expect(answers.map(({ tag }) => tag)).toEqual(tickets.map((_, index) => (index < 60 ? 'held' : 'queued')))
+  await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
+  expect(await sent()).toBe(2)
+})
+
+test('a key that is given back in a tick is free for who asks for it in the same tick', async () => {
+  const [first, second] = [ticket(), ticket({ patienceMs: 0 })]
+  await store.acquire(first)
+  const [taken] = await Promise.all([store.acquire(second), store.release(releaseOf(first))])
+  fenceOf(taken)
+  await store.release(releaseOf(second))
+})
+
+test('a thousand renewals on the same terms are two commands', async () => {
+  const tickets = Array.from({ length: 1000 }, (_, index) => ticket({ key: `renew:${index}` }))
+  await Promise.all(tickets.map((each) => store.acquire(each)))
+  await server.command('CONFIG', 'RESETSTAT')
+  const answers = await store.renew(tickets)
+  expect(answers.every(({ tag }) => tag === 'held')).toBe(true)
+  expect(await sent()).toBe(2)
+  await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
+})
+
+test('waiters that wait send nothing, and neither does an idle store', async () => {
+  const [holder, waiter] = [ticket({ key: 'idle' }), ticket({ key: 'idle' })]
+  await store.acquire(holder)
+  await store.acquire(waiter)
+  await server.command('CONFIG', 'RESETSTAT')
+  const startedAt = performance.now()
+  await until('a second has passed', () => performance.now() - startedAt > 1000)
+  expect(await sent()).toBe(0)
+  for (const each of [holder, waiter]) await store.release(releaseOf(each))
+})
+
+test('a million keys that were taken and given back leave nothing behind', async () => {
+  const before = await server.command('DBSIZE')
+  for (let done = 0; done < 1_000_000; done += 20_000) {
+    const tickets = Array.from({ length: 20_000 }, (_, index) =>
+      ticket({ key: `million:${done + index}`, id: `id-${index}` }),
+    )
+    await Promise.all(tickets.map((each) => store.acquire(each)))
+    await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
+  }
+  expect(await server.command('DBSIZE')).toBe(before)
+  expect(before).toBe(1)
+}, 120_000)
+
+test('rooms whose holders and waiters never came back are gone soon after the last of them was forgotten', async () => {
+  const lone = ticket({ key: 'lone', ttlMs: 100, lockDelayMs: 100 })
+  const [holder, waiter] = [ticket({ ttlMs: 100 }), ticket({ patienceMs: 200 })]
+  for (const each of [lone, holder, waiter]) await store.acquire(each)
+  await store.release({ key: 'cancelled', id: 'nobody', cancel: true })
+  for (const [key, mostMs] of [
+    ['lone', 10_200],
+    ['key', 10_200],
+    ['cancelled', 70_000],
+  ] as const) {
+    const keptMs = Number(await server.command('PTTL', `holdfast:{${key}}`))
+    expect(keptMs).toBeGreaterThan(mostMs - 10_000)
+    expect(keptMs).toBeLessThanOrEqual(mostMs)
+  }
+  for (const each of [lone, holder, waiter]) await store.release(releaseOf(each))
+})
