@@ -11,7 +11,11 @@ export function plain(text: string): string {
 
 /** One line of JSON with the same characters escaped, because people read it in a terminal, too. */
 export function json(value: unknown): string {
-  const text = JSON.stringify(value, (_, field) => (typeof field === 'bigint' ? String(field) : field))
+  const text = JSON.stringify(value, (_, field) => {
+    if (typeof field === 'bigint') return String(field)
+    // Milliseconds with microseconds: what is behind that is noise.
+    return typeof field === 'number' ? Math.round(field * 1000) / 1000 : field
+  })
   return text.replace(UNPRINTABLE, (character) =>
     // By UTF-16 units, which is what JSON escapes.
     Array.from({ length: character.length }, (_, unit) => {

@@ -26,6 +26,10 @@ describe('text of strangers', () => {
   test('fences are strings in JSON', () => {
     expect(json({ fence: 2n ** 60n })).toBe('{"fence":"1152921504606846976"}')
   })
+
+  test('times have no digits beyond the microsecond in JSON', () => {
+    expect(json({ heldMs: 840.323486328125, units: 2 })).toBe('{"heldMs":840.323,"units":2}')
+  })
 })
 
 test.each([

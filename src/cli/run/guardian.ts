@@ -22,6 +22,8 @@ export class Guardian {
   #resolve: (ending: Ending) => void = () => {}
   #deadline: Deadline | undefined
   #group: ProcessGroup | undefined
+  /** Signals that came before we heard that the command runs, which may be after its first words. */
+  readonly #early: NodeJS.Signals[] = []
   /** Kills when the guardian itself is stopped; it does not ask before, which is the guardian's part. */
   #enforcement: Enforcement | undefined
   #ending = false
@@ -70,7 +72,8 @@ export class Guardian {
   }
 
   signal(name: NodeJS.Signals): void {
-    this.#group?.signal(name)
+    if (this.#group === undefined) this.#early.push(name)
+    else this.#group.signal(name)
   }
 
   /** Kills the command: others may hold the key by now. */
@@ -114,6 +117,7 @@ export class Guardian {
     this.#group = group
     // The loss was noticed while the command was being started.
     if (this.#ending || this.#deadline === undefined) return this.kill()
+    for (const name of this.#early) group.signal(name)
     this.#enforcement = new Enforcement(group, {
       deadline: this.#deadline,
       graceMs: 0,

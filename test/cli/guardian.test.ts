@@ -1,0 +1,58 @@
+import { afterEach, expect, test } from 'vitest'
+import { deadlineIn } from '../../src/cli/run/deadline.ts'
+import type { Guardian } from '../../src/cli/run/guardian.ts'
+
+// The built one, because it starts a file that stands next to it.
+const built = new URL('../../dist/cli/run/guardian.js', import.meta.url).href
+const { Guardian: BuiltGuardian } = (await import(built)) as { Guardian: typeof Guardian }
+
+const started: Guardian[] = []
+afterEach(() => {
+  for (const guardian of started.splice(0)) guardian.dismiss()
+})
+
+async function ready(): Promise<Guardian> {
+  const guardian = new BuiltGuardian()
+  started.push(guardian)
+  await guardian.ready()
+  return guardian
+}
+
+const asleep = { file: 'sleep', args: ['60'], env: process.env }
+
+test('a signal that comes before the command is known to run reaches it all the same', async () => {
+  const guardian = await ready()
+  const ended = guardian.launch(asleep, { deadline: deadlineIn(60_000), graceMs: 0 })
+  guardian.signal('SIGUSR1')
+  expect(await ended).toEqual({ tag: 'signalled', signal: 'SIGUSR1' })
+})
+
+test('a loss that is noticed before the command is known to run kills it all the same', async () => {
+  const guardian = await ready()
+  const ended = guardian.launch(asleep, { deadline: deadlineIn(60_000), graceMs: 0 })
+  guardian.kill()
+  expect((await ended).tag).toMatch(/^(unguarded|signalled)$/)
+  expect(guardian.ending).toBe(true)
+})
+
+test('a command whose deadline has passed on the way is not started', async () => {
+  const guardian = await ready()
+  const ended = guardian.launch(asleep, { deadline: deadlineIn(0), graceMs: 0 })
+  expect(await ended).toEqual({ tag: 'too-late' })
+})
+
+test('a deadline that passes on the wall clock alone, as in a suspended machine, counts', async () => {
+  const guardian = await ready()
+  const startedAt = performance.now()
+  const deadline = { ...deadlineIn(60_000), wallMs: Date.now() + 300 }
+  const ended = guardian.launch(asleep, { deadline, graceMs: 0 })
+  expect((await ended).tag).toMatch(/^(unguarded|signalled)$/)
+  expect(performance.now() - startedAt).toBeGreaterThan(290)
+})
+
+test('dismissing the guardian of a command that still runs ends both', async () => {
+  const guardian = await ready()
+  const ended = guardian.launch(asleep, { deadline: deadlineIn(60_000), graceMs: 0 })
+  guardian.dismiss()
+  expect((await ended).tag).toBe('unguarded')
+})
