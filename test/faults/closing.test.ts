@@ -23,7 +23,7 @@ describe.each(clientKinds)('on %s, close() takes a few seconds at most', (kind) 
       `while ${what}: the waiter is rejected, the holder is told, and the key is free in the end`,
       inScene(
         async (scene) => {
-          const locks = scene.proxied({ kind, ttl: 4000 })
+          const locks = scene.proxied({ kind, ttl: 10_000 })
           const lease = await locks.acquire('k')
           const { signal } = lease
           const waiter = errorOf(locks.acquire('k'))
