@@ -1,0 +1,294 @@
+import type { Clock } from '../contract/clock.ts'
+import type {
+  AcquireAnswer,
+  EvictRequest,
+  InspectRequest,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RoomPage,
+  Store,
+  Ticket,
+  Wake,
+} from '../contract/store.ts'
+import { systemClock } from '../engine/system-clock.ts'
+import { StoreError } from '../errors.ts'
+import type { Random } from './random.ts'
+import type { Reception, SimulatedServer, StoreAnswer, StoreCall } from './simulated-server.ts'
+
+/** What may happen to a message: probabilities from 0 to 1, and the least and most of a time in milliseconds. */
+export interface Weather {
+  readonly latencyMs: readonly [number, number]
+  /** Some messages take much longer. */
+  readonly slow: number
+  readonly slowMs: readonly [number, number]
+  readonly loseRequest: number
+  /** The request was carried out, and its answer is lost. */
+  readonly loseReply: number
+  /** How often the sender of a lost message is left without a word; the others get an error. */
+  readonly silence: number
+  /** The request arrives twice. */
+  readonly duplicate: number
+  /** Whether a message may overtake one that was sent before it on the same link. */
+  readonly reorder: boolean
+  readonly loseWake: number
+  readonly duplicateWake: number
+  readonly slowWake: number
+  readonly failListen: number
+}
+
+/** Nothing happens but a short latency. */
+export const calmWeather: Weather = {
+  latencyMs: [0.2, 1],
+  slow: 0,
+  slowMs: [0, 0],
+  loseRequest: 0,
+  loseReply: 0,
+  silence: 0,
+  duplicate: 0,
+  reorder: false,
+  loseWake: 0,
+  duplicateWake: 0,
+  slowWake: 0,
+  failListen: 0,
+}
+
+export interface SimulatedNetworkOptions {
+  /** Carries the latencies: simulated time, for instance. Default: the system's clock. */
+  readonly clock?: Clock
+  readonly random: Random
+  readonly server: SimulatedServer
+  /** Default: {@link calmWeather}. */
+  readonly weather?: Weather
+}
+
+/**
+ * What lies between processes and a server: it delays, loses, repeats and reorders, as its weather says. The weather may
+ * change at any time, and concerns what is sent from then on.
+ *
+ * With simulated time it makes histories that repeat. With the system's clock it shows what an application does when
+ * its store answers late or not at all.
+ *
+ * ```ts
+ * import { createLocks } from 'holdfast'
+ * import { memoryStore } from 'holdfast/memory'
+ * import { calmWeather, SimulatedNetwork, SimulatedServer, seededRandom } from 'holdfast/testing'
+ *
+ * const server = new SimulatedServer({ open: () => memoryStore() })
+ * const weather = { ...calmWeather, loseReply: 0.3 }
+ * const network = new SimulatedNetwork({ server, weather, random: seededRandom('1') })
+ * const locks = createLocks(network.connect())
+ * await locks.withLock('report', async () => console.log('held, although every third reply is lost'))
+ * ```
+ */
+export class SimulatedNetwork {
+  weather: Weather
+  readonly clock: Clock
+  readonly random: Random
+  readonly server: SimulatedServer
+
+  constructor(options: SimulatedNetworkOptions) {
+    this.clock = options.clock ?? systemClock
+    this.random = options.random
+    this.server = options.server
+    this.weather = options.weather ?? calmWeather
+  }
+
+  /** `deliver`: how something reaches the process at this end. Default: at once. */
+  connect(deliver: (act: () => void) => void = (act) => act()): SimulatedLink {
+    return new SimulatedLink(this, deliver)
+  }
+}
+
+/** One process's connection: the store as this process sees it. */
+export class SimulatedLink implements Store {
+  readonly name: string
+  readonly #network: SimulatedNetwork
+  readonly #deliver: (act: () => void) => void
+  /** When the last message arrives, each way: on a link that keeps the order, none arrives before it. */
+  readonly #lastArrival = { out: 0, back: 0 }
+  #cut = false
+  #closed = false
+  #hearing: { readonly onWake: (wake: Wake) => void; end: (() => void) | undefined } | undefined
+
+  constructor(network: SimulatedNetwork, deliver: (act: () => void) => void) {
+    this.name = network.server.store.name
+    this.#network = network
+    this.#deliver = deliver
+  }
+
+  acquire(ticket: Ticket): Promise<AcquireAnswer> {
+    return this.#send<AcquireAnswer>({ verb: 'acquire', ticket })
+  }
+
+  renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    return this.#send<readonly RenewAnswer[]>({ verb: 'renew', tickets })
+  }
+
+  release(request: ReleaseRequest): Promise<ReleaseAnswer> {
+    return this.#send<ReleaseAnswer>({ verb: 'release', request })
+  }
+
+  inspect(request: InspectRequest): Promise<RoomPage> {
+    return this.#send<RoomPage>({ verb: 'inspect', request })
+  }
+
+  evict(request: EvictRequest): Promise<readonly string[]> {
+    return this.#send<readonly string[]>({ verb: 'evict', request })
+  }
+
+  listen(onWake: (wake: Wake) => void): Promise<() => void> {
+    const { clock, random, weather } = this.#network
+    return new Promise((resolve, reject) => {
+      if (random.chance(weather.failListen)) {
+        if (random.chance(weather.silence)) return
+        clock.startTimer(this.#latency(), () => this.#deliver(() => reject(unavailable('No subscription'))))
+        return
+      }
+      const hearing = { onWake, end: undefined }
+      this.#hearing = hearing
+      this.#subscribe(() =>
+        this.#deliver(() =>
+          resolve(() => {
+            if (this.#hearing === hearing) this.#endHearing()
+          }),
+        ),
+      )
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#endHearing()
+  }
+
+  /** Until it is mended nothing arrives, either way; also what was sent before. */
+  cut(): void {
+    this.#cut = true
+    this.#dropHearing()
+  }
+
+  mend(): void {
+    if (!this.#cut) return
+    this.#cut = false
+    this.reconnect()
+  }
+
+  /** The subscription breaks and is made again; what is sent in between is lost, so everything is woken after it. */
+  reconnect(): void {
+    this.#dropHearing()
+    if (this.#hearing === undefined || this.#cut) return
+    this.#subscribe(() => this.#tell({ tag: 'all' }))
+  }
+
+  #send<T extends StoreAnswer>(call: StoreCall): Promise<T> {
+    return new Promise<T>((resolve, reject) => {
+      if (this.#closed) return reject(unavailable('The link is closed'))
+      const { random, weather } = this.#network
+      const fail = (reason: string): void => {
+        if (random.chance(weather.silence)) return
+        this.#network.clock.startTimer(this.#latency(), () =>
+          this.#deliver(() => reject(unavailable(reason))),
+        )
+      }
+      const reply = (reception: Reception): void => {
+        if (random.chance(this.#network.weather.loseReply)) return fail('The reply was lost')
+        this.#travel('back', () => {
+          if (this.#cut) return fail('The link was cut before the reply')
+          // The server answers each verb with its own kind of answer.
+          this.#deliver(() => settle(reception, (answer) => resolve(answer as T), reject))
+        })
+      }
+      if (random.chance(weather.loseRequest)) return fail('The request was lost')
+      const arrive = (): void => {
+        if (this.#cut) fail('The link is cut')
+        else this.#network.server.receive(call, reply)
+      }
+      this.#travel('out', arrive)
+      if (random.chance(weather.duplicate)) this.#travel('out', arrive)
+    })
+  }
+
+  #travel(way: 'out' | 'back', arrive: () => void): void {
+    const { clock, weather } = this.#network
+    const now = clock.monotonicMs()
+    let at = now + this.#latency()
+    if (!weather.reorder) at = Math.max(at, this.#lastArrival[way])
+    this.#lastArrival[way] = Math.max(at, this.#lastArrival[way])
+    clock.startTimer(at - now, arrive)
+  }
+
+  #latency(): number {
+    const { random, weather } = this.#network
+    const [least, most] = random.chance(weather.slow) ? weather.slowMs : weather.latencyMs
+    return least + random.next() * (most - least)
+  }
+
+  /** Tries until it succeeds, as a client library does. */
+  #subscribe(done: () => void): void {
+    const hearing = this.#hearing
+    this.#network.clock.startTimer(this.#latency(), () => {
+      if (hearing === undefined || hearing !== this.#hearing || hearing.end !== undefined || this.#cut) return
+      hearing.end = this.#network.server.subscribe({
+        onWake: (wake) => this.#forward(wake),
+        onDrop: () => {
+          hearing.end = undefined
+          this.reconnect()
+        },
+      })
+      if (hearing.end !== undefined) return done()
+      this.#network.clock.startTimer(RECONNECT_MS, () => this.#subscribe(done))
+    })
+  }
+
+  #forward(wake: Wake): void {
+    const { clock, random, weather } = this.#network
+    const times = random.chance(weather.loseWake) ? 0 : random.chance(weather.duplicateWake) ? 2 : 1
+    for (let time = 0; time < times; time += 1) {
+      const slow = random.chance(weather.slowWake) ? random.next() * SLOWEST_WAKE_MS : 0
+      clock.startTimer(slow + this.#latency(), () => {
+        if (!this.#cut) this.#tell(wake)
+      })
+    }
+  }
+
+  #tell(wake: Wake): void {
+    this.#deliver(() => this.#hearing?.onWake(wake))
+  }
+
+  #dropHearing(): void {
+    this.#hearing?.end?.()
+    if (this.#hearing !== undefined) this.#hearing.end = undefined
+  }
+
+  #endHearing(): void {
+    this.#dropHearing()
+    this.#hearing = undefined
+  }
+}
+
+const RECONNECT_MS = 100
+const SLOWEST_WAKE_MS = 5000
+
+function settle(
+  reception: Reception,
+  resolve: (answer: StoreAnswer) => void,
+  reject: (error: unknown) => void,
+): void {
+  switch (reception.tag) {
+    case 'answer':
+      return resolve(reception.answer)
+    case 'error':
+      return reject(reception.error)
+    case 'refused':
+      return reject(unavailable('Nobody listens at the server’s address'))
+    case 'broken':
+      return reject(unavailable('The server broke the connection'))
+    default:
+      reception satisfies never
+  }
+}
+
+function unavailable(reason: string): StoreError {
+  return new StoreError('store-unavailable', `${reason} (simulated).`)
+}

@@ -1,0 +1,187 @@
+import type {
+  AcquireAnswer,
+  EvictRequest,
+  InspectRequest,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RoomPage,
+  Store,
+  Ticket,
+  Wake,
+} from '../contract/store.ts'
+import { StoreError } from '../errors.ts'
+
+/** A request as it travels. */
+export type StoreCall =
+  | { readonly verb: 'acquire'; readonly ticket: Ticket }
+  | { readonly verb: 'renew'; readonly tickets: readonly Ticket[] }
+  | { readonly verb: 'release'; readonly request: ReleaseRequest }
+  | { readonly verb: 'inspect'; readonly request: InspectRequest }
+  | { readonly verb: 'evict'; readonly request: EvictRequest }
+
+export type StoreAnswer =
+  | AcquireAnswer
+  | readonly RenewAnswer[]
+  | ReleaseAnswer
+  | RoomPage
+  | readonly string[]
+
+/** What came of a request: `refused` is certain to have had no effect, `broken` is not. */
+export type Reception =
+  | { readonly tag: 'answer'; readonly answer: StoreAnswer }
+  | { readonly tag: 'error'; readonly error: unknown }
+  | { readonly tag: 'refused' }
+  | { readonly tag: 'broken' }
+
+export interface Subscription {
+  readonly onWake: (wake: Wake) => void
+  /** The connection broke. */
+  readonly onDrop: () => void
+}
+
+export interface SimulatedServerOptions {
+  /** Makes an empty store; called again after a loss of data. */
+  readonly open: () => Store
+  /** Told after each request that was carried out. */
+  readonly onCall?: (call: StoreCall, answer: StoreAnswer) => void
+}
+
+/**
+ * The machine on which a store lives: requests that reach it are carried out at once and in order, unless it hangs
+ * (SIGSTOP), refuses or is down. It may come back without its data. Processes reach it through a
+ * `SimulatedNetwork`.
+ *
+ * ```ts
+ * import { memoryStore } from 'holdfast/memory'
+ * import { SimulatedServer, SimulatedTime } from 'holdfast/testing'
+ *
+ * const time = new SimulatedTime()
+ * const now = () => ({ ms: time.wallMs(), us: time.wallMs() * 1000 })
+ * const server = new SimulatedServer({ open: () => memoryStore({ now }) })
+ * server.hang()
+ * time.startTimer(3000, () => server.goOn())
+ * ```
+ */
+export class SimulatedServer {
+  readonly #options: SimulatedServerOptions
+  readonly #subscriptions = new Set<Subscription>()
+  #store: Store
+  #state: 'up' | 'hung' | 'refusing' | 'down' = 'up'
+  #waiting: { readonly call: StoreCall; readonly reply: (reception: Reception) => void }[] = []
+
+  constructor(options: SimulatedServerOptions) {
+    this.#options = options
+    this.#store = this.#open()
+  }
+
+  /** The store itself, without a network in between. */
+  get store(): Store {
+    return this.#store
+  }
+
+  get isUp(): boolean {
+    return this.#state === 'up'
+  }
+
+  /** A request has arrived. */
+  receive(call: StoreCall, reply: (reception: Reception) => void): void {
+    if (this.#state === 'down') return reply({ tag: 'refused' })
+    if (this.#state === 'refusing') return reply({ tag: 'error', error: refusal() })
+    if (this.#state === 'hung') this.#waiting.push({ call, reply })
+    else this.#carryOut(call, reply)
+  }
+
+  /** Delivers wakes from now on, until the connection breaks; `undefined` when there is nobody to connect to. */
+  subscribe(subscription: Subscription): (() => void) | undefined {
+    if (this.#state !== 'up') return undefined
+    this.#subscriptions.add(subscription)
+    return () => {
+      this.#subscriptions.delete(subscription)
+    }
+  }
+
+  /** Connections stay open, and nothing is answered. */
+  hang(): void {
+    if (this.#state === 'up') this.#state = 'hung'
+  }
+
+  /** Says a definite no to everything, as a server that has become a read-only replica. */
+  refuse(): void {
+    if (this.#state === 'up') this.#state = 'refusing'
+  }
+
+  /** No longer hangs, nor refuses. */
+  goOn(): void {
+    if (this.#state !== 'hung' && this.#state !== 'refusing') return
+    this.#state = 'up'
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const { call, reply } of waiting) this.#carryOut(call, reply)
+  }
+
+  /** Everything that was under way is lost, with the connections. */
+  stop(): void {
+    this.#state = 'down'
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const { reply } of waiting) reply({ tag: 'broken' })
+    const subscriptions = [...this.#subscriptions]
+    this.#subscriptions.clear()
+    for (const { onDrop } of subscriptions) onDrop()
+  }
+
+  start(options: { readonly keepData: boolean }): void {
+    if (!options.keepData) this.forget()
+    this.#state = 'up'
+  }
+
+  /** All data is gone, while the server runs on (FLUSHALL). Subscriptions stay. */
+  forget(): void {
+    this.#store = this.#open()
+  }
+
+  #open(): Store {
+    const store = this.#options.open()
+    void store.listen?.((wake) => {
+      for (const { onWake } of this.#subscriptions) onWake(wake)
+    })
+    return store
+  }
+
+  #carryOut(call: StoreCall, reply: (reception: Reception) => void): void {
+    const told = (answer: StoreAnswer): void => {
+      this.#options.onCall?.(call, answer)
+      reply({ tag: 'answer', answer })
+    }
+    try {
+      const answer = ask(this.#store, call)
+      // A store that answers at once must be heard at once, or two requests would overlap that did not.
+      if (answer instanceof Promise) answer.then(told, (error: unknown) => reply({ tag: 'error', error }))
+      else told(answer)
+    } catch (error) {
+      reply({ tag: 'error', error })
+    }
+  }
+}
+
+function refusal(): StoreError {
+  return new StoreError('store-refused', 'The server is read-only (simulated).')
+}
+
+function ask(store: Store, call: StoreCall): StoreAnswer | Promise<StoreAnswer> {
+  switch (call.verb) {
+    case 'acquire':
+      return store.acquire(call.ticket)
+    case 'renew':
+      return store.renew(call.tickets)
+    case 'release':
+      return store.release(call.request)
+    case 'inspect':
+      return store.inspect(call.request)
+    case 'evict':
+      return store.evict(call.request)
+    default:
+      return call satisfies never
+  }
+}

@@ -1,0 +1,49 @@
+import type { RoomView } from '../../src/contract/store.ts'
+import type { Member } from './member.ts'
+import type { Rule } from './violation.ts'
+
+export interface CalmWitnessOptions {
+  readonly report: (rule: Rule, message: string) => void
+  readonly now: () => number
+  readonly members: readonly Member[]
+}
+
+/**
+ * Where nothing goes wrong, nothing takes longer than a few messages do: who is offered the key takes it, and who has
+ * given up is not in the queue any more.
+ */
+export class CalmWitness {
+  readonly #options: CalmWitnessOptions
+  /** Since when a ticket is offered the key, or waits though nobody waits for it. */
+  #since = new Map<string, number>()
+
+  constructor(options: CalmWitnessOptions) {
+    this.#options = options
+  }
+
+  check(rooms: readonly RoomView[]): void {
+    const since = new Map<string, number>()
+    for (const { holders, queue } of rooms) {
+      for (const { id, state } of holders)
+        if (state === 'offered') this.#judge(since, `${id} is offered the key`)
+      for (const { id } of queue)
+        if (!this.#waits(id)) this.#judge(since, `${id} has given up and still waits`)
+    }
+    this.#since = since
+  }
+
+  #judge(since: Map<string, number>, what: string): void {
+    const now = this.#options.now()
+    const started = this.#since.get(what) ?? now
+    since.set(what, started)
+    if (now - started > SOON_MS)
+      this.#options.report('liveness', `${what} for ${(now - started).toFixed(3)} ms`)
+  }
+
+  #waits(id: string): boolean {
+    return this.#options.members.some(({ engine }) => engine.waiting.has(id))
+  }
+}
+
+/** A request each way, a timer that asks once more, and something to spare. */
+const SOON_MS = 20

@@ -1,0 +1,147 @@
+import { seededRandom } from '../../src/testing/random.ts'
+import { call } from './call.ts'
+import { holdfast, type Implementation } from './implementation.ts'
+import { drawPlan, type Family, type Fault, familyNames } from './plan.ts'
+import { scheduleTroubles } from './troubles.ts'
+import type { Violation } from './violation.ts'
+import { World } from './world.ts'
+
+export interface History {
+  readonly seed: string
+  readonly world: World
+  /** What a checker found; `undefined` when all is as it should be. */
+  readonly violation: Violation | undefined
+}
+
+/** Seeds are read by people, too: the family, and a number. */
+export function seedOf(family: Family, number: number): string {
+  return `${family} ${number}`
+}
+
+/** Plays one history to its end: the same seed, the same history. */
+export async function playHistory(seed: string, implementation: Implementation = holdfast): Promise<History> {
+  const family = familyNames.find((name) => seed.startsWith(`${name} `))
+  if (family === undefined)
+    throw new RangeError(
+      `Expected the seed to be a family and a number, as in "${seedOf('contention alone', 1)}"`,
+    )
+  const world = new World(seed, drawPlan(seededRandom(`${seed}/plan`), family), implementation)
+  try {
+    await play(world)
+    return { seed, world, violation: undefined }
+  } catch (error) {
+    if (!(error instanceof Error) || error.name !== 'Violation') throw error
+    return { seed, world, violation: error as Violation }
+  }
+}
+
+async function play(world: World): Promise<void> {
+  world.startActors()
+  scheduleTroubles(world)
+  await world.advance(world.plan.stormMs)
+  world.settle()
+  await untilSettled(world)
+  await findGhosts(world)
+  await serveEverybody(world)
+  await leaveNothing(world)
+}
+
+/** Every call of a living process ends by itself. */
+async function untilSettled(world: World): Promise<void> {
+  const until = world.time.monotonicMs() + longest(world)
+  while (world.time.monotonicMs() < until) {
+    if (world.members.every(({ process, pending }) => !process.alive || pending.size === 0)) return
+    await world.advance(1000)
+  }
+  for (const { name, process, pending } of world.members) {
+    if (process.alive && pending.size > 0)
+      world.report('liveness', `${name} still waits for ${[...pending].join(', ')}`)
+  }
+  await world.advance(0)
+}
+
+/** Who is done has nothing in the store any more, though its ttl may be long. */
+async function findGhosts(world: World): Promise<void> {
+  await world.advance(GIVE_BACK_MS)
+  const { storeWitness, plan, handedOn } = world
+  // A message that arrives again after everything was answered, and a store that forgets a cancelling, end by the ttl.
+  if (plan.faults.has('duplicates') || plan.faults.has('store refuses') || storeWitness.forgetful) return
+  const unheard = UNHEARD.some((fault) => plan.faults.has(fault))
+  const excused = (id: string): boolean => {
+    const owner = world.members.find(({ name }) => id.startsWith(`${name}-`))
+    // Closing gives back what is held, and is bounded: the rest runs out by itself.
+    const closed = owner?.closed === true && (unheard || world.leaseWitness.lost.has(id))
+    return closed || owner?.process.alive === false || handedOn.has(id)
+  }
+  for (const { key, holders, queue } of world.rooms()) {
+    for (const { id, ...rest } of [...holders.filter(({ state }) => state !== 'leaving'), ...queue]) {
+      if (excused(id)) continue
+      const state = 'state' in rest ? rest.state : 'waiting'
+      world.report('left behind', `${id} is ${state} on ${key}, and nobody is there`)
+    }
+  }
+  await world.advance(0)
+}
+
+/** Every key is free for everybody again. */
+async function serveEverybody(world: World): Promise<void> {
+  const probes = world.members
+    .filter((member) => member.active)
+    .flatMap((member) =>
+      world.plan.keys.map(async ({ key }) => {
+        let served = false
+        await call(world, member, `probe ${key}`, {}, () =>
+          member.locks.withLock(key, { ttl: 5000, wait: longest(world) }, async () => {
+            served = true
+          }),
+        )
+        if (!served) world.report('liveness', `${member.name} was not served on ${key}`)
+      }),
+    )
+  await untilSettled(world)
+  await Promise.all(probes)
+}
+
+async function leaveNothing(world: World): Promise<void> {
+  for (const member of world.members) if (member.active) world.close(member)
+  await world.advance(CLOSE_MS)
+  for (const { name, process, engine, pending } of world.members) {
+    if (!process.alive) continue
+    if (pending.size > 0) world.report('liveness', `${name} still waits for ${[...pending].join(', ')}`)
+    if (process.clock.timers > 0)
+      world.report('left behind', `${name} is closed and has ${process.clock.timers} timers`)
+    if (engine.waiting.size > 0)
+      world.report('left behind', `${name} is closed and ${engine.waiting.size} wait in it`)
+  }
+  await world.advance(longest(world))
+  const rooms = world.rooms()
+  if (rooms.length > 0)
+    world.report('left behind', `The store still has ${JSON.stringify(rooms, replaceBigInt)}`)
+  await world.advance(0)
+}
+
+/** Everything that a dead process has in the store is over by then, one after the other on the same key. */
+function longest(world: World): number {
+  return LONGEST_TERMS_MS + world.setBackMs
+}
+
+/** Closing may not reach the store in its time. */
+const UNHEARD: readonly Fault[] = [
+  'lost requests',
+  'lost replies',
+  'slow messages',
+  'cuts',
+  'pauses',
+  'suspends',
+  'store hangs',
+  'store restarts',
+  'store refuses',
+]
+/** The longest pause between two attempts to give something back. */
+const GIVE_BACK_MS = 20_000
+const CLOSE_MS = 10_000
+const LONGEST_TERMS_MS = 300_000
+
+function replaceBigInt(_name: string, value: unknown): unknown {
+  return typeof value === 'bigint' ? `${value}` : value
+}

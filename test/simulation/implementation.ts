@@ -1,0 +1,29 @@
+import { Engine } from '../../src/engine/engine.ts'
+import { Locks } from '../../src/primitives/locks.ts'
+import { parseTerms, TAKES } from '../../src/primitives/options.ts'
+import { memoryStore } from '../../src/stores/memory/memory-store.ts'
+
+/** What is under test. The checkers know nothing else of it, so that a broken copy can take its place. */
+export interface Implementation {
+  readonly Engine: typeof Engine
+  readonly Locks: typeof Locks
+  readonly memoryStore: typeof memoryStore
+  readonly parseTerms: typeof parseTerms
+  readonly TAKES: typeof TAKES
+}
+
+export const holdfast: Implementation = { Engine, Locks, memoryStore, parseTerms, TAKES }
+
+/** Where these come from, below the folder of the sources. */
+export const MODULES = [
+  'engine/engine',
+  'primitives/locks',
+  'primitives/options',
+  'stores/memory/memory-store',
+] as const
+
+/** The same from another folder, where the modules end in `.js`. */
+export async function implementationIn(folder: string): Promise<Implementation> {
+  const modules = await Promise.all(MODULES.map((name) => import(`${folder}/${name}.js`)))
+  return Object.assign({}, ...modules) as Implementation
+}

@@ -1,0 +1,143 @@
+import type { RoomView } from '../../src/contract/store.ts'
+import type { Lease } from '../../src/engine/lease.ts'
+import type { Member } from './member.ts'
+import type { StoreWitness } from './store-witness.ts'
+import type { Rule } from './violation.ts'
+
+interface Watched {
+  readonly member: Member
+  readonly lease: Lease
+  readonly units: number
+  readonly limit: number
+  readonly lasting: boolean
+  /** Taken by its holder, who wants to be told. */
+  signal: AbortSignal | undefined
+  /** The last deadline it claimed, in true time. */
+  deadline: number
+}
+
+export interface LeaseWitnessOptions {
+  readonly report: (rule: Rule, message: string) => void
+  readonly now: () => number
+  /** How fast the store's clock runs, compared with the true time. */
+  readonly storeRate: number
+  readonly store: StoreWitness
+}
+
+/**
+ * Looks at every lease that somebody was given, at every instant of the history, and compares what it claims with what
+ * the store knows. Reads only what a holder could read at that instant, and changes nothing.
+ */
+export class LeaseWitness {
+  readonly #options: LeaseWitnessOptions
+  readonly #watched = new Set<Watched>()
+  /** Ids of leases that ended before their release. */
+  readonly lost: Set<string> = new Set()
+
+  constructor(options: LeaseWitnessOptions) {
+    this.#options = options
+  }
+
+  /** `lasting`: it ends by its release or an eviction, and by nothing else. */
+  watch(member: Member, lease: Lease, { lasting }: { readonly lasting: boolean }): void {
+    const { units, limit } = lease.toJSON()
+    const deadline = this.#options.now()
+    if (lease.remainingMs <= 0)
+      this.#options.report('deadline', `${member.name} was given ${lease.id} when it was over already`)
+    this.#watched.add({ member, lease, units, limit, lasting, signal: undefined, deadline })
+  }
+
+  /** The holder listens from now on. */
+  listens(lease: Lease): void {
+    for (const watched of this.#watched) if (watched.lease === lease) watched.signal = lease.signal
+  }
+
+  /** Its holder lets go of it, in this very turn. */
+  ends(lease: Lease): void {
+    for (const watched of this.#watched) if (watched.lease === lease) this.#watched.delete(watched)
+  }
+
+  check(rooms: () => readonly RoomView[]): void {
+    if (this.#watched.size === 0) return
+    const held: Watched[] = []
+    for (const watched of this.#watched) {
+      // Its state is not read before it has to be: reading it may be what ends it.
+      if (!watched.member.active) this.#watched.delete(watched)
+      else if (watched.lease.remainingMs > 0) held.push(watched)
+      else this.#over(watched)
+    }
+    if (held.length === 0) return
+    const views = rooms()
+    for (const watched of held) this.#compare(watched, views)
+    this.#exclude(held)
+  }
+
+  /** A lease must never outlive what the store keeps of it, and carries the store's fence. */
+  #compare(watched: Watched, rooms: readonly RoomView[]): void {
+    const { report, now, storeRate, store } = this.#options
+    const { lease, member } = watched
+    const remaining = lease.remainingMs / member.process.clock.rate
+    watched.deadline = now() + remaining
+    if (store.isVoid(lease.key, lease.id, lease.fence)) return
+    if (watched.signal?.aborted === true)
+      report('signal', `${member.name} was told that ${lease.id} is over, and it is not`)
+    const who = `${member.name} has ${lease.key} as ${lease.id} for another ${remaining.toFixed(3)} ms`
+    const room = rooms.find(({ key }) => key === lease.key)
+    const holder = room?.holders.find(({ id }) => id === lease.id)
+    if (holder === undefined) return report('deadline', `${who}, and the store has not`)
+    if (holder.state !== 'held') return report('deadline', `${who}, and in the store it is ${holder.state}`)
+    if (holder.fence !== lease.fence)
+      return report('deadline', `${who} under ${lease.fence}, and the store under ${holder.fence}`)
+    const kept = holder.remainingMs / storeRate
+    if (remaining > kept + ROUNDING_MS)
+      report('deadline', `${who}, and the store keeps it for ${kept.toFixed(3)} ms`)
+  }
+
+  #exclude(held: readonly Watched[]): void {
+    if (held.length < 2) return
+    const sums = new Map<string, { units: number; limit: number; ids: string[] }>()
+    for (const { lease, units, limit } of held) {
+      if (this.#options.store.isVoid(lease.key, lease.id, lease.fence)) continue
+      const sum = sums.get(lease.key) ?? { units: 0, limit: Number.POSITIVE_INFINITY, ids: [] }
+      if (sum.ids.includes(lease.id)) continue
+      sum.units += units
+      sum.limit = Math.min(sum.limit, limit)
+      sum.ids.push(lease.id)
+      sums.set(lease.key, sum)
+    }
+    for (const [key, { units, limit, ids }] of sums) {
+      if (units > limit)
+        this.#options.report('exclusion among leases', `${key} is had by ${ids.join(' and ')} at once`)
+    }
+  }
+
+  #over(watched: Watched): void {
+    const { report, now, store } = this.#options
+    const { lease, member, signal } = watched
+    this.lost.add(lease.id)
+    const early = watched.deadline - now()
+    const hasReason = member.clocksJumped || store.isVoid(lease.key, lease.id, lease.fence)
+    if ((early > ROUNDING_MS || watched.lasting) && !hasReason)
+      report(
+        'lost without a reason',
+        `${member.name} lost ${lease.id} ${early.toFixed(3)} ms before its deadline`,
+      )
+    if (signal === undefined || signal.aborted) {
+      this.#watched.delete(watched)
+      return
+    }
+    // After a pause or a leap of the clocks it is noticed within a second; a leap of less than 200 ms need not be.
+    const noticed = member.disturbedAt === undefined ? 0 : member.disturbedAt + 1000
+    const expected = Math.max(watched.deadline + member.leaps * UNNOTICED_MS, noticed)
+    if (!member.process.upToDate || now() <= expected + LATENESS_MS) return
+    const late = (now() - watched.deadline).toFixed(3)
+    report('signal', `${member.name} was not told that ${lease.id} is over since ${late} ms`)
+  }
+}
+
+/** Two clocks in floating point. */
+const ROUNDING_MS = 1e-3
+/** What the engine takes for clocks that are slewed. */
+const UNNOTICED_MS = 200
+/** Timers that fire late: the one that was due, and the one that took its place. */
+const LATENESS_MS = 20

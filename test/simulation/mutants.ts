@@ -1,0 +1,189 @@
+import type { Family } from './plan.ts'
+import type { Rule } from './violation.ts'
+
+/** A mistake that somebody could make, and which checkers may notice it. */
+export interface Mutant {
+  readonly name: string
+  readonly edits: readonly Edit[]
+  /** Where it shows. */
+  readonly family: Family
+  readonly rules: readonly Rule[]
+}
+
+export interface Edit {
+  /** Below `src/`. */
+  readonly file: string
+  /** Text that occurs once, and what takes its place. */
+  readonly find: string
+  readonly replace: string
+}
+
+const NETWORK = 'a network that loses, delays and repeats'
+const PROCESSES = 'processes that pause, sleep and die'
+const CLOCKS = 'clocks that disagree'
+const MEMORY = 'a store that forgets and whose clock jumps'
+const CONTENTION = 'contention alone'
+
+export const mutants: readonly Mutant[] = [
+  mutant('the law forgets the limit', CONTENTION, ['exclusion at the store'], {
+    file: 'law/law.ts',
+    find: 'admits(share: Share): boolean {',
+    replace: 'admits(share: Share): boolean {\n    if (share.units > 0) return true',
+  }),
+  mutant('the law looks at its own limit only, not at the smallest', CONTENTION, ['exclusion at the store'], {
+    file: 'law/law.ts',
+    find: 'Math.min(this.#limit, share.limit)',
+    replace: 'share.limit',
+  }),
+  mutant('a fence is used twice', CONTENTION, ['fence order'], {
+    file: 'law/room.ts',
+    find: 'Math.max(room.lastFence + 1, time.us)',
+    replace: 'Math.max(room.lastFence, time.us - (time.us % 1_000_000))',
+  }),
+  mutant('fences only count', MEMORY, ['fence order'], {
+    file: 'law/room.ts',
+    find: 'Math.max(room.lastFence + 1, time.us)',
+    replace: 'room.lastFence + 1',
+  }),
+  mutant('fences are only the time', MEMORY, ['fence order'], {
+    file: 'law/room.ts',
+    find: 'Math.max(room.lastFence + 1, time.us)',
+    replace: 'time.us',
+  }),
+  mutant('the last to come is served first', CONTENTION, ['order of arrival'], {
+    file: 'law/room.ts',
+    find: 'for (const [id, waiter] of room.queue) {',
+    replace: 'for (const [id, waiter] of [...room.queue].reverse()) {',
+  }),
+  mutant('who comes new goes before who waits', CONTENTION, ['order of arrival'], {
+    file: 'law/room.ts',
+    find: 'if (room.queue.size === 0 && admits(',
+    replace: 'if (admits(',
+  }),
+  mutant('withLock does not release', CONTENTION, ['left behind', 'liveness'], {
+    file: 'primitives/hold.ts',
+    find: 'return await runUnder(desk, lease, work)\n  } finally {',
+    replace: 'return await runUnder(desk, lease, work)\n  } finally {\n    if (lease.ticket.units < 0)',
+  }),
+  mutant('the deadline of a grant counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
+    file: 'engine/acquisition.ts',
+    find: 'new HeldLease(this.#engine, this.ticket, fence, askedAt, this.#request.lease)',
+    replace: 'new HeldLease(this.#engine, this.ticket, fence, now(this.#engine.clock), this.#request.lease)',
+  }),
+  mutant('the deadline of a renewal counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
+    file: 'engine/keeper.ts',
+    find: 'kept.answered(answer, askedAt, ',
+    replace: 'kept.answered(answer, now(this.#clock), ',
+  }),
+  mutant(
+    'the deadline allows nothing for clocks that run at different rates',
+    CLOCKS,
+    ['deadline', 'exclusion among leases'],
+    {
+      file: 'engine/instant.ts',
+      find: 'return ttlMs - ttlMs * CLOCK_RATE_ERROR - Math.min(ttlMs / 20, MARGIN_MS)',
+      replace: 'return ttlMs',
+    },
+  ),
+  mutant('a cancelling leaves no tombstone', NETWORK, ['left behind'], {
+    file: 'law/room.ts',
+    find: 'if (request.cancel) bury(',
+    replace: 'if (request.cancel && time.ms < 0) bury(',
+  }),
+  mutant('who gives up gives nothing back', CONTENTION, ['liveness'], {
+    file: 'engine/acquisition.ts',
+    find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n  }\n\n  #ask',
+    replace: '}\n\n  #ask',
+  }),
+  mutant(
+    'a grant that comes after giving up is kept',
+    CONTENTION,
+    ['left behind', 'liveness'],
+    {
+      file: 'engine/acquisition.ts',
+      find: "if (this.#phase === 'over') return this.#settleLate(answer)",
+      replace: '',
+    },
+    {
+      file: 'engine/acquisition.ts',
+      find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n  }\n\n  #ask',
+      replace: '}\n\n  #ask',
+    },
+  ),
+  mutant('a give-back is not repeated', NETWORK, ['left behind'], {
+    file: 'engine/give-back.ts',
+    find: 'if (at.monotonicMs >= this.#until) this.#end()',
+    replace: 'if (at.monotonicMs >= 0) this.#end()',
+  }),
+  mutant('an acquire without an answer is forgotten', NETWORK, ['left behind'], {
+    file: 'engine/acquisition.ts',
+    find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n  }\n\n  #ask',
+    replace: 'void this.#engine.giveBack(this.ticket, { cancel: false })\n  }\n\n  #ask',
+  }),
+  mutant('a renewal that fails ends the lease', NETWORK, ['lost without a reason'], {
+    file: 'engine/held-lease.ts',
+    find: 'unanswered(error: unknown): void {',
+    replace: "unanswered(error: unknown): void {\n    this.#lose('expired', 'It could not be renewed.')",
+  }),
+  mutant(
+    'a renewal that fails counts as one that succeeds',
+    NETWORK,
+    ['deadline', 'exclusion among leases'],
+    {
+      file: 'engine/held-lease.ts',
+      find: 'unanswered(error: unknown): void {',
+      replace:
+        'unanswered(error: unknown): void {\n    this.#moveDeadline(now(this.#engine.clock), this.ticket)',
+    },
+  ),
+  mutant('a wake is believed', NETWORK, ['deadline', 'exclusion among leases'], {
+    file: 'engine/acquisition.ts',
+    find: "    if (this.#phase !== 'waiting') return\n    this.dueAt = 0",
+    replace:
+      "    if (this.#phase === 'waiting') return this.#deliver(1n, now(this.#engine.clock))\n    this.dueAt = 0",
+  }),
+  mutant('wakes are not heard', CONTENTION, ['liveness'], {
+    file: 'engine/acquisition.ts',
+    find: '  wake(): void {',
+    replace: '  wake(): void {\n    if (this.ticket.units > 0) return',
+  }),
+  mutant('who waits asks only when woken', NETWORK, ['liveness'], {
+    file: 'engine/acquisition.ts',
+    find: 'this.#setAskAgain(atMs + (',
+    replace: 'this.#setAskAgain(atMs + 1000 * (',
+  }),
+  mutant('what is held is not renewed', CONTENTION, ['lost without a reason'], {
+    file: 'engine/held-lease.ts',
+    find: 'const third = (this.ticket.ttlMs / 3)',
+    replace: 'const third = (this.ticket.ttlMs * 3)',
+  }),
+  mutant('answers to a batch go to the wrong tickets', NETWORK, ['deadline', 'lost without a reason'], {
+    file: 'engine/keeper.ts',
+    find: 'const answer = answers[index]',
+    replace: 'const answer = answers[answers.length - 1 - index]',
+  }),
+  mutant('closing gives nothing back', PROCESSES, ['left behind'], {
+    file: 'engine/engine.ts',
+    find: 'await Promise.all(this.#leases().map((lease) => lease.close(closedError(lease.key))))',
+    replace: '',
+  }),
+  mutant('only the monotonic clock is read', PROCESSES, ['deadline', 'exclusion among leases'], {
+    file: 'engine/instant.ts',
+    find: 'Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs)',
+    replace: 'to.monotonicMs - from.monotonicMs',
+  }),
+  mutant('only the wall clock is read', CLOCKS, ['deadline', 'exclusion among leases'], {
+    file: 'engine/instant.ts',
+    find: 'Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs)',
+    replace: 'to.wallMs - from.wallMs',
+  }),
+  mutant('a machine that slept is not noticed', PROCESSES, ['signal'], {
+    file: 'engine/keeper.ts',
+    find: 'return this.#wallLead - before > SLEPT_MS',
+    replace: 'return this.#wallLead - before > Number.POSITIVE_INFINITY',
+  }),
+]
+
+function mutant(name: string, family: Family, rules: readonly Rule[], ...edits: readonly Edit[]): Mutant {
+  return { name, family, rules, edits }
+}

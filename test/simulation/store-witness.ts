@@ -1,0 +1,190 @@
+import type { AcquireAnswer, RoomView, Store } from '../../src/contract/store.ts'
+import type { StoreAnswer, StoreCall } from '../../src/testing/simulated-server.ts'
+import type { Rule } from './violation.ts'
+
+type Report = (rule: Rule, message: string) => void
+
+export interface StoreWitnessOptions {
+  readonly report: Report
+  /** Whether an acquire of this ticket may arrive after all of them were answered. */
+  readonly mayComeLate: (id: string) => boolean
+}
+
+interface Room {
+  /** In which order those came who wait. */
+  readonly arrivals: Map<string, number>
+  /** Who was not heard of for its patience may keep its place or lose it, so nothing is known of it. */
+  readonly forgotten: Set<string>
+  /** Holders by id, with their fence. */
+  holders: Map<string, bigint>
+  highestFence: bigint
+}
+
+/**
+ * Looks into the store after every call that was carried out, and knows nothing of the law's code: holders may stand
+ * together, fences rise, and whoever is admitted came before everybody who still waits.
+ */
+export class StoreWitness {
+  readonly #report: Report
+  readonly #mayComeLate: (id: string) => boolean
+  readonly #rooms = new Map<string, Room>()
+  /** Every grant there ever was, in its order. */
+  readonly #grants = new Map<string, number>()
+  /** Grants that the store forgot, or whose time it skipped: nothing but their fences is promised any more. */
+  readonly #voided = new Set<string>()
+  readonly #evicted = new Set<string>()
+  readonly #givenBack = new Set<string>()
+  #arrival = 0
+  #fencedSince = 0
+  #forgot = false
+  #steppedBack = false
+  #skipped = false
+
+  constructor(options: StoreWitnessOptions) {
+    this.#report = options.report
+    this.#mayComeLate = options.mayComeLate
+  }
+
+  called(store: Store, call: StoreCall, answer: StoreAnswer): void {
+    if (call.verb === 'inspect') return
+    this.#judgeLateness(call, answer)
+    if (call.verb === 'evict') for (const id of answer as readonly string[]) this.#evicted.add(id)
+    const views = roomsOf(store)
+    for (const view of views) this.#look(view)
+    for (const [key, room] of this.#rooms) {
+      if (views.some((view) => view.key === key)) continue
+      room.holders = new Map()
+      room.arrivals.clear()
+    }
+  }
+
+  /** The position of a grant among all there were; `undefined` if the store never gave it. */
+  grantOf(key: string, id: string, fence: bigint): number | undefined {
+    return this.#grants.get(nameOf(key, id, fence))
+  }
+
+  /** Grants from this one on have fences that can be compared. */
+  get fencedSince(): number {
+    return this.#fencedSince
+  }
+
+  isVoid(key: string, id: string, fence: bigint): boolean {
+    return this.#voided.has(nameOf(key, id, fence)) || this.#evicted.has(id)
+  }
+
+  wasEvicted(id: string): boolean {
+    return this.#evicted.has(id)
+  }
+
+  /** Whether the store ever forgot something before its time. */
+  get forgetful(): boolean {
+    return this.#forgot || this.#skipped
+  }
+
+  dataLost(): void {
+    this.#void()
+    for (const room of this.#rooms.values()) {
+      room.holders = new Map()
+      room.arrivals.clear()
+      room.forgotten.clear()
+    }
+    this.#forgot = true
+    this.#startFencesAnew()
+  }
+
+  clockJumped(byMs: number): void {
+    if (byMs > 0) {
+      this.#void()
+      this.#skipped = true
+    } else {
+      this.#steppedBack = true
+      this.#startFencesAnew()
+    }
+  }
+
+  /** A fence survives a loss of data because of the time in it, and a step back because of the last one: not both. */
+  #startFencesAnew(): void {
+    if (!this.#forgot || !this.#steppedBack) return
+    for (const room of this.#rooms.values()) room.highestFence = 0n
+    this.#fencedSince = this.#grants.size
+  }
+
+  #void(): void {
+    for (const [key, room] of this.#rooms)
+      for (const [id, fence] of room.holders) this.#voided.add(nameOf(key, id, fence))
+  }
+
+  #look(view: RoomView): void {
+    const room = this.#roomOf(view.key)
+    const units = view.holders.reduce((sum, holder) => sum + holder.units, 0)
+    const limit = Math.min(...view.holders.map((holder) => holder.limit))
+    if (units > limit) {
+      const holders = view.holders.map(({ id, units, limit }) => `${id} (${units} of ${limit})`)
+      this.#report('exclusion at the store', `${view.key} is held by ${holders.join(' and ')}`)
+    }
+    this.#judgeGrants(room, view)
+    this.#follow(room, view)
+  }
+
+  /** What was given back stays given back, even if an acquire of it arrives after the release. */
+  #judgeLateness(call: StoreCall, answer: StoreAnswer): void {
+    if (call.verb === 'release') this.#givenBack.add(call.request.id)
+    if (call.verb !== 'acquire' || !this.#givenBack.has(call.ticket.id)) return
+    if (this.forgetful || this.#mayComeLate(call.ticket.id)) return
+    const { tag } = answer as AcquireAnswer
+    if (tag === 'held' || tag === 'queued')
+      this.#report('left behind', `${call.ticket.id} is ${tag} on ${call.ticket.key} after it was given back`)
+  }
+
+  #judgeGrants(room: Room, view: RoomView): void {
+    const granted = view.holders.filter(({ id, fence }) => !this.#grants.has(nameOf(view.key, id, fence)))
+    for (const { id, fence } of granted.sort((one, other) => (one.fence < other.fence ? -1 : 1))) {
+      if (fence <= room.highestFence)
+        this.#report('fence order', `${id} got ${fence} on ${view.key} after ${room.highestFence}`)
+      room.highestFence = fence
+      this.#grants.set(nameOf(view.key, id, fence), this.#grants.size)
+      if (room.forgotten.has(id)) continue
+      const arrival = room.arrivals.get(id) ?? Number.POSITIVE_INFINITY
+      const before = view.queue.find((waiter) => (room.arrivals.get(waiter.id) ?? arrival) < arrival)
+      if (before !== undefined)
+        this.#report('order of arrival', `${id} was admitted to ${view.key} before ${before.id}`)
+    }
+  }
+
+  #follow(room: Room, view: RoomView): void {
+    room.holders = new Map(view.holders.map(({ id, fence }) => [id, fence]))
+    const waiting = new Set(view.queue.map(({ id }) => id))
+    for (const id of room.arrivals.keys()) {
+      if (waiting.has(id)) continue
+      room.arrivals.delete(id)
+      if (!room.holders.has(id)) room.forgotten.add(id)
+    }
+    for (const { id } of view.queue) {
+      if (room.arrivals.has(id) || room.forgotten.has(id)) continue
+      this.#arrival += 1
+      room.arrivals.set(id, this.#arrival)
+    }
+    const order = view.queue.flatMap(({ id }) => room.arrivals.get(id) ?? [])
+    if (order.some((arrival, index) => arrival < (order[index - 1] ?? 0)))
+      this.#report('order of arrival', `The queue of ${view.key} is not in order: ${order.join(' ')}`)
+  }
+
+  #roomOf(key: string): Room {
+    const present = this.#rooms.get(key)
+    if (present !== undefined) return present
+    const room: Room = { arrivals: new Map(), forgotten: new Set(), holders: new Map(), highestFence: 0n }
+    this.#rooms.set(key, room)
+    return room
+  }
+}
+
+/** The memory store answers at once. */
+export function roomsOf(store: Store): readonly RoomView[] {
+  const page = store.inspect({ prefix: '', cursor: undefined, count: 1000 })
+  if (page instanceof Promise) throw new TypeError('Expected a store that answers at once, got a promise')
+  return page.rooms
+}
+
+function nameOf(key: string, id: string, fence: bigint): string {
+  return `${key} ${id} ${fence}`
+}

@@ -1,0 +1,241 @@
+import type { RenewAnswer, RoomView } from '../../src/contract/store.ts'
+import type { Lease } from '../../src/engine/lease.ts'
+import { type Random, seededRandom } from '../../src/testing/random.ts'
+import { SimulatedClock } from '../../src/testing/simulated-clock.ts'
+import { calmWeather, SimulatedNetwork } from '../../src/testing/simulated-network.ts'
+import { SimulatedProcess } from '../../src/testing/simulated-process.ts'
+import { SimulatedServer, type StoreAnswer, type StoreCall } from '../../src/testing/simulated-server.ts'
+import { SimulatedTime } from '../../src/testing/simulated-time.ts'
+import { call } from './call.ts'
+import { CalmWitness } from './calm-witness.ts'
+import { DirectLink } from './direct-link.ts'
+import type { Implementation } from './implementation.ts'
+import { LeaseWitness } from './lease-witness.ts'
+import { Member } from './member.ts'
+import type { Plan } from './plan.ts'
+import { FencedRegister } from './register.ts'
+import { roomsOf, StoreWitness } from './store-witness.ts'
+import { Trace } from './trace.ts'
+import { type Rule, Violation } from './violation.ts'
+import { act } from './workload.ts'
+
+/** Processes, a store, what lies between them, and who watches. */
+export class World {
+  readonly plan: Plan
+  readonly time: SimulatedTime = new SimulatedTime()
+  readonly trace: Trace
+  readonly server: SimulatedServer
+  readonly network: SimulatedNetwork
+  readonly storeClock: SimulatedClock
+  readonly storeWitness: StoreWitness
+  readonly leaseWitness: LeaseWitness
+  readonly register: FencedRegister
+  readonly calmWitness: CalmWitness
+  /** Everybody there ever was, in the order in which they came. */
+  readonly members: Member[] = []
+  /** Nothing goes wrong any more, and nobody begins anything new. */
+  calm = false
+  /** How often what happened. */
+  readonly counts = new Map<string, number>()
+  /** How many calls there were so far. */
+  calls = 0
+  /** By how much the store's clock was set back in all: it keeps everything longer by as much. */
+  setBackMs = 0
+  /** Ids of tickets whose holder handed them on, in a way that cannot be told from a crash. */
+  readonly handedOn = new Set<string>()
+  readonly random: (purpose: string) => Random
+  readonly #implementation: Implementation
+  #violation: Violation | undefined
+  #events = 0
+  #rooms: readonly RoomView[] | undefined
+
+  constructor(seed: string, plan: Plan, implementation: Implementation) {
+    this.plan = plan
+    this.random = (purpose) => seededRandom(`${seed}/${purpose}`)
+    this.#implementation = implementation
+    this.trace = new Trace(() => this.time.monotonicMs())
+    const report = (rule: Rule, message: string): void => this.report(rule, message)
+    this.storeClock = new SimulatedClock({ time: this.time, rate: this.#rate(this.random('store clock')) })
+    this.storeWitness = new StoreWitness({
+      report,
+      mayComeLate: (id) => plan.faults.has('duplicates') || this.handedOn.has(id),
+    })
+    this.leaseWitness = new LeaseWitness({
+      report,
+      now: () => this.time.monotonicMs(),
+      storeRate: this.storeClock.rate,
+      store: this.storeWitness,
+    })
+    this.calmWitness = new CalmWitness({ report, now: () => this.time.monotonicMs(), members: this.members })
+    this.register = new FencedRegister(this.storeWitness, report)
+    this.server = new SimulatedServer({
+      open: () => implementation.memoryStore({ now: () => this.#storeTime() }),
+      onCall: (call, answer) => {
+        this.trace.note('store', call.verb, summary(call), '→', answer)
+        this.#countCall(call, answer)
+        this.storeWitness.called(this.server.store, call, answer)
+      },
+    })
+    this.network = new SimulatedNetwork({
+      clock: this.time,
+      random: this.random('network'),
+      server: this.server,
+      weather: plan.weather,
+    })
+  }
+
+  startActors(): void {
+    for (let index = 0; index < this.plan.processes; index += 1) this.join()
+  }
+
+  /** A new process joins, and begins to work. */
+  join(): void {
+    const member = this.#start()
+    for (let actor = 1; actor <= this.plan.actors; actor += 1) {
+      const name = `${member.name}/${actor}`
+      this.begin(member, name, () => act(this, member, name))
+    }
+  }
+
+  /** Something that a process does on its own. Nobody waits for it but the end of the history. */
+  begin(member: Member, name: string, work: () => Promise<void>): void {
+    member.pending.add(name)
+    void work()
+      .catch((error: unknown) => this.report('error', `${name} of ${member.name} failed: ${error}`))
+      .finally(() => member.pending.delete(name))
+  }
+
+  /** Its locks are closed, while its actors are at work. */
+  close(member: Member): void {
+    member.closed = true
+    void call(this, member, 'close', { mostMs: CLOSE_MS }, () => member.locks.close())
+  }
+
+  #start(): Member {
+    const name = `p${this.members.length + 1}`
+    const random = this.random(name)
+    const late = this.plan.faults.has('late timers')
+    const process = new SimulatedProcess({
+      name,
+      time: this.time,
+      rate: this.#rate(random),
+      aheadMs: random.between(-5000, 5000),
+      lateness: () => (late ? random.next() * 8 : 0) - (random.chance(0.2) ? 1 : 0),
+      timersFirst: () => random.chance(0.5),
+    })
+    const deliver = (act: () => void): void => process.deliver(act)
+    const link = this.plan.direct ? undefined : this.network.connect(deliver)
+    const { Engine, Locks, parseTerms, TAKES } = this.#implementation
+    const engine = new Engine(link ?? new DirectLink(this.network, deliver), {
+      clock: process.clock,
+      chance: () => random.next(),
+    })
+    let tickets = 0
+    const nextId = (): string => {
+      tickets += 1
+      return `${name}-${tickets}`
+    }
+    const locks = new Locks({ engine, owner: name, nextId }, parseTerms({}, TAKES.locks))
+    const member = new Member({ process, link, engine, locks })
+    this.members.push(member)
+    return member
+  }
+
+  /** Time passes, and after everything that happens in it everybody looks. Rejects with the first violation. */
+  async advance(durationMs: number): Promise<void> {
+    await this.time.advance(durationMs, () => this.#look())
+    this.#look()
+  }
+
+  report(rule: Rule, message: string): void {
+    this.#violation ??= new Violation(rule, message)
+  }
+
+  /** `lasting`: nothing but a fault can end it before its release. */
+  watch(member: Member, lease: Lease, options: { readonly lasting: boolean }): void {
+    this.trace.note(member.name, 'has', lease.key, lease.id, lease.fence, lease.remainingMs)
+    this.leaseWitness.watch(member, lease, { lasting: options.lasting && this.plan.faults.size === 0 })
+  }
+
+  /** For the question what the histories have covered. */
+  count(what: string): void {
+    this.counts.set(what, (this.counts.get(what) ?? 0) + 1)
+  }
+
+  rooms(): readonly RoomView[] {
+    this.#rooms ??= roomsOf(this.server.store)
+    return this.#rooms
+  }
+
+  /** The store has lost everything. */
+  forget(): void {
+    this.storeWitness.dataLost()
+    this.server.forget()
+  }
+
+  jumpStoreClock(byMs: number): void {
+    this.storeWitness.clockJumped(byMs)
+    this.storeClock.jump(byMs)
+    if (byMs < 0) this.setBackMs -= byMs
+  }
+
+  /** Everything that goes wrong ends. */
+  settle(): void {
+    this.trace.note('world', 'calm')
+    this.calm = true
+    this.network.weather = calmWeather
+    this.server.goOn()
+    if (!this.server.isUp) this.server.start({ keepData: true })
+    for (const { link, process } of this.members) {
+      link?.mend()
+      process.resume()
+    }
+  }
+
+  #look(): void {
+    this.#events += 1
+    this.#rooms = undefined
+    if (this.#events > MOST_EVENTS) this.report('rest', `More than ${MOST_EVENTS} events`)
+    for (const member of this.members) {
+      if (!member.process.upToDate) member.disturbedAt = this.time.monotonicMs()
+    }
+    this.leaseWitness.check(() => this.rooms())
+    if (this.plan.faults.size === 0) this.calmWitness.check(this.rooms())
+    if (this.#violation !== undefined) throw this.#violation
+  }
+
+  #countCall(call: StoreCall, answer: StoreAnswer): void {
+    if (call.verb === 'inspect') return
+    const answers = call.verb === 'renew' ? (answer as readonly RenewAnswer[]) : [answer]
+    for (const one of answers) {
+      const said = 'tag' in one ? one.tag : 'was' in one ? one.was : 'done'
+      this.count(`${call.verb} ${said}`)
+    }
+  }
+
+  #storeTime(): { ms: number; us: number } {
+    const ms = this.storeClock.wallMs()
+    return { ms, us: Math.floor(ms * 1000) }
+  }
+
+  /** Any two of them differ by 0.5 % at most. */
+  #rate(random: Random): number {
+    if (!this.plan.faults.has('clock rates')) return 1
+    return 1 + random.pick([-1, 0, 1, 2 * random.next() - 1]) * MOST_DRIFT
+  }
+}
+
+/** Leases, then give-backs, then the store: one attempt each. */
+const CLOSE_MS = 6000
+const MOST_DRIFT = 0.0025
+const MOST_EVENTS = 100_000
+
+function summary(call: {
+  readonly ticket?: { readonly key: string; readonly id: string; readonly ttlMs: number }
+  readonly tickets?: readonly { readonly id: string; readonly ttlMs: number }[]
+  readonly request?: unknown
+}): unknown {
+  if (call.ticket !== undefined) return [call.ticket.key, call.ticket.id, call.ticket.ttlMs]
+  if (call.tickets !== undefined) return call.tickets.map(({ id, ttlMs }) => [id, ttlMs])
+  return call.request
+}
