@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { delaysOf } from './fake-clock.ts'
 import { errorOf, outcomeOf, scene, startProcess } from './scene.ts'
 import { Letter } from './scripted-store.ts'
 
@@ -59,6 +60,14 @@ describe('an acquire', () => {
     const lease = await acquiring
     expect(lease.state).toBe('held')
     await lease.release()
+  })
+
+  test('that is answered in time starts no timer of 0 ms on the way', async () => {
+    const { clock, locks } = scene()
+    const delays = delaysOf(clock)
+    for (let round = 0; round < 10; round += 1) await (await locks.acquire('k')).release()
+    expect(delays).not.toEqual([])
+    expect(Math.min(...delays)).toBeGreaterThanOrEqual(1000)
   })
 
   test('is repeated with growing pauses, so a store that fails at once is not flooded', async () => {
@@ -123,6 +132,19 @@ describe('a try', () => {
     const lease = await clock.until(locks.tryAcquire('k'))
     expect(lease?.state).toBe('held')
     await lease?.release()
+  })
+
+  test('that is busy leaves a tombstone for its first request, which may arrive when the key is free', async () => {
+    const { clock, store, locks, other, rooms } = scene()
+    const held = await other.locks.acquire('k')
+    const late = new Letter()
+    store.next('acquire', late)
+    expect(await clock.until(locks.tryAcquire('k'))).toBeNull()
+    expect(store.count('acquire')).toBe(2)
+    await held.release()
+    await clock.advance(1)
+    late.arrive()
+    expect(await rooms()).toEqual([])
   })
 
   test('of a store that is silent rejects within five seconds instead of answering null', async () => {

@@ -1,5 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { errorOf, outcomeOf, scene } from './scene.ts'
+import type { Lease } from '../../src/engine/lease.ts'
+import type { Locks } from '../../src/primitives/locks.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { FakeClock, settled } from './fake-clock.ts'
+import { errorOf, outcomeOf, scene, startProcess } from './scene.ts'
 import { Letter } from './scripted-store.ts'
 
 const TTL = 30_000
@@ -246,4 +250,29 @@ describe('close', () => {
     await clock.advance(TTL)
     expect(store.sent.length).toBe(before)
   })
+})
+
+test('locks that are closed in the tick in which somebody is granted a key let nobody begin under it', async () => {
+  const clock = new FakeClock()
+  const store = memoryStore({ now: clock.storeTime })
+  const [closed, holder, next] = [1, 2, 3].map(() => startProcess(store, clock).locks) as [
+    Locks,
+    Locks,
+    Locks,
+  ]
+  const held = await holder.acquire('k')
+  const began: string[] = []
+  const work = (name: string) => async (lease: Lease) => {
+    began.push(`${name}, ${lease.state}`)
+    await settled()
+    began.push(`${name} is done`)
+  }
+  const first = errorOf(closed.withLock('k', work('closed')))
+  const second = next.withLock('k', work('next'))
+  await clock.advance(10)
+  const releasing = held.release()
+  const closing = closed.close()
+  await clock.until(Promise.all([releasing, closing, second]))
+  expect(await first).toMatchObject({ code: 'closed' })
+  expect(began).toEqual(['next, held', 'next is done'])
 })

@@ -113,6 +113,18 @@ interface FakeTimer extends Timer {
   keepsAlive: boolean
 }
 
+/** The delays of all timers that are started from now on. More of them than anybody needs are an error. */
+export function delaysOf(clock: FakeClock, { most = 1000 } = {}): readonly number[] {
+  const delays: number[] = []
+  const start = clock.startTimer.bind(clock)
+  clock.startTimer = (delayMs, fire) => {
+    delays.push(delayMs)
+    if (delays.length > most) throw new Error(`More than ${most} timers were started`)
+    return start(delayMs, fire)
+  }
+  return delays
+}
+
 /** Everything that can happen without time passing has happened. */
 export function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))

@@ -82,6 +82,20 @@ describe('an aborted wait rejects with the reason of the signal', () => {
     expect(store.sent).toEqual([])
   })
 
+  test('while the first request is being written', async () => {
+    const { clock, store, locks, rooms } = scene()
+    const giveUp = new AbortController()
+    const acquire = store.acquire.bind(store)
+    store.acquire = (ticket) => {
+      giveUp.abort(NO_LONGER)
+      return acquire(ticket)
+    }
+    expect(await outcomeOf(locks.acquire('k', { signal: giveUp.signal }))).toEqual({ error: NO_LONGER })
+    await clock.advance(10)
+    expect(await rooms()).toEqual([])
+    await clock.until(locks.close())
+  })
+
   test('while the first request is on its way, and the grant that comes late is given back', async () => {
     const { clock, store, locks, rooms } = scene()
     const slow = new Letter()

@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest'
+import type { HeldLease } from '../../src/engine/held-lease.ts'
 import { LeaseLostError } from '../../src/errors.ts'
+import { delaysOf, settled } from './fake-clock.ts'
 import { scene } from './scene.ts'
 import { Letter } from './scripted-store.ts'
 
@@ -120,6 +122,62 @@ describe('a lease that is lost', () => {
     await other.locks.evict('k', lease.id, { reason: 'stuck' })
     await clock.advance(1)
     expect(signal.reason).toMatchObject({ reason: 'evicted' })
+  })
+
+  test('by eviction is told also when the first question about it failed, and without asking in a frenzy', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: '1h', renew: false })
+    const signal = lease.signal
+    await clock.advance(1)
+    const delays = delaysOf(clock)
+    store.always('fail', ['renew'])
+    store.wake({ tag: 'ticket', id: lease.id })
+    await clock.advance(2000)
+    expect(delays.length).toBeLessThanOrEqual(150)
+    expect(store.count('renew')).toBeGreaterThan(1)
+    await store.real.evict({ key: 'k', id: lease.id, reason: 'stuck' })
+    store.always('answer')
+    await clock.advance(2000)
+    expect(signal.reason).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
+  })
+
+  test('by eviction is looked for under its id: a wake for another process looks at no lease', async () => {
+    const { clock, store, locks } = scene()
+    const leases = await Promise.all(Array.from({ length: 100 }, (_, index) => locks.acquire(`k${index}`)))
+    expect(leases.filter(({ signal }) => signal.aborted)).toEqual([])
+    await clock.advance(1)
+    let looks = 0
+    for (const lease of leases) {
+      const { ticket } = lease as HeldLease
+      Object.defineProperty(lease, 'ticket', {
+        get: () => {
+          looks += 1
+          return ticket
+        },
+      })
+    }
+    store.wake({ tag: 'ticket', id: 'of another process' })
+    expect(looks).toBe(0)
+    await Promise.all(leases.map((lease) => lease.release()))
+  })
+
+  test('and was seen to be lost stays lost, although a renewal is answered later that was in time', async () => {
+    const { clock, store, locks } = scene()
+    const late = new Letter()
+    store.next('renew', late)
+    const lease = await locks.acquire('k', { ttl: TTL })
+    await clock.untilTrue(() => store.count('renew') === 1)
+    late.arrive()
+    // Past the deadline that is known here, and not past the one that the answer tells.
+    clock.block((TTL / 4) * 3)
+    expect(lease.state).toBe('lost')
+    late.reply()
+    // No timer has run yet: it was seen by who looked, and by nobody else.
+    await settled()
+    expect(lease.state).toBe('lost')
+    expect(lease.remainingMs).toBe(0)
+    expect(lease.signal.aborted).toBe(true)
+    await lease.release()
   })
 
   test('because the store knows its id only under another fence is lost: somebody may have held in between', async () => {

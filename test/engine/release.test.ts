@@ -75,7 +75,12 @@ describe('release', () => {
     const { locks } = scene()
     const lease = await locks.acquire('k')
     await lease.release()
-    expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ code: 'lease-lost' }))
+    expect(() => lease.assertHeld()).toThrow(
+      expect.objectContaining({
+        code: 'lease-lost',
+        message: 'The lease on "k" was released by its holder. Acquire the key again to go on.',
+      }),
+    )
     expect(() => lease.detach()).toThrow(expect.objectContaining({ code: 'lease-lost' }))
     expect(await errorOf(lease.extend())).toMatchObject({ code: 'lease-lost' })
   })

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { errorOf, outcomeOf, scene } from '../engine/scene.ts'
-import { Letter } from '../engine/scripted-store.ts'
+import { Letter, type ScriptedStore } from '../engine/scripted-store.ts'
 
 const TTL = 30_000
 
@@ -16,6 +16,48 @@ describe('a lease that is handed over', () => {
     expect(adopted.state).toBe('held')
     expect(store.sent.length).toBe(before)
     expect(await rooms()).toMatchObject([{ holders: [{ id: lease.id, fence: lease.fence }] }])
+    await adopted.release()
+  })
+
+  test('is not released by a late reply to a request of who let go of it', async () => {
+    const { clock, store, locks, other, rooms } = scene()
+    const late = new Letter()
+    store.next('acquire', late)
+    const acquiring = locks.acquire('k', { ttl: TTL })
+    late.arrive()
+    const adopted = await other.locks.adopt((await clock.until(acquiring)).detach())
+    late.reply()
+    await clock.advance(1000)
+    expect(store.count('release')).toBe(0)
+    expect(await rooms()).toMatchObject([{ holders: [{ id: adopted.id, fence: adopted.fence }] }])
+    await adopted.release()
+  })
+
+  test('leaves a tombstone, for a request of its first holder that arrives after the release', async () => {
+    const { clock, store, locks, other, rooms } = scene()
+    const late = new Letter()
+    store.next('acquire', late)
+    const lease = await clock.until(locks.acquire('k', { ttl: TTL }))
+    const adopted = await other.locks.adopt(lease.detach())
+    await adopted.release()
+    late.arrive()
+    expect(await rooms()).toEqual([])
+  })
+
+  test('is asked for with a ticket as every other one, whatever the options', async () => {
+    const { store, locks, other } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const { signal } = new AbortController()
+    const adopted = await other.locks.adopt(lease.detach(), {
+      signal,
+      lockDelay: 5,
+      maxHold: '1m',
+      renew: true,
+    })
+    const sent = (other.engine.store as ScriptedStore).sent.flatMap(({ tickets }) => tickets)
+    expect(sent).toHaveLength(1)
+    expect(Object.keys(sent[0] ?? {})).toEqual(Object.keys(store.sent[0]?.tickets[0] ?? {}))
+    expect(sent[0]).toMatchObject({ id: lease.id, lockDelayMs: 5 })
     await adopted.release()
   })
 
@@ -86,6 +128,24 @@ describe('a lease that is handed over', () => {
     expect(await errorOf(other.locks.adopt(json))).toMatchObject({ code: 'lease-lost' })
     expect(() => heir.assertHeld()).not.toThrow()
     await heir.release()
+  })
+
+  test('that only waits is no lease, and it keeps its place in the queue', async () => {
+    const { clock, locks, other, rooms } = scene()
+    const held = await locks.acquire('k')
+    const order: string[] = []
+    const waiters = ['first', 'second'].map(async (name) => {
+      const lease = await other.locks.acquire('k')
+      order.push(name)
+      await lease.release()
+    })
+    await clock.advance(10)
+    const first = (await rooms())[0]?.queue[0]?.id ?? ''
+    expect(await errorOf(locks.adopt({ ...held.toJSON(), id: first }))).toMatchObject({ code: 'lease-lost' })
+    await clock.advance(10)
+    await held.release()
+    await clock.until(Promise.all(waiters), { withinMs: 100 })
+    expect(order).toEqual(['first', 'second'])
   })
 
   test('under another fence than the store’s is refused, and whoever holds it keeps it', async () => {

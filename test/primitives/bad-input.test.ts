@@ -100,7 +100,7 @@ describe('a duration', () => {
     for (const wait of [0, '0s', Number.POSITIVE_INFINITY, '24h'])
       await (await locks.acquire('k', { wait })).release()
     const before = store.sent.length
-    for (const wait of [-1, Number.NaN, Number.NEGATIVE_INFINITY, '30', 25 * 86_400_000])
+    for (const wait of [-1, -0.5, Number.NaN, Number.NEGATIVE_INFINITY, '30', 25 * 86_400_000])
       expect(await errorOf(locks.acquire('k', { wait }))).toMatchObject({
         message: expect.stringMatching(
           /^Expected `wait` to be a duration from 0 ms to 24 days .*, or Infinity, got /,

@@ -1,5 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
+import type { Lease } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { FakeClock, settled } from '../engine/fake-clock.ts'
+import { errorOf, outcomeOf, realScene, scene, startProcess } from '../engine/scene.ts'
 
 describe('read and write', () => {
   test('any number of readers are in at once, and no writer with them', async () => {
@@ -109,4 +112,27 @@ describe('read and write', () => {
     const inner = lock.read(() => lock[kind](() => 'never'))
     expect(await errorOf(inner)).toMatchObject({ name: 'DeadlockError', code: 'deadlock', key: 'k' })
   })
+})
+
+// One answer grants all of them, and each one’s work blocks the event loop for the others.
+test('a reader whose lease has run out before its turn does not begin', async () => {
+  const clock = new FakeClock()
+  const store = memoryStore({ now: clock.storeTime })
+  const lock = startProcess(store, clock).locks.readWrite('k')
+  const writer = await startProcess(store, clock).locks.readWrite('k').acquireWrite()
+  const began: string[] = []
+  const read = (lease: Lease) => {
+    began.push(lease.state)
+    clock.block(20)
+  }
+  const readers = Array.from({ length: 40 }, () => lock.read(read, { ttl: 300 }))
+  const over = Promise.allSettled(readers)
+  await settled()
+  await writer.release()
+  const outcomes = await over
+  expect(began.length).toBeGreaterThan(1)
+  expect(began.length).toBeLessThanOrEqual(300 / 20)
+  expect(began).not.toContain('lost')
+  for (const outcome of outcomes.slice(began.length))
+    expect(outcome).toMatchObject({ status: 'rejected', reason: { code: 'lease-lost', reason: 'expired' } })
 })

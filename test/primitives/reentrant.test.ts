@@ -66,6 +66,39 @@ describe('a lock inside itself', () => {
     })
   })
 
+  test('is waited for by the outer call, also when nobody awaits it', async () => {
+    const { clock, locks, other } = scene()
+    let inside = 0
+    let most = 0
+    const work = async () => {
+      inside += 1
+      most = Math.max(most, inside)
+      for (let turn = 0; turn < 5; turn += 1) await settled()
+      inside -= 1
+    }
+    const left: Promise<unknown>[] = []
+    const outer = locks.withLock('k', () => {
+      left.push(
+        // One that begins another one, and one that fails.
+        locks.withLock('k', { reentrant }, async () => {
+          await work()
+          left.push(locks.tryWithLock('k', { reentrant }, work))
+        }),
+        errorOf(locks.withLock('k', { reentrant }, () => Promise.reject(new Error('the work failed')))),
+      )
+      return 'outer'
+    })
+    const next = other.locks.withLock('k', work)
+    expect(await clock.until(outer)).toBe('outer')
+    await clock.until(next)
+    expect(await Promise.all(left)).toEqual([
+      undefined,
+      expect.any(Error),
+      { acquired: true, value: undefined },
+    ])
+    expect(most).toBe(1)
+  })
+
   test('is no re-entry from another context: it waits its turn', async () => {
     const { locks } = realScene()
     const order: string[] = []

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { createLocks } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
 
@@ -13,6 +14,24 @@ describe('several keys', () => {
       leases.assertHeld()
     })
     expect(await rooms()).toEqual([])
+  })
+
+  test('take no minHold: one may be given back because another is busy, and would stay taken for nothing', async () => {
+    const { locks, store } = scene()
+    const inSpite = createLocks(store, { minHold: '1h' })
+    const calls = [
+      locks.withLocks(['a', 'b'], { minHold: '1h' }, () => 'ran'),
+      locks.tryWithLocks(['a', 'b'], { minHold: '1h' }, () => 'ran'),
+      locks.acquireAll(['a', 'b'], { minHold: '1h' }),
+      locks.tryAcquireAll(['a', 'b'], { minHold: '1h' }),
+      inSpite.acquireAll(['a', 'b']),
+    ]
+    for (const error of await Promise.all(calls.map(errorOf)))
+      expect(error).toMatchObject({
+        code: 'invalid-argument',
+        message: 'Expected `minHold` to be 0 for several keys at once: set it where one key is held.',
+      })
+    expect(store.sent).toEqual([])
   })
 
   test('that are not all free hold none of them with try', async () => {

@@ -1,0 +1,34 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import { expect, test } from 'vitest'
+import type { Lease } from '../../src/index.ts'
+import { realScene } from '../engine/scene.ts'
+
+// Each turn is started by the work of the one before, which does not wait for it: a loop of timers, a stream of events.
+test('a loop that locks again from work it left behind keeps nothing of its earlier turns', async () => {
+  const { locks } = realScene()
+  const leases: WeakRef<Lease>[] = []
+  const kept = await new Promise<number>((resolve, reject) => {
+    const turn = (count: number) => {
+      locks
+        .withLock('job', (lease) => {
+          if (count % 100 === 0) leases.push(new WeakRef(lease))
+          if (count < TURNS) return void setImmediate(turn, count + 1)
+          // Looked at from the last turn, whose scope would be the end of the chain. What is collected is not walked
+          // through either, so the turns do not take longer and longer.
+          setImmediate(() => {
+            collectGarbage()
+            resolve(leases.filter((one) => one.deref() !== undefined).length)
+          })
+        })
+        .catch(reject)
+    }
+    turn(1)
+  })
+  expect(leases).toHaveLength(TURNS / 100)
+  expect(kept).toBeLessThanOrEqual(2)
+})
+
+const TURNS = 20_000
+setFlagsFromString('--expose-gc')
+const collectGarbage: () => void = runInNewContext('gc')

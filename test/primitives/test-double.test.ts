@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest'
+import { createLocks, type Locks, type ReadWriteLock, type Semaphore } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+
+// Held by the compiler: each of these is a plain object, with nothing private of a class.
+test('a plain object may stand in for the locks of a program under test', async () => {
+  const real = createLocks(memoryStore())
+  const taken: string[] = []
+  const readWrite: ReadWriteLock = {
+    key: 'k',
+    read: (work, options) => real.readWrite('k').read(work, options),
+    write: (work, options) => real.readWrite('k').write(work, options),
+    tryRead: async () => ({ acquired: false }),
+    tryWrite: async () => ({ acquired: false }),
+    acquireRead: (options) => real.readWrite('k').acquireRead(options),
+    acquireWrite: (options) => real.readWrite('k').acquireWrite(options),
+    tryAcquireRead: async () => null,
+    tryAcquireWrite: async () => null,
+  }
+  const semaphore: Semaphore = {
+    key: 'k',
+    permits: 5,
+    acquire: (options) => real.semaphore('k', 5).acquire(options),
+    tryAcquire: async () => null,
+    withPermits: (work, options) => real.semaphore('k', 5).withPermits(work, options),
+    tryWithPermits: async () => ({ acquired: false }),
+  }
+  const double: Locks = {
+    withLock: <T>(key: string, ...rest: unknown[]) => {
+      taken.push(key)
+      return real.withLock(key, rest.at(-1) as () => T)
+    },
+    tryWithLock: async () => ({ acquired: false }),
+    withLocks: (keys: readonly string[], ...rest: unknown[]) =>
+      real.withLocks(keys, rest.at(-1) as () => never),
+    tryWithLocks: async () => ({ acquired: false }),
+    acquire: (key, options) => real.acquire(key, options),
+    tryAcquire: async () => null,
+    acquireAll: (keys, options) => real.acquireAll(keys, options),
+    tryAcquireAll: async () => null,
+    readWrite: (key) => real.readWrite(key),
+    semaphore: (key, permits) => real.semaphore(key, permits),
+    adopt: (json, options) => real.adopt(json, options),
+    inspect: (options) => real.inspect(options),
+    evict: async () => [],
+    close: () => real.close(),
+    [Symbol.asyncDispose]: () => real.close(),
+  }
+  expect(await programUnderTest(double)).toBe('paid')
+  expect(taken).toEqual(['invoice:42'])
+  expect([await readWrite.tryWrite(() => 1), await semaphore.tryAcquire()]).toEqual([
+    { acquired: false },
+    null,
+  ])
+  // And the real ones are what the double stands in for.
+  expect(await programUnderTest(real)).toBe('paid')
+  await double.close()
+})
+
+function programUnderTest(locks: Locks): Promise<string> {
+  return locks.withLock('invoice:42', { ttl: '10s' }, () => 'paid')
+}
