@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { chmodSync, mkdirSync, readdirSync, rmdirSync, rmSync, statSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, rmdirSync, rmSync, statSync, unlink } from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -17,10 +17,13 @@ export function* addressesFor(lockFile: string): Generator<string> {
   }
   for (const folder of [`${lockFile}-wakes`, join(tmpdir(), 'holdfast-wakes')]) {
     const address = join(folder, `${name}.sock`)
-    if (Buffer.byteLength(address) > LONGEST_ADDRESS || !makeFolder(folder)) continue
-    removeDead(folder)
-    yield address
+    if (Buffer.byteLength(address) <= LONGEST_ADDRESS && prepareFolder(folder)) yield address
   }
+}
+
+/** Who may write the lock file, may send wakes. */
+export function openAs(address: string, lockFile: string): void {
+  if (process.platform !== 'win32') chmodSync(address, statSync(lockFile).mode & 0o777)
 }
 
 /** Removes the socket, which a closed server has done already, and its folder, if it was the last one there. */
@@ -48,38 +51,33 @@ let hooked = false
 /** 104 bytes on macOS, 108 on Linux, with a NUL at the end. */
 const LONGEST_ADDRESS = 103
 
-/** As open to others as the folder it is in: who may use the lock file, may send wakes. */
-function makeFolder(folder: string): boolean {
+/** As open to others as the folder it is in. */
+function prepareFolder(folder: string): boolean {
   try {
-    mkdirSync(folder)
-    chmodSync(folder, statSync(dirname(folder)).mode & 0o7777)
+    if (!existsSync(folder)) {
+      mkdirSync(folder)
+      chmodSync(folder, statSync(dirname(folder)).mode & 0o7777)
+    }
+    removeDead(folder)
     return true
-  } catch (error) {
-    return error instanceof Error && 'code' in error && error.code === 'EEXIST'
+  } catch {
+    return false
   }
 }
 
 /** The sockets of processes that were killed: nobody answers there. A few at a time, and nobody waits for it. */
 function removeDead(folder: string): void {
-  const entries = readFolder(folder).filter((entry) => entry.endsWith('.sock'))
-  for (const entry of entries.slice(0, DEAD_AT_ONCE)) {
-    const address = join(folder, entry)
+  const addresses = readdirSync(folder).map((name) => join(folder, name))
+  for (const address of addresses.slice(0, DEAD_AT_ONCE)) {
     // One that is just being opened has a path already, and does not answer yet.
     const madeAt = statSync(address, { throwIfNoEntry: false })?.mtimeMs
     if (madeAt === undefined || Date.now() - madeAt < OPENING_MS) continue
     const socket = connect(address, () => socket.destroy())
     socket.unref()
     socket.on('error', (error) => {
-      if ('code' in error && error.code === 'ECONNREFUSED') rmSync(address, { force: true })
+      // Where it belongs to somebody else, that one has to remove it.
+      if ('code' in error && error.code === 'ECONNREFUSED') unlink(address, () => {})
     })
-  }
-}
-
-function readFolder(folder: string): readonly string[] {
-  try {
-    return readdirSync(folder)
-  } catch {
-    return []
   }
 }
 

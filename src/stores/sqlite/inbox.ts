@@ -1,7 +1,7 @@
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import type { Wake } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
-import { addressesFor, discard, discardAtExit } from './inbox-address.ts'
+import { addressesFor, discard, discardAtExit, openAs } from './inbox-address.ts'
 import type { Notice } from './room-window.ts'
 
 /**
@@ -21,6 +21,7 @@ export class Inbox {
   readonly #incoming = new Set<Socket>()
   readonly #outgoing = new Map<string, Socket>()
   #server: Promise<Server> | undefined
+  #closed = false
 
   constructor(lockFile: string) {
     this.#lockFile = lockFile
@@ -32,13 +33,8 @@ export class Inbox {
       await this.#server
     } catch (cause) {
       this.#server = undefined
-      throw new StoreError(
-        'store-unavailable',
-        'No socket can be opened for wakes: waiters ask now and then instead.',
-        {
-          cause,
-        },
-      )
+      const message = 'No socket can be opened for wakes: waiters ask now and then instead.'
+      throw new StoreError('store-unavailable', message, { cause })
     }
     // An own function for each call: the same one may listen twice.
     const listener = (wake: Wake): void => onWake(wake)
@@ -48,46 +44,65 @@ export class Inbox {
     }
   }
 
+  /** The lock file was deleted, and probably everything beside it. */
+  async reopen(): Promise<void> {
+    if (this.#server === undefined) return
+    await this.#shut(await this.#server)
+    if (this.#closed) return
+    this.#server = this.#open()
+    await this.#server.catch(() => {
+      this.#server = undefined
+    })
+    // Whoever waits in this process is unknown in the new file.
+    this.#deliver({ tag: 'all' })
+  }
+
   /** Never fails: a wake is a hint. */
   tell(notices: readonly Notice[]): void {
     for (const { id, inbox } of notices) {
       if (inbox === '') continue
-      if (inbox === this.address) this.#deliver(id)
+      if (inbox === this.address) this.#deliver({ tag: 'ticket', id })
       else this.#connectionTo(inbox).write(`${id}\n`)
     }
   }
 
   async close(): Promise<void> {
+    this.#closed = true
     this.#listeners.clear()
     // A process that releases and ends at once still has to tell who is next.
     await Promise.all([...this.#outgoing.values()].map(flush))
     const server = await this.#server?.catch(() => undefined)
-    if (server === undefined) return
-    for (const socket of this.#incoming) socket.destroy()
-    await new Promise<void>((resolve) => server.close(() => resolve()))
-    discard(this.address)
+    if (server?.listening) await this.#shut(server)
   }
 
-  #deliver(id: string): void {
-    for (const listener of this.#listeners) listener({ tag: 'ticket', id })
+  #deliver(wake: Wake): void {
+    for (const listener of this.#listeners) listener(wake)
   }
 
   async #open(): Promise<Server> {
-    const server = createServer((socket) => this.#receive(socket))
-    // It alone keeps no process alive.
-    server.unref()
     let failure: unknown
     for (const address of addressesFor(this.#lockFile)) {
+      const server = createServer((socket) => this.#receive(socket))
       try {
         await listening(server, address)
-        this.address = address
         discardAtExit(address)
+        openAs(address, this.#lockFile)
+        this.address = address
         return server
       } catch (error) {
         failure = error
+        server.close()
       }
     }
     throw failure
+  }
+
+  async #shut(server: Server): Promise<void> {
+    const { address } = this
+    this.address = ''
+    for (const socket of this.#incoming) socket.destroy()
+    await new Promise<void>((resolve) => server.close(() => resolve()))
+    discard(address)
   }
 
   #receive(socket: Socket): void {
@@ -97,7 +112,7 @@ export class Inbox {
     socket.on('data', (text: string) => {
       const lines = (rest + text).split('\n')
       rest = lines.pop() ?? ''
-      for (const id of lines) this.#deliver(id)
+      for (const id of lines) this.#deliver({ tag: 'ticket', id })
       if (rest.length > LONGEST_LINE) socket.destroy()
     })
     socket.on('error', () => {})
@@ -133,13 +148,15 @@ const FLUSH_MS = 500
 function listening(server: Server, address: string): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)
-    server.listen(address, () => {
+    // It alone keeps no process alive. Exclusive: in a cluster the primary would share it out.
+    server.unref().listen({ path: address, exclusive: true }, () => {
       server.off('error', reject)
       resolve()
     })
   })
 }
 
+/** Everything written is on its way then, or its reader is gone, or hangs. */
 function flush(socket: Socket): Promise<void> {
   return new Promise((resolve) => {
     socket.once('close', () => resolve())

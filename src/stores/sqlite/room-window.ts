@@ -64,7 +64,8 @@ export function readRoom(statements: Statements, key: string, time: StoreTime): 
   return new RoomWindow(statements, { key, id: undefined, inbox: undefined, time }, EVERYBODY).room
 }
 
-const FIRST_WIDTH = 4
+/** Enough for a hand-over: who is let in, and who is not. */
+const FIRST_WIDTH = 2
 const EVERYBODY = 2 ** 40
 
 // No ticket has an id like these.

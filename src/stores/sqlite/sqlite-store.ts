@@ -78,8 +78,8 @@ class SqliteStore implements Store {
   readonly #sweep = new Sweep()
 
   constructor(options: LockFileOptions) {
-    this.#transactions = new Transactions(options)
     this.#inbox = new Inbox(options.path)
+    this.#transactions = new Transactions(options, () => void this.#inbox.reopen())
   }
 
   async open(): Promise<void> {

@@ -32,11 +32,13 @@ export class Sweep {
 
 /** The release of a ticket that is not there: the law then does no more than what is overdue. */
 function settle(statements: Statements, key: string, time: StoreTime): void {
-  // A living waiter will ask at the time it was told, and letting it in is not what this caller pays for.
-  if (statements.remembered.get(key, time.ms) !== undefined) return
+  // Who waits will ask at the time it was told, and letting it in is not what this caller pays for. A waiter that was
+  // late keeps its place as long as nobody passes it, so only one that is certainly dead is cleared away with the room.
+  if (statements.remembered.get(key, time.ms - DEAD_FOR_MS) !== undefined) return
   const nobody = { key, id: '', cancel: false }
   step(statements, { ...nobody, inbox: undefined, time }, (room, at) => release(room, nobody, at))
 }
 
 const ACQUIRES_A_SWEEP = 32
 const LOOKS = 2 * ACQUIRES_A_SWEEP
+const DEAD_FOR_MS = 600_000

@@ -2,7 +2,7 @@ import type { Answer } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { StoreTime } from '../../law/room.ts'
 import { LockFile, type LockFileOptions } from './lock-file.ts'
-import type { Query, Statements } from './statements.ts'
+import type { Statements } from './statements.ts'
 import { isBusy, toStoreError } from './store-errors.ts'
 
 /** What is done in one transaction, at one time. It may be done again from the start, so it has no other effect. */
@@ -15,17 +15,19 @@ export type Work<A> = (statements: Statements, time: StoreTime) => A
  */
 export class Transactions {
   readonly #options: LockFileOptions
+  readonly #onReplaced: () => void
   readonly #line: Waiting[] = []
   #file: LockFile | undefined
   #checkAt = 0
   #refusal: { readonly error: StoreError; readonly until: number } | undefined
   #closed = false
 
-  constructor(options: LockFileOptions) {
+  constructor(options: LockFileOptions, onReplaced: () => void) {
     this.#options = options
+    this.#onReplaced = onReplaced
   }
 
-  /** Throws or rejects with a {@link StoreError}; then nothing has happened. */
+  /** Throws or rejects with a {@link StoreError}. */
   write<A>(work: Work<A>): Answer<A> {
     return this.#soon(() => this.#transact('begin', work))
   }
@@ -62,8 +64,7 @@ export class Transactions {
     try {
       const file = this.#openFile()
       const { statements } = file
-      const opening: Query<[]> = statements[begin]
-      opening.run()
+      statements[begin].run()
       try {
         const result = work(statements, this.#options.now())
         statements.commit.run()
@@ -94,7 +95,10 @@ export class Transactions {
       this.#checkAt = now + CHECK_MS
       // Deleted or replaced: go where the others are. Whoever held in the old file is unknown in the new one, and hears
       // of it with its next renewal.
-      if (!this.#file.isInPlace()) this.#forgetFile()
+      if (!this.#file.isInPlace()) {
+        this.#forgetFile()
+        this.#onReplaced()
+      }
     }
     if (this.#file !== undefined) return this.#file
     if (this.#refusal !== undefined && now < this.#refusal.until) {

@@ -42,10 +42,10 @@ test('what dead processes leave is swept by those who go on, whatever it is', as
   }
   expect(rowsIn(path)).toBe(3_001)
   const waiting = await heldAndWaitedFor(store)
-  ms += 100_000
+  ms += 700_000
   await goOn(store, 2_000)
   // One round turns what expired with a lock-delay into a closed key, the next one finds that it is open again.
-  ms += 100_000
+  ms += 700_000
   await goOn(store, 2_000)
   expect(rowsIn(path)).toBe(3)
   expect(await store.renew([waiting])).toMatchObject([{ tag: 'held' }])
@@ -55,7 +55,7 @@ test('what dead processes leave is swept by those who go on, whatever it is', as
 /** A room whose holder dies, too, but where somebody still waits, who has to be let in by its own call. */
 async function heldAndWaitedFor(store: Store): Promise<ReturnType<typeof ticket>> {
   await store.acquire(ticket({ key: 'waited for', ttlMs: 1_000 }))
-  const waiting = ticket({ key: 'waited for', patienceMs: 1_000_000 })
+  const waiting = ticket({ key: 'waited for', patienceMs: 10_000_000 })
   await store.acquire(waiting)
   return waiting
 }

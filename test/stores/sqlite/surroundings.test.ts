@@ -222,6 +222,27 @@ test('a file that was deleted is made anew, and who held in it hears of it', asy
   await later.close()
 })
 
+test('wakes flow again after everything was deleted', async () => {
+  const path = freshPath('locks.db')
+  const [one, other] = [await openSqlite(path), await openSqlite(path)]
+  const heard: unknown[] = []
+  await other.listen?.((wake) => heard.push(wake))
+  rmSync(join(path, '..'), { recursive: true })
+  const [mine, next] = [ticket(), ticket()]
+  await until('both have noticed', async () => {
+    await one.acquire(mine)
+    await other.inspect({ prefix: '', cursor: undefined, count: 1 })
+    return heard.length > 0 && existsSync(`${path}-wakes`) && (await other.renew([mine]))[0]?.tag === 'held'
+  })
+  expect(heard).toEqual([{ tag: 'all' }])
+  expect(await other.acquire(next)).toMatchObject({ tag: 'queued' })
+  await one.release({ key: mine.key, id: mine.id, cancel: false })
+  await until('the next one is woken', () => heard.length === 2)
+  expect(heard[1]).toEqual({ tag: 'ticket', id: next.id })
+  await one.close()
+  await other.close()
+})
+
 test('a file that was replaced by something else is refused from then on', async () => {
   const path = freshPath('locks.db')
   const store = await openSqlite(path)
@@ -304,6 +325,21 @@ test('where no socket can be opened, locking goes on without wakes', async () =>
   expect(await store.listen?.(() => {})).toBeTypeOf('function')
   await store.close()
   expect(existsSync(`${path}-wakes`)).toBe(false)
+})
+
+test('who may write the lock file may send wakes, and nobody else', async () => {
+  for (const mode of [0o600, 0o660]) {
+    const path = freshPath('locks.db')
+    const store = await openSqlite(path)
+    chmodSync(path, mode)
+    chmodSync(join(path, '..'), 0o775)
+    await store.listen?.(() => {})
+    expect(statSync(`${path}-wakes`).mode & 0o777).toBe(0o775)
+    const [socket = ''] = readdirSync(`${path}-wakes`)
+    expect(statSync(join(`${path}-wakes`, socket)).mode & 0o777).toBe(mode)
+    await store.close()
+    expect(existsSync(`${path}-wakes`)).toBe(false)
+  }
 })
 
 test('a path too long for a socket beside it does not keep wakes from flowing', async () => {
