@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import { expect, test } from 'vitest'
 import type { Lease } from '../../src/index.ts'
@@ -62,27 +63,27 @@ test(
   inScene(async (scene) => {
     const client = new Redis(scene.server.url)
     try {
-      const lease = await scene.locksOn(client).acquire('k', { ttl: 1500 })
+      const lease = await scene.locksOn(client).acquire('k', { ttl: 2000 })
       const renewals: number[] = []
       const startedAt = performance.now()
       const states = new Set<string>()
-      // The client answers nothing for two seconds, and then has 20 MB to send.
+      // Nothing is answered for two seconds, while 20 MB pile up behind.
       const blocking = client.blpop('never', 2)
-      const load = Promise.all(Array.from({ length: 20_000 }, () => client.set('load', 'x'.repeat(1000))))
+      const load = sendMuch(client)
       let last = lease.remainingMs
       await until(
-        'four times the ttl have passed',
+        'more than twice the ttl has passed',
         () => {
           states.add(lease.state)
           if (lease.remainingMs > last) renewals.push(lease.remainingMs)
           last = lease.remainingMs
-          return performance.now() - startedAt > 6000
+          return performance.now() - startedAt > 5000
         },
         { withinMs: 15_000 },
       )
-      expect(renewals.length).toBeGreaterThanOrEqual(6)
-      expect([...states]).not.toContain('lost')
       lease.assertHeld()
+      expect([...states]).not.toContain('lost')
+      expect(renewals.length).toBeGreaterThanOrEqual(4)
       expect((await scene.room('k')).holders).toMatchObject([{ fence: lease.fence, state: 'held' }])
       await blocking
       await load
@@ -124,3 +125,13 @@ test(
     )
   }),
 )
+
+/** In pieces: a blocked event loop would hold up everything, and that is another test. */
+async function sendMuch(client: Redis): Promise<void> {
+  const replies: Promise<unknown>[] = []
+  for (let piece = 0; piece < 100; piece += 1) {
+    for (let count = 0; count < 200; count += 1) replies.push(client.set('load', 'x'.repeat(1000)))
+    await nextTurn()
+  }
+  await Promise.all(replies)
+}
