@@ -25,8 +25,8 @@ function watchedScene() {
 describe('what the engine does later runs in no caller’s async context', () => {
   test('a renewal, whoever took a lease first', async () => {
     const { locks, renewedIn } = watchedScene()
-    const lease = await request.run({ of: 'a request' }, () => locks.acquire('k', { ttl: 60 }))
-    await until('it was renewed a few times', () => renewedIn.length > 3)
+    const lease = await request.run({ of: 'a request' }, () => locks.acquire('k', { ttl: 900 }))
+    await until('it was renewed twice', () => renewedIn.length > 1)
     expect(new Set(renewedIn)).toEqual(new Set([undefined]))
     await lease.release()
   })
@@ -60,14 +60,16 @@ describe('what the engine does later runs in no caller’s async context', () =>
       expect(error).toMatchObject({ code: 'acquire-timeout' })
       await short.release()
     })
+    // Over by our clocks a little earlier than by the store's.
+    await lease.release()
   })
 
   test('so an ended request is not kept in memory by leases that go on', async () => {
     const { locks, renewedIn } = watchedScene()
-    const leader = await locks.acquire('leader', { ttl: 60 })
+    const leader = await locks.acquire('leader', { ttl: 900 })
     const ended = await takeAndRelease(locks)
     const before = renewedIn.length
-    await until('others were renewed since', () => renewedIn.length > before + 3)
+    await until('the other one was renewed since', () => renewedIn.length > before + 1)
     await until('it was collected', async () => {
       collectGarbage()
       return ended.deref() === undefined
@@ -79,7 +81,7 @@ describe('what the engine does later runs in no caller’s async context', () =>
 /** A request with something in its store, which takes a lease that is due sooner than all others. */
 async function takeAndRelease(locks: ReturnType<typeof watchedScene>['locks']): Promise<WeakRef<object>> {
   const store = { of: 'a request' }
-  await request.run(store, () => locks.withLock('k', { ttl: 50 }, () => settled()))
+  await request.run(store, () => locks.withLock('k', { ttl: 500 }, () => settled()))
   return new WeakRef(store)
 }
 
