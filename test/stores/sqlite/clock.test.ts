@@ -184,7 +184,7 @@ test('fences rise over everything that can happen to clocks, keys, processes and
 
 test('all processes read the same clock', async () => {
   const before = process.hrtime.bigint()
-  const child = startProcess('tell-time.ts')
+  const child = startProcess(new URL('processes/tell-time.ts', import.meta.url))
   const { time } = await new Promise<{ time: bigint }>((resolve) =>
     child.once('message', resolve as () => void),
   )

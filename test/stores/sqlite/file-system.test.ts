@@ -5,7 +5,7 @@ import { fileSystemOf, refuseNetworkFileSystem } from '../../../src/stores/sqlit
 const MOUNTS = `22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 30 22 0:40 / /mnt/nas rw,relatime shared:7 - nfs4 server:/export rw,vers=4.2
 31 22 0:41 / /mnt/nas/local rw - xfs /dev/vdb rw
-32 22 0:42 / /home/me/my\\040files rw master:2 - fuse.sshfs me@host: rw
+32 22 0:42 / /media/my\\040files rw master:2 - fuse.sshfs me@host: rw
 33 22 0:43 / /over rw - ext4 /dev/vdc rw
 34 33 0:44 / /over rw - cifs //server/share rw
 35 22 0:45 / /data rw - fuse.mergerfs a:b rw
@@ -18,7 +18,7 @@ test('the file system of a path is that of the innermost and latest mount above 
     '/mnt/nas/a/b',
     '/mnt/nas/local/a',
     '/mnt/nastier',
-    '/home/me/my files/x',
+    '/media/my files/x',
     '/over/a',
   ].map((path) => fileSystemOf(path, MOUNTS))
   expect(types).toEqual(['ext4', 'nfs4', 'nfs4', 'xfs', 'ext4', 'fuse.sshfs', 'cifs'])

@@ -52,7 +52,7 @@ test('processes that are killed at any moment break neither exclusion nor the or
   const path = freshPath()
   const record = join(folder, 'record')
   writeFileSync(record, '')
-  const start = () => startProcess('contend.ts', path, record)
+  const start = () => startProcess(new URL('processes/contend.ts', import.meta.url), path, record)
   const lines = () => readFileSync(record, 'utf8').trim().split('\n')
   const contenders = [start(), start(), start()]
   const killed = new Set<string>()
@@ -139,7 +139,7 @@ test('a process stopped in the middle of a transaction makes others wait a while
 
 test('a process that holds, waits and listens ends when its work is done, and has printed nothing', async () => {
   const path = freshPath()
-  const child = startProcess('hold-and-end.ts', path)
+  const child = startProcess(new URL('processes/hold-and-end.ts', import.meta.url), path)
   expect(await ended(child)).toEqual({ code: 0, signal: null, output: '' })
   // It did not even close its store: no socket is left of it.
   expect(readdirSync(dirname(path)).filter((name) => !name.startsWith('locks.db'))).toEqual([])
@@ -151,7 +151,7 @@ test.each(['end', 'exit'])(
   async (how) => {
     const path = freshPath()
     const waiting = await StoreProcess.start(path)
-    const child = startProcess('release-and-end.ts', path, how)
+    const child = startProcess(new URL('processes/release-and-end.ts', import.meta.url), path, how)
     const end = ended(child)
     await new Promise((resolve) => child.once('message', resolve))
     const next = ticket()

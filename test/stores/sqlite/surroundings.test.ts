@@ -162,7 +162,7 @@ test('without permission to write, each way it can be missing is one clear sente
 
 /** What a user without any rights is told when it asks for a key in each of these files. */
 async function errorsAsNobody(paths: readonly string[]): Promise<unknown> {
-  const child = startProcess('ask-as-nobody.ts', ...paths)
+  const child = startProcess(new URL('processes/ask-as-nobody.ts', import.meta.url), ...paths)
   const end = ended(child)
   const told = await Promise.race([new Promise((resolve) => child.once('message', resolve)), end])
   await end
@@ -400,10 +400,10 @@ test('what is not the path of a file is refused at once', () => {
 test('the default file is in the folder for state of the user', () => {
   vi.stubEnv('XDG_STATE_HOME', '/state')
   expect(defaultSqlitePath()).toBe('/state/holdfast/locks.db')
-  vi.stubEnv('HOME', '/home/somebody')
+  vi.stubEnv('HOME', '/users/somebody')
   for (const unset of ['', 'relative']) {
     vi.stubEnv('XDG_STATE_HOME', unset)
-    expect(defaultSqlitePath()).toBe('/home/somebody/.local/state/holdfast/locks.db')
+    expect(defaultSqlitePath()).toBe('/users/somebody/.local/state/holdfast/locks.db')
   }
 })
 

@@ -9,9 +9,9 @@ import type {
   Ticket,
 } from '../../../../src/contract/store.ts'
 
-/** Runs a file of this folder as a process of its own, under the same Node.js, until the test is over. */
-export function startProcess(script: string, ...args: string[]): ChildProcess {
-  const child = fork(fileURLToPath(new URL(script, import.meta.url)), args, {
+/** Runs a script as a process of its own, under the same Node.js, until the test is over. */
+export function startProcess(script: URL, ...args: string[]): ChildProcess {
+  const child = fork(fileURLToPath(script), args, {
     execArgv: ['--import', 'tsx'],
     serialization: 'advanced',
     stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
@@ -46,7 +46,7 @@ export class StoreProcess {
   #calls = 0
 
   private constructor(path: string) {
-    this.child = startProcess('serve-store.ts', path)
+    this.child = startProcess(new URL('serve-store.ts', import.meta.url), path)
     this.child.on('message', (message: Message) => this.#take(message))
   }
 
