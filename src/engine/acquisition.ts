@@ -90,7 +90,7 @@ export class Acquisition implements Kept, Abortable {
     this.#doubts += 1
     this.#attempts += 1
     this.#setDue(this.#engine.clock.monotonicMs() + this.#engine.attemptMs(this.#attempts))
-    reply
+    Promise.resolve(reply)
       .then((answer) => {
         this.#doubts -= 1
         this.settle(answer, askedAt)
@@ -114,6 +114,7 @@ export class Acquisition implements Kept, Abortable {
         return this.giveUp(this.#evictionError(answer.reason))
       default:
         answer satisfies never
+        return this.#notAsked(new Error('The store gave an answer that is none.'))
     }
   }
 
@@ -256,6 +257,8 @@ export class Acquisition implements Kept, Abortable {
   }
 
   #setDue(at: number): void {
+    // Over before the reply to its first request was expected: the caller's signal aborted while that was written.
+    if (this.#phase === 'over') return
     this.dueAt = Math.min(at, this.#limit())
     this.#engine.keeper.keep(this)
   }

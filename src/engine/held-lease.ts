@@ -1,6 +1,7 @@
 import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { RenewAnswer, Ticket } from '../contract/store.ts'
 import { type ClosedError, isHoldfastError, LeaseLostError, type LossReason, StoreError } from '../errors.ts'
+import { outsideOfCallers } from './async-context.ts'
 import type { Engine } from './engine.ts'
 import { elapsedMs, type Instant, now, usableMs } from './instant.ts'
 import type { Kept } from './keeper.ts'
@@ -157,7 +158,7 @@ export class HeldLease implements Lease, Kept {
   close(error: ClosedError): Promise<void> {
     const released = this.release()
     if (this.#state.tag === 'released') this.#state = { tag: 'lost', error }
-    this.#controller?.abort(error)
+    this.#tell(error)
     return released
   }
 
@@ -203,6 +204,7 @@ export class HeldLease implements Lease, Kept {
       const asks = this.#checking
       this.#checking = false
       this.dueAt = this.#deadlineAt()
+      if (asks) this.#attempts += 1
       return asks
     }
     this.#checking = false
@@ -218,9 +220,9 @@ export class HeldLease implements Lease, Kept {
       case 'held':
         // The same id under another fence is a new grant: the store had lost ours, and a late request was let in again.
         if (answer.fence !== this.fence) return this.#lose('store-reset', STORE_RESET)
+        this.#attempts = 0
         // Without renewal only extend() may move the deadline, and not a question whether it was evicted.
         if (!this.#renew && !this.#extending) return
-        this.#attempts = 0
         this.#lastError = undefined
         this.#moveDeadline(askedAt, asked)
         this.dueAt = this.#nextDue(askedAt)
@@ -304,7 +306,12 @@ export class HeldLease implements Lease, Kept {
   #lose(reason: LossReason, why: string): void {
     const error = lossOf(this.ticket, reason, why, this.#lastError)
     this.#end({ tag: 'lost', error })
-    this.#controller?.abort(error)
+    this.#tell(error)
+  }
+
+  /** Outside of who noticed it: a listener must not run inside the scope of keys that another caller holds. */
+  #tell(error: LeaseLostError | ClosedError): void {
+    outsideOfCallers(() => this.#controller?.abort(error))
   }
 
   #end(state: State): void {

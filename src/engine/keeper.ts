@@ -165,7 +165,7 @@ export class Keeper {
     try {
       const answers = this.#store.renew(tickets)
       if (isLater(answers)) {
-        answers
+        Promise.resolve(answers)
           .then((late) => this.#deliver(batch, tickets, late, askedAt))
           .catch((error: unknown) => this.#fail(batch, error))
       } else this.#deliver(batch, tickets, answers, askedAt)

@@ -26,6 +26,8 @@ interface Wait {
   readonly key: string
   readonly share: Share
   readonly scope: Scope
+  /** All scopes it is recorded in. Later some of them may have left the chain. */
+  readonly within: Scope[]
   readonly stack: Error
 }
 
@@ -84,6 +86,7 @@ export function beginWait(
         key,
         share,
         scope,
+        within: [],
         stack: new Error(`Waits for ${JSON.stringify(key)} here`),
       })
       return findCycle(wait)
@@ -98,6 +101,7 @@ function record(wait: Wait): Wait {
   for (let scope: Scope | undefined = wait.scope; scope !== undefined; scope = scope.outer) {
     scope.waits ??= new Set()
     scope.waits.add(wait)
+    wait.within.push(scope)
     const scopes = waitedIn.get(scope.lease.key)
     if (scopes === undefined) waitedIn.set(scope.lease.key, new Set([scope]))
     else scopes.add(scope)
@@ -106,7 +110,7 @@ function record(wait: Wait): Wait {
 }
 
 function forget(wait: Wait): void {
-  for (let scope: Scope | undefined = wait.scope; scope !== undefined; scope = scope.outer) {
+  for (const scope of wait.within) {
     scope.waits?.delete(wait)
     if (scope.waits !== undefined && scope.waits.size > 0) continue
     const scopes = waitedIn.get(scope.lease.key)

@@ -115,9 +115,13 @@ function runInside<T>(desk: Desk, lease: HeldLease, work: (lease: Lease) => Prom
 }
 
 async function letGo(lease: HeldLease): Promise<void> {
+  await innerDone(lease)
+  await lease.release()
+}
+
+export async function innerDone(lease: HeldLease): Promise<void> {
   // One that is done may have begun another one.
   while (lease.inner !== undefined && lease.inner.size > 0) await Promise.allSettled(lease.inner)
-  await lease.release()
 }
 
 async function granted(

@@ -172,13 +172,13 @@ export class Locks {
   }
 
   /** Many readers or one writer on this key. */
-  readWrite(key: string): ReadWriteLock {
+  readWrite(key: string): Pick<ReadWriteLock, keyof ReadWriteLock> {
     checkKey(key)
     return new ReadWriteLock(this.#desk, key, this.#defaults)
   }
 
   /** At most `permits` at a time on this key. */
-  semaphore(key: string, permits: number): Semaphore {
+  semaphore(key: string, permits: number): Pick<Semaphore, keyof Semaphore> {
     checkKey(key)
     return new Semaphore(this.#desk, key, permits, this.#defaults)
   }

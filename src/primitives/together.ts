@@ -4,7 +4,7 @@ import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import { runInScope } from './held-keys.ts'
-import { type Desk, hold, type Outcome, tryHold } from './hold.ts'
+import { type Desk, hold, innerDone, type Outcome, tryHold } from './hold.ts'
 import { checkCallback, checkKey, EXCLUSIVE, type Terms } from './options.ts'
 
 /** Several keys, held together: all of them, or none. */
@@ -111,6 +111,7 @@ async function runUnder<T>(
     for (const lease of leases.leases) (lease as HeldLease).assertKept()
     return value
   } finally {
+    for (const lease of leases.leases) await innerDone(lease as HeldLease)
     await leases.release()
   }
 }
