@@ -115,6 +115,7 @@ describe('nonsense', () => {
     const real = memoryStore({ now: clock.storeTime })
     let asked = 0
     const thenable = <T>(answer: T) =>
+      // biome-ignore lint/suspicious/noThenProperty: a store whose answers are thenables and no promises
       ({ then: (use: (answer: T) => void) => void setImmediate(() => use(answer)) }) as unknown as Promise<T>
     const store: Store = Object.assign(memoryStore({ now: clock.storeTime }), {
       acquire: (ticket: never) => {
