@@ -45,7 +45,7 @@ export class RedisStore implements Store {
   readonly #link: RedisLink
   readonly #line: Line
   readonly #names: RoomNames
-  readonly #inbox: string
+  readonly #channel: string
   readonly #terms: Terms
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   #subscription: Subscription | undefined
@@ -55,9 +55,10 @@ export class RedisStore implements Store {
   constructor(link: RedisLink, prefix: string) {
     this.#link = link
     this.#names = new RoomNames(link.keyPrefix + prefix)
-    this.#inbox = this.#names.inbox(randomBytes(9).toString('base64url'))
-    this.#line = new Line(link, ['', '1', this.#names.probe, this.#names.inbox('')])
-    this.#terms = new Terms(this.#inbox)
+    this.#line = new Line(link, ['', '1', this.#names.probe, this.#names.channel('')])
+    const inbox = randomBytes(9).toString('base64url')
+    this.#channel = this.#names.channel(inbox)
+    this.#terms = new Terms(inbox)
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
@@ -177,10 +178,11 @@ export class RedisStore implements Store {
   ): void {
     this.#line
       .run(script, args)
-      .then((texts) => {
+      .then((reply) => {
+        const texts = textsOf(reply)
         let index = 0
         for (const { asked, resolve, reject } of batch) {
-          const text = (texts as readonly string[])[index] ?? ''
+          const text = texts[index] ?? ''
           index += 1
           if (text[0] === '?') reject(layoutErrorOf(asked.key, this.#names.room(asked.key), text.slice(1)))
           else resolve(parse(text))
@@ -196,7 +198,7 @@ export class RedisStore implements Store {
     this.#terms.addForRenew(args, batch[0].asked)
     for (const { asked } of batch) args.push(asked.id)
     try {
-      const texts = (await this.#line.run(renewScript, args)) as readonly string[]
+      const texts = textsOf(await this.#line.run(renewScript, args))
       // One key that is not ours must not stop the renewal of the others.
       return texts.map((text) => (text[0] === '?' ? GONE : renewAnswer(text)))
     } catch (error) {
@@ -222,7 +224,7 @@ export class RedisStore implements Store {
   }
 
   #subscribe(): Subscription {
-    return this.#link.subscribe(this.#inbox, {
+    return this.#link.subscribe(this.#channel, {
       onMessage: (id) => this.#wake({ tag: 'ticket', id }),
       onResubscribed: () => this.#wake({ tag: 'all' }),
     })
@@ -251,6 +253,11 @@ const MOST_RENEWALS = 500
 const SCANNED_TOGETHER = 1000
 /** How many SCANs that find nothing are made for one page. */
 const MOST_SCANS = 20
+
+/** A script answers for a single ticket with a text, for several with a list of them. */
+function textsOf(reply: unknown): readonly string[] {
+  return typeof reply === 'string' ? [reply] : (reply as readonly string[])
+}
 
 function bothCancel(
   one: { readonly asked: ReleaseRequest },

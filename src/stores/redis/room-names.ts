@@ -28,7 +28,8 @@ export class RoomNames {
     return `${`${this.#start}${start}`.replace(/[\\*?[\]^-]/g, '\\$&')}*}`
   }
 
-  inbox(name: string): string {
-    return `${this.#prefix}inbox:${name}`
+  /** Where the wakes for one store object are published. */
+  channel(inbox: string): string {
+    return `${this.#prefix}inbox:${inbox}`
   }
 }

@@ -14,7 +14,7 @@ export function roomView(
   if (!first.startsWith('1 ')) return undefined
   const holders: HolderView[] = []
   const queue: [arrival: number, waiter: WaiterView][] = []
-  let closedUntil = typeof content === 'string' ? 0 : Number(first.split(' ')[5])
+  let closedUntil = typeof content === 'string' ? 0 : Number(first.split(' ')[6])
   for (const entry of entries) {
     if (!entry.startsWith('t')) continue
     const { id, state, number, sinceUs, until, units, limit, lockDelayMs, owner } = parseTicket(entry)

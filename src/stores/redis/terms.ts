@@ -16,7 +16,7 @@ export class Terms {
 
   addForRenew(args: string[], ticket: Ticket): void {
     addTimes(args, ticket)
-    args.push(whole(ticket.acceptMs), this.#inbox)
+    args.push(`${whole(ticket.acceptMs)} ${this.#inbox}`)
   }
 
   /** `units limit acceptMs lockDelayMs inbox owner`: the scripts keep it as it is. Usually the same as for the ticket before. */
@@ -42,9 +42,10 @@ export function sameTerms(one: Ticket, other: Ticket): boolean {
   )
 }
 
+/** Few arguments, because each of them is felt on both sides; what is rarely looked at goes together. */
 function addTimes(args: string[], { ttlMs, minHoldMs, patienceMs, lockDelayMs }: Ticket): void {
   const keepMs = Math.max(ttlMs, minHoldMs) + lockDelayMs + AFTERLIFE_MS
-  args.push(whole(ttlMs), whole(minHoldMs), whole(patienceMs), whole(keepMs))
+  args.push(whole(ttlMs), whole(keepMs), `${whole(patienceMs)} ${whole(minHoldMs)}`)
 }
 
 /** How long a room is kept beyond the last moment that matters. The scripts decide by the server's time, not by this. */

@@ -1,31 +1,39 @@
 -- Asks for keys, or asks again: one room for each ticket, all tickets on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 minHoldMs · 3 patienceMs · 4 keepMs: how long a room of one such holder has to be kept
---         5 facts: `units limit acceptMs lockDelayMs inbox owner` · 6… the ids
--- Result  for each ticket h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
+-- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs minHoldMs`
+--         4 facts: `units limit acceptMs lockDelayMs inbox owner` · 5… the ids
+-- Result  for each ticket (for a single one without a list) h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
 --@ start
 --@ fence
-local ttl, minHold, patience, facts = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
-local hold = minHold > 0 and now + minHold or 0
-local state = ' ' .. usText .. ' ' .. (now + (ttl > minHold and ttl or minHold)) .. ' ' .. hold .. ' ' .. facts
 local answers, general = {}, {}
+local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
+local plain = string.sub(ARGV[3], -2) == ' 0'
 
 -- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
 for at = 2, #KEYS do
-  if redis.pcall('GET', KEYS[at]) then
-    general[#general + 1] = at
-  else
-    local fence = nextFence()
-    redis.call('SET', KEYS[at], '1 t' .. ARGV[at + 4] .. '\0h ' .. fence .. state, 'PX', ARGV[4])
+  local fence = lastFence and nextFence() or usText
+  local lone = '1 t' .. ARGV[at + 3] .. '\0h '
+  if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
+    if not lastFence and nextFence() ~= usText then
+      -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+      fence = string.format('%.0f', lastFence)
+      redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2])
+    end
     answers[at - 1] = 'h' .. fence
+  else
+    general[#general + 1] = at
   end
 end
 
 if #general > 0 then
 --@ room
 
-  local function queued(ticket, asked) return 'q' .. rank(ticket.place) .. ' ' .. string.sub(status(ticket, asked), 2) end
+  local function queued(ticket, asked)
+    local before = (room.summary and 1 or 0) + room.holders
+    local ahead = redis.call('ZRANK', room.key, ticket.place) - before
+    return 'q' .. ahead .. ' ' .. string.sub(status(ticket, asked), 2)
+  end
 
   local function ask(id, asked)
     remember(id, asked)
@@ -38,30 +46,27 @@ if #general > 0 then
       id = id, units = asked.units, limit = asked.limit, accept = asked.accept, delay = asked.delay, inbox = asked.inbox,
       owner = asked.owner, since = usText,
     }
-    if not first('a') and admits(ticket) then
-      ticket.state, ticket.number, ticket.hold, ticket.till = 'h', nextFence(), hold, now + math.max(ttl, minHold)
+    if not first('q') and admits(ticket) then
+      ticket.state, ticket.number, ticket.hold = 'h', nextFence(), minimumHold(asked)
+      ticket.till = math.max(now + asked.ttl, ticket.hold)
       enter(ticket)
       return 'h' .. ticket.number
     end
-    if patience == 0 then return 'b' .. untilChange() end
+    if asked.patience == 0 then return 'b' .. untilChange() end
     room.arrivals = room.arrivals + 1
-    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', room.arrivals, now + patience, 0
+    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', room.arrivals, now + asked.patience, 0
     write(ticket)
     return queued(ticket, asked)
   end
 
-  local units, limit, accept, delay, inbox, owner = string.match(facts, '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
+  local units, limit, accept, delay, inbox, owner = string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   local asked = {
-    ttl = ttl, minHold = minHold, patience = patience, accept = tonumber(accept), inbox = inbox,
-    units = tonumber(units), limit = tonumber(limit), delay = tonumber(delay), owner = owner,
+    ttl = tonumber(ARGV[1]), patience = tonumber(patience), minHold = tonumber(minHold), units = tonumber(units),
+    limit = tonumber(limit), accept = tonumber(accept), delay = tonumber(delay), inbox = inbox, owner = owner,
   }
-  for _, at in ipairs(general) do
-    answers[at - 1] = open(KEYS[at])
-    if not answers[at - 1] then
-      answers[at - 1] = ask(ARGV[at + 4], asked)
-      close()
-    end
-  end
+  for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or ask(ARGV[at + 3], asked) end
+  close()
 end
 keepFence()
-return answers
+return #answers == 1 and answers[1] or answers

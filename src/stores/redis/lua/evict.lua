@@ -11,11 +11,11 @@ local refusal = open(KEYS[2])
 if refusal then return refusal end
 settle()
 local removed, known = {}, {}
-for _, ticket in ipairs(woken) do known[ticket.id] = true end
+for _, ticket in ipairs(room.woken) do known[ticket.id] = true end
 for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
   local id = string.match(entry, '^t(.-)%z')
   if ARGV[1] == '' or ARGV[1] == id then
-    local ticket = parse(id, entry)
+    local ticket = find(id)
     if ticket.state == 'w' then
       erase(ticket)
     else
@@ -24,10 +24,10 @@ for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
     end
     bury(id, 'e' .. ARGV[2])
     removed[#removed + 1] = id
-    if not known[id] then woken[#woken + 1] = ticket end
+    if not known[id] then room.woken[#room.woken + 1] = ticket end
   end
 end
-settle()
+admit()
 close()
 keepFence()
 return removed

@@ -2,7 +2,7 @@
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 `c` to leave tombstones, or `r` · 2… the ids
--- Result  for each ticket what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
+-- Result  for each ticket (for a single one without a list) what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
 --@ start
 local answers, general = {}, {}
 
@@ -25,7 +25,7 @@ for at = 2, #KEYS do
     general[#general + 1] = at
   end
 end
-if #general == 0 then return answers end
+if #general == 0 then return #answers == 1 and answers[1] or answers end
 
 --@ fence
 --@ room
@@ -46,16 +46,15 @@ local function depart(ticket)
   return 'h'
 end
 
-for _, at in ipairs(general) do
-  local id = ARGV[at]
-  answers[at - 1] = open(KEYS[at])
-  if not answers[at - 1] then
-    settle(id)
-    answers[at - 1] = depart(find(id))
-    if ARGV[1] == 'c' then bury(id, 'g') end
-    if answers[at - 1] ~= 'u' then settle() end
-    close()
-  end
+local function leave(id)
+  settle(id)
+  local was = depart(find(id))
+  if ARGV[1] == 'c' then bury(id, 'g') end
+  if was ~= 'u' then admit() end
+  return was
 end
+
+for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or leave(ARGV[at]) end
+close()
 keepFence()
-return answers
+return #answers == 1 and answers[1] or answers

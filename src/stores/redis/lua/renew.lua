@@ -1,26 +1,27 @@
 -- Keeps tickets alive: one room for each, all on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 minHoldMs · 3 patienceMs · 4 keepMs: how long a room of one such holder has to be kept
---         5 acceptMs · 6 the inbox of who asks · 7… the ids
--- Result  for each ticket h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
+-- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs minHoldMs`
+--         4 `acceptMs inbox` of who asks · 5… the ids
+-- Result  for each ticket (for a single one without a list) h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
 --@ start
-local ttl, inbox = tonumber(ARGV[1]), ARGV[6]
+local ttl = tonumber(ARGV[1])
+local inbox = string.match(ARGV[4], ' (.*)$')
 local answers, general = {}, {}
 
 -- Lone holders. Of their entry only the expiry is new, which has its place; see room.lua.
 for at = 2, #KEYS do
   local content = redis.pcall('GET', KEYS[at])
-  local lone = '1 t' .. ARGV[at + 5] .. '\0h '
+  local lone = '1 t' .. ARGV[at + 3] .. '\0h '
   if not content then
     answers[at - 1] = 'g'
   elseif type(content) == 'string' and string.sub(content, 1, #lone) == lone and string.find(content, inbox, #lone, true) then
     local till = tonumber(string.sub(content, #lone + 35, #lone + 47))
     if till < now + ttl and till > now then
       local renewed = string.sub(content, 1, #lone + 34) .. now + ttl .. string.sub(content, #lone + 48)
-      if redis.pcall('SET', KEYS[at], renewed, 'PX', ARGV[4]).err then
+      if redis.pcall('SET', KEYS[at], renewed, 'PX', ARGV[2]).err then
         -- A full server refuses to set a key unless the script has written something before: no lease is lost to that.
-        redis.call('PEXPIRE', KEYS[at], ARGV[4])
+        redis.call('PEXPIRE', KEYS[at], ARGV[2])
         redis.call('SET', KEYS[at], renewed, 'KEEPTTL')
       end
     end
@@ -29,24 +30,25 @@ for at = 2, #KEYS do
     general[#general + 1] = at
   end
 end
-if #general == 0 then return answers end
+if #general == 0 then return #answers == 1 and answers[1] or answers end
 
 --@ fence
 --@ room
 
+local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
 local asked = {
-  ttl = ttl, minHold = tonumber(ARGV[2]), patience = tonumber(ARGV[3]), accept = tonumber(ARGV[5]), inbox = inbox,
+  ttl = ttl, patience = tonumber(patience), minHold = tonumber(minHold), inbox = inbox,
+  accept = tonumber(string.match(ARGV[4], '^%d+')),
 }
-for _, at in ipairs(general) do
-  local id = ARGV[at + 5]
-  answers[at - 1] = open(KEYS[at])
-  if not answers[at - 1] then
-    remember(id, asked)
-    settle(id)
-    local ticket = find(id)
-    answers[at - 1] = ticket and status(ticket, asked) or tombstone(id) or 'g'
-    close()
-  end
+
+local function ask(id)
+  remember(id, asked)
+  settle(id)
+  local ticket = find(id)
+  return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
+
+for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or ask(ARGV[at + 3]) end
+close()
 keepFence()
-return answers
+return #answers == 1 and answers[1] or answers

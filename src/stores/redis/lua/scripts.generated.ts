@@ -13,31 +13,39 @@ export const scripts: {
   acquire: `-- Asks for keys, or asks again: one room for each ticket, all tickets on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 minHoldMs · 3 patienceMs · 4 keepMs: how long a room of one such holder has to be kept
---         5 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 6… the ids
--- Result  for each ticket h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
+-- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs minHoldMs\`
+--         4 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 5… the ids
+-- Result  for each ticket (for a single one without a list) h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
 --@ start
 --@ fence
-local ttl, minHold, patience, facts = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
-local hold = minHold > 0 and now + minHold or 0
-local state = ' ' .. usText .. ' ' .. (now + (ttl > minHold and ttl or minHold)) .. ' ' .. hold .. ' ' .. facts
 local answers, general = {}, {}
+local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
+local plain = string.sub(ARGV[3], -2) == ' 0'
 
 -- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
 for at = 2, #KEYS do
-  if redis.pcall('GET', KEYS[at]) then
-    general[#general + 1] = at
-  else
-    local fence = nextFence()
-    redis.call('SET', KEYS[at], '1 t' .. ARGV[at + 4] .. '\\0h ' .. fence .. state, 'PX', ARGV[4])
+  local fence = lastFence and nextFence() or usText
+  local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
+  if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
+    if not lastFence and nextFence() ~= usText then
+      -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+      fence = string.format('%.0f', lastFence)
+      redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2])
+    end
     answers[at - 1] = 'h' .. fence
+  else
+    general[#general + 1] = at
   end
 end
 
 if #general > 0 then
 --@ room
 
-  local function queued(ticket, asked) return 'q' .. rank(ticket.place) .. ' ' .. string.sub(status(ticket, asked), 2) end
+  local function queued(ticket, asked)
+    local before = (room.summary and 1 or 0) + room.holders
+    local ahead = redis.call('ZRANK', room.key, ticket.place) - before
+    return 'q' .. ahead .. ' ' .. string.sub(status(ticket, asked), 2)
+  end
 
   local function ask(id, asked)
     remember(id, asked)
@@ -50,33 +58,30 @@ if #general > 0 then
       id = id, units = asked.units, limit = asked.limit, accept = asked.accept, delay = asked.delay, inbox = asked.inbox,
       owner = asked.owner, since = usText,
     }
-    if not first('a') and admits(ticket) then
-      ticket.state, ticket.number, ticket.hold, ticket.till = 'h', nextFence(), hold, now + math.max(ttl, minHold)
+    if not first('q') and admits(ticket) then
+      ticket.state, ticket.number, ticket.hold = 'h', nextFence(), minimumHold(asked)
+      ticket.till = math.max(now + asked.ttl, ticket.hold)
       enter(ticket)
       return 'h' .. ticket.number
     end
-    if patience == 0 then return 'b' .. untilChange() end
+    if asked.patience == 0 then return 'b' .. untilChange() end
     room.arrivals = room.arrivals + 1
-    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', room.arrivals, now + patience, 0
+    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', room.arrivals, now + asked.patience, 0
     write(ticket)
     return queued(ticket, asked)
   end
 
-  local units, limit, accept, delay, inbox, owner = string.match(facts, '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
+  local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
+  local units, limit, accept, delay, inbox, owner = string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
   local asked = {
-    ttl = ttl, minHold = minHold, patience = patience, accept = tonumber(accept), inbox = inbox,
-    units = tonumber(units), limit = tonumber(limit), delay = tonumber(delay), owner = owner,
+    ttl = tonumber(ARGV[1]), patience = tonumber(patience), minHold = tonumber(minHold), units = tonumber(units),
+    limit = tonumber(limit), accept = tonumber(accept), delay = tonumber(delay), inbox = inbox, owner = owner,
   }
-  for _, at in ipairs(general) do
-    answers[at - 1] = open(KEYS[at])
-    if not answers[at - 1] then
-      answers[at - 1] = ask(ARGV[at + 4], asked)
-      close()
-    end
-  end
+  for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or ask(ARGV[at + 3], asked) end
+  close()
 end
 keepFence()
-return answers
+return #answers == 1 and answers[1] or answers
 `,
   evict: `-- Removes one ticket of a room by force, or all of them, wakes them, and admits who is next.
 --
@@ -91,11 +96,11 @@ local refusal = open(KEYS[2])
 if refusal then return refusal end
 settle()
 local removed, known = {}, {}
-for _, ticket in ipairs(woken) do known[ticket.id] = true end
+for _, ticket in ipairs(room.woken) do known[ticket.id] = true end
 for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
   local id = string.match(entry, '^t(.-)%z')
   if ARGV[1] == '' or ARGV[1] == id then
-    local ticket = parse(id, entry)
+    local ticket = find(id)
     if ticket.state == 'w' then
       erase(ticket)
     else
@@ -104,10 +109,10 @@ for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
     end
     bury(id, 'e' .. ARGV[2])
     removed[#removed + 1] = id
-    if not known[id] then woken[#woken + 1] = ticket end
+    if not known[id] then room.woken[#room.woken + 1] = ticket end
   end
 end
-settle()
+admit()
 close()
 keepFence()
 return removed
@@ -168,7 +173,7 @@ redis.call('PUBLISH', ARGV[1], '')
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 \`c\` to leave tombstones, or \`r\` · 2… the ids
--- Result  for each ticket what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
+-- Result  for each ticket (for a single one without a list) what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
 --@ start
 local answers, general = {}, {}
 
@@ -191,7 +196,7 @@ for at = 2, #KEYS do
     general[#general + 1] = at
   end
 end
-if #general == 0 then return answers end
+if #general == 0 then return #answers == 1 and answers[1] or answers end
 
 --@ fence
 --@ room
@@ -212,43 +217,43 @@ local function depart(ticket)
   return 'h'
 end
 
-for _, at in ipairs(general) do
-  local id = ARGV[at]
-  answers[at - 1] = open(KEYS[at])
-  if not answers[at - 1] then
-    settle(id)
-    answers[at - 1] = depart(find(id))
-    if ARGV[1] == 'c' then bury(id, 'g') end
-    if answers[at - 1] ~= 'u' then settle() end
-    close()
-  end
+local function leave(id)
+  settle(id)
+  local was = depart(find(id))
+  if ARGV[1] == 'c' then bury(id, 'g') end
+  if was ~= 'u' then admit() end
+  return was
 end
+
+for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or leave(ARGV[at]) end
+close()
 keepFence()
-return answers
+return #answers == 1 and answers[1] or answers
 `,
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 minHoldMs · 3 patienceMs · 4 keepMs: how long a room of one such holder has to be kept
---         5 acceptMs · 6 the inbox of who asks · 7… the ids
--- Result  for each ticket h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
+-- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs minHoldMs\`
+--         4 \`acceptMs inbox\` of who asks · 5… the ids
+-- Result  for each ticket (for a single one without a list) h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
 --@ start
-local ttl, inbox = tonumber(ARGV[1]), ARGV[6]
+local ttl = tonumber(ARGV[1])
+local inbox = string.match(ARGV[4], ' (.*)$')
 local answers, general = {}, {}
 
 -- Lone holders. Of their entry only the expiry is new, which has its place; see room.lua.
 for at = 2, #KEYS do
   local content = redis.pcall('GET', KEYS[at])
-  local lone = '1 t' .. ARGV[at + 5] .. '\\0h '
+  local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
   if not content then
     answers[at - 1] = 'g'
   elseif type(content) == 'string' and string.sub(content, 1, #lone) == lone and string.find(content, inbox, #lone, true) then
     local till = tonumber(string.sub(content, #lone + 35, #lone + 47))
     if till < now + ttl and till > now then
       local renewed = string.sub(content, 1, #lone + 34) .. now + ttl .. string.sub(content, #lone + 48)
-      if redis.pcall('SET', KEYS[at], renewed, 'PX', ARGV[4]).err then
+      if redis.pcall('SET', KEYS[at], renewed, 'PX', ARGV[2]).err then
         -- A full server refuses to set a key unless the script has written something before: no lease is lost to that.
-        redis.call('PEXPIRE', KEYS[at], ARGV[4])
+        redis.call('PEXPIRE', KEYS[at], ARGV[2])
         redis.call('SET', KEYS[at], renewed, 'KEEPTTL')
       end
     end
@@ -257,34 +262,35 @@ for at = 2, #KEYS do
     general[#general + 1] = at
   end
 end
-if #general == 0 then return answers end
+if #general == 0 then return #answers == 1 and answers[1] or answers end
 
 --@ fence
 --@ room
 
+local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
 local asked = {
-  ttl = ttl, minHold = tonumber(ARGV[2]), patience = tonumber(ARGV[3]), accept = tonumber(ARGV[5]), inbox = inbox,
+  ttl = ttl, patience = tonumber(patience), minHold = tonumber(minHold), inbox = inbox,
+  accept = tonumber(string.match(ARGV[4], '^%d+')),
 }
-for _, at in ipairs(general) do
-  local id = ARGV[at + 5]
-  answers[at - 1] = open(KEYS[at])
-  if not answers[at - 1] then
-    remember(id, asked)
-    settle(id)
-    local ticket = find(id)
-    answers[at - 1] = ticket and status(ticket, asked) or tombstone(id) or 'g'
-    close()
-  end
+
+local function ask(id)
+  remember(id, asked)
+  settle(id)
+  local ticket = find(id)
+  return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
+
+for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or ask(ARGV[at + 3]) end
+close()
 keepFence()
-return answers
+return #answers == 1 and answers[1] or answers
 `,
   room: `-- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
 -- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, the sum of the holders, and the rest
---   a<arrival><id>      who waits, in order of arrival
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
 --   e<expiresAt><id>    who holds, in order of expiry
+--   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil> <facts>     each of them
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
@@ -293,52 +299,67 @@ return answers
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
-local room, woken
+-- The last fence and the inboxes have the same prefix.
+local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:'
+-- The room that is open, with what is known of it already: its first members by section, and its tickets.
+local room
 
 local function stamp(number) return string.format('%013.0f', number) end
 
-local function first(prefix)
-  return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', 0, 1)[1]
+local function member(prefix)
+  return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', 0, 1)[1] or false
 end
 
--- How many entries come before it, but for the summary.
-local function rank(entry) return redis.call('ZRANK', room.key, entry) - (room.summary and 1 or 0) end
+local function first(section)
+  if room.first[section] == nil then room.first[section] = member(section) end
+  return room.first[section]
+end
 
-local function place(ticket)
-  if ticket.state == 'w' then return 'a' .. stamp(ticket.number) .. ticket.id end
-  return 'e' .. stamp(ticket.till) .. ticket.id
+local function locate(ticket)
+  ticket.section = ticket.state == 'w' and 'q' or 'e'
+  ticket.place = ticket.section .. stamp(ticket.state == 'w' and ticket.number or ticket.till) .. ticket.id
 end
 
 local function parse(id, entry)
   local state, number, since, till, hold, units, limit, accept, delay, inbox, owner =
     string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$', #id + 3)
   local ticket = {
-    id = id, entry = entry, state = state, number = number, since = since, till = tonumber(till),
-    hold = tonumber(hold), units = tonumber(units), limit = tonumber(limit), accept = tonumber(accept),
-    delay = tonumber(delay), inbox = inbox, owner = owner,
+    id = id, entry = entry, state = state, number = number, since = since, till = tonumber(till), hold = tonumber(hold),
+    units = tonumber(units), limit = tonumber(limit), accept = tonumber(accept), delay = tonumber(delay), inbox = inbox,
+    owner = owner,
   }
-  ticket.place = place(ticket)
+  locate(ticket)
+  room.tickets[id] = ticket
   return ticket
 end
 
 local function find(id)
-  local entry = first('t' .. id .. '\\0')
-  return entry and parse(id, entry)
+  if room.tickets[id] == nil then
+    local entry = member('t' .. id .. '\\0')
+    room.tickets[id] = entry and parse(id, entry)
+  end
+  return room.tickets[id]
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
 
-local function erase(ticket) redis.call('ZREM', room.key, ticket.entry, ticket.place) end
+local function erase(ticket)
+  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  room.tickets[ticket.id] = false
+  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+end
 
 -- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   ticket.entry = table.concat({
-    't' .. ticket.id .. '\\0' .. ticket.state, ticket.number, ticket.since, ticket.till,
-    ticket.hold, ticket.units, string.format('%.0f', ticket.limit), ticket.accept, ticket.delay, ticket.inbox,
-    ticket.owner,
+    't' .. ticket.id .. '\\0' .. ticket.state, ticket.number, ticket.since, ticket.till, ticket.hold, ticket.units,
+    string.format('%.0f', ticket.limit), ticket.accept, ticket.delay, ticket.inbox, ticket.owner,
   }, ' ')
-  ticket.place = place(ticket)
+  locate(ticket)
   redis.call('ZADD', room.key, 0, ticket.entry, 0, ticket.place)
+  room.tickets[ticket.id] = ticket
+  local known = room.first[ticket.section]
+  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
   keep(ticket.till + ticket.delay)
 end
 
@@ -351,14 +372,14 @@ local function count(limit)
 end
 
 local function enter(ticket)
-  room.units = room.units + ticket.units
+  room.holders, room.units = room.holders + 1, room.units + ticket.units
   count(ticket.limit)
   write(ticket)
 end
 
 local function drop(ticket)
   erase(ticket)
-  room.units = room.units - ticket.units
+  room.holders, room.units = room.holders - 1, room.units - ticket.units
   if ticket.limit > room.limit then return end
   room.smallest = room.smallest - 1
   if room.smallest > 0 then return end
@@ -366,63 +387,97 @@ local function drop(ticket)
   for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do count(find(string.sub(place, 15)).limit) end
 end
 
--- Opens the room. Returns an answer instead when what is there is not of this layout.
-local function open(key)
-  room, woken = { key = key, arrivals = 0, units = 0, limit = UNLIMITED, smallest = 0, closed = 0, kept = 0, needed = 0 }, {}
-  local content = tried('GET', key)
-  if content == false then return end
-  local summary = content or (tried('ZRANGE', key, 0, 0) or {})[1] or ''
-  local layout, rest = string.match(summary, '^(%d+) (.*)$')
-  if layout ~= '1' then return '?' .. (layout or '') end
-  if content then
-    redis.call('DEL', key)
-    enter(parse(string.match(rest, '^t(.-)%z'), rest))
-  else
-    local arrivals, units, limit, smallest, closed, kept = string.match(rest, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-    room.summary, room.arrivals, room.units, room.limit = summary, tonumber(arrivals), tonumber(units), tonumber(limit)
-    room.smallest, room.closed, room.kept = tonumber(smallest), tonumber(closed), tonumber(kept)
-  end
+local function delay(ticket, from)
+  if ticket.state == 'h' then room.closed = math.max(room.closed, from + ticket.delay) end
 end
 
--- Keeps the room as long as anybody in it may come back, and wakes who has to be woken.
+local function isEmpty()
+  if room.closed > now or first('e') or first('q') then return false end
+  local last = redis.call('ZRANGE', room.key, -1, -1)[1] or ''
+  return string.sub(last, 1, 1) ~= 'y' or tonumber(string.sub(last, 2, 14)) <= now
+end
+
+-- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
 local function close()
-  local entries = redis.call('ZCARD', room.key)
-  if room.closed <= now and entries <= (room.summary and 1 or 0) then
-    if entries > 0 then redis.call('DEL', room.key) end
+  if not room or room.refusal then return end
+  if isEmpty() then
+    redis.call('DEL', room.key)
   else
     keep(room.closed)
     local expire = room.needed > room.kept
     if expire then room.kept = room.needed + AFTERLIFE end
-    local summary = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.units, room.limit, room.smallest,
-      room.closed, room.kept)
+    local summary = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units,
+      room.limit, room.smallest, room.closed, room.kept)
     if summary ~= room.summary then
       if room.summary then redis.call('ZREM', room.key, room.summary) end
       redis.call('ZADD', room.key, 0, summary)
     end
     if expire then redis.call('PEXPIRE', room.key, math.max(1, room.kept - now)) end
   end
-  for _, ticket in ipairs(woken) do redis.call('PUBLISH', ticket.inbox, ticket.id) end
+  for _, ticket in ipairs(room.woken) do redis.call('PUBLISH', channel .. ticket.inbox, ticket.id) end
 end
 
-local function delay(ticket, from)
-  if ticket.state == 'h' then room.closed = math.max(room.closed, from + ticket.delay) end
+local function read(summary, second, third)
+  local arrivals, holders, units, limit, smallest, closed, kept =
+    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
+  room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
+  room.closed, room.kept = tonumber(closed), tonumber(kept)
+  if room.holders > 1 then
+    room.first.e = second
+  else
+    local after = room.holders == 1 and third or room.holders == 0 and second
+    room.first.e = room.holders == 1 and second
+    room.first.q = after and string.sub(after, 1, 1) == 'q' and after
+  end
+end
+
+-- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+local function open(key)
+  if room and room.key == key then return room.refusal end
+  close()
+  room = {
+    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    closed = 0, kept = 0, needed = 0,
+  }
+  local top = tried('ZRANGE', key, 0, 2)
+  local lone = not top and tried('GET', key)
+  local content = lone or top and top[1]
+  if top and not content then
+    room.first.e, room.first.q = false, false
+    return
+  end
+  local layout = string.match(content or '', '^(%d+) ')
+  if layout ~= '1' then
+    room.refusal = '?' .. (layout or '')
+  elseif lone then
+    redis.call('DEL', key)
+    room.first.e, room.first.q = false, false
+    enter(parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3)))
+  else
+    read(content, top[2], top[3])
+  end
+  return room.refusal
 end
 
 local function admits(ticket)
   return room.closed <= now and room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
--- Clears what has expired and admits from the head of the queue. Whoever asks is not woken.
-local function settle(asking)
+local function expire()
   while true do
     local place = first('e')
-    if not place or tonumber(string.sub(place, 2, 14)) > now then break end
+    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
     local holder = find(string.sub(place, 15))
     drop(holder)
     delay(holder, holder.till)
   end
+end
+
+-- Admits from the head of the queue. Whoever asks is not woken.
+local function admit(asking)
   while true do
-    local place = first('a')
+    local place = first('q')
     if not place then return end
     local waiter = find(string.sub(place, 15))
     if waiter.till <= now then
@@ -431,11 +486,16 @@ local function settle(asking)
       erase(waiter)
       waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', nextFence(), usText, now + waiter.accept, 0
       enter(waiter)
-      if waiter.id ~= asking then woken[#woken + 1] = waiter end
+      if waiter.id ~= asking then room.woken[#room.woken + 1] = waiter end
     else
       return
     end
   end
+end
+
+local function settle(asking)
+  expire()
+  admit(asking)
 end
 
 -- How long until the server's clock alone may let somebody in.
@@ -445,16 +505,19 @@ local function untilChange()
   return change == math.huge and 1 or math.max(1, change - now)
 end
 
+-- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+local function minimumHold(asked) return asked.minHold > 0 and now + asked.minHold or 0 end
+
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
   if ticket.state == 'w' then
     local staying = math.min(asked.patience / 3, asked.accept * 2 / 3)
-    if first('a') == ticket.place then staying = math.min(staying, untilChange()) end
+    if first('q') == ticket.place then staying = math.min(staying, untilChange()) end
     return 'q' .. math.ceil(staying)
   end
   erase(ticket)
-  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', asked.minHold > 0 and now + asked.minHold or 0 end
+  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
   ticket.till, ticket.inbox = math.max(ticket.till, now + asked.ttl, ticket.hold), asked.inbox
   write(ticket)
@@ -472,10 +535,10 @@ local function remember(id, asked)
 end
 
 local function bury(id, mark)
-  local old = first('x' .. id .. '\\0')
+  local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
   for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', 0, 10)) do
-    redis.call('ZREM', room.key, place, first('x' .. string.sub(place, 15) .. '\\0'))
+    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
   end
   local ending = stamp(now + TOMBSTONE)
   redis.call('ZADD', room.key, 0, 'x' .. id .. '\\0' .. ending .. ' ' .. mark, 0, 'y' .. ending .. id)
@@ -484,7 +547,7 @@ end
 
 -- The answer to a ticket that was cancelled or evicted, if it was.
 local function tombstone(id)
-  local entry = first('x' .. id .. '\\0')
+  local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
 end
 `,
