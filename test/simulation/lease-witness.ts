@@ -10,8 +10,11 @@ interface Watched {
   readonly units: number
   readonly limit: number
   readonly lasting: boolean
+  /** When it was seen that somebody has evicted it. */
+  evictedAt: number | undefined
   /** Taken by its holder, who wants to be told. */
   signal: AbortSignal | undefined
+  listensSince: number
   /** The last deadline it claimed, in true time. */
   deadline: number
 }
@@ -22,6 +25,8 @@ export interface LeaseWitnessOptions {
   /** How fast the store's clock runs, compared with the true time. */
   readonly storeRate: number
   readonly store: StoreWitness
+  /** Whether nothing goes wrong, so that everything happens soon. */
+  readonly prompt: boolean
 }
 
 /**
@@ -41,15 +46,20 @@ export class LeaseWitness {
   /** `lasting`: it ends by its release or an eviction, and by nothing else. */
   watch(member: Member, lease: Lease, { lasting }: { readonly lasting: boolean }): void {
     const { units, limit } = lease.toJSON()
-    const deadline = this.#options.now()
+    const now = this.#options.now()
     if (lease.remainingMs <= 0)
       this.#options.report('deadline', `${member.name} was given ${lease.id} when it was over already`)
-    this.#watched.add({ member, lease, units, limit, lasting, signal: undefined, deadline })
+    const yet = { signal: undefined, evictedAt: undefined, listensSince: now, deadline: now }
+    this.#watched.add({ member, lease, units, limit, lasting, ...yet })
   }
 
   /** The holder listens from now on. */
   listens(lease: Lease): void {
-    for (const watched of this.#watched) if (watched.lease === lease) watched.signal = lease.signal
+    for (const watched of this.#watched) {
+      if (watched.lease !== lease) continue
+      watched.signal = lease.signal
+      watched.listensSince = this.#options.now()
+    }
   }
 
   /** Its holder lets go of it, in this very turn. */
@@ -78,6 +88,7 @@ export class LeaseWitness {
     const { lease, member } = watched
     const remaining = lease.remainingMs / member.process.clock.rate
     watched.deadline = now() + remaining
+    if (store.wasEvicted(lease.id)) this.#judgeEviction(watched)
     if (store.isVoid(lease.key, lease.id, lease.fence)) return
     if (watched.signal?.aborted === true)
       report('signal', `${member.name} was told that ${lease.id} is over, and it is not`)
@@ -91,6 +102,15 @@ export class LeaseWitness {
     const kept = holder.remainingMs / storeRate
     if (remaining > kept + ROUNDING_MS)
       report('deadline', `${who}, and the store keeps it for ${kept.toFixed(3)} ms`)
+  }
+
+  /** Where nothing goes wrong, who has begun to listen hears of it at once, and not with the next renewal. */
+  #judgeEviction(watched: Watched): void {
+    const { report, now, prompt } = this.#options
+    watched.evictedAt ??= now()
+    const listens = watched.signal !== undefined && watched.evictedAt > watched.listensSince + LATENESS_MS
+    if (prompt && listens && now() > watched.evictedAt + LATENESS_MS)
+      report('signal', `${watched.member.name} was not told that ${watched.lease.id} was evicted`)
   }
 
   #exclude(held: readonly Watched[]): void {

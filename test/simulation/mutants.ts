@@ -60,6 +60,26 @@ export const mutants: readonly Mutant[] = [
     find: 'if (room.queue.size === 0 && admits(',
     replace: 'if (admits(',
   }),
+  mutant('a release lets nobody in', CONTENTION, ['liveness'], {
+    file: 'law/room.ts',
+    find: "const offeredAfter = was === 'unknown' ? NOBODY : settle(room, time)",
+    replace: 'const offeredAfter = NOBODY',
+  }),
+  mutant('a head that is away costs its ttl', CONTENTION, ['liveness'], {
+    file: 'law/room.ts',
+    find: 'time.ms + ticket.acceptMs',
+    replace: 'time.ms + ticket.ttlMs',
+  }),
+  mutant('a request with a shorter ttl takes back what was promised', NETWORK, ['deadline'], {
+    file: 'law/room.ts',
+    find: 'Math.max(holder.expiresAt, ',
+    replace: 'Math.max(0, ',
+  }),
+  mutant('who is evicted does not hear of it', CONTENTION, ['signal'], {
+    file: 'law/room.ts',
+    find: '...evicted])]',
+    replace: '])]',
+  }),
   mutant('withLock does not release', CONTENTION, ['left behind', 'liveness'], {
     file: 'primitives/hold.ts',
     find: 'return await runUnder(desk, lease, work)\n  } finally {',
@@ -161,6 +181,36 @@ export const mutants: readonly Mutant[] = [
     file: 'engine/keeper.ts',
     find: 'const answer = answers[index]',
     replace: 'const answer = answers[answers.length - 1 - index]',
+  }),
+  mutant('withLock succeeds under a lease that was lost', CONTENTION, ['error'], {
+    file: 'primitives/hold.ts',
+    find: 'lease.assertKept()',
+    replace: '',
+  }),
+  mutant('a grant that took longer than its ttl is delivered', CLOCKS, ['deadline'], {
+    file: 'engine/acquisition.ts',
+    find: "if (lease.state !== 'lost') {",
+    replace: 'if (this.ticket.units > 0) {',
+  }),
+  mutant('an extension without an answer counts as one that succeeds', NETWORK, ['deadline'], {
+    file: 'engine/held-lease.ts',
+    find: 'await this.#engine.sleep(',
+    replace: 'this.#moveDeadline(askedAt, asked)\n        await this.#engine.sleep(',
+  }),
+  mutant('a late answer gives back what goes on elsewhere', NETWORK, ['deadline'], {
+    file: 'engine/held-lease.ts',
+    find: 'this.#end(DETACHED)',
+    replace: 'this.#end(RELEASED)',
+  }),
+  mutant('who was forgotten does not ask anew', CLOCKS, ['liveness'], {
+    file: 'engine/acquisition.ts',
+    find: "        this.#phase = 'asking'\n        return this.#ask()\n      default:",
+    replace: '        return\n      default:',
+  }),
+  mutant('a lease is not told that it is over', CONTENTION, ['signal'], {
+    file: 'engine/held-lease.ts',
+    find: "this.#end({ tag: 'lost', error })\n    this.#tell(error)",
+    replace: "this.#end({ tag: 'lost', error })",
   }),
   mutant('closing gives nothing back', PROCESSES, ['left behind'], {
     file: 'engine/engine.ts',

@@ -50,7 +50,11 @@ export class StoreWitness {
     this.#judgeLateness(call, answer)
     if (call.verb === 'evict') for (const id of answer as readonly string[]) this.#evicted.add(id)
     const views = roomsOf(store)
-    for (const view of views) this.#look(view)
+    const touched = keysOf(call)
+    for (const view of views) {
+      this.#look(view)
+      if (touched.includes(view.key)) this.#judgeHead(view)
+    }
     for (const [key, room] of this.#rooms) {
       if (views.some((view) => view.key === key)) continue
       room.holders = new Map()
@@ -116,8 +120,7 @@ export class StoreWitness {
 
   #look(view: RoomView): void {
     const room = this.#roomOf(view.key)
-    const units = view.holders.reduce((sum, holder) => sum + holder.units, 0)
-    const limit = Math.min(...view.holders.map((holder) => holder.limit))
+    const { units, limit } = sumOf(view.holders)
     if (units > limit) {
       const holders = view.holders.map(({ id, units, limit }) => `${id} (${units} of ${limit})`)
       this.#report('exclusion at the store', `${view.key} is held by ${holders.join(' and ')}`)
@@ -149,6 +152,20 @@ export class StoreWitness {
       if (before !== undefined)
         this.#report('order of arrival', `${id} was admitted to ${view.key} before ${before.id}`)
     }
+  }
+
+  /** Every call lets in who is next, and nobody that was let in may take longer than an acceptance term to answer. */
+  #judgeHead({ key, holders, queue, closedMs }: RoomView): void {
+    const [head] = queue
+    if (head !== undefined && closedMs === 0) {
+      const { units, limit } = sumOf([...holders, head])
+      if (units <= limit) this.#report('liveness', `${head.id} could have ${key}, and still waits`)
+    }
+    const slow = holders.find(
+      ({ state, remainingMs }) => state === 'offered' && remainingMs > LONGEST_ACCEPT_MS,
+    )
+    if (slow !== undefined && !this.#steppedBack)
+      this.#report('liveness', `${key} waits for ${slow.id} for ${slow.remainingMs.toFixed(3)} ms`)
   }
 
   #follow(room: Room, view: RoomView): void {
@@ -184,6 +201,35 @@ export function roomsOf(store: Store): readonly RoomView[] {
   if (page instanceof Promise) throw new TypeError('Expected a store that answers at once, got a promise')
   return page.rooms
 }
+
+function sumOf(shares: readonly { readonly units: number; readonly limit: number }[]): {
+  readonly units: number
+  readonly limit: number
+} {
+  return {
+    units: shares.reduce((sum, share) => sum + share.units, 0),
+    limit: Math.min(...shares.map((share) => share.limit)),
+  }
+}
+
+function keysOf(call: StoreCall): readonly string[] {
+  switch (call.verb) {
+    case 'acquire':
+      return [call.ticket.key]
+    case 'renew':
+      return call.tickets.map(({ key }) => key)
+    case 'release':
+    case 'evict':
+      return [call.request.key]
+    case 'inspect':
+      return []
+    default:
+      return call satisfies never
+  }
+}
+
+/** What the engine asks for: a process that does not answer by then is away. */
+const LONGEST_ACCEPT_MS = 3000
 
 function nameOf(key: string, id: string, fence: bigint): string {
   return `${key} ${id} ${fence}`

@@ -92,9 +92,18 @@ const troubles: Readonly<Partial<Record<Fault, (world: World, member: Member, ch
     world.server.refuse()
     until(world, durationMs, 'store', 'answers', () => world.server.goOn())
   },
-  'data loss'(world) {
-    world.trace.note('store', 'forgets everything')
-    world.forget()
+  'data loss'(world, _member, { durationMs, sign }) {
+    if (sign > 0) {
+      world.trace.note('store', 'forgets everything')
+      world.forget()
+      return
+    }
+    world.trace.note('store', 'stops')
+    world.server.stop()
+    until(world, durationMs, 'store', 'starts without its data', () => {
+      world.forget()
+      world.server.start({ keepData: true })
+    })
   },
   'store jumps forward'(world, _member, { amountMs }) {
     world.trace.note('store', 'clock jumps by', amountMs)

@@ -65,6 +65,7 @@ export class World {
       now: () => this.time.monotonicMs(),
       storeRate: this.storeClock.rate,
       store: this.storeWitness,
+      prompt: plan.faults.size === 0,
     })
     this.calmWitness = new CalmWitness({ report, now: () => this.time.monotonicMs(), members: this.members })
     this.register = new FencedRegister(this.storeWitness, report)
