@@ -42,10 +42,7 @@ if #general > 0 then
     if ticket and ticket.state == 'w' then return queued(ticket, asked) end
     local known = ticket and status(ticket, asked) or tombstone(id)
     if known then return known end
-    ticket = {
-      id = id, units = asked.units, limit = asked.limit, accept = asked.accept, delay = asked.delay, inbox = asked.inbox,
-      owner = asked.owner, since = usText,
-    }
+    ticket = share({ id = id, since = usText, facts = ARGV[4] })
     if not first('q') and admits(ticket) then
       ticket.state, ticket.number, ticket.hold = 'h', nextFence(), minimumHold(asked)
       ticket.till = math.max(now + asked.ttl, ticket.hold)
@@ -54,18 +51,16 @@ if #general > 0 then
     end
     if asked.patience == 0 then return 'b' .. untilChange() end
     room.arrivals = room.arrivals + 1
-    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', room.arrivals, now + asked.patience, 0
+    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, '0'
     write(ticket)
     return queued(ticket, asked)
   end
 
   local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
-  local units, limit, accept, delay, inbox, owner = string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
-  local asked = {
-    ttl = tonumber(ARGV[1]), patience = tonumber(patience), minHold = tonumber(minHold), units = tonumber(units),
-    limit = tonumber(limit), accept = tonumber(accept), delay = tonumber(delay), inbox = inbox, owner = owner,
-  }
-  for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or ask(ARGV[at + 3], asked) end
+  local asked = share({ ttl = tonumber(ARGV[1]), patience = tonumber(patience), minHold = tonumber(minHold), facts = ARGV[4] })
+  for _, at in ipairs(general) do
+    answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)
+  end
   close()
 end
 keepFence()

@@ -7,6 +7,9 @@ local function nextFence()
   else
     local previous = tonumber(redis.call('SET', KEYS[1], usText, 'GET')) or 0
     lastFence = us > previous and us or previous + 1
+    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
+    -- room for all that it may give, until keepFence says how many these were.
+    if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
   end
   return lastFence == us and usText or string.format('%.0f', lastFence)
 end

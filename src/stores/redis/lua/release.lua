@@ -36,9 +36,10 @@ local function depart(ticket)
     erase(ticket)
     return 'q'
   end
-  if ticket.hold > now then
+  local hold = tonumber(ticket.hold)
+  if hold > now then
     erase(ticket)
-    ticket.state, ticket.till = 'l', ticket.hold
+    ticket.state, ticket.till = 'l', hold
     write(ticket)
   else
     drop(ticket)
@@ -54,7 +55,7 @@ local function leave(id)
   return was
 end
 
-for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or leave(ARGV[at]) end
+for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return leave(ARGV[at]) end) end
 close()
 keepFence()
 return #answers == 1 and answers[1] or answers

@@ -48,7 +48,7 @@ local function ask(id)
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 
-for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or ask(ARGV[at + 3]) end
+for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
 close()
 keepFence()
 return #answers == 1 and answers[1] or answers

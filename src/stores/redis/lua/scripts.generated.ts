@@ -54,10 +54,7 @@ if #general > 0 then
     if ticket and ticket.state == 'w' then return queued(ticket, asked) end
     local known = ticket and status(ticket, asked) or tombstone(id)
     if known then return known end
-    ticket = {
-      id = id, units = asked.units, limit = asked.limit, accept = asked.accept, delay = asked.delay, inbox = asked.inbox,
-      owner = asked.owner, since = usText,
-    }
+    ticket = share({ id = id, since = usText, facts = ARGV[4] })
     if not first('q') and admits(ticket) then
       ticket.state, ticket.number, ticket.hold = 'h', nextFence(), minimumHold(asked)
       ticket.till = math.max(now + asked.ttl, ticket.hold)
@@ -66,18 +63,16 @@ if #general > 0 then
     end
     if asked.patience == 0 then return 'b' .. untilChange() end
     room.arrivals = room.arrivals + 1
-    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', room.arrivals, now + asked.patience, 0
+    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, '0'
     write(ticket)
     return queued(ticket, asked)
   end
 
   local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
-  local units, limit, accept, delay, inbox, owner = string.match(ARGV[4], '^(%d+) (%d+) (%d+) (%d+) (%S+) (.*)$')
-  local asked = {
-    ttl = tonumber(ARGV[1]), patience = tonumber(patience), minHold = tonumber(minHold), units = tonumber(units),
-    limit = tonumber(limit), accept = tonumber(accept), delay = tonumber(delay), inbox = inbox, owner = owner,
-  }
-  for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or ask(ARGV[at + 3], asked) end
+  local asked = share({ ttl = tonumber(ARGV[1]), patience = tonumber(patience), minHold = tonumber(minHold), facts = ARGV[4] })
+  for _, at in ipairs(general) do
+    answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)
+  end
   close()
 end
 keepFence()
@@ -126,6 +121,9 @@ local function nextFence()
   else
     local previous = tonumber(redis.call('SET', KEYS[1], usText, 'GET')) or 0
     lastFence = us > previous and us or previous + 1
+    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
+    -- room for all that it may give, until keepFence says how many these were.
+    if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
   end
   return lastFence == us and usText or string.format('%.0f', lastFence)
 end
@@ -207,9 +205,10 @@ local function depart(ticket)
     erase(ticket)
     return 'q'
   end
-  if ticket.hold > now then
+  local hold = tonumber(ticket.hold)
+  if hold > now then
     erase(ticket)
-    ticket.state, ticket.till = 'l', ticket.hold
+    ticket.state, ticket.till = 'l', hold
     write(ticket)
   else
     drop(ticket)
@@ -225,7 +224,7 @@ local function leave(id)
   return was
 end
 
-for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or leave(ARGV[at]) end
+for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return leave(ARGV[at]) end) end
 close()
 keepFence()
 return #answers == 1 and answers[1] or answers
@@ -280,7 +279,7 @@ local function ask(id)
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 
-for _, at in ipairs(general) do answers[at - 1] = open(KEYS[at]) or ask(ARGV[at + 3]) end
+for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
 close()
 keepFence()
 return #answers == 1 and answers[1] or answers
@@ -304,31 +303,30 @@ local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:'
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
 
+-- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
 local function stamp(number) return string.format('%013.0f', number) end
 
 local function member(prefix)
-  return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', 0, 1)[1] or false
+  return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
 end
 
+-- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
 local function first(section)
-  if room.first[section] == nil then room.first[section] = member(section) end
+  if room.first[section] == nil then
+    local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    room.first[section] = entry and string.sub(entry, 1, 1) == section and entry
+  end
   return room.first[section]
 end
 
-local function locate(ticket)
-  ticket.section = ticket.state == 'w' and 'q' or 'e'
-  ticket.place = ticket.section .. stamp(ticket.state == 'w' and ticket.number or ticket.till) .. ticket.id
-end
-
 local function parse(id, entry)
-  local state, number, since, till, hold, units, limit, accept, delay, inbox, owner =
-    string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+) (.*)$', #id + 3)
+  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
+  local section = state == 'w' and 'q' or 'e'
   local ticket = {
-    id = id, entry = entry, state = state, number = number, since = since, till = tonumber(till), hold = tonumber(hold),
-    units = tonumber(units), limit = tonumber(limit), accept = tonumber(accept), delay = tonumber(delay), inbox = inbox,
-    owner = owner,
+    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
+    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
-  locate(ticket)
   room.tickets[id] = ticket
   return ticket
 end
@@ -341,6 +339,22 @@ local function find(id)
   return room.tickets[id]
 end
 
+-- What a ticket takes and tolerates, and the terms it came on.
+local function share(ticket)
+  if not ticket.units then
+    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
+    ticket.delay, ticket.inbox = tonumber(delay), inbox
+  end
+  return ticket
+end
+
+-- Who asks last is who wants to be woken.
+local function moveTo(inbox, ticket)
+  if string.find(ticket.facts, inbox, 1, true) then return end
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+end
+
 local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
@@ -351,16 +365,17 @@ end
 
 -- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
-  ticket.entry = table.concat({
-    't' .. ticket.id .. '\\0' .. ticket.state, ticket.number, ticket.since, ticket.till, ticket.hold, ticket.units,
-    string.format('%.0f', ticket.limit), ticket.accept, ticket.delay, ticket.inbox, ticket.owner,
-  }, ' ')
-  locate(ticket)
-  redis.call('ZADD', room.key, 0, ticket.entry, 0, ticket.place)
-  room.tickets[ticket.id] = ticket
+  local id, till = ticket.id, stamp(ticket.till)
+  local waits = ticket.state == 'w'
+  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.section = waits and 'q' or 'e'
+  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
+  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  room.tickets[id] = ticket
   local known = room.first[ticket.section]
   if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
-  keep(ticket.till + ticket.delay)
+  keep(waits and ticket.till or ticket.till + share(ticket).delay)
 end
 
 local function count(limit)
@@ -372,29 +387,42 @@ local function count(limit)
 end
 
 local function enter(ticket)
+  share(ticket)
   room.holders, room.units = room.holders + 1, room.units + ticket.units
   count(ticket.limit)
   write(ticket)
 end
 
 local function drop(ticket)
+  share(ticket)
   erase(ticket)
   room.holders, room.units = room.holders - 1, room.units - ticket.units
   if ticket.limit > room.limit then return end
   room.smallest = room.smallest - 1
   if room.smallest > 0 then return end
   room.limit = UNLIMITED
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do count(find(string.sub(place, 15)).limit) end
+  if room.holders == 0 then return end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(find(string.sub(place, 15))).limit)
+  end
 end
 
 local function delay(ticket, from)
-  if ticket.state == 'h' then room.closed = math.max(room.closed, from + ticket.delay) end
+  if ticket.state == 'h' then room.closed = math.max(room.closed, from + share(ticket).delay) end
 end
 
 local function isEmpty()
   if room.closed > now or first('e') or first('q') then return false end
-  local last = redis.call('ZRANGE', room.key, -1, -1)[1] or ''
+  local last = redis.call('ZRANGE', room.key, '-1', '-1')[1] or ''
   return string.sub(last, 1, 1) ~= 'y' or tonumber(string.sub(last, 2, 14)) <= now
+end
+
+local function summarize()
+  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
+    room.smallest, room.closed, room.kept)
+  if text == room.summary then return end
+  if room.summary then redis.call('ZREM', room.key, room.summary) end
+  redis.call('ZADD', room.key, '0', text)
 end
 
 -- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
@@ -406,15 +434,10 @@ local function close()
     keep(room.closed)
     local expire = room.needed > room.kept
     if expire then room.kept = room.needed + AFTERLIFE end
-    local summary = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units,
-      room.limit, room.smallest, room.closed, room.kept)
-    if summary ~= room.summary then
-      if room.summary then redis.call('ZREM', room.key, room.summary) end
-      redis.call('ZADD', room.key, 0, summary)
-    end
-    if expire then redis.call('PEXPIRE', room.key, math.max(1, room.kept - now)) end
+    summarize()
+    if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
-  for _, ticket in ipairs(room.woken) do redis.call('PUBLISH', channel .. ticket.inbox, ticket.id) end
+  for _, ticket in ipairs(room.woken) do redis.call('PUBLISH', channel .. share(ticket).inbox, ticket.id) end
 end
 
 local function read(summary, second, third)
@@ -423,11 +446,9 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  if room.holders > 1 then
-    room.first.e = second
-  else
+  room.first.e = room.holders > 0 and second
+  if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
-    room.first.e = room.holders == 1 and second
     room.first.q = after and string.sub(after, 1, 1) == 'q' and after
   end
 end
@@ -440,7 +461,7 @@ local function open(key)
     key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
-  local top = tried('ZRANGE', key, 0, 2)
+  local top = tried('ZRANGE', key, '0', '2')
   local lone = not top and tried('GET', key)
   local content = lone or top and top[1]
   if top and not content then
@@ -451,17 +472,33 @@ local function open(key)
   if layout ~= '1' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
+    -- Understood before it is removed.
+    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
-    enter(parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3)))
+    enter(holder)
   else
     read(content, top[2], top[3])
   end
   return room.refusal
 end
 
+-- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
+-- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+local function attempt(key, step)
+  local fine, answer = pcall(function() return open(key) or step() end)
+  if fine then return answer end
+  local stumbled = type(answer) == 'string' and (string.find(answer, 'attempt to ', 1, true) or string.find(answer, 'bad argument', 1, true))
+  if not stumbled then error(answer, 0) end
+  room = nil
+  return '?'
+end
+
 local function admits(ticket)
-  return room.closed <= now and room.units + ticket.units <= math.min(room.limit, ticket.limit)
+  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  if room.closed > now or room.units >= room.limit then return false end
+  share(ticket)
+  return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
 local function expire()
@@ -484,7 +521,7 @@ local function admit(asking)
       erase(waiter)
     elseif admits(waiter) then
       erase(waiter)
-      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', nextFence(), usText, now + waiter.accept, 0
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', nextFence(), usText, now + waiter.accept, '0'
       enter(waiter)
       if waiter.id ~= asking then room.woken[#room.woken + 1] = waiter end
     else
@@ -506,7 +543,7 @@ local function untilChange()
 end
 
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
-local function minimumHold(asked) return asked.minHold > 0 and now + asked.minHold or 0 end
+local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
@@ -519,7 +556,8 @@ local function status(ticket, asked)
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
-  ticket.till, ticket.inbox = math.max(ticket.till, now + asked.ttl, ticket.hold), asked.inbox
+  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
+  moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
 end
@@ -529,7 +567,8 @@ local function remember(id, asked)
   local ticket = find(id)
   if ticket and ticket.state == 'w' then
     erase(ticket)
-    ticket.till, ticket.inbox = now + asked.patience, asked.inbox
+    ticket.till = now + asked.patience
+    moveTo(asked.inbox, ticket)
     write(ticket)
   end
 end
@@ -537,11 +576,11 @@ end
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', 0, 10)) do
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
     redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
   end
   local ending = stamp(now + TOMBSTONE)
-  redis.call('ZADD', room.key, 0, 'x' .. id .. '\\0' .. ending .. ' ' .. mark, 0, 'y' .. ending .. id)
+  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
   keep(now + TOMBSTONE)
 end
 

@@ -1,0 +1,64 @@
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createLocks } from '../../../src/index.ts'
+import { redisStore } from '../../../src/stores/redis/index.ts'
+import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+
+let server: RedisServer
+beforeAll(async () => {
+  server = await startRedis()
+})
+afterAll(() => server.close())
+
+test.each([
+  ['a text that begins like a room', (redis: Redis, key: string) => redis.set(key, '1 apples')],
+  ['a sorted set that begins like a room', (redis: Redis, key: string) => redis.zadd(key, 0, '1 x')],
+  ['a lone holder that is cut off', (redis: Redis, key: string) => redis.set(key, '1 tfoo\0h 12 apples')],
+] as const)(
+  '%s fails its own call, and neither its neighbours in the same tick nor the fences',
+  async (_what, spoil) => {
+    const redis = new Redis({ port: server.port, host: '127.0.0.1' })
+    const locks = createLocks(redisStore(redis))
+    await spoil(redis, 'holdfast:{bad}')
+    // As after a clock that was set back: the last fence is ahead of the server's time.
+    const ahead = `${(Date.now() + 3_600_000) * 1000}`
+    await redis.set('holdfast:fence', ahead)
+    const calls = ['one', 'bad', 'two'].map((key) => locks.tryAcquire(key))
+    const [one, bad, two] = await Promise.allSettled(calls)
+    expect(bad).toMatchObject({ reason: { code: 'store-refused', message: /used by something else/ } })
+    for (const neighbour of [one, two]) {
+      if (neighbour?.status !== 'fulfilled' || neighbour.value === null)
+        throw new Error('a neighbour was refused')
+      expect(neighbour.value.fence).toBeGreaterThan(BigInt(ahead))
+      await neighbour.value.release()
+    }
+    expect(BigInt((await redis.get('holdfast:fence')) ?? 0)).toBeGreaterThan(BigInt(ahead))
+    await redis.del('holdfast:{bad}')
+    expect((await redis.keys('*')).sort()).toEqual(['holdfast:fence'])
+    await locks.close()
+    redis.disconnect()
+  },
+)
+
+test('a prefix with spaces carries wakes, too', async () => {
+  const redis = new Redis({ port: server.port, host: '127.0.0.1', keyPrefix: 'my app: ' })
+  const locks = createLocks(redisStore(redis, { prefix: 'all locks: ' }))
+  const held = await locks.acquire('k')
+  const waiting = locks.acquire('k')
+  // Listening begins with the first wait.
+  await expect
+    .poll(async () => Number(await redis.call('PUBSUB', 'NUMPAT')) + (await channels(redis)))
+    .toBeGreaterThan(0)
+  const releasedAt = performance.now()
+  await held.release()
+  const next = await waiting
+  // Without a wake it would ask after about two seconds.
+  expect(performance.now() - releasedAt).toBeLessThan(1000)
+  await next.release()
+  await locks.close()
+  redis.disconnect()
+})
+
+async function channels(redis: Redis): Promise<number> {
+  return ((await redis.call('PUBSUB', 'CHANNELS')) as string[]).length
+}
