@@ -27,6 +27,8 @@ export class LockFile {
   readonly #options: LockFileOptions
   readonly #database: Database
   readonly #identity: string | undefined
+  /** SQLite's files beside it, which live as long as anybody has it open. */
+  #companions: string | undefined
   #facts: PreparedStatement | undefined
   #writeAhead: PreparedStatement | undefined
   #statements: Statements | undefined
@@ -51,13 +53,20 @@ export class LockFile {
    * statements are collected as garbage.
    */
   get statements(): Statements {
-    this.#statements ??= this.#prepare()
+    if (this.#statements === undefined) {
+      this.#statements = this.#prepare()
+      this.#companions = this.#companionsNow()
+    }
     return this.#statements
   }
 
-  /** Whether the path still leads to the file that is open here: it may have been deleted or replaced. */
+  /**
+   * Whether the path still leads to the files that are open here. One may have been deleted or replaced: with another
+   * `-wal` or `-shm`, which somebody took for leftovers, two processes write side by side and see nothing of each other.
+   */
   isInPlace(): boolean {
-    return identityOf(this.#options.path) === this.#identity
+    if (identityOf(this.#options.path) !== this.#identity) return false
+    return this.#companions === undefined || this.#companionsNow() === this.#companions
   }
 
   rollBack(): void {
@@ -66,6 +75,10 @@ export class LockFile {
 
   close(): void {
     this.#database.close()
+  }
+
+  #companionsNow(): string {
+    return ['-wal', '-shm'].map((suffix) => identityOf(`${this.#options.path}${suffix}`) ?? 'none').join()
   }
 
   #prepare(): Statements {
