@@ -212,6 +212,11 @@ export const mutants: readonly Mutant[] = [
     find: "this.#end({ tag: 'lost', error })\n    this.#tell(error)",
     replace: "this.#end({ tag: 'lost', error })",
   }),
+  mutant('what is due stays due', MEMORY, ['rest'], {
+    file: 'engine/held-lease.ts',
+    find: 'this.dueAt = this.#deadlineAt()\n      if (asks)',
+    replace: 'if (asks)',
+  }),
   mutant('closing gives nothing back', PROCESSES, ['left behind'], {
     file: 'engine/engine.ts',
     find: 'await Promise.all(this.#leases().map((lease) => lease.close(closedError(lease.key))))',
