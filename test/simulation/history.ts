@@ -64,8 +64,9 @@ async function untilSettled(world: World): Promise<void> {
 async function findGhosts(world: World): Promise<void> {
   await world.advance(GIVE_BACK_MS)
   const { storeWitness, plan, handedOn } = world
-  // A message that arrives again after everything was answered, and a store that forgets a cancelling, end by the ttl.
-  if (plan.faults.has('duplicates') || plan.faults.has('store refuses') || storeWitness.forgetful) return
+  // These end by the ttl, and a store that was set back keeps it for longer than anybody tries to give it back.
+  if (storeWitness.forgetful || world.setBackMs > 0) return
+  if (plan.faults.has('duplicates') || plan.faults.has('store refuses')) return
   const unheard = UNHEARD.some((fault) => plan.faults.has(fault))
   const excused = (id: string): boolean => {
     const owner = world.members.find(({ name }) => id.startsWith(`${name}-`))
