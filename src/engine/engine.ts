@@ -4,7 +4,7 @@ import type { Answer, ReleaseAnswer, RenewAnswer, Store, Ticket, Wake } from '..
 import { ClosedError, isHoldfastError, StoreError } from '../errors.ts'
 import { type AcquireRequest, Acquisition } from './acquisition.ts'
 import { outsideOfCallers } from './async-context.ts'
-import { GiveBack } from './give-back.ts'
+import { GiveBack, type GiveBackOptions } from './give-back.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
 import { now } from './instant.ts'
 import { Keeper } from './keeper.ts'
@@ -87,7 +87,7 @@ export class Engine {
    * Returns a ticket, in the background if the store does not answer. The promise settles with the answer, or after one
    * attempt's time without it; `undefined` when the answer is there already.
    */
-  giveBack(ticket: Ticket, options: { readonly cancel: boolean }): Promise<void> | undefined {
+  giveBack(ticket: Ticket, options: GiveBackOptions): Promise<void> | undefined {
     const reply = this.askRelease(ticket, options)
     if (!isLater(reply)) return undefined
     const giveBack = new GiveBack(this, ticket, { ...options, reply })

@@ -5,6 +5,12 @@ import type { Instant } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import { isLater } from './later.ts'
 
+export interface GiveBackOptions {
+  readonly cancel: boolean
+  /** What is left of a term that was longer than the ticket's ttl is now. */
+  readonly termMs?: number
+}
+
 /**
  * Returns a ticket to its store, and repeats it until the store has answered or would have forgotten the ticket by
  * itself. Runs without the caller and its signal: who gives up has often been aborted, and must not leave a ghost.
@@ -29,12 +35,14 @@ export class GiveBack implements Kept {
   constructor(
     engine: Engine,
     ticket: Ticket,
-    options: { readonly cancel: boolean; readonly reply: Promise<ReleaseAnswer> },
+    options: GiveBackOptions & { readonly reply: Promise<ReleaseAnswer> },
   ) {
     this.#engine = engine
     this.ticket = ticket
     this.#cancel = options.cancel
-    this.#until = engine.clock.monotonicMs() + Math.max(ticket.ttlMs, ticket.patienceMs, ticket.minHoldMs)
+    const { termMs = 0 } = options
+    this.#until =
+      engine.clock.monotonicMs() + Math.max(termMs, ticket.ttlMs, ticket.patienceMs, ticket.minHoldMs)
     this.done = new Promise((resolve) => {
       this.#finish = resolve
     })

@@ -150,7 +150,11 @@ export class HeldLease implements Lease, Kept {
     // Lost by our clocks, but a request that arrived late may have kept it alive in the store.
     else if (isHoldfastError(state.error, 'closed') || (state.error as LeaseLostError).reason === 'evicted')
       return undefined
-    this.#givenBack = this.#engine.giveBack(this.ticket, { cancel: (this.origin?.doubts ?? 0) > 0 }) ?? DONE
+    this.#givenBack =
+      this.#engine.giveBack(this.ticket, {
+        cancel: (this.origin?.doubts ?? 0) > 0,
+        termMs: this.#termMs(),
+      }) ?? DONE
     return this.#givenBack === DONE ? undefined : this.#givenBack
   }
 
@@ -283,7 +287,8 @@ export class HeldLease implements Lease, Kept {
   }
 
   #deadlineAt(): number {
-    return Math.min(this.#askedAt.monotonicMs + this.#usableMs, this.#endsAt)
+    // From now, by both clocks: on the monotonic one alone it would be late by as long as the machine slept.
+    return this.#engine.clock.monotonicMs() + this.#remaining()
   }
 
   #nextDue(askedAt: Instant): number {
