@@ -79,6 +79,7 @@ describe('connect', () => {
     ['nothing', '', 'got no scheme.'],
     ['no text', undefined, '`url` to be a string, got undefined.'],
     ['something behind memory:', 'memory:secret', 'to have nothing behind the colon'],
+    ['a password that is not encoded', 'redis://:secret%zz@host', 'not written as %25.'],
     ['sqlite: without a path', 'sqlite:', 'to name a file'],
     ['sqlite: with a host', 'sqlite://host/locks.db', 'to name a file'],
     ['sqlite: in memory', 'sqlite::memory:', ':memory:'],
@@ -154,6 +155,16 @@ describe('connect to redis:', () => {
     )
     expect(refusal).toMatchObject({ code: 'store-unavailable' })
     expect((refusal as Error).message).not.toContain('secret')
+  })
+
+  test('says within seconds that a server hangs', async () => {
+    await using hung = await startRedis()
+    await hung.pause()
+    await expect(connect(hung.url)).rejects.toMatchObject({
+      code: 'store-unavailable',
+      message: expect.stringContaining('did not answer within 5 s'),
+    })
+    hung.resume()
   })
 
   test('closes the client when the options are wrong', async () => {

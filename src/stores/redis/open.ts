@@ -1,5 +1,5 @@
 import type { Store } from '../../contract/store.ts'
-import { InvalidArgumentError } from '../../errors.ts'
+import { InvalidArgumentError, StoreError } from '../../errors.ts'
 import { type RedisStoreOptions, redisStore } from './client.ts'
 import type { IoredisClient } from './ioredis.ts'
 import type { NodeRedisClient } from './node-redis.ts'
@@ -9,37 +9,59 @@ import type { NodeRedisClient } from './node-redis.ts'
  * server something before it resolves, so that a wrong password is known at once. `close()` ends all its connections.
  *
  * @throws {InvalidArgumentError} when the URL or an option is not what it should be, or neither package is installed.
- * @throws {StoreError} when the server is not there or refuses.
+ * @throws {StoreError} when the server is not there, says nothing for 5 s, or refuses.
  */
 export async function openRedis(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   checkUrl(url)
   const store = redisStore(await newClient(url), options)
-  // Our connections let the process end, and nobody else keeps it for whoever awaits this.
-  const awaited = setInterval(() => {}, 60_000)
+  // Also keeps the process for whoever awaits this, which our connections do not.
+  let patience: NodeJS.Timeout | undefined
+  const silence = new Promise<never>((_, reject) => {
+    patience = setTimeout(() => reject(new StoreError('store-unavailable', SILENT)), PATIENCE_MS)
+  })
   try {
     // Needs what every request needs, finds nobody, and changes nothing.
-    await store.release({ key: 'is anybody there', id: '?', cancel: false })
+    await Promise.race([store.release({ key: 'is anybody there', id: '?', cancel: false }), silence])
     return store
   } catch (error) {
     await store.close()
     throw error
   } finally {
-    clearInterval(awaited)
+    clearTimeout(patience)
   }
 }
+
+/** A server that hangs still takes connections: the kernel does that for it. */
+const PATIENCE_MS = 5000
+const SILENT =
+  'The Redis server did not answer within 5 s. Check that it runs and is not stopped, and the network in between.'
 
 /** The URL itself is in no message: it may hold a password. */
 function checkUrl(url: string): void {
   const expected = 'Expected `url` to be like redis://user:password@host:6379/0 (or rediss:// for TLS)'
   const parsed = typeof url === 'string' && URL.canParse(url) ? new URL(url) : undefined
   if (parsed === undefined) throw new InvalidArgumentError(`${expected}, got something that is not a URL.`)
-  const { protocol, hostname, pathname } = parsed
+  const { protocol, hostname, pathname, username, password } = parsed
   if (protocol !== 'redis:' && protocol !== 'rediss:') {
     throw new InvalidArgumentError(`${expected}, got one that begins with ${protocol}`)
   }
   if (hostname === '') throw new InvalidArgumentError(`${expected}, got one without a host.`)
   if (!/^\/?\d*$/.test(pathname)) {
     throw new InvalidArgumentError(`${expected}, got one whose path is not the number of a database.`)
+  }
+  if (!isDecodable(username + password)) {
+    throw new InvalidArgumentError(
+      `${expected}, got one whose user or password has a % that is not written as %25.`,
+    )
+  }
+}
+
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text)
+    return true
+  } catch {
+    return false
   }
 }
 
