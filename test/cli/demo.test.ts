@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -88,6 +89,8 @@ test('Ctrl-C ends the demo early, with a summary and without its processes', asy
   const demo = shell.start(['demo'])
   await demo.prints('working')
   expect(shell.processes().length).toBeGreaterThan(3)
+  // What `ps` shows of them to everybody: the URL of the store may hold a password.
+  expect(execFileSync('ps', ['axww', '-o', 'args='], { encoding: 'utf8' })).not.toContain(folder)
   demo.signal('SIGINT')
   expect(await demo.exit).toBe(130)
   expect(demo.stdout).toContain('double holders')

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Chronicle } from './chronicle.ts'
-import { type Assignment, monotonicMs, type WorkerEvent } from './worker-messages.ts'
+import { ASSIGNMENT, type Assignment, monotonicMs, type WorkerEvent } from './worker-messages.ts'
 
 /** The worker processes of a demo. Numbers are never used twice. */
 export class Crew {
@@ -21,8 +21,10 @@ export class Crew {
     this.#hired += 1
     const worker = this.#hired
     const assignment: Assignment = { ...this.#assignment, worker }
-    const child = fork(PROGRAM, [JSON.stringify(assignment)], {
+    // Not as an argument: everybody on the machine can read those, and the URL of the store may hold a password.
+    const child = fork(PROGRAM, {
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
+      env: { ...process.env, [ASSIGNMENT]: JSON.stringify(assignment) },
     })
     this.#processes.set(worker, child)
     child.on('message', (event: WorkerEvent) => this.#chronicle.add({ ...event, worker }))

@@ -1,4 +1,7 @@
-/** What a worker is started with, as JSON in its first argument. */
+/** The environment variable in which a worker finds its assignment, as JSON. */
+export const ASSIGNMENT = 'HOLDFAST_DEMO_ASSIGNMENT'
+
+/** What a worker is started with. */
 export interface Assignment {
   readonly worker: number
   readonly storeUrl: string

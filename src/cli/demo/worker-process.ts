@@ -5,9 +5,9 @@
 import { connect, isHoldfastError, type LeaseLostError, type Locks } from '../../index.ts'
 import { Register } from './register.ts'
 import { Term } from './term.ts'
-import { type Assignment, monotonicMs, type Tell } from './worker-messages.ts'
+import { ASSIGNMENT, type Assignment, monotonicMs, type Tell } from './worker-messages.ts'
 
-const assignment = JSON.parse(process.argv[2] ?? '') as Assignment
+const assignment = JSON.parse(process.env[ASSIGNMENT] ?? '') as Assignment
 const { worker, storeUrl, registerPath, key, ttlMs, shortestTermMs } = assignment
 const tell: Tell = (event, atMs = monotonicMs()) => {
   if (process.connected) process.send?.({ atMs, ...event }, () => {})
