@@ -1,6 +1,6 @@
 import type { AcquireAnswer, Gone, ReleaseAnswer, RenewAnswer } from '../../contract/store.ts'
 
-// One short text for each ticket, as described at the top of each script.
+// One line for each ticket, as described at the top of each script.
 
 export function acquireAnswer(text: string): AcquireAnswer {
   switch (text[0]) {
@@ -44,7 +44,7 @@ function held(text: string): { readonly tag: 'held'; readonly fence: bigint } {
 
 function gone(text: string): Gone {
   if (text === 'g') return { tag: 'gone', evicted: false }
-  if (text[0] === 'e') return { tag: 'gone', evicted: true, reason: text.slice(1) }
+  if (text[0] === 'e') return { tag: 'gone', evicted: true, reason: JSON.parse(text.slice(1)) as string }
   return unexpected(text)
 }
 

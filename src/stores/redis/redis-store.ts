@@ -30,7 +30,8 @@ import {
 import { sameTerms, Terms } from './terms.ts'
 
 /** Somebody who waits for the answer to one request. */
-interface Pending<Asked, Answer> {
+interface Pending<Asked extends { readonly key: string }, Answer> {
+  readonly key: string
   readonly asked: Asked
   readonly resolve: (answer: Answer) => void
   readonly reject: (error: unknown) => void
@@ -64,20 +65,19 @@ export class RedisStore implements Store {
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
     this.#gather()
     return new Promise((resolve, reject) => {
-      this.#acquires.push({ asked: ticket, resolve, reject })
+      this.#acquires.push({ key: ticket.key, asked: ticket, resolve, reject })
     })
   }
 
   release(request: ReleaseRequest): Promise<ReleaseAnswer> {
     this.#gather()
     return new Promise((resolve, reject) => {
-      this.#releases.push({ asked: request, resolve, reject })
+      this.#releases.push({ key: request.key, asked: request, resolve, reject })
     })
   }
 
   async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const all = tickets.map((asked) => ({ asked }))
-    const batches = runsOf(all, { same: onSameTerms, most: MOST_RENEWALS })
+    const batches = runsOf(tickets, { same: sameTerms, most: MOST_RENEWALS })
     const answers = await Promise.all(batches.map((batch) => this.#renewBatch(batch)))
     return answers.length === 1 ? (answers[0] ?? []) : answers.flat()
   }
@@ -124,7 +124,14 @@ export class RedisStore implements Store {
   async evict({ key, id = '', reason }: EvictRequest): Promise<readonly string[]> {
     const room = this.#names.room(key)
     try {
-      const removed = await this.#line.run(evictScript, ['', '2', this.#names.fence, room, id, reason])
+      const removed = await this.#line.run(evictScript, [
+        '',
+        '2',
+        this.#names.fence,
+        room,
+        id,
+        JSON.stringify(reason),
+      ])
       if (typeof removed === 'string') throw layoutErrorOf(key, room, removed.slice(1))
       return removed as readonly string[]
     } catch (error) {
@@ -162,9 +169,9 @@ export class RedisStore implements Store {
   }
 
   /** What every script begins with: a place for its name, how many keys, the last fence, and the rooms. */
-  #argsFor(batch: readonly { readonly asked: { readonly key: string } }[]): string[] {
-    const args = ['', String(batch.length + 1), this.#names.fence]
-    for (const { asked } of batch) args.push(this.#names.room(asked.key))
+  #argsFor(asked: readonly { readonly key: string }[]): string[] {
+    const args = ['', String(asked.length + 1), this.#names.fence]
+    for (const { key } of asked) args.push(this.#names.room(key))
     return args
   }
 
@@ -179,10 +186,10 @@ export class RedisStore implements Store {
     this.#line
       .run(script, args)
       .then((reply) => {
-        const texts = textsOf(reply)
+        const lines = linesOf(reply)
         let index = 0
         for (const { asked, resolve, reject } of batch) {
-          const text = texts[index] ?? ''
+          const text = lines[index] ?? ''
           index += 1
           if (text[0] === '?') reject(layoutErrorOf(asked.key, this.#names.room(asked.key), text.slice(1)))
           else resolve(parse(text))
@@ -193,14 +200,15 @@ export class RedisStore implements Store {
       })
   }
 
-  async #renewBatch(batch: Run<{ readonly asked: Ticket }>): Promise<readonly RenewAnswer[]> {
-    const args = this.#argsFor(batch)
-    this.#terms.addForRenew(args, batch[0].asked)
-    for (const { asked } of batch) args.push(asked.id)
+  async #renewBatch(tickets: Run<Ticket>): Promise<readonly RenewAnswer[]> {
+    const args = this.#argsFor(tickets)
+    this.#terms.addForRenew(args, tickets[0])
+    for (const { id } of tickets) args.push(id)
     try {
-      const texts = textsOf(await this.#line.run(renewScript, args))
       // One key that is not ours must not stop the renewal of the others.
-      return texts.map((text) => (text[0] === '?' ? GONE : renewAnswer(text)))
+      return linesOf(await this.#line.run(renewScript, args)).map((text) =>
+        text[0] === '?' ? GONE : renewAnswer(text),
+      )
     } catch (error) {
       throw this.#line.failure(error)
     }
@@ -254,9 +262,8 @@ const SCANNED_TOGETHER = 1000
 /** How many SCANs that find nothing are made for one page. */
 const MOST_SCANS = 20
 
-/** A script answers for a single ticket with a text, for several with a list of them. */
-function textsOf(reply: unknown): readonly string[] {
-  return typeof reply === 'string' ? [reply] : (reply as readonly string[])
+function linesOf(reply: unknown): readonly string[] {
+  return (reply as string).split('\n')
 }
 
 function bothCancel(

@@ -3,7 +3,7 @@
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs minHoldMs`
 --         4 facts: `units limit acceptMs lockDelayMs inbox owner` · 5… the ids
--- Result  for each ticket (for a single one without a list) h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
+-- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
 --@ start
 --@ fence
 local answers, general = {}, {}
@@ -64,4 +64,4 @@ if #general > 0 then
   close()
 end
 keepFence()
-return #answers == 1 and answers[1] or answers
+return table.concat(answers, '\n')

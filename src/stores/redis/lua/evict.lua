@@ -1,7 +1,7 @@
 -- Removes one ticket of a room by force, or all of them, wakes them, and admits who is next.
 --
 -- KEYS    1 the last fence · 2 the room
--- ARGV    1 the id, or nothing for all · 2 the reason
+-- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
 -- Result  the ids removed · or ?<layout> alone
 --@ start
 --@ fence

@@ -2,7 +2,7 @@
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 `c` to leave tombstones, or `r` · 2… the ids
--- Result  for each ticket (for a single one without a list) what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
+-- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
 --@ start
 local answers, general = {}, {}
 
@@ -25,7 +25,7 @@ for at = 2, #KEYS do
     general[#general + 1] = at
   end
 end
-if #general == 0 then return #answers == 1 and answers[1] or answers end
+if #general == 0 then return table.concat(answers, '\n') end
 
 --@ fence
 --@ room
@@ -58,4 +58,4 @@ end
 for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return leave(ARGV[at]) end) end
 close()
 keepFence()
-return #answers == 1 and answers[1] or answers
+return table.concat(answers, '\n')

@@ -3,7 +3,7 @@
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs minHoldMs`
 --         4 `acceptMs inbox` of who asks · 5… the ids
--- Result  for each ticket (for a single one without a list) h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
+-- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
 --@ start
 local ttl = tonumber(ARGV[1])
 local inbox = string.match(ARGV[4], ' (.*)$')
@@ -30,7 +30,7 @@ for at = 2, #KEYS do
     general[#general + 1] = at
   end
 end
-if #general == 0 then return #answers == 1 and answers[1] or answers end
+if #general == 0 then return table.concat(answers, '\n') end
 
 --@ fence
 --@ room
@@ -51,4 +51,4 @@ end
 for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
 close()
 keepFence()
-return #answers == 1 and answers[1] or answers
+return table.concat(answers, '\n')

@@ -12,8 +12,6 @@
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- The last fence and the inboxes have the same prefix.
-local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:'
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
 
@@ -151,6 +149,9 @@ local function close()
     summarize()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
+  if not room.woken[1] then return end
+  -- The last fence and the inboxes have the same prefix.
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:'
   for _, ticket in ipairs(room.woken) do redis.call('PUBLISH', channel .. share(ticket).inbox, ticket.id) end
 end
 

@@ -15,7 +15,7 @@ export const scripts: {
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs minHoldMs\`
 --         4 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 5… the ids
--- Result  for each ticket (for a single one without a list) h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
+-- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
 --@ start
 --@ fence
 local answers, general = {}, {}
@@ -76,12 +76,12 @@ if #general > 0 then
   close()
 end
 keepFence()
-return #answers == 1 and answers[1] or answers
+return table.concat(answers, '\\n')
 `,
   evict: `-- Removes one ticket of a room by force, or all of them, wakes them, and admits who is next.
 --
 -- KEYS    1 the last fence · 2 the room
--- ARGV    1 the id, or nothing for all · 2 the reason
+-- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
 -- Result  the ids removed · or ?<layout> alone
 --@ start
 --@ fence
@@ -171,7 +171,7 @@ redis.call('PUBLISH', ARGV[1], '')
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 \`c\` to leave tombstones, or \`r\` · 2… the ids
--- Result  for each ticket (for a single one without a list) what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
+-- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
 --@ start
 local answers, general = {}, {}
 
@@ -194,7 +194,7 @@ for at = 2, #KEYS do
     general[#general + 1] = at
   end
 end
-if #general == 0 then return #answers == 1 and answers[1] or answers end
+if #general == 0 then return table.concat(answers, '\\n') end
 
 --@ fence
 --@ room
@@ -227,14 +227,14 @@ end
 for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return leave(ARGV[at]) end) end
 close()
 keepFence()
-return #answers == 1 and answers[1] or answers
+return table.concat(answers, '\\n')
 `,
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs minHoldMs\`
 --         4 \`acceptMs inbox\` of who asks · 5… the ids
--- Result  for each ticket (for a single one without a list) h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
+-- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
 --@ start
 local ttl = tonumber(ARGV[1])
 local inbox = string.match(ARGV[4], ' (.*)$')
@@ -261,7 +261,7 @@ for at = 2, #KEYS do
     general[#general + 1] = at
   end
 end
-if #general == 0 then return #answers == 1 and answers[1] or answers end
+if #general == 0 then return table.concat(answers, '\\n') end
 
 --@ fence
 --@ room
@@ -282,7 +282,7 @@ end
 for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
 close()
 keepFence()
-return #answers == 1 and answers[1] or answers
+return table.concat(answers, '\\n')
 `,
   room: `-- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
 -- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
@@ -298,8 +298,6 @@ return #answers == 1 and answers[1] or answers
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- The last fence and the inboxes have the same prefix.
-local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:'
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
 
@@ -437,6 +435,9 @@ local function close()
     summarize()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
+  if not room.woken[1] then return end
+  -- The last fence and the inboxes have the same prefix.
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:'
   for _, ticket in ipairs(room.woken) do redis.call('PUBLISH', channel .. share(ticket).inbox, ticket.id) end
 end
 
