@@ -20,6 +20,9 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   throw error
 })
 
+// Whoever does not listen to complaints gets the same exit code.
+process.stderr.on('error', () => {})
+
 process.exitCode = await main(process.argv.slice(2))
 
 async function main([name, ...typed]: readonly string[]): Promise<number> {
@@ -79,7 +82,8 @@ function exitCodeFor(error: unknown, { name }: Command): number {
         return EXIT.software
     }
   }
-  complain(error instanceof Error ? (error.stack ?? error.message) : String(error))
+  const report = error instanceof Error ? (error.stack ?? error.message) : String(error)
+  for (const line of report.split('\n')) complain(line)
   return EXIT.software
 }
 

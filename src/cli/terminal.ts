@@ -1,5 +1,6 @@
 import type { WriteStream } from 'node:tty'
 import { styleText } from 'node:util'
+import { plain } from './text.ts'
 
 export type Style = Parameters<typeof styleText>[0]
 export type Paint = (style: Style, text: string) => string
@@ -14,7 +15,7 @@ export function print(line: string): void {
   process.stdout.write(`${line}\n`)
 }
 
-/** One line to people, prefixed as every tool does it. */
+/** One line to people, prefixed as every tool does it. What strangers wrote into it, such as a reason, cannot steer the terminal. */
 export function complain(line: string): void {
-  process.stderr.write(`holdfast: ${line}\n`)
+  process.stderr.write(`holdfast: ${plain(line)}\n`)
 }
