@@ -17,23 +17,34 @@ export interface Command {
   readonly options: Readonly<Record<string, Option>>
   /** What the help says below the options. */
   readonly details?: string
+  /** What stands behind `--` is a command and its arguments, and not words. */
+  readonly takesCommand?: true
   /** Resolves with the exit code. */
   run(given: Arguments): Promise<number>
 }
 
-/** What was typed after the name of a command: its options, its words, and what stands behind `--`. */
+/** What was typed after the name of a command: its options, its words, and the command behind `--` if it takes one. */
 export class Arguments {
   readonly words: readonly string[]
-  /** `undefined` when there is no `--`. */
-  readonly rest: readonly string[] | undefined
+  readonly rest: readonly string[]
   readonly #values: ReadonlyMap<string, string | true>
 
   constructor(command: Command, typed: readonly string[]) {
     const end = typed.indexOf('--')
-    this.rest = end === -1 ? undefined : typed.slice(end + 1)
     const { values, words } = parse(command, end === -1 ? typed : typed.slice(0, end))
+    const behind = end === -1 ? [] : typed.slice(end + 1)
     this.#values = values
-    this.words = words
+    if (command.takesCommand !== true) {
+      this.words = [...words, ...behind]
+      this.rest = []
+    } else if (words.length === 0 && behind[1] === '--') {
+      // A word that begins with a dash: -- WORD -- command.
+      this.words = behind.slice(0, 1)
+      this.rest = behind.slice(2)
+    } else {
+      this.words = words
+      this.rest = behind
+    }
   }
 
   flag(name: string): boolean {

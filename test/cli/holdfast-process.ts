@@ -17,6 +17,8 @@ export interface HoldfastProcess {
   signal(name: NodeJS.Signals): void
   /** As `head` does it when it has seen enough. */
   closeOutput(): void
+  /** As a terminal does it that was closed. */
+  closeErrors(): void
   /** Until its output contains a text. */
   prints(text: string): Promise<void>
   /** The process that guards its command. */
@@ -114,6 +116,9 @@ function watch(child: ChildProcess): HoldfastProcess {
     },
     closeOutput: () => {
       child.stdout?.destroy()
+    },
+    closeErrors: () => {
+      child.stderr?.destroy()
     },
     async prints(text) {
       await until(`it prints ${JSON.stringify(text)}`, () => {

@@ -117,10 +117,10 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
     const first = writer(['--ttl', '10s'])
     await writes()
     const evictedAt = performance.now()
-    expect((await shell.run(['evict', 'backup', '--reason', 'maintenance'])).code).toBe(0)
+    expect((await shell.run(['evict', 'backup', '--reason', 'maintenance \x1b[2J\u202e'])).code).toBe(0)
     expect(await first.exit).toBe(76)
     expect(performance.now() - evictedAt).toBeLessThan(5000)
-    expect(first.stderr).toContain('maintenance')
+    expect(first.stderr).toContain('maintenance \\x1b[2J\\u{202e}')
     expect(first.stdout).not.toContain('told')
   })
 
@@ -133,6 +133,28 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
     expect(await first.exit).toBe(76)
     await expectOneAfterTheOther(fence)
     await end(second)
+  })
+
+  test('whose guardian dies while it starts the command leaves the key to its ttl', async () => {
+    const first = writer()
+    await writes()
+    const second = shell.start(['run', '--ttl', '60s', 'backup', '--', 'true'])
+    await until('the second waits', () => waitingFor('backup'))
+    const guardian = await second.guardian()
+    process.kill(guardian, 'SIGSTOP')
+    await end(first)
+    await until('the second has the key', holdsIt)
+    process.kill(guardian, 'SIGKILL')
+    expect(await second.exit).toBe(76)
+    expect(second.stderr).toMatch(
+      /^holdfast: [^\n]+ the command may still run\. "backup" stays taken for [^\n]+\n$/,
+    )
+    expect(await holdsIt()).toBe(true)
+
+    async function holdsIt(): Promise<boolean> {
+      const { stdout } = await shell.run(['show', '--json', 'backup'])
+      return JSON.parse(stdout).holders[0]?.owner.pid === second.pid
+    }
   })
 
   test('whose guardian is stopped ends its command in time all the same', async () => {

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { freePort } from '../servers/free-port.ts'
+import { startRedis } from '../servers/redis-server.ts'
 import { readProjectFile } from '../tidy/project.ts'
 import { Shell } from './holdfast-process.ts'
 
@@ -72,6 +73,9 @@ describe('what is wrong with a command line is said in one sentence, with exit c
     ],
     ['no `--`', ['run', 'backup', 'true'], 'a command after `--`'],
     ['no command', ['run', 'backup', '--'], 'a command after `--`'],
+    ['no command behind a key that begins with a dash', ['run', '--', '-k', '--'], 'a command after `--`'],
+    ['two prefixes around `--`', ['ls', 'a', '--', 'b'], 'one PREFIX, got 2'],
+    ['a redis url that is not encoded', run('--store', 'redis://:secret%zz@host'), 'not written as %25'],
     ['an empty command', ['run', 'backup', '--', ''], 'a command after `--`'],
     [
       'seconds without a unit',
@@ -155,6 +159,16 @@ describe('a store that cannot be used is said in one sentence, with exit code 69
     },
   )
 
+  test('by a command that would not wait, when the server hangs', async () => {
+    await using redis = await startRedis()
+    await redis.pause()
+    const args = ['run', '-n', '--store', redis.url, 'backup', '--', 'true']
+    const { code, stderr } = await shell.run(args)
+    redis.resume()
+    expect(code).toBe(69)
+    expect(stderr).toMatch(/^holdfast: The Redis server did not answer within 5 s[^\n]+\n$/)
+  })
+
   function argumentsOf(command: string, url: string): readonly string[] {
     const words: Record<string, string[]> = {
       run: ['backup', '--', 'true'],
@@ -163,6 +177,22 @@ describe('a store that cannot be used is said in one sentence, with exit code 69
     }
     return [command, '--store', url, ...(words[command] ?? [])]
   }
+})
+
+test('a key that begins with a dash stands behind `--`', async () => {
+  const held = shell.start(['run', '--', '-n', '--', 'sh', '-c', 'echo "<$HOLDFAST_KEY>"; exec sleep 60'])
+  await held.prints('<-n>')
+  expect((await shell.run(['ls', '--', '-n'])).stdout).toContain('mutex')
+  expect((await shell.run(['ls', '--', 'zzz'])).stderr).toBe('holdfast: no key under "zzz" is held\n')
+  expect((await shell.run(['show', '--', '-n'])).stdout).toContain('1 holding')
+  expect((await shell.run(['evict', '--reason', 'done', '--', '-n'])).code).toBe(0)
+  expect(await held.exit).toBe(76)
+})
+
+test('complaints that nobody reads change no exit code', async () => {
+  const started = shell.start(['evict', 'backup', '--reason', 'x'])
+  started.closeErrors()
+  expect(await started.exit).toBe(1)
 })
 
 test('without any store given, the keys live in the user’s state folder', async () => {

@@ -41,6 +41,8 @@ function launch({ command, deadline, graceMs }: Extract<Order, { tag: 'launch' }
     if (child.pid === undefined) report({ tag: 'not-launched', errno: error.code ?? error.message })
   })
   if (child.pid === undefined) return
+  // Before anything else: it is in the pipe when this returns, and is read from there even if this process is dead by then.
+  report({ tag: 'launched', pid: child.pid })
   const group = new ProcessGroup(child.pid)
   const guarding = new Enforcement(group, { deadline, graceMs, onEnding: () => report({ tag: 'ending' }) })
   enforcement = guarding
@@ -51,7 +53,6 @@ function launch({ command, deadline, graceMs }: Extract<Order, { tag: 'launch' }
     enforcement = undefined
     report(signal === null ? { tag: 'exited', code: code ?? 0 } : { tag: 'signalled', signal })
   })
-  report({ tag: 'launched', pid: child.pid })
 }
 
 function abandon(): never {

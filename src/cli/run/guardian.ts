@@ -10,6 +10,8 @@ export type Ending =
   | Extract<Report, { tag: 'exited' | 'signalled' | 'not-launched' | 'too-late' }>
   /** The command was killed without waiting for what the guardian says of it. */
   | { readonly tag: 'unguarded' }
+  /** The guardian died between its order to start the command and its report: the command may run, out of our reach. */
+  | { readonly tag: 'unknown' }
   /** The operating system did not start the guardian, so the command was not started. */
   | { readonly tag: 'no-guardian' }
 
@@ -44,8 +46,13 @@ export class Guardian {
       env: { ...process.env, NODE_OPTIONS: '' },
     })
     this.#process.on('message', (report: Report) => this.#hear(report))
-    this.#process.once('error', () => this.#gone())
-    this.#process.once('exit', () => this.#gone())
+    this.#process.once('error', () => this.#gone(null))
+    this.#process.once('exit', (code) => {
+      const gone = () => this.#gone(code)
+      // Its last words, the pid above all, may still be in the channel: it ends only when they are read.
+      if (this.#process.connected) this.#process.once('disconnect', gone)
+      else gone()
+    })
   }
 
   /** Whether the command was told to end, or killed, because the key is lost or about to be. */
@@ -125,10 +132,12 @@ export class Guardian {
     })
   }
 
-  #gone(): void {
+  #gone(exitCode: number | null): void {
     if (this.#deadline === undefined) this.#end({ tag: 'no-guardian' })
-    else if (this.#group === undefined) this.#end({ tag: 'unguarded' })
-    else void this.#kill(this.#group)
+    else if (this.#group === undefined) {
+      // It exits by itself only after it has killed what it started.
+      this.#end({ tag: exitCode === 0 ? 'unguarded' : 'unknown' })
+    } else void this.#kill(this.#group)
   }
 
   /** Does not rely on the guardian's report: it may be dead or stopped. */

@@ -48,7 +48,7 @@ export const planOptions: Readonly<Record<string, Option>> = {
 }
 
 export function planOf(given: Arguments): Plan {
-  const [file, ...args] = given.rest ?? []
+  const [file, ...args] = given.rest
   if (file === undefined || file === '') {
     throw new UsageError('Expected a command after `--`, as in `holdfast run KEY -- command`, got nothing.')
   }

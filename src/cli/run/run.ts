@@ -17,8 +17,10 @@ export const run: Command = {
   usage: '[options] KEY -- COMMAND [ARGUMENTS…]',
   summary: 'Holds a key while a command runs.',
   options: { ...planOptions, store: storeOption },
+  takesCommand: true,
   details: `The command runs without a shell, in a process group of its own, with HOLDFAST_KEY, HOLDFAST_FENCE and HOLDFAST_ID in
 its environment. When the key is lost, the whole group ends before the store gives the key to another.
+A KEY that begins with a dash: holdfast run [options] -- KEY -- COMMAND
 
 Exit codes: the command's own, 128+n when it ended by signal n
    75  not acquired (or what -E says)     69  the store is unavailable or refuses
@@ -40,11 +42,12 @@ Exit codes: the command's own, 128+n when it ended by signal n
         complain(await whyBusy(locks, plan))
         return plan.busyCode
       }
+      let ending: Ending | undefined
       try {
-        return exitCodeFor(await runUnder(lease, { plan, guardian, signals }), { plan, lease, guardian })
+        ending = await runUnder(lease, { plan, guardian, signals })
+        return exitCodeFor(ending, { plan, lease, guardian })
       } finally {
-        // What is lost is not waited for: the store that did not renew it will hardly answer now.
-        if (lease.state !== 'lost') await lease.release()
+        await giveBack(lease, ending)
       }
     } catch (error) {
       if (error instanceof Interrupted) return error.exitCode
@@ -53,6 +56,14 @@ Exit codes: the command's own, 128+n when it ended by signal n
       guardian.dismiss()
     }
   },
+}
+
+async function giveBack(lease: Lease, ending: Ending | undefined): Promise<void> {
+  // What is lost is not waited for: the store that did not renew it will hardly answer now.
+  if (lease.state === 'lost') return
+  // The command may be at work. Nobody can renew for it, but nobody gets the key before the ttl is over either.
+  if (ending?.tag === 'unknown') lease.detach()
+  else await lease.release()
 }
 
 function interrupt(waiting: AbortController, name: NodeJS.Signals): void {
@@ -194,6 +205,11 @@ function exitCodeFor(ending: Ending, { plan, lease, guardian }: Ended): number {
     case 'no-guardian':
       complain('the process that guards the command could not be started')
       return EXIT.noProcess
+    case 'unknown':
+      complain(
+        `the process that guards the command died while it started it: the command may still run. ${json(plan.key)} stays taken for ${age(lease.remainingMs)}.`,
+      )
+      return EXIT.lost
     case 'exited':
     case 'signalled':
       if (!guardian.ending && lease.state !== 'lost') {
