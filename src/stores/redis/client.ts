@@ -14,6 +14,28 @@ export interface RedisStoreOptions {
   readonly prefix?: string | undefined
 }
 
+/**
+ * A store on one Redis (6.2 or newer) or Valkey server, over the client you already have: a `Redis` of the package ioredis
+ * 5 or 6, or a client of the package redis 5 or 6, connected or not. The client is only duplicated: the store's own
+ * connections open when they are first needed, reconnect for ever, and end with `close()`.
+ *
+ * Its calls reject with a `StoreError`: `store-unavailable` where asking again may help, `store-refused` where a person has
+ * to change something (credentials, permissions, memory, a key that is used by something else). See docs/redis.md.
+ *
+ * ```ts
+ * import { createLocks } from 'holdfast'
+ * import { redisStore } from 'holdfast/redis'
+ * import { Redis } from 'ioredis'
+ *
+ * const locks = createLocks(redisStore(new Redis('redis://localhost:6379')))
+ * await locks.withLock('invoice:42', async (lease) => {
+ *   console.log('paying under fence', lease.fence)
+ * })
+ * await locks.close()
+ * ```
+ *
+ * @throws {InvalidArgumentError} when the client or an option is not what it should be.
+ */
 export function redisStore(client: IoredisClient | NodeRedisClient, options: RedisStoreOptions = {}): Store {
   return new RedisStore(linkOf(client), parsePrefix(options))
 }
