@@ -1,0 +1,7 @@
+export type {
+  PgQueryable,
+  PostgresJsQueryable,
+  SqlClient,
+  SqlExecutor,
+  SqlRow,
+} from '../../postgres/executor.ts'
