@@ -2,13 +2,19 @@
 export interface RedisLink {
   /** What the user's client puts before every key. The connections below do not. */
   readonly keyPrefix: string
-  /** A connection of our own, so that nothing the application does can hold up a renewal. Connects when it is asked. */
-  open(): CommandConnection
+  /**
+   * A connection of our own, so that nothing the application does can hold up a renewal. Connects when it is asked.
+   * `onLost`: what comes next may reach another server, or the same one after a restart.
+   */
+  open(onLost: () => void): CommandConnection
   /** Another one, for messages. */
   subscribe(channel: string, listener: MessageListener): Subscription
 }
 
-/** Reconnects by itself. A command that finds no server waits for one attempt to connect, and fails with it. */
+/**
+ * Reconnects by itself. A command that finds no server waits for one attempt to connect, and fails with it. Nothing here
+ * keeps the process alive: whoever waits for an answer has a timer that does.
+ */
 export interface CommandConnection {
   send(command: 'EVAL' | 'EVALSHA' | 'SCAN', args: string[]): Promise<unknown>
   /** Why a command failed, where the client's own error does not say it. */

@@ -27,7 +27,7 @@ export function ioredisLink(client: IoredisClient): RedisLink {
   const { keyPrefix } = client.options as { readonly keyPrefix?: unknown }
   return {
     keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
-    open: () => new IoredisCommands(client),
+    open: (onLost) => new IoredisCommands(client, onLost),
     subscribe: (channel, listener) => subscribe(client, channel, listener),
   }
 }
@@ -55,16 +55,38 @@ const OWN_OPTIONS = {
   readOnly: false,
 }
 
+function duplicateOf(client: IoredisClient): IoredisConnection {
+  const redis = client.duplicate(OWN_OPTIONS)
+  redis.on('connect', () => letProcessEnd(redis))
+  redis.on('reconnecting', () => letProcessEnd(redis))
+  // Its socket is made a little later.
+  redis.on('connecting', () => setImmediate(letProcessEnd, redis))
+  return redis
+}
+
+/** Neither a socket nor the pause before the next attempt may keep the process. The client has no words for it. */
+function letProcessEnd(redis: object): void {
+  const { stream, reconnectTimeout } = redis as {
+    readonly [part in 'stream' | 'reconnectTimeout']?: Unrefable
+  }
+  stream?.unref?.()
+  reconnectTimeout?.unref?.()
+}
+
+interface Unrefable {
+  unref?(): void
+}
+
 class IoredisCommands implements CommandConnection {
   readonly #redis: IoredisConnection
   #lastError: unknown
 
-  constructor(client: IoredisClient) {
-    this.#redis = client.duplicate(OWN_OPTIONS)
+  constructor(client: IoredisClient, onLost: () => void) {
+    this.#redis = duplicateOf(client)
+    this.#redis.on('close', onLost)
     this.#redis.on('error', (error: unknown) => {
       this.#lastError = error
     })
-    this.#redis.on('connect', () => letProcessEnd(this.#redis))
     this.#redis.on('ready', () => {
       this.#lastError = undefined
     })
@@ -88,12 +110,11 @@ function subscribe(
   channel: string,
   { onMessage, onResubscribed }: MessageListener,
 ): Subscription {
-  const redis = client.duplicate(OWN_OPTIONS)
+  const redis = duplicateOf(client)
   let lastError: unknown
   redis.on('error', (error) => {
     lastError = error
   })
-  redis.on('connect', () => letProcessEnd(redis))
   redis.on('message', (_channel, message) => onMessage(String(message)))
   const flowing = redis.subscribe(channel).then(
     () => {
@@ -113,10 +134,4 @@ function subscribe(
 function reasonOf(error: unknown, lastError: unknown): unknown {
   const isGivingUp = error instanceof Error && error.name === 'MaxRetriesPerRequestError'
   return isGivingUp ? (lastError ?? error) : error
-}
-
-/** Whoever waits for an answer has a timer that keeps the process alive; an idle connection has no reason to. */
-function letProcessEnd(redis: object): void {
-  const { stream } = redis as { readonly stream?: { unref?(): void } }
-  stream?.unref?.()
 }

@@ -9,6 +9,8 @@ export class Line {
   readonly #probe: readonly string[]
   #proven: boolean | Promise<void> = false
   #connection: CommandConnection | undefined
+  /** What was sent as a text on this connection, so that its name is enough. */
+  readonly #known = new Set<Script>()
   #closed = false
   #unanswered = 0
   #heardAt = 0
@@ -31,9 +33,16 @@ export class Line {
 
   /** For a script that only reads, and so cannot stop half-way: a user that may do no more can still look. */
   runUnproven(script: Script, args: string[]): Promise<unknown> {
+    this.#replaceIfSilent()
+    // The first time as a text: a process that exits after a release would not hear that the server did not know its name.
+    if (!this.#known.has(script)) {
+      this.#known.add(script)
+      args[0] = script.text
+      return this.send('EVAL', args)
+    }
     args[0] = script.sha
     return this.send('EVALSHA', args, (error) => {
-      // A server that has restarted, or whose scripts were flushed. The text makes it known again.
+      // The server's scripts were flushed, or it has changed behind a connection that stayed.
       if (replyCode(error) !== 'NOSCRIPT') throw error
       args[0] = script.text
       return this.send('EVAL', args)
@@ -46,9 +55,9 @@ export class Line {
     otherwise: (error: unknown) => Promise<unknown> = raise,
   ): Promise<unknown> {
     if (this.#closed) return Promise.reject(closedError())
+    this.#replaceIfSilent()
     if (this.#unanswered === 0) this.#heardAt = performance.now()
-    else if (performance.now() - this.#heardAt > SILENCE_MS) this.#replace()
-    this.#connection ??= this.#link.open()
+    this.#connection ??= this.#link.open(() => this.#known.clear())
     const connection = this.#connection
     this.#unanswered += 1
     // One `then` for everything: each one more is felt by a lock that is taken and given back in a loop.
@@ -107,9 +116,14 @@ export class Line {
     return this.#proven
   }
 
+  #replaceIfSilent(): void {
+    if (this.#unanswered > 0 && performance.now() - this.#heardAt > SILENCE_MS) this.#replace()
+  }
+
   #replace(): void {
     this.#connection?.close()
     this.#connection = undefined
+    this.#known.clear()
     this.#heardAt = performance.now()
   }
 }

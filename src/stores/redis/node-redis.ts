@@ -30,7 +30,7 @@ export function nodeRedisLink(client: NodeRedisClient): RedisLink {
   const { keyPrefix } = (client.options ?? {}) as { readonly keyPrefix?: unknown }
   return {
     keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
-    open: () => new NodeRedisCommands(client),
+    open: (onLost) => new NodeRedisCommands(client, onLost),
     subscribe: (channel, listener) => subscribe(client, channel, listener),
   }
 }
@@ -43,7 +43,8 @@ function duplicateOf(client: NodeRedisClient): NodeRedisConnection {
       ...socket,
       keepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_MS,
-      reconnectStrategy: reconnectDelayMs,
+      // Its own pauses between attempts would keep the process alive.
+      reconnectStrategy: false,
       socketTimeout: undefined,
     },
     keyPrefix: undefined,
@@ -60,7 +61,6 @@ function duplicateOf(client: NodeRedisClient): NodeRedisConnection {
     pingInterval: undefined,
     readonly: false,
   })
-  // Whoever waits for an answer has a timer that keeps the process alive; an idle connection has no reason to.
   redis.unref()
   return redis
 }
@@ -69,10 +69,13 @@ class NodeRedisCommands implements CommandConnection {
   readonly #redis: NodeRedisConnection
   #waiting: ((error?: unknown) => void)[] = []
 
-  constructor(client: NodeRedisClient) {
+  constructor(client: NodeRedisClient, onLost: () => void) {
     this.#redis = duplicateOf(client)
     this.#redis.on('ready', () => this.#settle())
-    this.#redis.on('error', (error: unknown) => this.#settle(error))
+    this.#redis.on('error', (error: unknown) => {
+      onLost()
+      this.#settle(error)
+    })
   }
 
   send(command: string, args: readonly string[]): Promise<unknown> {
@@ -110,10 +113,14 @@ function subscribe(
   { onMessage, onResubscribed }: MessageListener,
 ): Subscription {
   const redis = duplicateOf(client)
+  let pause: NodeJS.Timeout | undefined
+  let closed = false
   const close = (): void => {
+    closed = true
+    clearTimeout(pause)
     if (redis.isOpen) redis.destroy()
   }
-  // The first error ends it: the client itself would go on trying.
+  // The first error ends it.
   const failed = new Promise<never>((_, reject) => {
     redis.on('error', reject)
     redis.on('end', () => reject(new Error('The connection was closed')))
@@ -121,8 +128,21 @@ function subscribe(
   const subscribed = redis.connect().then(() => redis.subscribe(channel, onMessage))
   const flowing = Promise.race([subscribed, failed]).then(
     () => {
+      let attempts = 0
+      // It may say more than once that it has lost its connection.
+      redis.on('error', () => {
+        if (closed || pause !== undefined) return
+        attempts += 1
+        pause = setTimeout(() => {
+          pause = undefined
+          if (!redis.isOpen) redis.connect().catch(() => {})
+        }, reconnectDelayMs(attempts)).unref()
+      })
       // The client subscribes again before it calls itself ready.
-      redis.on('ready', onResubscribed)
+      redis.on('ready', () => {
+        attempts = 0
+        onResubscribed()
+      })
     },
     (error: unknown) => {
       close()

@@ -76,21 +76,49 @@ describe('a process', () => {
     ['with ioredis alone', 'redis'],
   ])('%s holds a key, waits for another, and ends by itself', async (_, hidden) => {
     await server.command('FLUSHALL')
-    expect(await run(server.url, hidden)).toBe('held\nacquire-timeout\n')
+    expect(await run('open-and-leave', { args: [server.url], hidden })).toBe('held\nacquire-timeout\n')
+  })
+
+  test.each([
+    ['SIGKILL', 'redis', 'ioredis'],
+    ['SIGKILL', 'ioredis', 'redis'],
+    ['SIGSTOP', 'redis', 'ioredis'],
+    ['SIGSTOP', 'ioredis', 'redis'],
+  ])(
+    'whose server got %s ends by itself, although nothing was closed, with %s',
+    async (signal, _, hidden) => {
+      await using lost = await startRedis()
+      const args = [lost.url, String(lost.pid), signal]
+      const output = await run('open-and-lose', { args, hidden })
+      expect(output).toMatch(/^acquire-timeout\n(store-unavailable|lease-lost)\n$/)
+    },
+  )
+
+  test('that exits while it gives a key back to a server that has not seen such a request before leaves the key free', async () => {
+    await using fresh = await startRedis()
+    await using proxy = await startProxy({ targetPort: fresh.port })
+    // So that it is gone before it hears that the server did not know the script.
+    proxy.delay({ replyMs: 200 })
+    const url = `redis://127.0.0.1:${proxy.port}`
+    expect(await run('release-and-leave', { args: [url] })).toBe('held\n')
+    await until('the key is free', async () => (await fresh.command('EXISTS', 'holdfast:{key}')) === 0)
   })
 
   test('with neither package is told which to install', async () => {
-    expect(await run(server.url, 'ioredis,redis')).toMatch(
+    expect(await run('open-and-leave', { args: [server.url], hidden: 'ioredis,redis' })).toMatch(
       /^InvalidArgumentError invalid-argument Expected the package `ioredis` or `redis` .* npm install ioredis\n$/,
     )
   })
 })
 
 /** What the process has printed when it has ended by itself. */
-async function run(url: string, hidden: string): Promise<string> {
+async function run(
+  program: string,
+  { args, hidden = '' }: { readonly args: readonly string[]; readonly hidden?: string },
+): Promise<string> {
   const file = (name: string) => fileURLToPath(new URL(`processes/${name}.mjs`, import.meta.url))
-  const args = ['--import', 'tsx', '--import', file('hide-packages'), file('open-and-leave'), url]
-  const child = spawn(process.execPath, args, {
+  const imports = ['--import', 'tsx', '--import', file('hide-packages')]
+  const child = spawn(process.execPath, [...imports, file(program), ...args], {
     env: { ...process.env, HIDDEN_PACKAGES: hidden },
     stdio: ['ignore', 'pipe', 'inherit'],
   })
@@ -101,7 +129,7 @@ async function run(url: string, hidden: string): Promise<string> {
   child.stdout.setEncoding('utf8').on('data', (text) => {
     output += text
   })
-  const [code] = await once(child, 'close', { signal: AbortSignal.timeout(15_000) })
+  const [code] = await once(child, 'close', { signal: AbortSignal.timeout(20_000) })
   expect(code).toBe(0)
   return output
 }
