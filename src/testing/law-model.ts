@@ -43,20 +43,10 @@ export class LawModel {
     }
   }
 
-  /**
-   * What `inspect` may show; `undefined` when it has to show nothing. The lock-delay of a holder that has expired counts
-   * either at once or when somebody calls next: stores that clear away on other occasions, too, cannot tell the two apart.
-   */
-  views(key: string, time: StoreTime): readonly (RoomView | undefined)[] {
-    const room = this.#room(key)
-    const kept = view(room, key, time)
-    const delays = [...room.holders.values()]
-      .filter(({ state, expiresAt }) => state === 'held' && expiresAt <= time.ms)
-      .map(({ ticket, expiresAt }) => expiresAt + ticket.lockDelayMs - time.ms)
-    const views = [kept, { ...kept, closedMs: Math.max(kept.closedMs, ...delays) }]
-    return views.map((seen) =>
-      seen.holders.length > 0 || seen.queue.length > 0 || seen.closedMs > 0 ? seen : undefined,
-    )
+  /** What `inspect` has to show; `undefined` when it has to show nothing. */
+  view(key: string, time: StoreTime): RoomView | undefined {
+    const seen = view(this.#room(key), key, time)
+    return seen.holders.length > 0 || seen.queue.length > 0 || seen.closedMs > 0 ? seen : undefined
   }
 
   #room(key: string): Room {

@@ -105,8 +105,7 @@ export class Stage {
     return first([...Array(ROOMS).keys()], (room) => {
       const key = play.prefix + room
       const theirs = inOrder(rooms.find((candidate) => candidate.key === key))
-      const texts = play.law.views(key, time).map((ours) => this.#compare(play, key, theirs, inOrder(ours)))
-      return texts.includes(undefined) ? undefined : texts[0]
+      return this.#compare(play, key, theirs, inOrder(play.law.view(key, time)))
     })
   }
 
