@@ -10,7 +10,7 @@ import {
   type Waiter,
 } from '../../law/room.ts'
 import { isGood, type Moment, timeSince } from './fence-clock.ts'
-import type { HolderRow, Statements, WaiterRow } from './statements.ts'
+import type { CrowdRow, HolderRow, Statements, WaiterRow } from './statements.ts'
 
 /** Whose step it is, and when. */
 export interface StepRequest {
@@ -40,7 +40,8 @@ export interface Notice {
  * a step costs about the same in a room of one and in a room of a thousand:
  *
  * - Of the holders it gets the ticket's own, and those that have expired. It asks the others only for the sum of their
- *   units, their smallest limit and their first expiry, so one holder, the crowd, stands for all of them.
+ *   units, their smallest limit and their first expiry, so one holder, the crowd, stands for all of them; and the file
+ *   keeps these three at hand.
  * - Of the queue it gets the first few, and the ticket's own place. It reads the queue from the head and stops at the
  *   first who may not hold yet. If all of these few are gone afterwards, somebody behind them may hold, too: then nothing
  *   is written, and the step, a pure function, is done again with a wider window.
@@ -116,29 +117,32 @@ class RoomWindow {
       clockUs,
       closedUntil,
       waiting,
-      overdue,
-      othersUnits,
-      othersLimit,
-      othersExpireAt,
-      othersFence,
+      otherLimit,
+      otherExpiresAt,
+      otherFence,
+      crowdUnits,
+      crowdFence,
       evicted,
       reason,
     ] = look
     this.#moment = { ms: clockMs, us: clockUs }
     this.time = timeSince(this.#moment, time)
-    this.#lastFence = Math.max(units === null ? 0 : fence, othersFence)
+    this.#lastFence = Math.max(units === null ? 0 : fence, otherFence, crowdFence)
     this.#closedUntil = closedUntil
     this.room = openRoom(this.#lastFence)
     this.room.closedUntil = closedUntil
     // What was read may have expired already: the law has to look.
     this.room.nextExpiry = Number.NEGATIVE_INFINITY
 
-    if (id === undefined) this.#readHolders(Number.POSITIVE_INFINITY)
+    if (id === undefined) this.#readHolders()
     else {
       if (units !== null)
         this.#enter([id, units, limit, lockDelayMs, fence, state, expiresAt, holdUntil, inbox, '', 0])
-      if (overdue > 0) this.#readHolders(time.ms)
-      if (othersExpireAt !== null) this.#enterCrowd(othersUnits, othersLimit, othersExpireAt)
+      if (otherLimit === 1) {
+        // A mutex holds alone.
+        if (otherExpiresAt <= time.ms) this.#readHolders()
+        else this.#enterCrowd(1, otherLimit, otherExpiresAt)
+      } else if (otherLimit !== null) this.#readCrowd(crowdUnits - (units ?? 0))
       if (evicted !== null) {
         // The file shows only one that is still in force.
         this.#tombstone = { until: Number.POSITIVE_INFINITY, evicted: evicted !== 0, reason }
@@ -181,9 +185,18 @@ class RoomWindow {
     }
   }
 
-  #readHolders(expiredAt: number): void {
+  #readHolders(): void {
     const { key, id } = this.#request
-    for (const row of this.#statements.holders.all(key, id ?? NO_TICKET, expiredAt)) this.#enter(row)
+    for (const row of this.#statements.holders.all(key, id ?? NO_TICKET)) this.#enter(row)
+  }
+
+  #readCrowd(units: number): void {
+    const { key, id = NO_TICKET, time } = this.#request
+    const [overdueUnits, limit, expiresAt] = this.#statements.crowd.get(key, id, time.ms) as CrowdRow
+    if (overdueUnits > 0) {
+      for (const row of this.#statements.overdue.all(key, id, time.ms)) this.#enter(row)
+    }
+    if (expiresAt !== null) this.#enterCrowd(units - overdueUnits, limit, expiresAt)
   }
 
   #enter(row: HolderRow): void {

@@ -14,7 +14,9 @@ export interface Statements {
   readonly beginReading: Query<[]>
   readonly commit: Query<[]>
   readonly look: Query<[key: string, id: string, now: number], LookRow>
-  readonly holders: Query<[key: string, besidesId: string, expiredAt: number], HolderRow>
+  readonly crowd: Query<[key: string, id: string, now: number], CrowdRow>
+  readonly holders: Query<[key: string, besidesId: string], HolderRow>
+  readonly overdue: Query<[key: string, besidesId: string, now: number], HolderRow>
   readonly queue: Query<[key: string, count: number], WaiterRow>
   readonly waiter: Query<[key: string, id: string], WaiterRow>
   readonly remembered: Query<[key: string, now: number], readonly [number]>
@@ -83,15 +85,23 @@ export type LookRow = readonly [
   clockUs: number,
   closedUntil: number,
   waiting: number,
-  overdue: number,
-  othersUnits: number,
-  othersLimit: number,
-  /** Null when nobody else holds; then the two before are, too. */
-  othersExpireAt: number | null,
-  /** Also of those who are overdue. */
-  othersFence: number,
+  /** Of any other who holds; null when nobody else does. */
+  otherLimit: number | null,
+  otherExpiresAt: number,
+  otherFence: number,
+  /** Of all who are no mutex, the ticket's own and those who are overdue included. */
+  crowdUnits: number,
+  crowdFence: number,
   evicted: number | null,
   reason: string,
+]
+
+/** A row of sql/crowd.sql. */
+export type CrowdRow = readonly [
+  overdueUnits: number,
+  limit: number,
+  /** Null when everybody is overdue; then the limit is, too. */
+  expiresAt: number | null,
 ]
 
 export type HolderRow = readonly [
@@ -138,9 +148,11 @@ export function prepareStatements(database: Database): Statements {
     beginReading: query('BEGIN'),
     commit: query('COMMIT'),
     look: query(scripts.look),
+    crowd: query(scripts.crowd),
     // By fence: the order in which they were admitted.
-    holders: query(
-      `SELECT ${HOLDER} FROM holder WHERE key = ? AND id <> ? AND expires_at <= ? ORDER BY fence`,
+    holders: query(`SELECT ${HOLDER} FROM holder WHERE key = ? AND id <> ? ORDER BY fence`),
+    overdue: query(
+      `SELECT ${HOLDER} FROM holder INDEXED BY crowd_by_end WHERE key = ? AND "limit" > 1 AND id <> ? AND expires_at <= ?`,
     ),
     queue: query(`SELECT ${WAITER} FROM waiter WHERE key = ? ORDER BY place LIMIT ?`),
     waiter: query(`SELECT ${WAITER} FROM waiter WHERE key = ? AND id = ?`),

@@ -29,6 +29,25 @@ CREATE TABLE IF NOT EXISTS holder (
   PRIMARY KEY (key, id)
 ) STRICT, WITHOUT ROWID;
 
+-- The holders of a key that others may join, summed up and in order, so that no step has to read all of them: five
+-- thousand readers made each renewal 40 times as slow. A mutex is alone, and pays for none of this.
+CREATE TABLE IF NOT EXISTS crowd (
+  key TEXT PRIMARY KEY,
+  units REAL NOT NULL,
+  -- The highest that any of them has had since the first one came.
+  fence REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS crowd_by_end ON holder (key, expires_at) WHERE "limit" > 1;
+CREATE INDEX IF NOT EXISTS crowd_by_limit ON holder (key, "limit") WHERE "limit" > 1;
+CREATE TRIGGER IF NOT EXISTS crowd_joined AFTER INSERT ON holder WHEN new."limit" > 1 BEGIN
+  INSERT INTO crowd VALUES (new.key, new.units, new.fence)
+  ON CONFLICT (key) DO UPDATE SET units = units + new.units, fence = max(fence, new.fence);
+END;
+CREATE TRIGGER IF NOT EXISTS crowd_left AFTER DELETE ON holder WHEN old."limit" > 1 BEGIN
+  UPDATE crowd SET units = units - old.units WHERE key = old.key;
+  DELETE FROM crowd WHERE key = old.key AND units <= 0;
+END;
+
 -- Who waits, in order of arrival.
 CREATE TABLE IF NOT EXISTS waiter (
   key TEXT NOT NULL,
