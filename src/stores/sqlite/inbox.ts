@@ -28,6 +28,7 @@ export class Inbox {
   }
 
   async listen(onWake: (wake: Wake) => void): Promise<() => void> {
+    const hadAddress = this.address !== ''
     this.#server ??= this.#open()
     try {
       await this.#server
@@ -39,6 +40,8 @@ export class Inbox {
     // An own function for each call: the same one may listen twice.
     const listener = (wake: Wake): void => onWake(wake)
     this.#listeners.add(listener)
+    // What this process has taken until now stands in the file without an address, and would not hear of an eviction.
+    if (!hadAddress) listener({ tag: 'all' })
     return () => {
       this.#listeners.delete(listener)
     }

@@ -1,7 +1,9 @@
 import { readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
+import { createLocks } from '../../../src/index.ts'
 import { sqliteStore } from '../../../src/stores/sqlite/index.ts'
+import { openDatabase } from '../../../src/stores/sqlite/sqlite-engine.ts'
 import { until } from '../../servers/until.ts'
 import { freshFolder } from './lock-folder.ts'
 import { ended, StoreProcess, startProcess } from './processes/store-process.ts'
@@ -47,6 +49,42 @@ test('a killed holder costs its ttl, a killed head of the queue its acceptance t
   await until('the last one holds', async () => (await next?.renew([last]))?.[0]?.tag === 'held')
   expect(performance.now() - startedAt).toBeLessThan(5_000)
 })
+
+test.each([
+  ['renewed by itself', true],
+  ['never renewed', false],
+])(
+  'who watches the signal of a lease, %s, hears at once that another process evicted it',
+  async (_, renew) => {
+    const path = freshPath()
+    const operator = await StoreProcess.start(path)
+    const locks = createLocks(sqliteStore(path), { ttl: '10m', renew })
+    // Nobody waited in this process, so nothing listened when the key was taken.
+    const lease = await locks.acquire('key')
+    const lost = new Promise((resolve) => lease.signal.addEventListener('abort', resolve, { once: true }))
+    // The address of its inbox has to reach the file first.
+    await until('it can be told', () => inboxesIn(path).every((inbox) => inbox !== ''))
+    await operator.evict({ key: 'key', id: lease.id, reason: 'stuck since monday' })
+    const evictedAt = performance.now()
+    await lost
+    // Otherwise it would be at the next renewal, or never.
+    expect(performance.now() - evictedAt).toBeLessThan(5_000)
+    expect(() => lease.assertHeld()).toThrow('stuck since monday')
+    await locks.close()
+  },
+)
+
+function inboxesIn(path: string): unknown[] {
+  const file = openDatabase(path, undefined)
+  try {
+    return file
+      .prepare('SELECT inbox FROM holder')
+      .all()
+      .map((row) => (row as { inbox: unknown }).inbox)
+  } finally {
+    file.close()
+  }
+}
 
 test('processes that are killed at any moment break neither exclusion nor the order of fences', async () => {
   const path = freshPath()

@@ -14,7 +14,8 @@ process.on('message', async ({ number, verb, request }: { number: number; verb: 
 })
 
 async function answer(verb: string, request: never): Promise<unknown> {
-  if (verb === 'acquire' || verb === 'renew' || verb === 'release') return store[verb](request)
+  if (verb === 'acquire' || verb === 'renew' || verb === 'release' || verb === 'evict')
+    return store[verb](request)
   if (verb === 'stopInTransaction') return stopInTransaction()
   await store.listen?.((wake) => {
     if (wake.tag === 'ticket') process.send?.({ woken: wake.id })

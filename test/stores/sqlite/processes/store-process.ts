@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url'
 import { onTestFinished } from 'vitest'
 import type {
   AcquireAnswer,
+  EvictRequest,
   ReleaseAnswer,
   ReleaseRequest,
   RenewAnswer,
@@ -66,6 +67,10 @@ export class StoreProcess {
 
   release(request: ReleaseRequest): Promise<ReleaseAnswer> {
     return this.#call('release', request)
+  }
+
+  evict(request: EvictRequest): Promise<readonly string[]> {
+    return this.#call('evict', request)
   }
 
   /** Begins a transaction that writes and stops the process in the middle of it. */
