@@ -22,17 +22,86 @@ export interface PostgresJsQueryable {
   unsafe(text: string, parameters: never[]): PromiseLike<readonly unknown[]>
 }
 
-/** What a statement can be sent with: the clients we know, or anything with a {@link SqlExecutor}'s `query`. */
-export type SqlClient = SqlExecutor | PgQueryable | PostgresJsQueryable
+/** A `Kysely` or one of its transactions. */
+export interface KyselyQueryable {
+  executeQuery(query: never): Promise<{ readonly rows: readonly unknown[] }>
+}
 
-/** @throws {InvalidArgumentError} when it is none of them. */
-export function executorOf(client: SqlClient): SqlExecutor {
-  if (has(client, 'unsafe')) return postgresJsExecutor(client as PostgresJsQueryable)
-  if (has(client, 'query')) return queryExecutor(client as PgQueryable | SqlExecutor)
+/** A database of drizzle-orm over the package pg or postgres, or one of its transactions. */
+export interface DrizzleQueryable {
+  execute(query: never): PromiseLike<unknown>
+}
+
+/** A `PrismaClient`, or what its `$transaction` gives to a function. */
+export interface PrismaQueryable {
+  $queryRawUnsafe(text: string, ...values: never[]): PromiseLike<unknown>
+}
+
+/** What a statement can be sent with: the clients we know, or anything with a {@link SqlExecutor}'s `query`. */
+export type SqlClient =
+  | SqlExecutor
+  | PgQueryable
+  | PostgresJsQueryable
+  | KyselyQueryable
+  | DrizzleQueryable
+  | PrismaQueryable
+
+/** @throws {InvalidArgumentError} when it is none of them; `name` is what the caller calls it. */
+export function executorOf(client: SqlClient, name = 'client'): SqlExecutor {
+  // Functions only: Prisma has a property for every model, and Drizzle's `query` is an object.
+  if (can(client, '$queryRawUnsafe')) return prismaExecutor(client as PrismaQueryable)
+  if (can(client, 'executeQuery')) return kyselyExecutor(client as KyselyQueryable)
+  if (can(client, 'unsafe')) return postgresJsExecutor(client as PostgresJsQueryable)
+  if (can(client, 'query')) return queryExecutor(client as PgQueryable | SqlExecutor)
+  if (can(client, 'execute')) return drizzleExecutor(client as DrizzleQueryable)
   throw new InvalidArgumentError(
-    `Expected \`client\` to be a client of the package pg or postgres, or an object with query(text, parameters), got ${show(client)}.`,
+    `Expected \`${name}\` to be a client of pg, postgres, Kysely, Drizzle or Prisma, or an object with query(text, parameters), got ${show(client)}.`,
   )
 }
+
+/**
+ * Whether the statements of this client are sent inside an open transaction: true or false where the client knows, after
+ * an answer at the latest, undefined where only the server can tell.
+ */
+export function inTransaction(client: SqlClient): boolean | undefined {
+  const { isTransaction } = client as { readonly isTransaction?: unknown }
+  if (can(client, 'getTransactionStatus')) {
+    // Newer versions of pg keep what the server says at the end of each answer: I(dle), T(ransaction), E(rror).
+    const status = (client as unknown as { getTransactionStatus(): unknown }).getTransactionStatus()
+    return typeof status === 'string' ? status !== 'I' : undefined
+  }
+  if (can(client, '$queryRawUnsafe')) return can(client, '$connect') ? undefined : true
+  // Of their own transactions; one that was begun by hand they do not know.
+  return isTransaction === true || can(client, 'savepoint') || can(client, 'rollback') ? true : undefined
+}
+
+/**
+ * The SQLSTATE of a failed statement, wherever the client keeps it; undefined when the failure is not the server's answer.
+ */
+export function sqlStateOf(error: unknown): string | undefined {
+  for (let at = error, depth = 0; typeof at === 'object' && at !== null && depth < 5; depth += 1) {
+    const { code, originalCode, cause, meta } = at as Failure
+    for (const state of [originalCode, code]) {
+      if (typeof state === 'string' && SQL_STATE.test(state)) return state
+      if (state === PRISMA_CONFLICT) return '40001'
+    }
+    // Drizzle wraps the driver's error, and so does Prisma in its own way.
+    at = cause ?? meta?.driverAdapterError ?? meta
+  }
+  return undefined
+}
+
+interface Failure {
+  readonly code?: unknown
+  readonly originalCode?: unknown
+  readonly cause?: unknown
+  readonly meta?: { readonly driverAdapterError?: unknown }
+}
+
+/** Neither Prisma's own codes, P1000 to P6999, nor Node's EPIPE. */
+const SQL_STATE = /^(?!P[1-9])(?=.*\d)[0-9A-Z]{5}$/
+/** What Prisma makes of 40001 and 40P01 in its own queries. */
+const PRISMA_CONFLICT = 'P2034'
 
 function postgresJsExecutor(sql: PostgresJsQueryable): SqlExecutor {
   return {
@@ -42,18 +111,54 @@ function postgresJsExecutor(sql: PostgresJsQueryable): SqlExecutor {
   }
 }
 
-/** pg answers with an object that has the rows, an executor of the user's own with the rows themselves. */
+/** A client of the package pg, or an executor of the user's own. */
 function queryExecutor(client: PgQueryable | SqlExecutor): SqlExecutor {
   return {
     async query(text, parameters = []) {
-      const result: { readonly rows: readonly unknown[] } | readonly unknown[] = await client.query(text, [
-        ...parameters,
-      ] as (string | null)[] & unknown[])
-      return ('rows' in result ? result.rows : result) as readonly SqlRow[]
+      return rowsOf(await client.query(text, [...parameters] as (string | null)[] & unknown[]))
     },
   }
 }
 
-function has(client: unknown, name: string): boolean {
-  return (typeof client === 'object' || typeof client === 'function') && client !== null && name in client
+/** `executeQuery` takes a compiled query; this is what Kysely's own `CompiledQuery.raw` makes of a text. */
+function kyselyExecutor(db: KyselyQueryable): SqlExecutor {
+  return {
+    async query(text, parameters = []) {
+      const node = { kind: 'RawNode', sqlFragments: [text], parameters: [] }
+      const compiled = { sql: text, query: node, parameters, queryId: { queryId: 'holdfast' } }
+      return (await db.executeQuery(compiled as never)).rows as readonly SqlRow[]
+    },
+  }
+}
+
+/** `execute` takes what has a `getSQL()`, and asks that for its text and parameters. */
+function drizzleExecutor(db: DrizzleQueryable): SqlExecutor {
+  return {
+    async query(text, parameters = []) {
+      const statement = {
+        getSQL: () => statement,
+        toQuery: () => ({ sql: text, params: [...parameters] }),
+      }
+      return rowsOf(await db.execute(statement as never))
+    },
+  }
+}
+
+function prismaExecutor(prisma: PrismaQueryable): SqlExecutor {
+  return {
+    async query(text, parameters = []) {
+      return rowsOf(await prisma.$queryRawUnsafe(text, ...(parameters as never[])))
+    },
+  }
+}
+
+/** Some clients answer with an object that has the rows, some with the rows themselves. */
+function rowsOf(result: unknown): readonly SqlRow[] {
+  const { rows } = result as { readonly rows?: unknown }
+  return (Array.isArray(rows) ? rows : result) as readonly SqlRow[]
+}
+
+function can(client: unknown, name: string): boolean {
+  if ((typeof client !== 'object' && typeof client !== 'function') || client === null) return false
+  return typeof (client as Record<string, unknown>)[name] === 'function'
 }
