@@ -1,23 +1,30 @@
 import { spawnSync } from 'node:child_process'
-import { accessSync, constants } from 'node:fs'
+import { accessSync, constants, existsSync, readdirSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
+
+export interface BinaryPlace {
+  /** The distribution's package, where it is not called like the binary. */
+  readonly packageName?: string
+  /** Where to look besides PATH, best first. */
+  readonly folders?: () => readonly string[]
+}
 
 /**
  * The path of a server binary: what the environment variable of its name says (`REDIS_SERVER` for `redis-server`), else
  * what PATH has, else what the distribution's package of that name installs (Debian and Ubuntu, as root). Throws one
  * sentence that says what to install where none of these works, because a test without its server is not a test.
  */
-export function ensureBinary(name: string): string {
+export function ensureBinary(name: string, { packageName = name, folders }: BinaryPlace = {}): string {
   const variable = name.toUpperCase().replaceAll('-', '_')
   const chosen = process.env[variable]
   if (chosen !== undefined && chosen !== '') {
     if (isExecutable(chosen)) return chosen
     throw new Error(`Expected ${variable} to be the path of an executable, got ${JSON.stringify(chosen)}`)
   }
-  const found = findOnPath(name)
+  const found = findBinary(name, folders?.())
   if (found !== undefined) return found
-  const failure = install(name)
-  const installed = findOnPath(name)
+  const failure = install(packageName)
+  const installed = findBinary(name, folders?.())
   if (installed !== undefined) return installed
   throw new Error(
     `Expected ${name} to be installed for the tests, but it is not on PATH and ${failure}: ` +
@@ -25,8 +32,23 @@ export function ensureBinary(name: string): string {
   )
 }
 
-function findOnPath(name: string): string | undefined {
-  const folders = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/usr/local/sbin']
+/** The `postgres` of the newest version that is installed; the package keeps each in a folder of its own, off PATH. */
+export function ensurePostgres(): string {
+  return ensureBinary('postgres', { packageName: 'postgresql', folders: postgresFolders })
+}
+
+function postgresFolders(): readonly string[] {
+  const versions = existsSync(POSTGRES_FOLDER) ? readdirSync(POSTGRES_FOLDER) : []
+  return versions
+    .sort((a, b) => Number(b) - Number(a))
+    .map((version) => join(POSTGRES_FOLDER, version, 'bin'))
+}
+
+const POSTGRES_FOLDER = '/usr/lib/postgresql'
+
+function findBinary(name: string, first: readonly string[] = []): string | undefined {
+  const path = (process.env['PATH'] ?? '').split(delimiter)
+  const folders = [...first, ...path, '/usr/sbin', '/usr/local/sbin']
   return folders.map((folder) => join(folder, name)).find(isExecutable)
 }
 
@@ -54,7 +76,7 @@ apt-get install -y -qq --no-install-recommends -o DPkg::Lock::Timeout=120 "$1"
 `
 
 function install(name: string): string {
-  if (findOnPath('apt-get') === undefined) return 'there is no apt-get to install it with'
+  if (findBinary('apt-get') === undefined) return 'there is no apt-get to install it with'
   if (process.getuid?.() !== 0) return `installing it needs root (apt-get install ${name})`
   console.log(`Installing ${name} with apt-get, because the tests run against the real one…`)
   const result = spawnSync('sh', ['-c', aptScript, 'sh', name], {

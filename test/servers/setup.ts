@@ -1,6 +1,15 @@
-import { ensureBinary } from './install.ts'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { ensureBinary, ensurePostgres } from './install.ts'
 
 /** Once before all tests: a missing server is installed or fails the run, and never skips a test. */
-export default function setup(): void {
+export default function setup(): () => void {
   ensureBinary('redis-server')
+  ensurePostgres()
+  ensureBinary('pgbouncer')
+  // Where the first file that needs PostgreSQL leaves its new cluster, for the others to copy.
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-clusters-'))
+  process.env['HOLDFAST_TEST_CLUSTERS'] = folder
+  return () => rmSync(folder, { recursive: true, force: true })
 }

@@ -1,0 +1,106 @@
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Client } from 'pg'
+import { freePort } from './free-port.ts'
+import { ensureBinary } from './install.ts'
+import { giveAway, hasEnded, type PostgresServer, spawnServer, tail } from './postgres-server.ts'
+import { until } from './until.ts'
+
+export interface PgBouncerOptions {
+  /** When a connection to the server goes back into the pool. Default: after each transaction. */
+  readonly mode?: 'session' | 'transaction' | 'statement'
+  /** Connections to the server, per database and user. Default: 4. */
+  readonly poolSize?: number
+  /** More lines for its `[pgbouncer]` section: `{ ignore_startup_parameters: 'options' }`. */
+  readonly settings?: Readonly<Record<string, string>>
+}
+
+export interface PgBouncer extends AsyncDisposable {
+  readonly port: number
+  /** The superuser's way to the server's database `holdfast`, through the pool. */
+  readonly url: string
+  /** Like the url of a database of the server, but through the pool. */
+  urlOf(serverUrl: string): string
+  /** What it has printed. */
+  log(): string
+  /** Ends it and removes its folder; repeatable. */
+  close(): Promise<void>
+}
+
+/** Starts `pgbouncer` (or what `PGBOUNCER` names) in front of a server, on a free loopback port. */
+export async function startPgBouncer(
+  server: PostgresServer,
+  { mode = 'transaction', poolSize = 4, settings = {} }: PgBouncerOptions = {},
+): Promise<PgBouncer> {
+  const binary = ensureBinary('pgbouncer')
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-pgbouncer-'))
+  giveAway(folder)
+  const port = await freePort()
+  const users = join(folder, 'users.txt')
+  const configuration = join(folder, 'pgbouncer.ini')
+  const lines = {
+    listen_addr: '127.0.0.1',
+    listen_port: String(port),
+    unix_socket_dir: '',
+    auth_type: 'trust',
+    auth_file: users,
+    pool_mode: mode,
+    default_pool_size: String(poolSize),
+    ...settings,
+  }
+  writeFileSync(users, '"holdfast" ""\n')
+  writeFileSync(
+    configuration,
+    [
+      '[databases]',
+      `* = host=127.0.0.1 port=${server.port}`,
+      '[pgbouncer]',
+      ...Object.entries(lines).map(([name, value]) => `${name} = ${value}`),
+      '',
+    ].join('\n'),
+  )
+  const child = spawnServer(binary, [configuration], folder)
+  const log = () => readFileSync(join(folder, 'server.log'), 'utf8')
+  const url = `postgres://holdfast@127.0.0.1:${port}/holdfast`
+  try {
+    await until('pgbouncer answers', isReady, { withinMs: 20_000 })
+  } catch (error) {
+    await close()
+    throw error
+  }
+  return {
+    port,
+    url,
+    urlOf: (serverUrl) => serverUrl.replace(`:${server.port}/`, `:${port}/`),
+    log,
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+
+  async function isReady(): Promise<boolean> {
+    if (hasEnded(child)) throw new Error(`pgbouncer did not start on port ${port}: ${tail(log())}`)
+    const client = new Client({ connectionString: url })
+    client.on('error', () => {})
+    try {
+      await client.connect()
+      await client.query('select 1')
+      return true
+    } catch {
+      return false
+    } finally {
+      await client.end().catch(() => {})
+    }
+  }
+
+  async function close(): Promise<void> {
+    if (!hasEnded(child)) {
+      const ended = once(child, 'exit')
+      child.ref()
+      child.kill('SIGKILL')
+      await ended
+    }
+    rmSync(folder, { recursive: true, force: true })
+  }
+}

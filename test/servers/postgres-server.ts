@@ -1,0 +1,423 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  chownSync,
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { Client } from 'pg'
+import { freePort } from './free-port.ts'
+import { ensurePostgres } from './install.ts'
+import { until } from './until.ts'
+
+export interface PostgresOptions {
+  /** Server settings: `{ statement_timeout: '50ms' }`. */
+  readonly settings?: Readonly<Record<string, string>>
+  /** Lines for pg_hba.conf that come before "trust everybody on loopback": `host all app 127.0.0.1/32 scram-sha-256`. */
+  readonly access?: readonly string[]
+  /** Makes it a read-only streaming standby of another server. */
+  readonly standbyOf?: PostgresServer
+}
+
+export interface PostgresServer extends AsyncDisposable {
+  readonly port: number
+  /** `postgres://holdfast@127.0.0.1:<port>/holdfast`: the superuser of the cluster, no password asked. */
+  readonly url: string
+  /** Of the running postmaster; changes with `restart`. */
+  readonly pid: number
+  /** Ends all sessions, saves, exits (a "fast" shutdown). */
+  stop(): Promise<void>
+  /** SIGKILL for the postmaster and every backend. */
+  kill(): Promise<void>
+  /** SIGSTOP for all its processes: it hangs with its connections open. */
+  pause(): Promise<void>
+  /** SIGCONT. */
+  resume(): void
+  /** Stops it if it runs, and starts it again on the same port and folder. */
+  restart(): Promise<void>
+  /** Statements on a connection of its own, as the superuser; the rows of the last one. */
+  sql<Row = Record<string, unknown>>(text: string): Promise<Row[]>
+  /** A new empty database of that name; returns its url. */
+  createDatabase(name: string): Promise<string>
+  /** What the server has printed since its last start. */
+  log(): string
+  /** Ends the processes and removes its folder; repeatable. */
+  close(): Promise<void>
+}
+
+/** Starts PostgreSQL (or what `POSTGRES` names) with fsync on, on a free loopback port, in a folder of its own. */
+export async function startPostgres(options: PostgresOptions = {}): Promise<PostgresServer> {
+  const binary = ensurePostgres()
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-postgres-'))
+  const cluster = join(folder, 'cluster')
+  let port = await freePort()
+  let running: ChildProcess | undefined
+  leftovers.add(discard)
+  try {
+    giveAway(folder)
+    if (options.standbyOf === undefined) copyCluster(binary, cluster)
+    else copyOf(options.standbyOf, binary, cluster)
+    allow(cluster, options.access)
+    running = await launch()
+  } catch (error) {
+    discard()
+    throw error
+  }
+
+  return {
+    get port() {
+      return port
+    },
+    get url() {
+      return urlOf('holdfast')
+    },
+    get pid() {
+      return running?.pid as number
+    },
+    stop,
+    kill,
+    async pause() {
+      const postmaster = assertRunning('SIGSTOP')
+      // The postmaster first: it would start others in the place of those that do not answer.
+      process.kill(postmaster, 'SIGSTOP')
+      for (const pid of childrenOf(postmaster)) signal(pid, 'SIGSTOP')
+      await until('the kernel has stopped postgres', () =>
+        [postmaster, ...childrenOf(postmaster)].every(isStopped),
+      )
+    },
+    resume: () => wake(assertRunning('SIGCONT')),
+    async restart() {
+      await stop()
+      running = await launch({ samePort: true })
+    },
+    sql,
+    async createDatabase(name) {
+      await sql(`create database "${name}"`)
+      return urlOf(name)
+    },
+    log,
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+
+  function urlOf(database: string): string {
+    return `postgres://holdfast@127.0.0.1:${port}/${database}`
+  }
+
+  async function launch({ samePort = false } = {}): Promise<ChildProcess> {
+    for (let attempt = 1; ; attempt += 1) {
+      const child = spawnServer(binary, serverArguments(port, cluster, options.settings), folder)
+      try {
+        await until('postgres answers', () => isReady(child), { withinMs: 20_000 })
+        return child
+      } catch (error) {
+        await end(child)
+        // Between our look and the server's bind somebody else may have taken the port.
+        const lostTheRace = log().includes('Address already in use')
+        if (samePort || !lostTheRace || attempt === 5) {
+          throw new Error(`postgres did not start on port ${port}: ${tail(log())}`, { cause: error })
+        }
+        port = await freePort()
+      }
+    }
+  }
+
+  async function isReady(child: ChildProcess): Promise<boolean> {
+    if (hasEnded(child)) throw new Error(`postgres exited with ${child.exitCode ?? child.signalCode}`)
+    try {
+      // Also asks who answers, in case the port belongs to somebody else's server by now.
+      const [row] = await sql<{ folder: string }>(`select current_setting('data_directory') as folder`)
+      return row?.folder === cluster
+    } catch {
+      return false
+    }
+  }
+
+  async function sql<Row>(text: string): Promise<Row[]> {
+    const client = new Client({ connectionString: urlOf('holdfast'), connectionTimeoutMillis: 10_000 })
+    // A server that is ended in between says so here, too; the rejection below is enough.
+    client.on('error', () => {})
+    await client.connect()
+    try {
+      const result = await client.query(text)
+      return (Array.isArray(result) ? result.at(-1) : result).rows
+    } finally {
+      await client.end()
+    }
+  }
+
+  function log(): string {
+    return readFileSync(join(folder, 'server.log'), 'utf8')
+  }
+
+  function assertRunning(name: NodeJS.Signals): number {
+    if (running === undefined || hasEnded(running)) {
+      throw new Error(`Expected postgres to be running, got none to send ${name} to`)
+    }
+    return running.pid as number
+  }
+
+  async function stop(): Promise<void> {
+    if (running === undefined || hasEnded(running)) return
+    wake(running.pid as number)
+    await end(running, 'SIGINT')
+  }
+
+  async function kill(): Promise<void> {
+    if (running === undefined || hasEnded(running)) return
+    await end(running)
+  }
+
+  async function close(): Promise<void> {
+    await kill()
+    discard()
+  }
+
+  function discard(): void {
+    if (running !== undefined && !hasEnded(running)) {
+      for (const pid of [...childrenOf(running.pid as number), running.pid as number]) signal(pid, 'SIGKILL')
+    }
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+    leftovers.delete(discard)
+  }
+}
+
+function serverArguments(
+  port: number,
+  cluster: string,
+  settings: Readonly<Record<string, string>> = {},
+): string[] {
+  const all = {
+    listen_addresses: '127.0.0.1',
+    unix_socket_directories: '',
+    // The title would overwrite the environment, by which a run finds the processes that it left behind.
+    update_process_title: 'off',
+    fsync: 'on',
+    ...settings,
+  }
+  return [
+    '-D',
+    cluster,
+    '-p',
+    String(port),
+    ...Object.entries(all).flatMap(([name, value]) => ['-c', `${name}=${value}`]),
+  ]
+}
+
+/**
+ * A copy of a cluster made once per run: initdb takes longer than most tests. Two files that need it at once both make
+ * it, and the one that is ready first is kept.
+ */
+function copyCluster(binary: string, cluster: string): void {
+  clusters ??= process.env['HOLDFAST_TEST_CLUSTERS'] ?? ownClusters()
+  giveAway(clusters)
+  const template = join(clusters, 'template')
+  if (!existsSync(template)) {
+    const fresh = mkdtempSync(join(clusters, 'fresh-'))
+    giveAway(fresh)
+    makeCluster(binary, join(fresh, 'cluster'))
+    try {
+      renameSync(fresh, template)
+    } catch {
+      rmSync(fresh, { recursive: true })
+    }
+  }
+  run('cp', ['-a', join(template, 'cluster'), cluster])
+}
+
+let clusters: string | undefined
+
+function ownClusters(): string {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-clusters-'))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }))
+  return folder
+}
+
+function makeCluster(binary: string, cluster: string): void {
+  run(join(dirname(binary), 'initdb'), [
+    ...['-D', cluster, '-U', 'holdfast', '-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--lc-messages=C'],
+    // Small files, for the copies: a log file is 16 MB otherwise.
+    ...['--wal-segsize=1', '--no-sync', '--no-instructions'],
+  ])
+  run(binary, ['--single', '-D', cluster, '-c', 'fsync=off', 'postgres'], 'create database holdfast\n')
+}
+
+function copyOf(primary: PostgresServer, binary: string, cluster: string): void {
+  const from = ['-h', '127.0.0.1', '-p', String(primary.port), '-U', 'holdfast']
+  run(join(dirname(binary), 'pg_basebackup'), [
+    ...from,
+    '-D',
+    cluster,
+    '-X',
+    'stream',
+    '-R',
+    '-c',
+    'fast',
+    '--no-sync',
+  ])
+}
+
+function allow(cluster: string, lines: readonly string[] = []): void {
+  const file = join(cluster, 'pg_hba.conf')
+  const text = readFileSync(file, 'utf8')
+  writeFileSync(file, `${lines.join('\n')}\n${text}`)
+}
+
+/** PostgreSQL refuses to run as root, so its processes and files are those of the user of its package. */
+function owner(): { readonly uid: number; readonly gid: number } | undefined {
+  if (process.getuid?.() !== 0) return undefined
+  const id = (flag: string) => Number(spawnSync('id', [flag, 'postgres'], { encoding: 'utf8' }).stdout)
+  ownerOfServers ??= { uid: id('-u'), gid: id('-g') }
+  return ownerOfServers
+}
+
+let ownerOfServers: { readonly uid: number; readonly gid: number } | undefined
+
+/** For processes of other servers that refuse root, too. */
+export function giveAway(folder: string): void {
+  const to = owner()
+  if (to !== undefined) chownSync(folder, to.uid, to.gid)
+}
+
+function run(command: string, args: readonly string[], input = ''): void {
+  const result = spawnSync(command, args, {
+    ...owner(),
+    cwd: tmpdir(),
+    encoding: 'utf8',
+    input,
+    timeout: 60_000,
+  })
+  if (result.status !== 0) {
+    throw new Error(`${command} failed: ${tail(result.stderr ?? '')}`, { cause: result.error })
+  }
+}
+
+// A test run that is aborted must leave neither a server nor a folder behind. A worker of the runner then gets no exit: it
+// loses its channel, and ends at once.
+const leftovers = new Set<() => void>()
+for (const event of ['exit', 'disconnect']) {
+  process.once(event, () => {
+    for (const discard of leftovers) discard()
+  })
+}
+
+const setpriv = '/usr/bin/setpriv'
+
+/** As the owner of its files, with its output in `server.log` of the folder; a killed parent takes it along. */
+export function spawnServer(binary: string, args: readonly string[], folder: string): ChildProcess {
+  const output = openSync(join(folder, 'server.log'), 'w')
+  // A test process that is killed runs no exit handler; where the kernel can, it takes the server along, and the
+  // backends of PostgreSQL notice that their postmaster is gone.
+  const [command, ...before] = existsSync(setpriv) ? [setpriv, '--pdeathsig', 'KILL', binary] : [binary]
+  const child = spawn(command as string, [...before, ...args], {
+    ...owner(),
+    cwd: folder,
+    stdio: ['ignore', output, output],
+  })
+  closeSync(output)
+  child.unref()
+  // Without a listener it would be thrown; that the server does not answer is reported anyway.
+  child.on('error', () => {})
+  return child
+}
+
+/** Without a signal's name: kills it and its children at once. Resolves when all of them are gone. */
+async function end(child: ChildProcess, name?: NodeJS.Signals): Promise<void> {
+  if (hasEnded(child)) return
+  const pid = child.pid as number
+  const ended = once(child, 'exit')
+  const children = childrenOf(pid)
+  if (name === undefined) for (const each of [pid, ...children]) signal(each, 'SIGKILL')
+  else signal(pid, name)
+  child.ref()
+  try {
+    await Promise.race([ended, after(20_000)])
+    // A backend that is left would keep the next postmaster from starting.
+    await until('every backend is gone', () => !children.some(isAlive))
+  } catch (error) {
+    for (const each of [pid, ...children]) signal(each, 'SIGKILL')
+    throw new Error(`postgres ${pid} was still there 20 s after ${name ?? 'SIGKILL'}`, { cause: error })
+  }
+}
+
+function after(ms: number): Promise<never> {
+  return new Promise((_, reject) => {
+    setTimeout(() => reject(new Error(`${ms} ms have passed`)), ms).unref()
+  })
+}
+
+export function hasEnded(child: ChildProcess): boolean {
+  return child.pid === undefined || child.exitCode !== null || child.signalCode !== null
+}
+
+/** The backends, of which each is a session and process group of its own. */
+function childrenOf(parent: number): number[] {
+  return processes().flatMap((each) => (each.parent === parent ? [each.pid] : []))
+}
+
+/** The children before the postmaster: it would wonder about those that are stopped. */
+function wake(pid: number): void {
+  for (const each of [...childrenOf(pid), pid]) signal(each, 'SIGCONT')
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name)
+  } catch {
+    // It is gone.
+  }
+}
+
+function isAlive(pid: number): boolean {
+  const state = stateOf(pid)
+  // Whoever adopted it may take a while to bury it.
+  return state !== undefined && state !== 'Z'
+}
+
+function isStopped(pid: number): boolean {
+  // One that has ended is not buried either, while its postmaster is stopped.
+  return 'TtZ'.includes(stateOf(pid) ?? 'T')
+}
+
+function stateOf(pid: number): string | undefined {
+  return processes().find((each) => each.pid === pid)?.state
+}
+
+interface ProcessEntry {
+  readonly pid: number
+  readonly parent: number
+  readonly state: string
+}
+
+/** A small container may have no ps, and only Linux has /proc. */
+function processes(): ProcessEntry[] {
+  const lines = existsSync('/proc/self/stat')
+    ? readdirSync('/proc').flatMap((name) => (/^\d/.test(name) ? [statLine(name)] : []))
+    : spawnSync('ps', ['-axo', 'pid=,state=,ppid='], { encoding: 'utf8' }).stdout.split('\n')
+  return lines.map((line) => {
+    const [pid, state = '', parent] = line.trim().split(/\s+/)
+    return { pid: Number(pid), parent: Number(parent), state: state[0] ?? '' }
+  })
+}
+
+function statLine(pid: string): string {
+  try {
+    // The name in parentheses may contain anything, also spaces.
+    return readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/ \(.*\) /s, ' ')
+  } catch {
+    return ''
+  }
+}
+
+export function tail(text: string): string {
+  return text.trim().split('\n').slice(-5).join(' | ')
+}
