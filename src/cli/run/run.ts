@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { isHoldfastError, type Lease, type Locks } from '../../index.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
@@ -127,13 +128,17 @@ function waitToTake(
 
 async function whyBusy(locks: Locks, { key, waitMs }: Plan): Promise<string> {
   const within = waitMs === 0 ? '' : ` and was not free within ${age(waitMs)}`
-  // It is gone by now, or the store is: still busy when we asked, and this line is only for people.
-  const room = await findRoom(locks, key).catch(() => undefined)
+  // It is gone by now, or the store is, or has so many keys that looking takes long: still busy when we asked, and this
+  // line is only for people. (One key among three million others in a Redis takes 0.8 s and as many SCANs.)
+  const finding = findRoom(locks, key).catch(() => undefined)
+  const room = await Promise.race([finding, sleep(LOOK_MS, undefined, { ref: false })])
   const [holder, ...others] = room?.holders ?? []
   if (holder === undefined) return `${json(key)} is taken${within}`
   const more = others.length === 0 ? '' : ` and ${others.length} more`
   return `${json(key)} is held by ${ownerOf(holder)}${more} for ${age(holder.heldMs)}${within}`
 }
+
+const LOOK_MS = 300
 
 interface Guarded {
   readonly plan: Plan

@@ -1,0 +1,55 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { connect, type Locks } from '../../src/index.ts'
+import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type FaultProxy, startProxy } from '../servers/tcp-proxy.ts'
+import { until } from '../servers/until.ts'
+import { Shell } from './holdfast-process.ts'
+
+let redis: RedisServer
+let proxy: FaultProxy
+let locks: Locks
+let shell: Shell
+beforeAll(async () => {
+  redis = await startRedis()
+})
+afterAll(() => redis.close())
+beforeEach(async () => {
+  proxy = await startProxy({ targetPort: redis.port })
+  locks = await connect(redis.url)
+  shell = new Shell({ HOLDFAST_STORE: `redis://127.0.0.1:${proxy.port}` })
+})
+afterEach(async () => {
+  redis.resume()
+  await locks.close()
+  await proxy.close()
+  await shell.close()
+})
+
+const commands = [['ls'], ['show', 'key'], ['evict', 'key', '--reason', 'a test']]
+
+test('ls, show and evict end with one sentence when the server hangs from the start', async () => {
+  await redis.pause()
+  await Promise.all(commands.map(endsInTime))
+}, 60_000)
+
+test('ls, show and evict end with one sentence when the server hangs after they have connected', async () => {
+  // Slow replies leave time to stop it between its answers to the two questions of connecting and the next one.
+  proxy.delay({ replyMs: 1000 })
+  await redis.command('CONFIG', 'RESETSTAT')
+  const ending = Promise.all(commands.map(endsInTime))
+  const answers = async () => (await redis.commandStats())['eval'] ?? 0
+  await until('all are connected', async () => (await answers()) >= 2 * commands.length, { everyMs: 5 })
+  await redis.pause()
+  await ending
+}, 60_000)
+
+async function endsInTime(args: readonly string[]): Promise<void> {
+  const startedAt = performance.now()
+  const ended = await shell.run(args)
+  expect(ended).toEqual({
+    code: 69,
+    stdout: '',
+    stderr: expect.stringMatching(/^holdfast: The [^\n]+ did not answer within [^\n]+\n$/i),
+  })
+  expect(performance.now() - startedAt).toBeLessThan(25_000)
+}
