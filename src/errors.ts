@@ -13,6 +13,7 @@ export type HoldfastErrorCode =
   | 'store-refused'
   | 'deadlock'
   | 'stale-fence'
+  | 'conflict'
   | 'invalid-argument'
   | 'closed'
   | 'queue-full'
@@ -155,6 +156,7 @@ const codes: ReadonlySet<string> = new Set<HoldfastErrorCode>([
   'store-refused',
   'deadlock',
   'stale-fence',
+  'conflict',
   'invalid-argument',
   'closed',
   'queue-full',

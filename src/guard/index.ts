@@ -1,7 +1,20 @@
 export type {
+  DrizzleQueryable,
+  KyselyQueryable,
   PgQueryable,
   PostgresJsQueryable,
+  PrismaQueryable,
   SqlClient,
   SqlExecutor,
   SqlRow,
 } from '../postgres/executor.ts'
+export type { Fence, FencedLease } from './fence.ts'
+export { type GuardOptions, guard } from './guard.ts'
+export { type GuardedUpdateOptions, guardedUpdate } from './guarded-update.ts'
+export { migrateGuard } from './migrate.ts'
+export {
+  type IoredisScripting,
+  type NodeRedisScripting,
+  type RedisGuardOptions,
+  redisGuard,
+} from './redis-guard.ts'

@@ -1,7 +1,13 @@
 export type {
+  DrizzleQueryable,
+  KyselyQueryable,
   PgQueryable,
   PostgresJsQueryable,
+  PrismaQueryable,
   SqlClient,
   SqlExecutor,
   SqlRow,
 } from '../postgres/executor.ts'
+export { type RetryOptions, retryOnConflict } from './retry.ts'
+export { type OptimisticUpdate, updateOptimistically } from './update-optimistically.ts'
+export { type RowUpdate, updateRow } from './update-row.ts'

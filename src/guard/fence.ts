@@ -1,0 +1,71 @@
+import { show } from '../base/duration.ts'
+import { InvalidArgumentError, StaleFenceError } from '../errors.ts'
+
+/** The fence of a lease: a {@link Lease} itself (or its JSON), or the number as bigint or decimal text. */
+export type Fence = bigint | string | FencedLease
+
+/** What is read of a lease, so that `lease.toJSON()` and what another process was sent will do as well. */
+export interface FencedLease {
+  readonly key: string
+  readonly fence: bigint | string
+}
+
+/** As decimal text, which is how it is sent everywhere. */
+export function parseFence(fence: unknown): string {
+  const value = isLease(fence) ? fence.fence : fence
+  const digits = typeof value === 'bigint' ? String(value) : value
+  if (typeof digits === 'string' && /^[1-9]\d{0,18}$/.test(digits) && BigInt(digits) <= MOST) return digits
+  const precision = typeof value === 'number' ? ' (a number cannot keep every fence exactly)' : ''
+  throw new InvalidArgumentError(
+    `Expected \`fence\` to be a lease, or its fence as bigint or decimal text from 1 to ${MOST}, got ${show(value)}${precision}.`,
+  )
+}
+
+/** What is guarded; if that was not said, what the lease's key names. */
+export function parseResource(resource: unknown, fence: unknown): string {
+  const name = resource === undefined ? keyOf(fence) : resource
+  if (typeof name === 'string' && name !== '' && !UNSTORABLE.test(name) && byteLength(name) <= MOST_BYTES) {
+    return name
+  }
+  throw new InvalidArgumentError(
+    `Expected \`resource\` to be a text of 1 to ${MOST_BYTES} bytes without NUL and unpaired surrogates, got ${show(name)}.`,
+  )
+}
+
+export function staleFence(resource: string, fence: string, cause: unknown): StaleFenceError {
+  return new StaleFenceError(
+    `${show(resource)} has seen a later fence than ${fence}: somebody else has held the lock since. ` +
+      'Nothing was written; stop, and do not repeat this work under a new fence.',
+    { key: resource, cause },
+  )
+}
+
+const MOST = 2n ** 63n - 1n
+/** An entry of an index of PostgreSQL ends at 2,704 bytes. */
+const MOST_BYTES = 2000
+const UNSTORABLE = /\0|\p{Surrogate}/u
+
+/**
+ * Holders of a semaphore and readers hold the key together, each under a fence of its own: by the key alone, the newest would
+ * shut out the others, who hold it just as rightly.
+ */
+function keyOf(fence: unknown): string {
+  if (!isLease(fence)) {
+    throw new InvalidArgumentError(
+      'Expected `resource` to be the name of what is guarded, got undefined. It may be left out only with a lease, for its key.',
+    )
+  }
+  const { limit } = (fence as { toJSON?(): { limit?: unknown } }).toJSON?.() ?? (fence as { limit?: unknown })
+  if (limit === undefined || limit === 1) return fence.key
+  throw new InvalidArgumentError(
+    'Expected `resource` to be given with a lease that shares its key (a permit or a read lock): name what this holder alone may write.',
+  )
+}
+
+function isLease(value: unknown): value is FencedLease {
+  return typeof value === 'object' && value !== null && 'fence' in value && 'key' in value
+}
+
+function byteLength(text: string): number {
+  return new TextEncoder().encode(text).length
+}

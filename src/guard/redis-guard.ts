@@ -1,0 +1,116 @@
+import { expected } from '../postgres/rows.ts'
+import { type Fence, parseFence, parseResource, staleFence } from './fence.ts'
+import { scripts } from './lua/scripts.generated.ts'
+import { checkOptions } from './options.ts'
+
+/** A `Redis` or `Cluster` of the package ioredis, as far as it is used. */
+export interface IoredisScripting {
+  evalsha(...never: never[]): unknown
+  eval(script: string, numberOfKeys: number, ...keysAndArguments: string[]): Promise<unknown>
+}
+
+/** A client or cluster of the package redis, as far as it is used. */
+export interface NodeRedisScripting {
+  evalSha(...never: never[]): unknown
+  eval(script: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>
+}
+
+export interface RedisGuardOptions {
+  /** The lease under which this is written, or its fence. */
+  readonly fence: Fence
+  /**
+   * What is guarded; whoever writes to it names it so. Default: the key of the lease. The fence is kept in
+   * `{resource}:holdfast-fence`, so in a Cluster the keys need the hash tag `{resource}` (or be the resource itself).
+   */
+  readonly resource?: string | undefined
+  /** The command that writes, with its keys before everything else: `'SET'`, `'HSET'`, `'DEL'`. */
+  readonly command?: string | undefined
+  /** Instead of a command: a Lua script of your own, with its KEYS and ARGV as ever. */
+  readonly script?: string | undefined
+  readonly keys: readonly string[]
+  readonly args?: readonly (string | number)[] | undefined
+}
+
+/**
+ * Runs one command or script on Redis, unless the resource has seen a later fence; the check, the fence and the write are
+ * one atomic step. Both clients do, ioredis and redis, and their clusters.
+ *
+ * ```ts
+ * import { createLocks } from 'holdfast'
+ * import { redisGuard } from 'holdfast/guard'
+ * import { redisStore } from 'holdfast/redis'
+ * import { Redis } from 'ioredis'
+ *
+ * const redis = new Redis()
+ * const locks = createLocks(redisStore(redis))
+ * await locks.withLock('account:42', async (lease) => {
+ *   await redisGuard(redis, { fence: lease, command: 'SET', keys: ['account:42'], args: ['500'] })
+ * })
+ * ```
+ *
+ * @returns the reply, as the client gives it.
+ * @throws {StaleFenceError} when a later holder was here; nothing was written.
+ * @throws {InvalidArgumentError} when an option is wrong. Errors of Redis come through as they are; after one of the command
+ * itself, the fence is remembered all the same.
+ */
+export async function redisGuard(
+  client: IoredisScripting | NodeRedisScripting,
+  options: RedisGuardOptions,
+): Promise<unknown> {
+  checkOptions(options, ['fence', 'resource', 'command', 'script', 'keys', 'args'])
+  const fence = parseFence(options.fence)
+  const resource = parseResource(options.resource, options.fence)
+  const write = parseWrite(options)
+  const keys = [fenceKey(resource), ...write.keys]
+  const args = [fence, ...write.args]
+  try {
+    return await evaluate(client, { script: scripts.guard + write.script, keys, args })
+  } catch (error) {
+    if (!(error instanceof Error && error.message.startsWith('STALEFENCE '))) throw error
+    throw staleFence(resource, fence, error)
+  }
+}
+
+interface Evaluation {
+  readonly script: string
+  readonly keys: readonly string[]
+  readonly args: readonly string[]
+}
+
+function parseWrite(options: RedisGuardOptions): Evaluation {
+  const { command, script, keys, args = [] } = options
+  if (!Array.isArray(keys) || !keys.every((key) => typeof key === 'string')) {
+    throw expected('keys', 'an array of texts', keys)
+  }
+  if (!Array.isArray(args) || !args.every((arg) => typeof arg === 'string' || Number.isFinite(arg))) {
+    throw expected('args', 'an array of texts and numbers', args)
+  }
+  const texts = args.map(String)
+  if (typeof command === 'string' && command !== '' && script === undefined) {
+    return { script: scripts.command, keys, args: [command, ...texts] }
+  }
+  if (typeof script === 'string' && command === undefined) return { script, keys, args: texts }
+  throw expected(
+    'command',
+    'the name of a command (or `script` a Lua script, instead of it)',
+    command ?? script,
+  )
+}
+
+/** In the slot of the resource: by its own hash tag where it has one, else by the whole of it. */
+function fenceKey(resource: string): string {
+  return `${/\{[^}]+\}/.test(resource) ? resource : `{${resource}}`}:holdfast-fence`
+}
+
+/** With the whole text each time: the server knows it by its hash and compiles it once. */
+function evaluate(client: unknown, { script, keys, args }: Evaluation): Promise<unknown> {
+  if (can(client, 'evalSha')) {
+    return (client as NodeRedisScripting).eval(script, { keys: [...keys], arguments: [...args] })
+  }
+  if (can(client, 'evalsha')) return (client as IoredisScripting).eval(script, keys.length, ...keys, ...args)
+  throw expected('client', 'a `Redis` of the package ioredis or a client of the package redis', client)
+}
+
+function can(client: unknown, name: string): boolean {
+  return typeof (client as Record<string, unknown> | null | undefined)?.[name] === 'function'
+}

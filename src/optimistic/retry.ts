@@ -1,0 +1,137 @@
+import { type Duration, parseDuration, WAIT_RANGE } from '../base/duration.ts'
+import { HoldfastError, InvalidArgumentError, isHoldfastError } from '../errors.ts'
+import { sqlStateOf } from '../postgres/executor.ts'
+import { expected } from '../postgres/rows.ts'
+
+export interface RetryOptions {
+  /** How often to try at most, the first time included. Default: 10. */
+  readonly attempts?: number | undefined
+  /** How long to go on at most; an attempt that runs is not cut short. Default: 10 s, and Infinity is allowed. */
+  readonly wait?: Duration | undefined
+  /** Gives up between two attempts, with the signal's own reason. */
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface RetrySettings {
+  readonly attempts: number
+  readonly waitMs: number
+  readonly signal: AbortSignal | undefined
+}
+
+/**
+ * Runs work that is allowed to collide with others, again from its beginning each time it does: a transaction that the server could not serialize
+ * (40001) or that it ended as the victim of a deadlock (40P01), and what throws a {@link HoldfastError} with the code `conflict`. Between two
+ * attempts it pauses for a random part of 10 ms, 20 ms, 40 ms, … up to a second.
+ *
+ * The work must begin its transaction itself, and have no effect outside of it.
+ *
+ * ```ts
+ * import { retryOnConflict } from 'holdfast/optimistic'
+ * import postgres from 'postgres'
+ *
+ * const sql = postgres()
+ * await retryOnConflict(() =>
+ *   sql.begin('isolation level serializable', async (tx) => {
+ *     const [{ free }] = await tx`select count(*) as free from seat where taken_by is null`
+ *     if (Number(free) > 10) await tx`insert into booking (seats) values (1)`
+ *   }),
+ * )
+ * ```
+ *
+ * @throws {HoldfastError} `conflict` when every attempt collided; the message says how many there were, `cause` is the last.
+ */
+export function retryOnConflict<T>(
+  work: (attempt: number) => T | Promise<T>,
+  options: RetryOptions = {},
+): Promise<T> {
+  parseFunction('work', work)
+  return retry(work, parseRetryOptions(options), isConflict)
+}
+
+/** Rejects with what the work threw, unless that was a conflict; then it tries again as far as the settings allow. */
+export async function retry<T>(
+  work: (attempt: number) => T | Promise<T>,
+  { attempts, waitMs, signal }: RetrySettings,
+  mayRetry: (error: unknown) => boolean,
+): Promise<T> {
+  const startedAt = performance.now()
+  for (let attempt = 1; ; attempt += 1) {
+    signal?.throwIfAborted()
+    try {
+      return await work(attempt)
+    } catch (error) {
+      if (!mayRetry(error)) throw error
+      const pauseMs = backoffMs(attempt, Math.random())
+      const spentMs = performance.now() - startedAt
+      if (attempt === attempts || spentMs + pauseMs > waitMs) throw exhausted(attempt, spentMs, error)
+      await pause(pauseMs, signal)
+    }
+  }
+}
+
+export function isConflict(error: unknown): boolean {
+  return isHoldfastError(error, 'conflict') || isSqlConflict(error)
+}
+
+/** What PostgreSQL calls a serialization failure, and a deadlock: it has undone everything, and trying again may help. */
+export function isSqlConflict(error: unknown): boolean {
+  const state = sqlStateOf(error)
+  return state === '40001' || state === '40P01'
+}
+
+/**
+ * Full jitter: those who collided once would otherwise meet again, at every step. (Brooker, Exponential backoff and jitter, AWS
+ * Architecture Blog, 2015.)
+ */
+export function backoffMs(attempt: number, random: number): number {
+  return random * Math.min(1000, 10 * 2 ** (attempt - 1))
+}
+
+export const RETRY_OPTIONS: readonly string[] = ['attempts', 'wait', 'signal']
+
+/** @throws {InvalidArgumentError} also for options that are not known: a misspelt bound would be no bound. */
+export function parseRetryOptions(options: object, known: readonly string[] = RETRY_OPTIONS): RetrySettings {
+  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
+  const stranger = Object.keys(options).find((name) => !known.includes(name))
+  if (stranger !== undefined) {
+    const names = known.map((name) => `\`${name}\``).join(', ')
+    throw new InvalidArgumentError(`Expected \`options\` to have nothing but ${names}, got \`${stranger}\`.`)
+  }
+  const { attempts = 10, wait = 10_000, signal } = options as RetryOptions
+  if (!(Number.isSafeInteger(attempts) && attempts >= 1) && attempts !== Number.POSITIVE_INFINITY) {
+    throw expected('attempts', 'a whole number from 1 on, or Infinity', attempts)
+  }
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    throw expected('signal', 'an AbortSignal', signal)
+  }
+  return { attempts, waitMs: parseDuration('wait', wait, WAIT_RANGE), signal }
+}
+
+export function parseFunction(name: string, value: unknown): void {
+  if (typeof value !== 'function') throw expected(name, 'a function', value)
+}
+
+function exhausted(attempts: number, spentMs: number, error: unknown): HoldfastError {
+  const times = attempts === 1 ? 'once' : `${attempts} times`
+  return new HoldfastError(
+    'conflict',
+    `Somebody else changed it first, ${times} in ${Math.round(spentMs)} ms. Nothing was written: allow more \`attempts\` or a longer \`wait\`, ` +
+      'or take a lock where many write to the same row.',
+    { cause: error },
+  )
+}
+
+async function pause(durationMs: number, signal: AbortSignal | undefined): Promise<void> {
+  signal?.throwIfAborted()
+  await new Promise<void>((resolve, reject) => {
+    const onAbort = () => {
+      clearTimeout(timer)
+      reject(signal?.reason)
+    }
+    const timer = setTimeout(() => {
+      signal?.removeEventListener('abort', onAbort)
+      resolve()
+    }, durationMs)
+    signal?.addEventListener('abort', onAbort, { once: true })
+  })
+}

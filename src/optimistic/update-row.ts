@@ -1,0 +1,163 @@
+import {
+  executorOf,
+  inTransaction,
+  type SqlClient,
+  type SqlExecutor,
+  type SqlRow,
+} from '../postgres/executor.ts'
+import {
+  type Columns,
+  expected,
+  parseColumns,
+  parseId,
+  quoted,
+  quotedTable,
+  rowText,
+} from '../postgres/rows.ts'
+import {
+  isSqlConflict,
+  parseFunction,
+  parseRetryOptions,
+  RETRY_OPTIONS,
+  type RetryOptions,
+  retry,
+} from './retry.ts'
+
+export interface RowUpdate<Row extends object> extends RetryOptions {
+  /** `'account'`, or `'bank.account'` in another schema. Names are quoted, so case counts. */
+  readonly table: string
+  /** The columns that name the row, with their values: `{ id: 42 }`. */
+  readonly id: Columns
+  /** The column that counts the changes: an integer, never null. Default: `version`. */
+  readonly version?: string | undefined
+  /**
+   * The columns that shall change, with their new values; or the whole row, of which only what differs is written. `null`,
+   * `undefined` or no difference leaves the row alone. Called again for every attempt, so it must only compute.
+   */
+  change(row: Row): Partial<Row> | null | undefined | Promise<Partial<Row> | null | undefined>
+}
+
+/**
+ * Reads a row of your own table, lets `change` say what shall become of it, and writes that if the version is still the one that
+ * was read; otherwise it starts over from the read. The row is as your client reads it.
+ *
+ * ```ts
+ * import { updateRow } from 'holdfast/optimistic'
+ * import { Pool } from 'pg'
+ *
+ * interface Account { id: number, balance: number, version: number }
+ * const account = await updateRow<Account>(new Pool(), {
+ *   table: 'account',
+ *   id: { id: 42 },
+ *   change: ({ balance }) => (balance < 10 ? null : { balance: balance - 10 }),
+ * })
+ * console.log(account === null ? 'no such account, or too little on it' : account.balance)
+ * ```
+ *
+ * @returns the row as it is now, or null when nothing was written: there is no such row, or `change` left it alone.
+ * @throws a `HoldfastError`, `conflict` when every attempt came too late; the message says how many there were. Errors of the database
+ * come through as they are.
+ */
+export async function updateRow<Row extends object>(
+  client: SqlClient,
+  update: RowUpdate<Row>,
+): Promise<Row | null> {
+  const settings = parseRetryOptions(update, ['table', 'id', 'version', 'change', ...RETRY_OPTIONS])
+  parseFunction('change', update.change)
+  const { version = 'version' } = update
+  const id = parseId(update.id)
+  const table = quotedTable('table', update.table)
+  const target: Target = {
+    executor: executorOf(client),
+    table,
+    id,
+    version,
+    given: `jsonb_populate_record(null::${table}, $1::text::jsonb) as given`,
+    isRow: Object.keys(id)
+      .map((name) => `t.${quoted('id', name)} = given.${quoted('id', name)}`)
+      .join(' and '),
+    answer: `t.*, t.${quoted('version', version)}::text as ${VERSION}`,
+  }
+  const attempt = async () => {
+    const found = await read(target)
+    if (found === undefined) return null
+    const columns = Object.entries(found.row).map(([name, value]) => [name, rowText({ value })])
+    // Taken before `change` sees the row, because it may write into it.
+    const before = new Map(columns as [string, string][])
+    const next = await update.change(found.row as Row)
+    if (next === null || next === undefined) return null
+    const set = differing(next, before, target)
+    return Object.keys(set).length === 0 ? null : ((await write(target, set, found.version)) as Row)
+  }
+  // In a transaction of the caller's, such an error has ended the transaction, and only the caller can begin another one.
+  return await retry(attempt, settings, (error) =>
+    isSqlConflict(error) ? inTransaction(client) !== true : error instanceof Overtaken,
+  )
+}
+
+interface Target {
+  readonly executor: SqlExecutor
+  readonly table: string
+  readonly id: Columns
+  readonly version: string
+  readonly given: string
+  readonly isRow: string
+  readonly answer: string
+}
+
+/** Without an underscore, so that what turns names of columns into others leaves it alone. */
+const VERSION = 'holdfastversion'
+
+interface Found {
+  readonly row: SqlRow
+  readonly version: string
+}
+
+/** Inside the attempts only. */
+class Overtaken extends Error {}
+
+async function read({
+  executor,
+  table,
+  id,
+  version,
+  given,
+  isRow,
+  answer,
+}: Target): Promise<Found | undefined> {
+  const rows = await executor.query(`select ${answer} from ${table} as t, ${given} where ${isRow}`, [
+    rowText(id),
+  ])
+  const [row] = rows
+  if (row === undefined) return undefined
+  if (rows.length > 1) throw expected('id', 'the columns of a unique key', `${rows.length} rows`)
+  const { [VERSION]: found, ...rest } = row
+  if (typeof found !== 'string')
+    throw expected('version', 'a column that is never null', `null in \`${version}\``)
+  return { row: rest, version: found }
+}
+
+function differing(next: object, before: ReadonlyMap<string, string>, { id, version }: Target): Columns {
+  const columns = Object.entries(parseColumns('change()', next)).filter(([name, value]) => {
+    return name !== version && rowText({ value }) !== before.get(name)
+  })
+  const [moved] = columns.filter(([name]) => name in id)
+  if (moved !== undefined) throw expected('change()', 'columns other than those of the id', moved[0])
+  return Object.fromEntries(columns)
+}
+
+async function write(target: Target, set: Columns, seen: string): Promise<SqlRow> {
+  const { executor, table, id, given, isRow, answer } = target
+  const version = quoted('version', target.version)
+  const values = Object.keys(set)
+    .map((name) => quoted('change()', name))
+    .map((name) => `${name} = given.${name}`)
+  const [row] = await executor.query(
+    `update ${table} as t set ${[...values, `${version} = t.${version} + 1`].join(', ')} from ${given}
+     where ${isRow} and t.${version} = given.${version} returning ${answer}`,
+    [rowText({ ...set, ...id, [target.version]: seen })],
+  )
+  if (row === undefined) throw new Overtaken('Somebody else wrote between the read and the write.')
+  const { [VERSION]: _, ...rest } = row
+  return rest
+}

@@ -1,0 +1,90 @@
+import { show } from '../base/duration.ts'
+import { InvalidArgumentError } from '../errors.ts'
+
+/**
+ * Rows of the user's own tables, as one JSON text: `jsonb_populate_record(null::table, $1::text::jsonb)` turns it into the
+ * table's own types, which no client has to know. PostgreSQL then reads each value as it would read a text literal.
+ */
+export type Columns = Readonly<Record<string, unknown>>
+
+/** A name as it stands in a statement. Without a quote of its own inside, it can be nothing but a name. */
+export function quoted(argument: string, name: unknown): string {
+  if (typeof name === 'string' && name !== '' && !name.includes('\0'))
+    return `"${name.replaceAll('"', '""')}"`
+  throw expected(argument, 'a name', name)
+}
+
+/** `accounts` or `bank.accounts`, as a name in a statement. */
+export function quotedTable(argument: string, table: unknown): string {
+  if (typeof table !== 'string')
+    throw expected(argument, "the name of a table, as 'table' or 'schema.table'", table)
+  const parts = table.split('.')
+  if (parts.length > 2) throw expected(argument, "the name of a table, as 'table' or 'schema.table'", table)
+  return parts.map((part) => quoted(argument, part)).join('.')
+}
+
+/** The columns of an id, each with a value: nothing equals null, so such an id would find no row. */
+export function parseId(id: unknown): Columns {
+  const columns = parseColumns('id', id)
+  const [first] = Object.keys(columns)
+  if (first === undefined) throw expected('id', 'an object with at least one column', id)
+  for (const [name, value] of Object.entries(columns)) {
+    if (value === null) throw expected(`id.${name}`, 'a value', value)
+  }
+  return columns
+}
+
+/** Columns and their values, without those that are undefined. */
+export function parseColumns(argument: string, columns: unknown): Columns {
+  if (typeof columns !== 'object' || columns === null || Array.isArray(columns)) {
+    throw expected(argument, 'an object with a value for each column', columns)
+  }
+  const present = Object.entries(columns).filter(([, value]) => value !== undefined)
+  for (const [name, value] of present) {
+    if (typeof value === 'function' || typeof value === 'symbol') {
+      throw expected(`${argument}.${name}`, 'a value that a column can have', value)
+    }
+    if (value instanceof Date && Number.isNaN(value.getTime())) {
+      throw expected(`${argument}.${name}`, 'a valid date', value)
+    }
+  }
+  return Object.fromEntries(present)
+}
+
+export function rowText(columns: Columns): string {
+  const literals = Object.entries(columns).map(([name, value]) => [name, literal(value)])
+  // JSON has neither bigint nor NaN nor Infinity; as texts they keep their value.
+  return JSON.stringify(Object.fromEntries(literals), (_, value: unknown) => {
+    const lost = typeof value === 'bigint' || (typeof value === 'number' && !Number.isFinite(value))
+    return lost ? String(value) : value
+  })
+}
+
+export function expected(argument: string, what: string, value: unknown): InvalidArgumentError {
+  return new InvalidArgumentError(`Expected \`${argument}\` to be ${what}, got ${show(value)}.`)
+}
+
+function literal(value: unknown): unknown {
+  if (value instanceof Uint8Array) return `\\x${Array.from(value, byteText).join('')}`
+  return value instanceof Date ? localTime(value) : value
+}
+
+function byteText(byte: number): string {
+  return byte.toString(16).padStart(2, '0')
+}
+
+/**
+ * With the offset of this process: a column with a time zone reads the moment, and one without drops the offset and keeps the
+ * local time, which is how pg and postgres.js read it back.
+ */
+function localTime(date: Date): string {
+  const offsetMinutes = -date.getTimezoneOffset()
+  const local = new Date(date.getTime() + offsetMinutes * 60_000).toISOString().slice(0, -1)
+  const hours = Math.trunc(Math.abs(offsetMinutes) / 60)
+  const minutes = Math.abs(offsetMinutes) % 60
+  return `${local}${offsetMinutes < 0 ? '-' : '+'}${padded(hours)}:${padded(minutes)}`
+}
+
+function padded(number: number): string {
+  return String(number).padStart(2, '0')
+}

@@ -1,0 +1,124 @@
+import { drizzle as drizzleOverPg } from 'drizzle-orm/node-postgres'
+import { drizzle as drizzleOverPostgresJs } from 'drizzle-orm/postgres-js'
+import { CamelCasePlugin, CompiledQuery, Kysely, PostgresDialect } from 'kysely'
+import { Client, Pool } from 'pg'
+import postgres from 'postgres'
+import type { SqlClient, SqlExecutor } from '../../src/guard/index.ts'
+
+/** One kind of client, opened on a database. */
+export interface OpenClient extends AsyncDisposable {
+  /** What statements go through that are in no transaction. */
+  readonly root: SqlClient
+  /** Runs the work in a transaction that is committed unless the work throws. */
+  transaction(work: (tx: SqlClient, write: Write) => Promise<void>): Promise<void>
+}
+
+/** A statement without parameters, in the way of the client, as its user would send it. */
+export type Write = (text: string) => Promise<unknown>
+
+type Open = (url: string) => Promise<OpenClient>
+
+const pgClient: Open = async (url) => {
+  const client = new Client({ connectionString: url })
+  await client.connect()
+  return {
+    root: client,
+    transaction: (work) => byHand((text) => client.query(text), client, work),
+    [Symbol.asyncDispose]: () => client.end(),
+  }
+}
+
+const pgPool: Open = async (url) => {
+  const pool = new Pool({ connectionString: url })
+  return {
+    root: pool,
+    async transaction(work) {
+      const client = await pool.connect()
+      await byHand((text) => client.query(text), client, work).finally(() => client.release())
+    },
+    [Symbol.asyncDispose]: () => pool.end(),
+  }
+}
+
+const postgresJs: Open = async (url) => {
+  const sql = postgres(url)
+  return {
+    root: sql,
+    async transaction(work) {
+      await sql.begin((tx) => work(tx, async (text) => await tx.unsafe(text)))
+    },
+    [Symbol.asyncDispose]: () => sql.end(),
+  }
+}
+
+const kysely: Open = async (url) => {
+  const db = new Kysely<unknown>({
+    dialect: new PostgresDialect({ pool: new Pool({ connectionString: url }) }),
+    plugins: [new CamelCasePlugin()],
+  })
+  return {
+    root: db,
+    transaction: (work) =>
+      db.transaction().execute((tx) => work(tx, (text) => tx.executeQuery(CompiledQuery.raw(text)))),
+    [Symbol.asyncDispose]: () => db.destroy(),
+  }
+}
+
+const drizzlePg: Open = async (url) => {
+  const pool = new Pool({ connectionString: url })
+  const db = drizzleOverPg(pool)
+  return {
+    root: db,
+    transaction: (work) => db.transaction((tx) => work(tx, async (text) => await tx.execute(text))),
+    [Symbol.asyncDispose]: () => pool.end(),
+  }
+}
+
+const drizzlePostgresJs: Open = async (url) => {
+  const sql = postgres(url)
+  const db = drizzleOverPostgresJs(sql)
+  return {
+    root: db,
+    transaction: (work) => db.transaction((tx) => work(tx, async (text) => await tx.execute(text))),
+    [Symbol.asyncDispose]: () => sql.end(),
+  }
+}
+
+/** An older version of pg, which does not say whether it is in a transaction, or whatever else a user has. */
+const ownExecutor: Open = async (url) => {
+  const client = new Client({ connectionString: url })
+  await client.connect()
+  const executor: SqlExecutor = {
+    query: async (text, parameters = []) => (await client.query(text, [...parameters])).rows,
+  }
+  return {
+    root: executor,
+    transaction: (work) => byHand((text) => client.query(text), executor, work),
+    [Symbol.asyncDispose]: () => client.end(),
+  }
+}
+
+export const clients: readonly (readonly [string, Open])[] = [
+  ['pg, a client', pgClient],
+  ['pg, a pool', pgPool],
+  ['postgres.js', postgresJs],
+  ['Kysely', kysely],
+  ['Drizzle over pg', drizzlePg],
+  ['Drizzle over postgres.js', drizzlePostgresJs],
+  ['an executor of one’s own', ownExecutor],
+]
+
+async function byHand(
+  write: Write,
+  client: SqlClient,
+  work: (tx: SqlClient, write: Write) => Promise<void>,
+): Promise<void> {
+  await write('begin')
+  try {
+    await work(client, write)
+    await write('commit')
+  } catch (error) {
+    await write('rollback')
+    throw error
+  }
+}

@@ -1,0 +1,302 @@
+import { Client, Pool } from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { guard, migrateGuard, type SqlClient } from '../../src/guard/index.ts'
+import { createLocks } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { until } from '../servers/until.ts'
+import { clients } from './clients.ts'
+
+let server: PostgresServer
+let pool: Pool
+
+beforeAll(async () => {
+  server = await startPostgres()
+  pool = new Pool({ connectionString: server.url })
+  await migrateGuard(pool)
+  await pool.query('create table account (id int primary key, balance int not null)')
+})
+afterAll(async () => {
+  await pool.end()
+  await server.close()
+})
+beforeEach(async () => {
+  await pool.query('truncate holdfast.guards, account; insert into account values (1, 100)')
+})
+
+const balance = async () => (await pool.query('select balance from account where id = 1')).rows[0].balance
+const seen = async (resource: string) =>
+  (await pool.query('select fence from holdfast.guards where resource = $1', [resource])).rows[0]?.fence
+
+describe.each(clients)('through %s', (_, open) => {
+  test('what the transaction writes counts under a fence that is as high as any before, or higher', async () => {
+    await using client = await open(server.url)
+    for (const fence of [7n, 7n, '9', 1_790_000_000_000_000n]) {
+      await client.transaction(async (tx, write) => {
+        await guard(tx, { resource: 'account:1', fence })
+        await write('update account set balance = balance - 10')
+      })
+      expect(await seen('account:1')).toBe(String(fence))
+    }
+    expect(await balance()).toBe(60)
+  })
+
+  test('a stale fence leaves nothing of the transaction, although the error is caught and the rest committed', async () => {
+    await using client = await open(server.url)
+    await client.transaction(async (tx) => guard(tx, { resource: 'account:1', fence: 7n }))
+    let said: unknown
+    await client
+      .transaction(async (tx, write) => {
+        await write('update account set balance = 0')
+        await guard(tx, { resource: 'account:1', fence: 6n }).catch((error: unknown) => {
+          said = error
+        })
+        await write('update account set balance = 1').catch(() => {})
+      })
+      .catch(() => {})
+    expect(said).toMatchObject({ name: 'StaleFenceError', code: 'stale-fence', key: 'account:1' })
+    expect(String((said as Error).cause)).toBeTruthy()
+    expect(await balance()).toBe(100)
+    expect(await seen('account:1')).toBe('7')
+  })
+
+  test('outside a transaction it would guard nothing, and is refused', async () => {
+    await using client = await open(server.url)
+    await expect(guard(client.root, { resource: 'account:1', fence: 7n })).rejects.toMatchObject({
+      code: 'invalid-argument',
+      message: expect.stringMatching(/^Expected `tx` to be inside a transaction/),
+    })
+  })
+})
+
+describe('two holders at once', () => {
+  const begun = async () => {
+    const client = new Client({ connectionString: server.url })
+    await client.connect()
+    await client.query('begin')
+    return client
+  }
+  const untilBlocked = (client: Client) =>
+    until('the server makes it wait for the row', async () => {
+      const pid = (client as unknown as { processID: number }).processID
+      return (await pool.query('select cardinality(pg_blocking_pids($1)) > 0 as blocked', [pid])).rows[0]
+        .blocked
+    })
+
+  // On a row that is there already, and on the very first two of a resource.
+  test.each([5n, undefined])('the later one waits until the earlier has ended, after %s', async (before) => {
+    if (before !== undefined) await inTransaction((tx) => guard(tx, { resource: 'r', fence: before }))
+    const [old, next] = [await begun(), await begun()]
+    try {
+      await guard(old, { resource: 'r', fence: 6n })
+      const waiting = guard(next, { resource: 'r', fence: 7n })
+      await untilBlocked(next)
+      await old.query('update account set balance = 60')
+      await old.query('commit')
+      await waiting
+      expect((await next.query('select balance from account')).rows).toEqual([{ balance: 60 }])
+      await next.query('commit')
+      expect(await seen('r')).toBe('7')
+    } finally {
+      await Promise.all([old.end(), next.end()])
+    }
+  })
+
+  test.each([5n, undefined])(
+    'the earlier one is refused once the later has committed, after %s',
+    async (before) => {
+      if (before !== undefined) await inTransaction((tx) => guard(tx, { resource: 'r', fence: before }))
+      const [old, next] = [await begun(), await begun()]
+      try {
+        await guard(next, { resource: 'r', fence: 7n })
+        const late = guard(old, { resource: 'r', fence: 6n })
+        const refused = expect(late).rejects.toMatchObject({ code: 'stale-fence' })
+        await untilBlocked(old)
+        await next.query('commit')
+        await refused
+      } finally {
+        await Promise.all([old.end(), next.end()])
+      }
+    },
+  )
+
+  test('a fence that was rolled back was never seen', async () => {
+    const next = await begun()
+    await guard(next, { resource: 'r', fence: 7n })
+    await next.query('rollback')
+    await next.end()
+    await inTransaction((tx) => guard(tx, { resource: 'r', fence: 6n }))
+    expect(await seen('r')).toBe('6')
+  })
+
+  test('other resources do not wait', async () => {
+    const old = await begun()
+    await guard(old, { resource: 'r', fence: 7n })
+    await inTransaction((tx) => guard(tx, { resource: 'other', fence: 1n }))
+    await old.end()
+  })
+
+  test.each(['repeatable read', 'serializable'])(
+    'at %s the loser is told to try again, and then that it is late',
+    async (level) => {
+      await inTransaction((tx) => guard(tx, { resource: 'r', fence: 5n }))
+      const old = await begun()
+      try {
+        await old.query(`set transaction isolation level ${level}`)
+        await old.query('select 1 from account')
+        await inTransaction((tx) => guard(tx, { resource: 'r', fence: 7n }))
+        await expect(guard(old, { resource: 'r', fence: 5n })).rejects.toMatchObject({ code: '40001' })
+        await old.query('rollback')
+        await old.query(`begin isolation level ${level}`)
+        await expect(guard(old, { resource: 'r', fence: 5n })).rejects.toMatchObject({ code: 'stale-fence' })
+      } finally {
+        await old.end()
+      }
+    },
+  )
+})
+
+test('transactions of one holder leave no dead row behind: only the lock is written', async () => {
+  const place = async () => (await pool.query('select ctid::text from holdfast.guards')).rows
+  await inTransaction((tx) => guard(tx, { resource: 'r', fence: 5n }))
+  const before = await place()
+  for (let turn = 0; turn < 5; turn += 1) await inTransaction((tx) => guard(tx, { resource: 'r', fence: 5n }))
+  expect(await place()).toEqual(before)
+})
+
+describe('a lease', () => {
+  test('names the resource by its key, as JSON, too', async () => {
+    await using locks = createLocks(memoryStore())
+    await using lease = await locks.acquire('account:1')
+    await inTransaction((tx) => guard(tx, { fence: lease }))
+    await inTransaction((tx) => guard(tx, { fence: JSON.parse(JSON.stringify(lease)) }))
+    expect(await seen('account:1')).toBe(String(lease.fence))
+  })
+
+  test('that shares its key with others does not name the resource', async () => {
+    await using locks = createLocks(memoryStore())
+    await using permit = await locks.semaphore('pool', 3).acquire()
+    await expect(inTransaction((tx) => guard(tx, { fence: permit }))).rejects.toThrow(
+      /^Expected `resource` to be given with a lease that shares its key/,
+    )
+    await inTransaction((tx) => guard(tx, { fence: permit, resource: 'slot:1' }))
+    expect(await seen('slot:1')).toBe(String(permit.fence))
+  })
+})
+
+describe('bad input', () => {
+  const wrong: [string, object, string][] = [
+    [
+      'a number',
+      { resource: 'r', fence: 5 },
+      '`fence` to be a lease, or its fence as bigint or decimal text from 1 to 9223372036854775807, got 5 (a number cannot',
+    ],
+    ['nothing', { resource: 'r', fence: 0n }, '`fence` to be'],
+    ['less than nothing', { resource: 'r', fence: -1n }, '`fence` to be'],
+    ['more than a bigint column has', { resource: 'r', fence: 2n ** 63n }, '`fence` to be'],
+    ['a text that is no number', { resource: 'r', fence: '7; drop table account' }, '`fence` to be'],
+    ['no fence', { resource: 'r' }, '`fence` to be'],
+    ['no resource', { fence: 5n }, '`resource` to be the name of what is guarded'],
+    ['an empty resource', { resource: '', fence: 5n }, '`resource` to be a text'],
+    ['a resource with NUL', { resource: 'a\0', fence: 5n }, '`resource` to be a text'],
+    [
+      'a resource that fits in no index',
+      { resource: 'é'.repeat(1001), fence: 5n },
+      '`resource` to be a text of 1 to 2000 bytes',
+    ],
+    [
+      'a misspelt option',
+      { resuorce: 'r', fence: 5n },
+      '`options` to have nothing but `fence`, `resource`, `schema`, got `resuorce`',
+    ],
+    ['a schema that is no name', { resource: 'r', fence: 5n, schema: '' }, '`schema` to be a name'],
+  ]
+  test.each(wrong)('%s is refused before anything is asked', async (_, options, message) => {
+    const untouched: SqlClient = { query: () => Promise.reject(new Error('asked')) }
+    await expect(guard(untouched, options as never)).rejects.toMatchObject({
+      code: 'invalid-argument',
+      message: expect.stringContaining(`Expected ${message}`),
+    })
+  })
+
+  test('a client that is none is refused', async () => {
+    await expect(guard({} as never, { resource: 'r', fence: 5n })).rejects.toThrow(
+      /^Expected `tx` to be a client of pg, postgres, Kysely, Drizzle or Prisma, or an object/,
+    )
+  })
+
+  test('the longest resource has its row', async () => {
+    const resource = Array.from({ length: 500 }, (_, at) => String.fromCodePoint(0x1f300 + at)).join('')
+    await inTransaction((tx) => guard(tx, { resource, fence: 5n }))
+    expect(await seen(resource)).toBe('5')
+  })
+})
+
+describe('what a person has to set right', () => {
+  test('a table that is not there', async () => {
+    await expect(
+      inTransaction((tx) => guard(tx, { resource: 'r', fence: 5n, schema: 'nowhere' })),
+    ).rejects.toMatchObject({
+      code: 'store-refused',
+      message: expect.stringContaining('call migrateGuard() once'),
+    })
+  })
+
+  test('a role without the rights, and then with those that the documentation names', async () => {
+    await pool.query('create role app login')
+    const url = new URL(server.url)
+    url.username = 'app'
+    const app = new Client({ connectionString: url.href })
+    await app.connect()
+    try {
+      await app.query('begin')
+      await expect(guard(app, { resource: 'r', fence: 5n })).rejects.toMatchObject({
+        code: 'store-refused',
+        message: expect.stringContaining('USAGE on the schema'),
+      })
+      await app.query('rollback')
+      await pool.query(
+        'grant usage on schema holdfast to app; grant select, insert, update on holdfast.guards to app',
+      )
+      await app.query('begin')
+      for (const fence of [5n, 6n]) await guard(app, { resource: 'r', fence })
+      await app.query('commit')
+    } finally {
+      await app.end()
+    }
+  })
+
+  test('a transaction that may only read', async () => {
+    const client = await pool.connect()
+    await client.query('begin read only')
+    await expect(guard(client, { resource: 'r', fence: 5n })).rejects.toMatchObject({
+      code: 'store-refused',
+      message: expect.stringContaining('read-only'),
+    })
+    await client.query('rollback')
+    client.release()
+  })
+
+  test('other errors of the database come through as they are', async () => {
+    const client = await pool.connect()
+    await client.query('begin')
+    await client.query('select 1/0').catch(() => {})
+    await expect(guard(client, { resource: 'r', fence: 5n })).rejects.toMatchObject({ code: '25P02' })
+    await client.query('rollback')
+    client.release()
+  })
+})
+
+async function inTransaction(work: (tx: Client) => Promise<void>): Promise<void> {
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    await work(client as unknown as Client)
+    await client.query('commit')
+  } catch (error) {
+    await client.query('rollback')
+    throw error
+  } finally {
+    client.release()
+  }
+}
