@@ -18,7 +18,7 @@ async function ready(): Promise<Guardian> {
   return guardian
 }
 
-const asleep = { file: 'sleep', args: ['60'], env: process.env }
+const asleep = { file: 'sleep', args: ['60'], env: process.env, input: 'inherit' } as const
 
 test('a signal that comes before the command is known to run reaches it all the same', async () => {
   const guardian = await ready()

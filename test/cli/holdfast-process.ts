@@ -51,6 +51,17 @@ export class Shell {
     return watch(child)
   }
 
+  /** A script of bash with job control, in a terminal in which somebody types; `$HOLDFAST` is the program there. */
+  terminal(script: string, typed: string): HoldfastProcess {
+    const program = `${JSON.stringify(process.execPath)} ${JSON.stringify(PROGRAM)}`
+    const child = spawn('script', ['--quiet', '--return', '--command', `set -m; ${script}`, '/dev/null'], {
+      stdio: 'pipe',
+      env: { ...process.env, ...this.#env, HOLDFAST: program, HOLDFAST_TEST: this.#mark, SHELL: '/bin/bash' },
+    })
+    child.stdin.end(typed)
+    return watch(child)
+  }
+
   async run(
     args: readonly string[],
     surroundings: Surroundings = {},

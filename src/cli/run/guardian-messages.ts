@@ -27,4 +27,6 @@ export interface CommandLine {
   readonly file: string
   readonly args: readonly string[]
   readonly env: Readonly<Record<string, string | undefined>>
+  /** Ours, or nothing. */
+  readonly input: 'inherit' | 'ignore'
 }

@@ -35,8 +35,8 @@ report({ tag: 'ready' })
 
 function launch({ command, deadline, graceMs }: Extract<Order, { tag: 'launch' }>): void {
   if (leftMs(deadline) <= 0) return report({ tag: 'too-late' })
-  const { file, args, env } = command
-  const child = spawn(file, args, { stdio: 'inherit', detached: true, env })
+  const { file, args, env, input } = command
+  const child = spawn(file, args, { stdio: [input, 'inherit', 'inherit'], detached: true, env })
   child.once('error', (error: NodeJS.ErrnoException) => {
     if (child.pid === undefined) report({ tag: 'not-launched', errno: error.code ?? error.message })
   })

@@ -12,6 +12,7 @@ import { deadlineIn } from './deadline.ts'
 import { type Ending, Guardian } from './guardian.ts'
 import { type Plan, planOf, planOptions } from './plan.ts'
 import { Interrupted, Signals } from './signals.ts'
+import { commandInput } from './terminal-input.ts'
 
 export const run: Command = {
   name: 'run',
@@ -169,7 +170,7 @@ async function runUnder(lease: Lease, { plan, guardian, signals }: Guarded): Pro
   )
   try {
     return await guardian.launch(
-      { file: plan.file, args: plan.args, env },
+      { file: plan.file, args: plan.args, env, input: commandInput() },
       { deadline: known, graceMs: plan.graceMs },
     )
   } finally {
