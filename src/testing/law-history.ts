@@ -36,6 +36,7 @@ export function drawHistory(
     ...random.pick(shares),
     room: index === 0 ? 0 : random.pick([0, 0, 0, 1]),
     ...(options.time ? shortTerms(random) : longTerms(random)),
+    ...(shares === MUTEXES ? WITHOUT_EXTRAS : {}),
     owner: `{"role":"${nameOf(index)}"}`,
   }))
   const steps: Step[] = []
@@ -90,11 +91,15 @@ const PERMITS: readonly Share[] = [
   { units: 3, limit: 3 },
   { units: 3, limit: 5 },
 ]
+// What nearly every room is, and what stores take short cuts for.
+const MUTEXES: readonly Share[] = [MUTEX]
+const WITHOUT_EXTRAS = { minHoldMs: 0, lockDelayMs: 0 } as const
 // Of everything a little, and of one kind enough for what shows only among many of them.
 const PALETTES: readonly (readonly Share[])[] = [
   [MUTEX, MUTEX, READER, ...PERMITS],
   [MUTEX, READER, READER],
   PERMITS,
+  MUTEXES,
 ]
 
 // Round terms and steps of time meet at the same millisecond often, which is where a `<` differs from a `<=`.

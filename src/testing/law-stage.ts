@@ -100,7 +100,7 @@ export class Stage {
   }
 
   async #roomsDiffer(play: Play): Promise<string | undefined> {
-    const { rooms } = await this.#store.inspect({ prefix: play.prefix, cursor: undefined, count: ROOMS + 1 })
+    const rooms = await this.#rooms(play.prefix)
     const time = this.#time()
     return first([...Array(ROOMS).keys()], (room) => {
       const key = play.prefix + room
@@ -136,8 +136,20 @@ export class Stage {
       // Nobody waits for the end of a minimum hold.
       for (const { key } of tickets) await this.#store.evict({ key, id: undefined, reason: 'the end' })
     }
-    const { rooms } = await this.#store.inspect({ prefix, cursor: undefined, count: ROOMS + 1 })
+    const rooms = await this.#rooms(prefix)
     return rooms.length === 0 ? undefined : `left behind after every ticket was released: ${show(rooms)}`
+  }
+
+  /** All pages: where a store keeps much else, the first may be empty although there are rooms. */
+  async #rooms(prefix: string): Promise<readonly RoomView[]> {
+    const rooms: RoomView[] = []
+    let cursor: string | undefined
+    do {
+      const page = await this.#store.inspect({ prefix, cursor, count: ROOMS + 1 })
+      rooms.push(...page.rooms)
+      cursor = page.next
+    } while (cursor !== undefined)
+    return rooms
   }
 
   #compare(play: Play, key: string, theirs: unknown, ours: unknown): string | undefined {
