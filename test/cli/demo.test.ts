@@ -116,6 +116,13 @@ test('the workers end when the demo itself is killed', async () => {
   await until('all have ended', () => shell.processes().length === 0, { everyMs: 50 })
 })
 
+test('a worker that stands still when the demo is killed goes on, and ends', async () => {
+  const demo = shell.start(['demo', '--kill-every', '600ms'])
+  await demo.prints('SIGSTOP')
+  demo.signal('SIGKILL')
+  await until('all have ended', () => shell.processes().length === 0, { everyMs: 50 })
+})
+
 /** What the demo itself has made. */
 function folders(): string[] {
   return readdirSync(folder).filter((name) => name.startsWith('holdfast-demo-'))

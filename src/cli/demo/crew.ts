@@ -1,4 +1,4 @@
-import { type ChildProcess, fork } from 'node:child_process'
+import { type ChildProcess, fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -10,6 +10,7 @@ export class Crew {
   readonly #assignment: Omit<Assignment, 'worker'>
   readonly #chronicle: Chronicle
   readonly #processes = new Map<number, ChildProcess>()
+  readonly #wakers = new Map<number, ChildProcess>()
   #hired = 0
 
   constructor(assignment: Omit<Assignment, 'worker'>, chronicle: Chronicle) {
@@ -41,6 +42,28 @@ export class Crew {
 
   signal(worker: number, name: NodeJS.Signals): void {
     this.#processes.get(worker)?.kill(name)
+  }
+
+  /**
+   * Stops a worker until `proceed`, or until this process is gone, however it ended: a worker that stands still cannot
+   * notice that, so a shell does it, which reads from a pipe of ours until its end.
+   */
+  stop(worker: number): void {
+    const script = 'read -r line; kill -CONT "$1"'
+    const waker = spawn('/bin/sh', ['-c', script, 'sh', String(this.pidOf(worker))], {
+      stdio: ['pipe', 'ignore', 'ignore'],
+      // Ctrl-C is not meant for it.
+      detached: true,
+    })
+    waker.unref()
+    waker.on('error', () => {})
+    this.#wakers.set(worker, waker)
+    this.signal(worker, 'SIGSTOP')
+  }
+
+  proceed(worker: number): void {
+    this.signal(worker, 'SIGCONT')
+    this.#wakers.get(worker)?.kill('SIGKILL')
   }
 
   /** Everybody releases what they hold and ends; who does not within three seconds is killed. */

@@ -40,7 +40,6 @@ export async function direct(crew: Crew, chronicle: Chronicle, direction: Direct
 }
 
 const FAULTS: readonly Fault[] = ['kill', 'stop', 'term']
-const SIGNALS = { kill: 'SIGKILL', stop: 'SIGSTOP', term: 'SIGTERM' } as const
 
 interface Stage {
   readonly crew: Crew
@@ -62,7 +61,8 @@ async function strike(fault: Fault, { crew, chronicle, direction }: Stage): Prom
   )
   const struckAt = monotonicMs()
   chronicle.add({ tag: 'struck', atMs: struckAt, worker, fault, pid: crew.pidOf(worker) })
-  crew.signal(worker, SIGNALS[fault])
+  if (fault === 'stop') crew.stop(worker)
+  else crew.signal(worker, fault === 'kill' ? 'SIGKILL' : 'SIGTERM')
   await tookOver
   if (fault !== 'stop') return crew.hire()
 
@@ -72,7 +72,7 @@ async function strike(fault: Fault, { crew, chronicle, direction }: Stage): Prom
     (event) => event.tag === 'late-write' && event.worker === worker,
   )
   chronicle.add({ tag: 'continued', atMs: monotonicMs(), worker, stoppedMs: monotonicMs() - struckAt })
-  crew.signal(worker, 'SIGCONT')
+  crew.proceed(worker)
   await lateWrite
 }
 
