@@ -1,0 +1,94 @@
+import { StoreError } from '../errors.ts'
+
+/** The five characters by which PostgreSQL names what went wrong, or undefined when it was not the server that said it. */
+export function sqlState(error: unknown): string | undefined {
+  const code = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined
+  // Node's own codes (EPIPE) look alike, but only the server's errors have a severity.
+  const isServers = typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && 'severity' in (error as object)
+  return isServers ? code : undefined
+}
+
+/** Whether the same statement may be sent again at once: the server undid it because of somebody else's. */
+export function isRetryable(error: unknown): boolean {
+  const state = sqlState(error)
+  return state === '40001' || state === '40P01'
+}
+
+/**
+ * The error a caller gets. `store-refused` where asking again cannot help until a person has changed something, else
+ * `store-unavailable`. The server's own words are in the `cause`, without the statement and its parameters.
+ */
+export function storeErrorOf(
+  error: unknown,
+  { key, doing }: { readonly key?: string | undefined; readonly doing: string },
+): StoreError {
+  if (error instanceof StoreError) return error
+  const state = sqlState(error)
+  const cause = causeOf(error, state)
+  const refusal = state === undefined ? refusalOf(error) : (REFUSALS[state] ?? REFUSALS[state.slice(0, 2)])
+  if (refusal !== undefined)
+    return new StoreError('store-refused', `${refusal} It was ${doing}.`, { key, cause })
+  const trouble = state === undefined ? NO_ANSWER : (TROUBLES[state] ?? TROUBLES[state.slice(0, 2)])
+  if (trouble !== undefined)
+    return new StoreError('store-unavailable', `${trouble} It was ${doing}.`, { key, cause })
+  const unknown = `PostgreSQL refused a statement (SQLSTATE ${state}). Its words are in the \`cause\`. It was ${doing}.`
+  return new StoreError('store-refused', unknown, { key, cause })
+}
+
+/** Clients hang the statement, its parameters and the connection's options on their errors. */
+function causeOf(error: unknown, state: string | undefined): Error {
+  const message = error instanceof Error ? error.message : String(error)
+  const cause = new Error(message)
+  const code = state ?? (error as { readonly code?: unknown } | null | undefined)?.code
+  return code === undefined ? cause : Object.assign(cause, { code })
+}
+
+const NO_ANSWER =
+  'PostgreSQL could not be reached, or did not answer. Check that it runs, its address, and the network in between.'
+const CREDENTIALS =
+  'PostgreSQL did not accept the user name and password of the client, or got none. Check its credentials and pg_hba.conf.'
+const RIGHTS =
+  'The PostgreSQL role may not do what has to be done. Grant it what docs/postgres.md lists, or run migrate() as a role that owns the schema.'
+const READ_ONLY =
+  'The PostgreSQL server (or the session) is read-only. Connect to the primary; in a fail-over this passes by itself.'
+const FULL = 'PostgreSQL has no room left. Look at its disk, its memory and its log.'
+
+/** By SQLSTATE or its class, which is the first two characters. */
+const REFUSALS: Readonly<Record<string, string>> = {
+  '28': CREDENTIALS,
+  '3D': 'The PostgreSQL database that the client names does not exist. Create it, or name another one.',
+  '42501': RIGHTS,
+  '3F': 'The PostgreSQL schema does not exist. Run migrate() first.',
+  '42P01': 'A PostgreSQL table is not there. Run migrate() first.',
+  '42883': 'A PostgreSQL function is not there. Run migrate() first.',
+  '42703': 'A PostgreSQL table of that name is used by something else. Choose another `schema`.',
+  '42804': 'A PostgreSQL table of that name is used by something else. Choose another `schema`.',
+  '42809':
+    'Something of that name in the PostgreSQL schema is not what it should be. Choose another `schema`.',
+  '22': 'PostgreSQL cannot keep a value that it was given. Its words are in the `cause`.',
+}
+
+const TROUBLES: Readonly<Record<string, string>> = {
+  '08': NO_ANSWER,
+  '25006': READ_ONLY,
+  '40': 'PostgreSQL undid the statement because of others at the same time, several times in a row.',
+  '53100': FULL,
+  '53200': FULL,
+  '53': 'PostgreSQL has no connection left for us. Raise `max_connections`, or open fewer.',
+  '55': 'PostgreSQL did not give us a lock in time.',
+  '57014': 'PostgreSQL ended the statement after its time limit.',
+  '57': 'PostgreSQL is shutting down, starting, or has ended our session.',
+  '58': 'PostgreSQL has trouble with its files. Look at its log.',
+  XX: 'PostgreSQL has a problem of its own. Look at its log.',
+}
+
+/** What is not the server's: TLS and names that will not get better by asking again. */
+function refusalOf(error: unknown): string | undefined {
+  const { code, message } = (error ?? {}) as { readonly code?: unknown; readonly message?: unknown }
+  const words = `${String(code)} ${String(message)}`
+  if (/does not support SSL|certificate|SELF_SIGNED|ERR_TLS/i.test(words)) {
+    return 'PostgreSQL and the client do not agree on TLS. Check `ssl` of the client and the certificate of the server.'
+  }
+  if (/client password must be a string|SASL/.test(words)) return CREDENTIALS
+  return undefined
+}

@@ -1,0 +1,166 @@
+import type { PostgresDriver, Session } from './driver.ts'
+import type { SqlExecutor, SqlRow } from './executor.ts'
+import { sqlState } from './failures.ts'
+
+export interface LineStart {
+  readonly applicationName: string
+  readonly limitMs: number
+}
+
+/**
+ * Opens a connection on which statements run READ COMMITTED and under our own time limit. A pooler that refuses to be told
+ * so in the first packet is asked without, and each statement is then put into a transaction that says it.
+ */
+export async function openLine(
+  driver: PostgresDriver,
+  { applicationName, limitMs }: LineStart,
+): Promise<Line> {
+  const settings = {
+    default_transaction_isolation: 'read committed',
+    statement_timeout: String(Number.isFinite(limitMs) ? limitMs : 0),
+    lock_timeout: '0',
+  }
+  const open = async (first: Readonly<Record<string, string>>): Promise<Line> => {
+    const signal = AbortSignal.timeout(OPEN_LIMIT_MS)
+    const session = await driver
+      .open({ applicationName, settings: first, signal })
+      .catch((error: unknown) => {
+        throw signal.aborted ? new Error(`No answer within ${OPEN_LIMIT_MS} ms.`, { cause: error }) : error
+      })
+    const line = new Line(session, limitMs)
+    try {
+      await line.greet({ tookSettings: first === settings })
+      return line
+    } catch (error) {
+      session.close()
+      throw error
+    }
+  }
+  try {
+    return await open(settings)
+  } catch (error) {
+    // "Unsupported startup parameter", in the words of PgBouncer and others.
+    const state = sqlState(error)
+    if (state !== '08P01' && state !== '0A000') throw error
+    return await open({})
+  }
+}
+
+/** Without it, a server that takes connections and says nothing would be waited for until TCP gives up. */
+const OPEN_LIMIT_MS = 5000
+
+/** How much longer than the server a connection is trusted to answer, after its own limit. */
+const GRACE_MS = 1000
+
+/** Named statements are kept by the server for as long as the connection lasts. */
+const MOST_PREPARED = 100
+
+export class Line {
+  readonly session: Session
+  isLost = false
+  isPooled = false
+  backendPid = 0
+  readonly #limitMs: number
+  readonly #prepared = new Set<string>()
+  /** What opens a transaction of ours on a session that has other defaults. */
+  #begin = 'begin isolation level read committed'
+  #hasOwnDefaults = false
+  #unanswered = 0
+
+  constructor(session: Session, limitMs: number) {
+    this.session = session
+    this.#limitMs = limitMs
+    void session.closed.then(() => {
+      this.isLost = true
+    })
+  }
+
+  /** Finds out whom we talk to. */
+  async greet({ tookSettings }: { readonly tookSettings: boolean }): Promise<void> {
+    const limitMs = String(Number.isFinite(this.#limitMs) ? this.#limitMs : 0)
+    const ownBegin = `${this.#begin}; set local statement_timeout = ${limitMs}`
+    // The role's own limit may be too short even for this.
+    if (!tookSettings) await this.ask(ownBegin, [])
+    const [row] = await this.ask(GREETING, [])
+    if (!tookSettings) await this.ask('commit', [])
+    this.backendPid = Number(row?.['pid'])
+    this.isPooled = this.backendPid !== this.session.announcedPid
+    this.#hasOwnDefaults = row?.['isolation'] === 'read committed' && row?.['limit_ms'] === limitMs
+    if (!this.#hasOwnDefaults) this.#begin = ownBegin
+  }
+
+  query(text: string, parameters: readonly (string | null)[]): Promise<readonly SqlRow[]> {
+    if (this.#hasOwnDefaults) return this.ask(text, parameters)
+    return this.transaction((transaction) => transaction.query(text, parameters))
+  }
+
+  async transaction<T>(work: (transaction: SqlExecutor) => Promise<T>): Promise<T> {
+    let failure: { readonly error: unknown } | undefined
+    await this.ask(this.#begin, [])
+    try {
+      const result = await work({
+        query: (text, parameters = []) =>
+          this.ask(text, parameters).catch((error: unknown) => {
+            failure ??= { error }
+            throw error
+          }),
+      })
+      // COMMIT of a transaction that has failed is a ROLLBACK that reports success.
+      if (failure !== undefined) await this.ask('select 1', [])
+      await this.ask('commit', [])
+      return result
+    } catch (error) {
+      // It is undone either way: by the rollback, or with the connection.
+      await this.ask('rollback', []).catch(() => this.session.close())
+      throw sqlState(error) === '25P02' && failure !== undefined ? failure.error : error
+    }
+  }
+
+  /** As it is, in whatever transaction is open. */
+  async ask(text: string, parameters: readonly (string | null)[]): Promise<readonly SqlRow[]> {
+    const prepared = this.#isPrepared(text, parameters)
+    const limit = Number.isFinite(this.#limitMs)
+      ? setTimeout(() => this.#giveUp(), this.#limitMs + GRACE_MS)
+      : undefined
+    this.#unanswered += 1
+    this.session.keepProcess(true)
+    try {
+      return await this.session.query(text, parameters, { prepared })
+    } catch (error) {
+      if (this.isLost && sqlState(error) === undefined) throw await this.#lossOr(error)
+      // What the server has prepared is no longer what we take it for: after a migration, or behind a pooler.
+      if (prepared && DOUBTFUL.has(sqlState(error) ?? '')) this.#giveUp()
+      throw error
+    } finally {
+      clearTimeout(limit)
+      this.#unanswered -= 1
+      if (this.#unanswered === 0 && !this.isLost) this.session.keepProcess(false)
+    }
+  }
+
+  #isPrepared(text: string, parameters: readonly (string | null)[]): boolean {
+    if (this.isPooled || parameters.length === 0) return false
+    if (this.#prepared.has(text)) return true
+    if (this.#prepared.size >= MOST_PREPARED) return false
+    this.#prepared.add(text)
+    return true
+  }
+
+  /** The server may have said why it ended the session just before, in a message of its own. */
+  async #lossOr(error: unknown): Promise<unknown> {
+    const reason = await this.session.closed
+    return sqlState(reason) === undefined ? error : reason
+  }
+
+  #giveUp(): void {
+    this.isLost = true
+    this.session.close()
+  }
+}
+
+const DOUBTFUL: ReadonlySet<string> = new Set(['0A000', '26000', '42P05'])
+
+const GREETING = `select
+  pg_backend_pid()::text as pid,
+  current_setting('default_transaction_isolation') as isolation,
+  (select reset_val from pg_settings where name = 'statement_timeout') as limit_ms`

@@ -1,0 +1,125 @@
+import { StoreError } from '../errors.ts'
+import type { PostgresConnections } from './connections.ts'
+import type { SqlExecutor } from './executor.ts'
+import { sqlState, storeErrorOf } from './failures.ts'
+import { parseSchema, quoteIdentifier } from './identifiers.ts'
+
+export interface Migration {
+  /** Named by the user. Created when it is not there. Default of the library: `holdfast`. */
+  readonly schema: string
+  /** Each has tables and a version of its own in the schema. */
+  readonly component: 'store' | 'guard' | 'jobs' | 'advisory'
+  /**
+   * The statements that lead from version n to n + 1, for ever in this order. The schema is written `"{schema}"`, and
+   * everything has to be qualified with it: the search path is empty.
+   */
+  readonly migrations: readonly string[]
+}
+
+/**
+ * Brings the tables of a component to the version of this library, in one transaction: all of it or nothing. Safe to call
+ * at every start and by any number of processes at once; when there is nothing to do it only reads, so that a role without
+ * the right to create anything can call it after somebody else has.
+ *
+ * @throws {InvalidArgumentError} when `schema` is not a name.
+ * @throws {StoreError} when the schema is newer than this library, or PostgreSQL does not let us.
+ */
+export async function migrate(
+  connections: PostgresConnections,
+  { schema, component, migrations }: Migration,
+): Promise<void> {
+  const target = new Target(parseSchema(schema), component, migrations)
+  try {
+    if ((await target.versionNow(connections)) === migrations.length) return
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await connections.transaction((transaction) => target.upgrade(transaction))
+      } catch (error) {
+        // Somebody who does not know our lock made the same schema or table at the same time.
+        if (attempt === MOST_ATTEMPTS || !RACES.has(sqlState(error) ?? '')) throw error
+      }
+    }
+  } catch (error) {
+    throw storeErrorOf(error, { doing: `preparing the schema ${schema} for the ${component}` })
+  }
+}
+
+/** A statement with its schema put in. */
+export function inSchema(text: string, schema: string): string {
+  return text.replaceAll('"{schema}"', () => quoteIdentifier(schema))
+}
+
+const MOST_ATTEMPTS = 5
+const RACES: ReadonlySet<string> = new Set(['23505', '42P06', '42P07', '42723', '40001', '40P01'])
+
+/** Not there yet: the table, or the schema. */
+const ABSENT: ReadonlySet<string> = new Set(['42P01', '3F000'])
+
+class Target {
+  readonly #schema: string
+  readonly #component: string
+  readonly #migrations: readonly string[]
+
+  constructor(schema: string, component: string, migrations: readonly string[]) {
+    this.#schema = schema
+    this.#component = component
+    this.#migrations = migrations
+  }
+
+  /** 0 where nothing is there. */
+  async versionNow(executor: SqlExecutor): Promise<number> {
+    try {
+      return await this.#readVersion(executor)
+    } catch (error) {
+      if (ABSENT.has(sqlState(error) ?? '')) return 0
+      throw error
+    }
+  }
+
+  async upgrade(transaction: SqlExecutor): Promise<void> {
+    // Before anything is looked at: who comes second finds the work done.
+    await transaction.query(`set local search_path = pg_catalog; set local statement_timeout = '60s'`)
+    await transaction.query('select pg_advisory_xact_lock(hashtextextended($1::text, 0))', [
+      `holdfast migrate ${this.#schema}`,
+    ])
+    // CREATE … IF NOT EXISTS asks for the right to create also where nothing has to be created.
+    const [found] = await transaction.query(
+      `select to_regnamespace($1::text)::text as schema, to_regclass($1::text || '.holdfast_versions')::text as versions`,
+      [quoteIdentifier(this.#schema)],
+    )
+    if (found?.['schema'] === null)
+      await transaction.query(inSchema('create schema "{schema}"', this.#schema))
+    if (found?.['versions'] === null) await transaction.query(inSchema(CREATE_VERSIONS, this.#schema))
+    const version = await this.#readVersion(transaction)
+    for (const statements of this.#migrations.slice(version)) {
+      await transaction.query(inSchema(statements, this.#schema))
+    }
+    await transaction.query(inSchema(SET_VERSION, this.#schema), [
+      this.#component,
+      String(this.#migrations.length),
+    ])
+  }
+
+  async #readVersion(executor: SqlExecutor): Promise<number> {
+    const [row] = await executor.query(inSchema(GET_VERSION, this.#schema), [this.#component])
+    const version = Number(row?.['version'] ?? 0)
+    if (version <= this.#migrations.length) return version
+    throw new StoreError(
+      'store-refused',
+      `The schema ${this.#schema} has version ${version} of the ${this.#component}'s tables, and this version of Holdfast knows ` +
+        `${this.#migrations.length} at most. Update Holdfast in this process, or give it another \`schema\`.`,
+    )
+  }
+}
+
+const CREATE_VERSIONS = `
+create table "{schema}".holdfast_versions (component text primary key, version integer not null);
+grant select on "{schema}".holdfast_versions to public;
+comment on table "{schema}".holdfast_versions is 'Which version of its tables each part of Holdfast has in this schema.';`
+
+const GET_VERSION =
+  'select version::text as version from "{schema}".holdfast_versions where component = $1::text'
+
+const SET_VERSION = `
+insert into "{schema}".holdfast_versions as known (component, version) values ($1::text, $2::text::integer)
+on conflict (component) do update set version = excluded.version where known.version < excluded.version`

@@ -1,0 +1,203 @@
+import pg from 'pg'
+import postgres from 'postgres'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { connectionsOf, type PostgresConnections, type PostgresPool } from '../../src/postgres/connections.ts'
+import { type PgBouncer, startPgBouncer } from '../servers/pgbouncer.ts'
+import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { until } from '../servers/until.ts'
+
+let server: PostgresServer
+let pooler: PgBouncer
+
+beforeAll(async () => {
+  server = await startPostgres()
+  pooler = await startPgBouncer(server)
+})
+
+afterAll(async () => {
+  await pooler?.close()
+  await server?.close()
+})
+
+/** A client of each package that is never connected itself, as users have them. */
+const clients: Record<string, (url: string) => PostgresPool & { end(): Promise<unknown> }> = {
+  'a pg.Pool': (url) => new pg.Pool({ connectionString: url }),
+  'a pg.Client': (url) => new pg.Client({ connectionString: url }),
+  'a postgres.js sql': (url) => postgres(url),
+}
+
+describe.each(Object.entries(clients))('connections made from %s', (_name, clientOf) => {
+  async function using<T>(
+    url: string,
+    work: (connections: PostgresConnections) => Promise<T>,
+    options: { max?: number; statementLimitMs?: number } = {},
+  ): Promise<T> {
+    const client = clientOf(url)
+    const connections = connectionsOf(client, { max: 2, applicationName: 'holdfast test', ...options })
+    try {
+      return await work(connections)
+    } finally {
+      await connections.close()
+      await client.end()
+    }
+  }
+
+  test('send text and read text, and are no more than they may be', () =>
+    using(server.url, async (connections) => {
+      const ask = async (_: unknown, index: number) => {
+        const [row] = await connections.query(
+          'select $1::text as given, $2::text as nothing, pg_backend_pid()::text as pid',
+          [`ü'\\ ${index}`, null],
+        )
+        expect(row).toMatchObject({ given: `ü'\\ ${index}`, nothing: null })
+        return row?.['pid']
+      }
+      const pids = await Promise.all(Array.from({ length: 50 }, ask))
+      expect(new Set(pids).size).toBeLessThanOrEqual(2)
+      expect(await connections.query('select 1 as one; select 2::text as two')).toEqual([{ two: '2' }])
+      expect(await connections.isPooled()).toBe(false)
+    }))
+
+  test('run read committed and under their own limit, whatever the role says', async () => {
+    const url = await server.createDatabase(`defaults_${Math.random().toString(36).slice(2)}`)
+    const database = new URL(url).pathname.slice(1)
+    await server.sql(`alter database ${database} set default_transaction_isolation = 'serializable'`)
+    await server.sql(`alter database ${database} set statement_timeout = '1ms'`)
+    const asked = `select current_setting('transaction_isolation') as isolation, pg_sleep(0.01)::text as slept`
+    for (const way of [url, pooler.urlOf(url)]) {
+      await using(way, async (connections) => {
+        expect(await connections.query(asked)).toMatchObject([{ isolation: 'read committed' }])
+        const inside = await connections.transaction((transaction) => transaction.query(asked))
+        expect(inside).toMatchObject([{ isolation: 'read committed' }])
+      })
+    }
+  })
+
+  test('commit and roll back, and do not report a success that was none', () =>
+    using(server.url, async (connections) => {
+      const table = `notes_${Math.random().toString(36).slice(2)}`
+      await connections.query(`create table ${table} (text text)`)
+      const kept = await connections.transaction(async (transaction) => {
+        await transaction.query(`insert into ${table} values ($1::text)`, ['kept'])
+        return 'result'
+      })
+      expect(kept).toBe('result')
+      const refused = connections.transaction(async (transaction) => {
+        await transaction.query(`insert into ${table} values ($1::text)`, ['undone'])
+        throw new Error('of the work')
+      })
+      await expect(refused).rejects.toThrow('of the work')
+      const swallowed = connections.transaction(async (transaction) => {
+        await transaction.query(`insert into ${table} values ($1::text)`, ['lost'])
+        await transaction.query('select 1/0').catch(() => {})
+      })
+      await expect(swallowed).rejects.toThrow('division by zero')
+      expect(await connections.query(`select text from ${table}`)).toEqual([{ text: 'kept' }])
+    }))
+
+  test('replace what a restart or an administrator has ended', () =>
+    using(server.url, async (connections) => {
+      await connections.query('select 1')
+      const sleeping = connections.query('select pg_sleep(30)')
+      const ended = expect(sleeping).rejects.toThrow()
+      await until('it is ended', async () => {
+        const rows = await server.sql(
+          `select pg_terminate_backend(pid) from pg_stat_activity where query like 'select pg_sleep(30)%'`,
+        )
+        return rows.length > 0
+      })
+      await ended
+      expect(await connections.query('select 1::text as one')).toEqual([{ one: '1' }])
+      await server.restart()
+      await until('they are back', () =>
+        connections.query('select 1').then(
+          () => true,
+          () => false,
+        ),
+      )
+    }))
+
+  test('give up on a server that hangs, and come back to it', () =>
+    using(
+      server.url,
+      async (connections) => {
+        await connections.query('select 1')
+        await server.pause()
+        try {
+          await expect(connections.query('select 1')).rejects.toThrow()
+        } finally {
+          server.resume()
+        }
+        await until('they are back', () =>
+          connections.query('select 1').then(
+            () => true,
+            () => false,
+          ),
+        )
+      },
+      { statementLimitMs: 200 },
+    ))
+
+  test('reserve a connection besides the pool, and tell when it is lost', () =>
+    using(server.url, async (connections) => {
+      const own = await connections.reserve()
+      expect(own.isPooled).toBe(false)
+      expect(await own.query('select pg_backend_pid()::text as pid')).toEqual([
+        { pid: String(own.backendPid) },
+      ])
+      await connections.query('select pg_terminate_backend($1::text::int)', [String(own.backendPid)])
+      await own.closed
+      await expect(own.query('select 1')).rejects.toThrow()
+    }))
+
+  test('hear messages, and hear them again after the connection was lost', () =>
+    using(server.url, async (connections) => {
+      const heard: string[] = []
+      let resubscribed = 0
+      const stop = await connections.listen('Some "channel"', {
+        onMessage: (payload) => heard.push(payload),
+        onResubscribed: () => {
+          resubscribed += 1
+        },
+      })
+      const say = (text: string) =>
+        connections.query('select pg_notify($1::text, $2::text)', ['Some "channel"', text])
+      await say('one')
+      await until('it is heard', () => heard.length === 1)
+      await server.restart()
+      await until('messages flow again', () => resubscribed === 1)
+      await until('it can be said', () =>
+        say('two').then(
+          () => true,
+          () => false,
+        ),
+      )
+      await until('it is heard', () => heard.includes('two'))
+      stop()
+    }))
+
+  test('know a pooler when they meet one, and do not listen behind it', () =>
+    using(pooler.url, async (connections) => {
+      expect(await connections.query('select $1::text as given', ['x'])).toEqual([{ given: 'x' }])
+      expect(await connections.isPooled()).toBe(true)
+      expect((await connections.reserve()).isPooled).toBe(true)
+      const listening = connections.listen('channel', { onMessage() {}, onResubscribed() {} })
+      await expect(listening).rejects.toThrow('A pooler stands between us and PostgreSQL')
+    }))
+
+  test('leave no session behind when they are closed', async () => {
+    const name = `holdfast test ${Math.random()}`
+    const client = clientOf(server.url)
+    const connections = connectionsOf(client, { max: 3, applicationName: name })
+    await Promise.all([1, 2, 3, 4].map(() => connections.query('select pg_sleep(0.01)')))
+    await connections.reserve()
+    await connections.listen('channel', { onMessage() {}, onResubscribed() {} })
+    const sessions = () => server.sql(`select 1 from pg_stat_activity where application_name = '${name}'`)
+    expect(await sessions()).toHaveLength(5)
+    await connections.close()
+    await connections.close()
+    await until('the sessions are gone', async () => (await sessions()).length === 0)
+    await expect(connections.query('select 1')).rejects.toThrow('closed')
+    await client.end()
+  })
+})
