@@ -5,3 +5,17 @@ export type {
   SqlExecutor,
   SqlRow,
 } from '../../postgres/executor.ts'
+export { advisoryLockId } from './advisory-key.ts'
+export type { AdvisoryLease } from './advisory-lease.ts'
+export {
+  type AdvisorySessionOptions,
+  advisorySession,
+  type TryAdvisorySessionOptions,
+  tryAdvisorySession,
+} from './advisory-session.ts'
+export {
+  type AdvisoryXactOptions,
+  advisoryXact,
+  type TryAdvisoryXactOptions,
+  tryAdvisoryXact,
+} from './advisory-transaction.ts'

@@ -1,0 +1,185 @@
+import { StoreError } from '../../errors.ts'
+import {
+  connectionsOf,
+  type OwnConnection,
+  type PostgresConnections,
+  type PostgresPool,
+} from '../../postgres/connections.ts'
+import type { SqlRow } from '../../postgres/executor.ts'
+import { sqlState, storeErrorOf } from '../../postgres/failures.ts'
+import { inSchema, migrate } from '../../postgres/migrations.ts'
+import { scripts } from './advisory/sql/scripts.generated.ts'
+
+/** Which lock is meant, and how it is kept. */
+export interface LockRequest {
+  readonly client: PostgresPool
+  readonly key: string
+  readonly id: string
+  readonly shared: boolean
+  readonly ttlMs: number
+  readonly schema: string
+}
+
+/** How long an answer that needs no waiting may take. */
+const ANSWER_MS = 5000
+/** After which a call that gives something back goes on without the answer. */
+const GOODBYE_MS = 2000
+
+/**
+ * The connection that one lock lives on. Whatever comes in between, closing it frees the lock: a session's locks end with
+ * the session, so neither a lost answer nor a grant that comes late can leave one behind.
+ */
+export class LockConnection {
+  readonly #request: LockRequest
+  readonly #connections: PostgresConnections
+  #own: OwnConnection | undefined
+  #startedAt: string | undefined
+  #closing: Promise<void> | undefined
+
+  constructor(request: LockRequest) {
+    this.#request = request
+    this.#connections = connectionsOf(request.client, {
+      max: 1,
+      applicationName: 'holdfast advisory session',
+    })
+  }
+
+  /** Settles when the connection is gone. */
+  get closed(): Promise<unknown> {
+    return this.#opened().closed
+  }
+
+  async open(): Promise<void> {
+    const { key, ttlMs } = this.#request
+    try {
+      // Without a limit of its own: how long an answer may take is another question while it waits and while it holds.
+      this.#own = await this.#connections.reserve({ limitMs: Number.POSITIVE_INFINITY })
+    } catch (error) {
+      throw storeErrorOf(error, { key, doing: `opening a connection for ${JSON.stringify(key)}` })
+    }
+    if (this.#own.isPooled) throw poolerError(key)
+    // The server gives up half a ttl after the lease does, counted from when each last heard of the other.
+    const idleSeconds = Math.min(MOST_SECONDS, Math.ceil(ttlMs / 1000))
+    const intervalSeconds = Math.min(MOST_SECONDS, Math.ceil(ttlMs / 6000))
+    const row = await this.#ask(
+      scripts.openSession,
+      [idleSeconds, intervalSeconds, Math.ceil(ttlMs * 1.5)].map(String),
+    )
+    this.#startedAt = String(row?.['started'])
+  }
+
+  async tryLock(): Promise<boolean> {
+    const row = await this.#ask(scripts.trySession, this.#lockArguments())
+    return row?.['granted'] === 'true'
+  }
+
+  /** `false` after this long; the lock may have been granted even then, in the same moment. */
+  async waitForLock(ms: number): Promise<boolean> {
+    const parameters = [...this.#lockArguments(), String(Math.ceil(ms))]
+    try {
+      await within(ms + ANSWER_MS, this.#opened().query(scripts.waitSession, parameters))
+      return true
+    } catch (error) {
+      if (sqlState(error) === LOCK_NOT_AVAILABLE) return false
+      throw this.#failure(error)
+    }
+  }
+
+  async nextFence(): Promise<bigint> {
+    const { schema } = this.#request
+    const text = inSchema(scripts.nextFence, schema)
+    const ask = () => within(ANSWER_MS, this.#opened().query(text))
+    try {
+      const [row] = await ask().catch(async (error: unknown) => {
+        if (sqlState(error) !== UNDEFINED_TABLE) throw error
+        await migrate(this.#connections, { schema, component: 'advisory', migrations: [scripts.migration1] })
+        return ask()
+      })
+      return BigInt(String(row?.['fence']))
+    } catch (error) {
+      throw this.#failure(error)
+    }
+  }
+
+  /** Whether the server has the lock for this connection. */
+  async probe(): Promise<boolean> {
+    const [row] = await this.#opened().query(scripts.probeSession, this.#lockArguments())
+    return row?.['held'] === 'true'
+  }
+
+  /** Unlocks and closes; never rejects. */
+  close(): Promise<void> {
+    this.#closing ??= this.#end(async () => {
+      if (this.#own !== undefined) await within(GOODBYE_MS, this.#own.query(scripts.unlockSession))
+    })
+    return this.#closing
+  }
+
+  /** Closes in the middle of a statement, which the server would go on with until its time is over; never rejects. */
+  abandon(): Promise<void> {
+    this.#closing ??= this.#end(async () => {
+      if (this.#own === undefined || this.#startedAt === undefined) return
+      const backend = [String(this.#own.backendPid), this.#startedAt]
+      await within(GOODBYE_MS, this.#connections.query(scripts.endBackend, backend))
+    })
+    return this.#closing
+  }
+
+  async #end(sayGoodbye: () => Promise<void>): Promise<void> {
+    try {
+      await sayGoodbye()
+    } catch {
+      // The server frees the lock as soon as it notices that nobody is there.
+    }
+    // Also what is still being opened, and the one that holds.
+    await this.#connections.close()
+  }
+
+  async #ask(text: string, parameters: readonly string[] = []): Promise<SqlRow | undefined> {
+    try {
+      return (await within(ANSWER_MS, this.#opened().query(text, parameters)))[0]
+    } catch (error) {
+      throw this.#failure(error)
+    }
+  }
+
+  #failure(error: unknown): StoreError {
+    const { key } = this.#request
+    return storeErrorOf(error, { key, doing: `locking ${JSON.stringify(key)}` })
+  }
+
+  #lockArguments(): string[] {
+    return [this.#request.id, String(this.#request.shared)]
+  }
+
+  #opened(): OwnConnection {
+    if (this.#own === undefined) throw new Error('Expected the connection to be open, got none yet.')
+    return this.#own
+  }
+}
+
+const LOCK_NOT_AVAILABLE = '55P03'
+const UNDEFINED_TABLE = '42P01'
+/** The largest TCP_KEEPIDLE of Linux. */
+const MOST_SECONDS = 32_767
+
+async function within<T>(ms: number, answer: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const silence = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`No answer within ${ms} ms.`)), ms)
+  })
+  try {
+    return await Promise.race([answer, silence])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+function poolerError(key: string): StoreError {
+  return new StoreError(
+    'store-refused',
+    'A pooler stands between this process and PostgreSQL: an advisory lock of a session would stay on a connection that ' +
+      'others use. Give `advisorySession` a client that connects to the server itself, or use `postgresStore`.',
+    { key },
+  )
+}

@@ -1,0 +1,182 @@
+import { LeaseLostError } from '../../errors.ts'
+import type { LockConnection } from './advisory-connection.ts'
+
+/**
+ * A key, locked for as long as a connection of its own lives, or until it is released. It needs no renewal; what is
+ * watched instead is the connection.
+ *
+ * ```ts
+ * import { advisorySession } from 'holdfast/postgres'
+ * import pg from 'pg'
+ *
+ * const lease = await advisorySession(new pg.Pool(), 'indexer')
+ * try {
+ *   lease.assertHeld()
+ * } finally {
+ *   await lease.release()
+ * }
+ * ```
+ */
+export interface AdvisoryLease extends AsyncDisposable {
+  readonly key: string
+  readonly shared: boolean
+  /** The fencing token: larger than that of every holder of this key before it. */
+  readonly fence: bigint
+  readonly state: 'held' | 'lost' | 'released'
+  /**
+   * Aborts with a {@link LeaseLostError} when the connection is lost: at once when that is heard of, and at `ttl` after the
+   * last sign of life at the latest. A timer tells the latter: before a write that matters, call {@link assertHeld}.
+   */
+  readonly signal: AbortSignal
+  /**
+   * Throws unless the lock is held as far as can be known at this very moment, by the clocks and not by a timer.
+   *
+   * @throws {LeaseLostError} when it is lost, or was released.
+   */
+  assertHeld(): void
+  /**
+   * Unlocks and closes the connection. Safe to call twice, after a loss, and in `finally`: it never rejects, and resolves
+   * after two seconds at most, when the server frees the lock as soon as it notices that the connection is closed.
+   */
+  release(): Promise<void>
+}
+
+/** What a lease is made of. */
+export interface Grip {
+  readonly key: string
+  readonly shared: boolean
+  readonly fence: bigint
+  readonly ttlMs: number
+  /** Before the server was last asked with success. */
+  readonly confirmedAt: Instant
+  readonly connection: LockConnection
+}
+
+/** The wall clock goes on while a machine sleeps, and the monotonic one is not set back. */
+export interface Instant {
+  readonly monotonicMs: number
+  readonly wallMs: number
+}
+
+export function now(): Instant {
+  return { monotonicMs: performance.now(), wallMs: Date.now() }
+}
+
+export function elapsedMs(since: Instant): number {
+  return Math.max(performance.now() - since.monotonicMs, Date.now() - since.wallMs)
+}
+
+type State =
+  | { readonly tag: 'held' }
+  | { readonly tag: 'released' }
+  | { readonly tag: 'lost'; readonly error: LeaseLostError }
+
+export class SessionLease implements AdvisoryLease {
+  readonly #grip: Grip
+  readonly #controller = new AbortController()
+  #state: State = { tag: 'held' }
+  #confirmedAt: Instant
+  #timer: NodeJS.Timeout | undefined
+  #closing: Promise<void> | undefined
+
+  constructor(grip: Grip) {
+    this.#grip = grip
+    this.#confirmedAt = grip.confirmedAt
+    const onClosed = (cause: unknown) => this.#lose('store-reset', 'Its connection was lost.', cause)
+    void grip.connection.closed.then(onClosed)
+    this.#watch()
+  }
+
+  get key(): string {
+    return this.#grip.key
+  }
+
+  get shared(): boolean {
+    return this.#grip.shared
+  }
+
+  get fence(): bigint {
+    return this.#grip.fence
+  }
+
+  get state(): 'held' | 'lost' | 'released' {
+    this.#expireIfOver()
+    return this.#state.tag
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal
+  }
+
+  assertHeld(): void {
+    this.#expireIfOver()
+    if (this.#state.tag === 'lost') throw this.#state.error
+    if (this.#state.tag === 'released') throw this.#lossOf('expired', 'It was released by its holder.')
+  }
+
+  release(): Promise<void> {
+    if (this.#state.tag === 'held') this.#end({ tag: 'released' })
+    return this.#closing ?? Promise.resolve()
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.release()
+  }
+
+  /** Probes at each third of the ttl, one probe at a time, and looks at the clock at the deadline. */
+  #watch(): void {
+    let probing = false
+    const look = async () => {
+      this.#expireIfOver()
+      if (this.#state.tag !== 'held') return
+      this.#timer = setTimeout(look, Math.min(this.#grip.ttlMs / 3, this.#remainingMs()))
+      this.#timer.unref()
+      if (probing) return
+      probing = true
+      await this.#probe()
+      probing = false
+    }
+    this.#timer = setTimeout(look, this.#grip.ttlMs / 3)
+    this.#timer.unref()
+  }
+
+  async #probe(): Promise<void> {
+    const askedAt = now()
+    try {
+      if (await this.#grip.connection.probe()) this.#confirmedAt = askedAt
+      else this.#lose('evicted', 'The server does not know it any more: it was unlocked by somebody else.')
+    } catch {
+      // Unknown: the connection's end or the deadline will tell.
+    }
+  }
+
+  #remainingMs(): number {
+    return this.#grip.ttlMs - elapsedMs(this.#confirmedAt)
+  }
+
+  #expireIfOver(): void {
+    if (this.#state.tag === 'held' && this.#remainingMs() <= 0)
+      this.#lose('expired', `The server was not heard of for ${this.#grip.ttlMs} ms.`)
+  }
+
+  #lose(reason: 'expired' | 'evicted' | 'store-reset', why: string, cause?: unknown): void {
+    if (this.#state.tag !== 'held') return
+    const error = this.#lossOf(reason, why, cause)
+    this.#end({ tag: 'lost', error })
+    this.#controller.abort(error)
+  }
+
+  /** The connection goes in any case: the server could still have the lock for it. */
+  #end(state: State): void {
+    this.#state = state
+    clearTimeout(this.#timer)
+    this.#closing = this.#grip.connection.close()
+  }
+
+  #lossOf(reason: 'expired' | 'evicted' | 'store-reset', why: string, cause?: unknown): LeaseLostError {
+    return new LeaseLostError(
+      `The lease on ${JSON.stringify(this.key)} is over. ${why} Stop writing: others may hold the key.`,
+      { key: this.key, reason, cause },
+    )
+  }
+}

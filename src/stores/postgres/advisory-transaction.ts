@@ -1,0 +1,206 @@
+import { type Duration, parseDuration, WAIT_RANGE } from '../../base/duration.ts'
+import { AcquireTimeoutError, DeadlockError, InvalidArgumentError, StoreError } from '../../errors.ts'
+import {
+  executorOf,
+  inTransaction,
+  type SqlClient,
+  type SqlExecutor,
+  type SqlRow,
+  sqlStateOf,
+} from '../../postgres/executor.ts'
+import { storeErrorOf } from '../../postgres/failures.ts'
+import { scripts } from './advisory/sql/scripts.generated.ts'
+import { advisoryLockId } from './advisory-key.ts'
+import { checkOptions, parseShared } from './advisory-options.ts'
+
+export interface TryAdvisoryXactOptions {
+  /** Together with other shared ones, and with no exclusive one. Default: false. */
+  readonly shared?: boolean | undefined
+}
+
+export interface AdvisoryXactOptions extends TryAdvisoryXactOptions {
+  /** How long to wait for the lock; 0 gives up unless it is free, `Infinity` waits for ever. Default: 30 s. */
+  readonly wait?: Duration | undefined
+}
+
+/**
+ * Locks a key until the caller's own transaction ends, by commit or rollback: the best lock there is for data in the
+ * same database. Lock and data end together, so there is nothing to renew, to lose or to fence.
+ *
+ * `tx` is what the transaction's statements go through: a `PoolClient` of pg, the `sql` of postgres.js's `begin`, or an object
+ * with `query(text, parameters)` around any other client. A time-out leaves the transaction usable. Read the data that is
+ * protected after this call, in READ COMMITTED: a REPEATABLE READ or SERIALIZABLE transaction may see it as it was before
+ * the lock was granted, and fails (40001) where it then writes.
+ *
+ * ```ts
+ * import { advisoryXact } from 'holdfast/postgres'
+ * import pg from 'pg'
+ *
+ * const tx = await new pg.Pool().connect()
+ * try {
+ *   await tx.query('BEGIN')
+ *   await advisoryXact(tx, 'account:42', { wait: '5s' })
+ *   await tx.query('UPDATE account SET cents = cents - 100 WHERE id = 42')
+ *   await tx.query('COMMIT')
+ * } catch (error) {
+ *   await tx.query('ROLLBACK')
+ *   throw error
+ * } finally {
+ *   tx.release()
+ * }
+ * ```
+ *
+ * @throws {AcquireTimeoutError} when others hold it for the whole of `wait`.
+ * @throws {DeadlockError} when transactions wait for one another and PostgreSQL chose this one to fail: roll it back, and
+ * run it again. Locking several keys in the same order everywhere prevents it.
+ * @throws {InvalidArgumentError} when `tx` is not in a transaction, so that the lock would have ended at once.
+ * @throws {StoreError} `store-refused` when the transaction has failed before, and must be rolled back; `store-unavailable`
+ * when the connection is lost, or the statement is cancelled (`statement_timeout`).
+ */
+export async function advisoryXact(
+  tx: SqlClient,
+  key: string,
+  options: AdvisoryXactOptions = {},
+): Promise<void> {
+  checkOptions(options, ['shared', 'wait'])
+  const waitMs = parseDuration('wait', options.wait ?? '30s', WAIT_RANGE)
+  const startedAt = performance.now()
+  const request = { tx, key, shared: parseShared(options.shared) }
+  for (let leftMs = waitMs; ; leftMs = Math.max(0, waitMs - (performance.now() - startedAt))) {
+    const outcome = await lockOnce(request, leftMs)
+    if (outcome === 'granted') return
+    if (outcome === 'timeout') throw timeoutOf(key, performance.now() - startedAt)
+    // Another call on the same transaction came in between, and one of the two has succeeded.
+    outcome satisfies 'disturbed'
+  }
+}
+
+/**
+ * Like {@link advisoryXact}, without waiting: whether the key is locked now, until the transaction ends.
+ *
+ * ```ts
+ * import { tryAdvisoryXact } from 'holdfast/postgres'
+ * import postgres from 'postgres'
+ *
+ * const sql = postgres()
+ * await sql.begin(async (tx) => {
+ *   if (!(await tryAdvisoryXact(tx, 'report:daily'))) return
+ *   await tx`INSERT INTO report DEFAULT VALUES`
+ * })
+ * ```
+ *
+ * @throws {InvalidArgumentError} and {@link StoreError} as {@link advisoryXact} does.
+ */
+export async function tryAdvisoryXact(
+  tx: SqlClient,
+  key: string,
+  options: TryAdvisoryXactOptions = {},
+): Promise<boolean> {
+  checkOptions(options, ['shared'])
+  return (await lockOnce({ tx, key, shared: parseShared(options.shared) }, 0)) === 'granted'
+}
+
+interface Request {
+  readonly tx: SqlClient
+  readonly key: string
+  readonly shared: boolean
+}
+
+/** A free lock costs one statement, or two where nothing but a second one can tell whether this is a transaction. */
+async function lockOnce(
+  { tx, key, shared }: Request,
+  waitMs: number,
+): Promise<'granted' | 'timeout' | 'disturbed'> {
+  const executor = executorOf(tx, 'tx')
+  // lock_timeout is off at 0, and has whole milliseconds.
+  const lockTimeoutMs = waitMs === Number.POSITIVE_INFINITY ? 0 : Math.ceil(waitMs)
+  const asked = [String(advisoryLockId(key)), String(shared), String(lockTimeoutMs)]
+  const row = await ask(executor, key, scripts.tryXact, asked)
+  const granted = row?.['granted'] === 'true'
+  if (granted || waitMs === 0) {
+    if (!(await isTransaction(tx, executor, key, row))) throw notInTransaction()
+    return granted ? 'granted' : 'timeout'
+  }
+  await ask(executor, key, scripts.waitXact)
+  const mark = await readMark(executor, key)
+  if (mark === '') throw notInTransaction()
+  if (mark === `${asked.join(' ')} granted`) return 'granted'
+  if (mark === `${asked.join(' ')} timeout`) return 'timeout'
+  return 'disturbed'
+}
+
+/**
+ * Nothing in the statement itself tells: an autocommitted one looks like the first of a transaction, in its clocks too. A
+ * client that keeps what the server said at the end of its answer knows. Of the others, also the `tx` of a client that
+ * makes transactions itself may be used after their end, so the mark has to be there in the next statement.
+ */
+async function isTransaction(
+  tx: SqlClient,
+  executor: SqlExecutor,
+  key: string,
+  row: SqlRow | undefined,
+): Promise<boolean> {
+  if (row?.['known'] === 'true') return true
+  const told = 'getTransactionStatus' in tx ? inTransaction(tx) : undefined
+  return told ?? (await readMark(executor, key)) !== ''
+}
+
+async function readMark(executor: SqlExecutor, key: string): Promise<string> {
+  return String((await ask(executor, key, scripts.readXact))?.['mark'] ?? '')
+}
+
+async function ask(
+  executor: SqlExecutor,
+  key: string,
+  text: string,
+  parameters: readonly string[] = [],
+): Promise<SqlRow | undefined> {
+  try {
+    return (await executor.query(text, parameters))[0]
+  } catch (error) {
+    throw failureOf(error, key)
+  }
+}
+
+function failureOf(error: unknown, key: string): Error {
+  const shown = JSON.stringify(key)
+  switch (sqlStateOf(error)) {
+    case '40P01':
+      return new DeadlockError(
+        `Transactions wait for one another, and PostgreSQL chose the one that asked for ${shown} to fail. ` +
+          'Roll it back and run it again; lock several keys in the same order everywhere.',
+        { key, cause: error },
+      )
+    case '25P02':
+      return new StoreError(
+        'store-refused',
+        `The transaction that asked for ${shown} has failed before, and PostgreSQL takes nothing but its rollback. ` +
+          'Look for its first error.',
+        { key, cause: error },
+      )
+    case '57014':
+      return new StoreError(
+        'store-unavailable',
+        `The wait for ${shown} was cancelled, by statement_timeout or by somebody. Roll the transaction back; ` +
+          'with a `wait` that is shorter than statement_timeout it stays usable.',
+        { key, cause: error },
+      )
+    default:
+      return storeErrorOf(error, { key, doing: `locking ${shown}` })
+  }
+}
+
+function notInTransaction(): InvalidArgumentError {
+  return new InvalidArgumentError(
+    'Expected `tx` to be inside a transaction, got a client that commits each statement by itself: the lock was gone ' +
+      'with the statement that took it. Send BEGIN on the same connection first.',
+  )
+}
+
+function timeoutOf(key: string, waitedMs: number): AcquireTimeoutError {
+  return new AcquireTimeoutError(
+    `${JSON.stringify(key)} was locked by others for the whole wait of ${Math.round(waitedMs)} ms. ` +
+      'Wait longer, or roll back and try later.',
+    { key, waitedMs },
+  )
+}

@@ -1,0 +1,6 @@
+-- Ends the connection of a wait that was given up, from another one: it would stand in the queue until its time is over.
+-- $1 its backend, $2 when that started
+-- ended: true, or no row when it is gone
+SELECT pg_terminate_backend(pid)::text AS ended
+FROM pg_stat_activity
+WHERE pid = $1::text::integer AND backend_start = $2::text::timestamptz

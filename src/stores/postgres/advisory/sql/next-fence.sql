@@ -1,0 +1,7 @@
+-- The next fencing token, for whoever has just been granted an advisory lock: larger than every one before, also after the
+-- clock was set back, and larger than those of another store that the key may have been in.
+-- fence: a whole number
+INSERT INTO "{schema}".advisory_fence AS given (id, fence)
+VALUES (1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+ON CONFLICT (id) DO UPDATE SET fence = greatest(given.fence + 1, excluded.fence)
+RETURNING fence::text AS fence
