@@ -3,9 +3,9 @@ import { StoreError } from '../errors.ts'
 /** The five characters by which PostgreSQL names what went wrong, or undefined when it was not the server that said it. */
 export function sqlState(error: unknown): string | undefined {
   const code = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined
-  // Node's own codes (EPIPE) look alike, but only the server's errors have a severity.
-  const isServers = typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && 'severity' in (error as object)
-  return isServers ? code : undefined
+  if (typeof code !== 'string' || !/^[0-9A-Z]{5}$/.test(code)) return undefined
+  // Node's own codes (EPIPE) look alike, but only the server's errors have a severity. A pooler gives it in one field only.
+  return 'severity' in (error as object) || 'severity_local' in (error as object) ? code : undefined
 }
 
 /** Whether the same statement may be sent again at once: the server undid it because of somebody else's. */
