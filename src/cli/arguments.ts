@@ -57,11 +57,12 @@ export class Arguments {
   }
 
   /** In milliseconds. */
-  duration(name: string): number | undefined {
+  duration(name: string, { leastMs = 0 }: { readonly leastMs?: number } = {}): number | undefined {
     const text = this.text(name)
     if (text === undefined) return undefined
     const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? []
     const durationMs = Math.ceil(Number(digits) * (UNIT_MS[unit ?? ''] ?? Number.NaN))
+    if (durationMs < leastMs) throw expected(`--${name}`, `at least ${leastMs}ms`, text)
     if (durationMs <= LONGEST_MS) return durationMs
     throw expected(`--${name}`, 'a duration with a unit, such as 500ms, 10s, 5m or 1h, up to 576h', text)
   }
@@ -78,7 +79,8 @@ export class Arguments {
   word(name: string): string {
     const [first, second] = this.words
     if (first === undefined) throw new UsageError(`Expected ${name}, got nothing.`)
-    if (second !== undefined) throw expected(`${name} alone`, 'given', second)
+    if (second !== undefined)
+      throw new UsageError(`Expected ${name}, got ${JSON.stringify(first)} and ${JSON.stringify(second)}.`)
     return first
   }
 }

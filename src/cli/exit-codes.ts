@@ -10,6 +10,8 @@ export const EXIT = {
   software: 70,
   /** The operating system started no process (EX_OSERR). */
   noProcess: 71,
+  /** What it says cannot be written (EX_IOERR). */
+  noOutput: 74,
   notAcquired: 75,
   lost: 76,
   notExecutable: 126,

@@ -17,7 +17,9 @@ const commands: readonly Command[] = [run, ls, show, evict, demo]
 // `holdfast ls | head` closes the pipe when it has seen enough.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code === 'EPIPE') process.exit(EXIT.ok)
-  throw error
+  // A full disk, or a terminal that is gone.
+  complain(`the output cannot be written (${error.code ?? error.message})`)
+  process.exit(EXIT.noOutput)
 })
 
 // Whoever does not listen to complaints gets the same exit code.

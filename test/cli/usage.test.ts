@@ -64,7 +64,8 @@ describe('what is wrong with a command line is said in one sentence, with exit c
     ['an empty value', run('--label='), '--label to be followed by TEXT, got ""'],
     ['a flag with a value', run('--shared=yes'), '--shared to be given without a value, got "yes"'],
     ['no key', ['run', '--', 'true'], 'one KEY before `--`, got nothing'],
-    ['two keys', ['run', 'a', 'b', '--', 'true'], 'got "b"'],
+    ['two keys', ['run', 'a', 'b', '--', 'true'], 'one KEY before `--`, got "a" and "b"'],
+    ['two keys to show', ['show', 'a', 'b'], 'one KEY, got "a" and "b"'],
     ['an empty key', ['run', '', '--', 'true'], '`key` to be a string with at least one character, got ""'],
     [
       'a huge key',
@@ -85,7 +86,7 @@ describe('what is wrong with a command line is said in one sentence, with exit c
     ['a negative duration', run('--wait=-1s'), '--wait to be a duration with a unit'],
     ['a duration in words', run('--ttl', '1 week'), '--ttl to be a duration with a unit'],
     ['a duration that is too long', run('--ttl', '600h'), 'up to 576h, got "600h"'],
-    ['a ttl of nothing', run('--ttl', '0ms'), '`ttl` to be a duration from 50 ms'],
+    ['a ttl of nothing', run('--ttl', '0ms'), '--ttl to be at least 50ms, got "0ms"'],
     ['both ways to wait', run('-n', '-w', '1s'), 'either --no-wait or --wait, got both'],
     [
       'a grace longer than half of the ttl',
@@ -130,6 +131,12 @@ describe('what is wrong with a command line is said in one sentence, with exit c
     ],
     ['a demo with one worker', ['demo', '--workers', '1'], '--workers to be a whole number from 2 to 50'],
     ['a demo in a hurry', ['demo', '--kill-every', '1ms'], '--kill-every to be at least 500ms'],
+    ['a demo that is over at once', ['demo', '--for', '1s'], '--for to be at least 2500ms, got "1s"'],
+    [
+      'a demo without a take-over',
+      ['demo', '--ttl', '1h'],
+      '--ttl to be at most --kill-every, which is 4.0s, got "1h"',
+    ],
     ['a demo with a word', ['demo', 'now'], 'options only, got "now"'],
   ])('%s', async (_, args, sentence) => {
     const { code, stdout, stderr } = await shell.run(args)
@@ -187,6 +194,12 @@ test('a key that begins with a dash stands behind `--`', async () => {
   expect((await shell.run(['show', '--', '-n'])).stdout).toContain('1 holding')
   expect((await shell.run(['evict', '--reason', 'done', '--', '-n'])).code).toBe(0)
   expect(await held.exit).toBe(76)
+})
+
+test('output that cannot be written is said in one sentence, with exit code 74', async () => {
+  const full = shell.terminal('eval "$HOLDFAST --version > /dev/full"', '')
+  expect(await full.exit).toBe(74)
+  expect(full.stdout.trim()).toBe('holdfast: the output cannot be written (ENOSPC)')
 })
 
 test('complaints that nobody reads change no exit code', async () => {

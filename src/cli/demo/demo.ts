@@ -50,11 +50,13 @@ interface Plan extends Omit<Direction, 'signal'> {
 function planOf(given: Arguments): Plan {
   const [word] = given.words
   if (word !== undefined) throw new UsageError(`Expected options only, got ${json(word)}.`)
-  const durationMs = given.duration('for') ?? 20_000
-  const faultEveryMs = given.duration('kill-every') ?? Math.min(4000, durationMs / 5)
-  const ttlMs = given.duration('ttl') ?? Math.max(200, Math.min(1500, faultEveryMs / 2))
-  if (faultEveryMs < 500)
-    throw expected('--kill-every', 'at least 500ms', given.text('kill-every') ?? age(faultEveryMs))
+  const durationMs = given.duration('for', { leastMs: 5 * MOST_OFTEN_MS }) ?? 20_000
+  const faultEveryMs =
+    given.duration('kill-every', { leastMs: MOST_OFTEN_MS }) ?? Math.min(4000, durationMs / 5)
+  const ttlMs = given.duration('ttl', { leastMs: 200 }) ?? Math.max(200, Math.min(1500, faultEveryMs / 2))
+  // The next crash would come before anybody could take over from the one before.
+  if (ttlMs > faultEveryMs)
+    throw expected('--ttl', `at most --kill-every, which is ${age(faultEveryMs)}`, given.text('ttl'))
   return {
     workers: given.count('workers', { least: 2, most: 50 }) ?? 3,
     faultEveryMs,
@@ -64,6 +66,8 @@ function planOf(given: Arguments): Plan {
     asJson: given.flag('json'),
   }
 }
+
+const MOST_OFTEN_MS = 500
 
 async function perform(plan: Plan & { readonly folder: string }): Promise<number> {
   const { folder, ttlMs, asJson } = plan

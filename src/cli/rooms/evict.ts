@@ -18,7 +18,7 @@ export const evict: Command = {
   details: `A holder is told, but it may be in the middle of a write: only fences stop that. Exits with 1 when there was
 nobody to evict.`,
   async run(given: Arguments): Promise<number> {
-    const key = given.word('KEY')
+    const key = given.word('one KEY')
     const reason = given.text('reason')
     if (reason === undefined) throw new UsageError('Expected --reason followed by TEXT, got nothing.')
     const id = given.text('id')

@@ -17,7 +17,7 @@ export const show: Command = {
     store: storeOption,
   },
   async run(given: Arguments): Promise<number> {
-    const key = given.word('KEY')
+    const key = given.word('one KEY')
     await using locks = await openLocks(given)
     const room = (await findRoom(locks, key)) ?? { key, holders: [], queue: [], closedMs: 0 }
     if (given.flag('json')) print(json(roomJson(room)))

@@ -52,7 +52,7 @@ export function planOf(given: Arguments): Plan {
   if (file === undefined || file === '') {
     throw new UsageError('Expected a command after `--`, as in `holdfast run KEY -- command`, got nothing.')
   }
-  const ttlMs = given.duration('ttl') ?? 30_000
+  const ttlMs = given.duration('ttl', { leastMs: 50 }) ?? 30_000
   return {
     key: given.word('one KEY before `--`'),
     file,

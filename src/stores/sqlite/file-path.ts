@@ -1,6 +1,6 @@
-import { homedir } from 'node:os'
-import { join, resolve } from 'node:path'
-import { InvalidArgumentError } from '../../errors.ts'
+import { homedir, userInfo } from 'node:os'
+import { isAbsolute, join, resolve } from 'node:path'
+import { InvalidArgumentError, StoreError } from '../../errors.ts'
 
 /** @throws {InvalidArgumentError} unless it is the path of a file, which need not exist yet. */
 export function parsePath(path: unknown): string {
@@ -22,18 +22,35 @@ export function parsePath(path: unknown): string {
 /**
  * The lock file of the current user on this machine, for programs that were told of no other: `holdfast/locks.db` in
  * `$XDG_STATE_HOME` or `~/.local/state` (Linux), `~/Library/Application Support` (macOS), `%LOCALAPPDATA%` (Windows).
+ *
+ * @throws {StoreError} `store-refused` when the user has no home folder.
  */
 export function defaultSqlitePath(): string {
   return join(stateFolder(), 'holdfast', 'locks.db')
 }
 
 function stateFolder(): string {
-  const home = homedir()
   const { XDG_STATE_HOME: stateHome, LOCALAPPDATA: localAppData } = process.env
-  if (process.platform === 'darwin') return join(home, 'Library', 'Application Support')
-  if (process.platform === 'win32') return localAppData || join(home, 'AppData', 'Local')
+  if (process.platform === 'darwin') return join(homeFolder(), 'Library', 'Application Support')
+  if (process.platform === 'win32') return localAppData || join(homeFolder(), 'AppData', 'Local')
   // The specification wants relative paths to be ignored.
-  return stateHome?.startsWith('/') ? stateHome : join(home, '.local', 'state')
+  return stateHome?.startsWith('/') ? stateHome : join(homeFolder(), '.local', 'state')
+}
+
+/** With a HOME that is empty or relative, each working folder would have locks of its own. */
+function homeFolder(): string {
+  for (const ask of [homedir, () => userInfo().homedir]) {
+    try {
+      const home = ask()
+      if (isAbsolute(home)) return home
+    } catch {
+      // The system knows no user of this number, as in some containers.
+    }
+  }
+  throw new StoreError(
+    'store-refused',
+    'Expected this user to have a home folder for the lock file, got none. Set HOME, or name a file, as in sqlite:/path/to/locks.db.',
+  )
 }
 
 function show(value: unknown): string {

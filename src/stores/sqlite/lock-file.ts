@@ -38,9 +38,10 @@ export class LockFile {
     const { path, engine } = options
     refuseNetworkFileSystem(nearestFolder(path))
     if (!existsSync(path)) createFile(path, engine)
-    else if (statSync(path).isDirectory()) {
+    else if (!statSync(path).isFile()) {
       const file = JSON.stringify(path)
-      throw new StoreError('store-refused', `Expected the lock file ${file} to be a file, got a folder.`)
+      const kind = statSync(path).isDirectory() ? 'a folder' : 'a device, a pipe or a socket'
+      throw new StoreError('store-refused', `Expected the lock file ${file} to be a file, got ${kind}.`)
     }
     this.#options = options
     this.#database = openDatabase(path, engine)

@@ -44,6 +44,12 @@ export function toStoreError(error: unknown, path: string): unknown {
       return new StoreError('store-unavailable', `The lock file ${file} cannot grow: its disk is full.`, {
         cause,
       })
+    case IO_ERROR:
+      return new StoreError(
+        'store-unavailable',
+        `The lock file ${file} cannot be read or written: ${text(error)}. Check that its disk works and is not full.`,
+        { cause },
+      )
     default:
       return new StoreError(
         'store-unavailable',
@@ -73,6 +79,7 @@ const PERMISSION = 3
 const BUSY = 5
 const LOCKED = 6
 const READ_ONLY = 8
+const IO_ERROR = 10
 const CORRUPT = 11
 const FULL = 13
 const CANNOT_OPEN = 14

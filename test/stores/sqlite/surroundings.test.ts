@@ -11,6 +11,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import { userInfo } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, expect, test, vi } from 'vitest'
 import type { Store } from '../../../src/contract/store.ts'
@@ -104,6 +105,10 @@ test('a folder in the place of the file is refused', async () => {
   expect(await errorOf(path)).toMatchObject({
     code: 'store-refused',
     message: `Expected the lock file "${path}" to be a file, got a folder.`,
+  })
+  expect(await errorOf('/dev/null')).toMatchObject({
+    code: 'store-refused',
+    message: 'Expected the lock file "/dev/null" to be a file, got a device, a pipe or a socket.',
   })
 })
 
@@ -227,6 +232,7 @@ test('wakes flow again after everything was deleted', async () => {
   const [one, other] = [await openSqlite(path), await openSqlite(path)]
   const heard: unknown[] = []
   await other.listen?.((wake) => heard.push(wake))
+  expect(heard.splice(0)).toEqual([{ tag: 'all' }])
   rmSync(join(path, '..'), { recursive: true })
   const [mine, next] = [ticket(), ticket()]
   await until('both have noticed', async () => {
@@ -346,15 +352,12 @@ test('a path too long for a socket beside it does not keep wakes from flowing', 
   const path = freshPath('d'.repeat(100), 'locks.db')
   const [one, other] = [await openSqlite(path), await openSqlite(path)]
   const [mine, next] = [ticket(), ticket()]
-  const woken = new Promise(
-    (resolve) =>
-      void other.listen?.(resolve).then(async () => {
-        await one.acquire(mine)
-        await other.acquire(next)
-        await one.release({ key: mine.key, id: mine.id, cancel: false })
-      }),
-  )
-  expect(await woken).toEqual({ tag: 'ticket', id: next.id })
+  const woken: string[] = []
+  await other.listen?.((wake) => wake.tag === 'ticket' && woken.push(wake.id))
+  await one.acquire(mine)
+  await other.acquire(next)
+  await one.release({ key: mine.key, id: mine.id, cancel: false })
+  await until('the next one is woken', () => woken.includes(next.id))
   await one.close()
   await other.close()
 })
@@ -404,6 +407,11 @@ test('the default file is in the folder for state of the user', () => {
   for (const unset of ['', 'relative']) {
     vi.stubEnv('XDG_STATE_HOME', unset)
     expect(defaultSqlitePath()).toBe('/users/somebody/.local/state/holdfast/locks.db')
+  }
+  // Not one for each working folder.
+  for (const unset of ['', 'relative']) {
+    vi.stubEnv('HOME', unset)
+    expect(defaultSqlitePath()).toBe(join(userInfo().homedir, '.local/state/holdfast/locks.db'))
   }
 })
 
