@@ -9,7 +9,7 @@ import {
 } from '../errors.ts'
 import type { Engine } from './engine.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
-import { type Instant, now } from './instant.ts'
+import { type Exchange, type Instant, now } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import { isLater } from './later.ts'
 
@@ -35,7 +35,6 @@ export interface AcquireRequest {
  */
 export class Acquisition implements Kept, Abortable {
   readonly ticket: Ticket
-  readonly awaited = true
   readonly promise: Promise<HeldLease | null>
   dueAt: number = Number.POSITIVE_INFINITY
   slackMs = 0
@@ -80,6 +79,10 @@ export class Acquisition implements Kept, Abortable {
     if (request.signal?.aborted === true) this.abort(request.signal.reason)
   }
 
+  get awaited(): boolean {
+    return true
+  }
+
   /** Acquire requests without an answer so far. If one is left at the end, it may arrive later than the release. */
   get doubts(): number {
     return this.#doubts
@@ -93,20 +96,20 @@ export class Acquisition implements Kept, Abortable {
     Promise.resolve(reply)
       .then((answer) => {
         this.#doubts -= 1
-        this.settle(answer, askedAt)
+        this.settle(answer, { askedAt, answeredAt: now(this.#engine.clock) })
       })
       .catch((error: unknown) => this.#notAsked(error))
   }
 
   /** What the store said to an acquire. */
-  settle(answer: AcquireAnswer, askedAt: Instant): void {
+  settle(answer: AcquireAnswer, when: Exchange): void {
     if (this.#phase === 'over') return this.#settleLate(answer)
     switch (answer.tag) {
       case 'held':
-        return this.#deliver(answer.fence, askedAt)
+        return this.#deliver(answer.fence, when)
       case 'queued':
         if (this.ticket.patienceMs === 0) return this.#refused()
-        return this.#wait(answer.ahead, answer.askAgainMs)
+        return this.#wait(answer.ahead, answer.askAgainMs, when.answeredAt)
       case 'busy':
         if (this.ticket.patienceMs === 0) return this.#refused()
         return this.#notAsked(new Error('The store said `busy` to a ticket that is willing to wait.'))
@@ -157,20 +160,20 @@ export class Acquisition implements Kept, Abortable {
     this.#woken = false
     this.#attempts += 1
     this.#lastAskedAt = at.monotonicMs
-    this.#setAskAgain(at.monotonicMs + this.#engine.attemptMs(this.#attempts))
+    this.#setAskAgain(this.#engine.attemptMs(this.#attempts), at)
     return true
   }
 
   /** What the store said to a renew, which keeps a waiter remembered and confirms an offer. */
-  answered(answer: RenewAnswer, askedAt: Instant): void {
+  answered(answer: RenewAnswer, _asked: Ticket, when: Exchange): void {
     if (this.#phase !== 'waiting') return
     this.#lastError = undefined
     this.#attempts = 0
     switch (answer.tag) {
       case 'held':
-        return this.#deliver(answer.fence, askedAt)
+        return this.#deliver(answer.fence, when)
       case 'queued':
-        return this.#wait(this.#ahead, answer.askAgainMs)
+        return this.#wait(this.#ahead, answer.askAgainMs, when.answeredAt)
       case 'gone':
         if (answer.evicted) return this.giveUp(this.#evictionError(answer.reason))
         // Forgotten: this process was away for too long, or the store was reset. Back to the end of the queue.
@@ -185,7 +188,7 @@ export class Acquisition implements Kept, Abortable {
     if (this.#phase !== 'waiting') return
     this.#lastError = error
     if (isHoldfastError(error, 'store-refused')) return this.giveUp(error)
-    this.#setAskAgain(this.#engine.clock.monotonicMs() + this.#engine.backoffMs(this.#attempts))
+    this.#setAskAgain(this.#engine.backoffMs(this.#attempts), now(this.#engine.clock))
   }
 
   /** The caller's signal. */
@@ -204,7 +207,7 @@ export class Acquisition implements Kept, Abortable {
     try {
       const answer = this.#engine.store.acquire(this.ticket)
       if (isLater(answer)) this.expect(answer, askedAt)
-      else this.settle(answer, askedAt)
+      else this.settle(answer, { askedAt, answeredAt: askedAt })
     } catch (error) {
       this.#attempts += 1
       this.#doubts += 1
@@ -220,8 +223,8 @@ export class Acquisition implements Kept, Abortable {
     this.#setDue(this.#engine.clock.monotonicMs() + this.#engine.backoffMs(this.#attempts))
   }
 
-  #deliver(fence: bigint, askedAt: Instant): void {
-    const lease = new HeldLease(this.#engine, this.ticket, fence, askedAt, this.#request.lease)
+  #deliver(fence: bigint, when: Exchange): void {
+    const lease = new HeldLease(this.#engine, this.ticket, fence, when, this.#request.lease)
     if (this.#doubts > 0) lease.origin = this
     if (lease.state !== 'lost') {
       this.#lease = lease
@@ -233,27 +236,26 @@ export class Acquisition implements Kept, Abortable {
     this.#ask()
   }
 
-  #wait(ahead: number | undefined, askAgainMs: number): void {
+  #wait(ahead: number | undefined, askAgainMs: number, at: Instant): void {
     this.#phase = 'waiting'
     this.#attempts = 0
     this.#ahead = ahead
     this.#lastError = undefined
     const deadlock = this.#request.whileQueued?.()
     if (deadlock !== undefined) return this.giveUp(deadlock)
-    const atMs = this.#engine.clock.monotonicMs()
-    if (atMs >= this.#until) return this.giveUp(this.#outOfPatience())
+    if (at.monotonicMs >= this.#until) return this.giveUp(this.#outOfPatience())
     // Whatever a store says, nobody asks without a pause.
-    this.#setAskAgain(atMs + (askAgainMs >= 1 ? askAgainMs : SILENCE_MS))
+    this.#setAskAgain(askAgainMs >= 1 ? askAgainMs : SILENCE_MS, at)
     // Only now, so that a lock nobody waits for needs no subscription. It asks everything again once wakes flow.
     this.#engine.listen()
     // It was woken while this answer was under way.
     if (this.#woken) this.wake()
   }
 
-  #setAskAgain(at: number): void {
-    this.#askAgainAt = at
-    this.slackMs = Math.min((at - this.#engine.clock.monotonicMs()) / 4, LONGEST_SLACK_MS)
-    this.#setDue(at)
+  #setAskAgain(pauseMs: number, from: Instant): void {
+    this.#askAgainAt = from.monotonicMs + pauseMs
+    this.slackMs = Math.min(pauseMs / 4, LONGEST_SLACK_MS)
+    this.#setDue(this.#askAgainAt)
   }
 
   #setDue(at: number): void {

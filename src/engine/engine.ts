@@ -59,10 +59,16 @@ export class Engine {
         return acquisition.promise
       }
       if (answer.tag === 'held')
-        return new HeldLease(this, request.ticket, answer.fence, askedAt, request.lease)
+        return new HeldLease(
+          this,
+          request.ticket,
+          answer.fence,
+          { askedAt, answeredAt: askedAt },
+          request.lease,
+        )
       if (answer.tag === 'busy' && request.ticket.patienceMs === 0) return null
       const acquisition = new Acquisition(this, request, askedAt)
-      acquisition.settle(answer, askedAt)
+      acquisition.settle(answer, { askedAt, answeredAt: askedAt })
       return acquisition.promise
     } catch (error) {
       const acquisition = new Acquisition(this, request, askedAt)
@@ -79,7 +85,8 @@ export class Engine {
     const askedAt = now(this.clock)
     const [answer] = await this.ask(() => this.store.renew([ticket]), this.attemptMs(1), ticket.key)
     if (this.#closing !== undefined) throw closedError(ticket.key)
-    if (answer?.tag === 'held') return new HeldLease(this, ticket, answer.fence, askedAt, options)
+    if (answer?.tag === 'held')
+      return new HeldLease(this, ticket, answer.fence, { askedAt, answeredAt: now(this.clock) }, options)
     return answer ?? { tag: 'gone', evicted: false }
   }
 

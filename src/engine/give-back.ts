@@ -18,7 +18,6 @@ export interface GiveBackOptions {
 export class GiveBack implements Kept {
   readonly ticket: Ticket
   readonly slackMs = 0
-  readonly awaited = false
   dueAt = 0
   kept = false
   previous: Kept | undefined
@@ -47,6 +46,10 @@ export class GiveBack implements Kept {
       this.#finish = resolve
     })
     this.#expect(options.reply)
+  }
+
+  get awaited(): boolean {
+    return false
   }
 
   due(at: Instant): boolean {

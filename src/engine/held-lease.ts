@@ -3,9 +3,10 @@ import type { RenewAnswer, Ticket } from '../contract/store.ts'
 import { type ClosedError, isHoldfastError, LeaseLostError, type LossReason, StoreError } from '../errors.ts'
 import { outsideOfCallers } from './async-context.ts'
 import type { Engine } from './engine.ts'
-import { elapsedMs, type Instant, now, usableMs } from './instant.ts'
+import { type Exchange, type Instant, now } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
+import { Term } from './term.ts'
 import { terms } from './terms.ts'
 
 export interface LeaseOptions {
@@ -23,15 +24,10 @@ const RELEASED: State = { tag: 'released' }
 /** Released as far as this process is concerned; somebody else goes on with it. */
 const DETACHED: State = { tag: 'released' }
 
-/**
- * A lease in the hands of the engine. What the caller sees of it is {@link Lease}.
- *
- * The deadline is `askedAt + usable(ttl)` of the latest request that the store confirmed; see `instant.ts`.
- */
+/** A lease in the hands of the engine. What the caller sees of it is {@link Lease}; when it is over is decided by {@link Term}. */
 export class HeldLease implements Lease, Kept {
   readonly fence: bigint
   ticket: Ticket
-  readonly awaited = false
   dueAt: number
   kept = false
   previous: Kept | undefined
@@ -42,11 +38,7 @@ export class HeldLease implements Lease, Kept {
   origin: { readonly doubts: number } | undefined
   readonly #engine: Engine
   readonly #renew: boolean
-  /** The confirmed request that reaches furthest: before it was written, and what it may be used for from then on. */
-  #askedAt: Instant
-  #usableMs: number
-  /** `maxHold` on the monotonic clock. */
-  readonly #endsAt: number
+  readonly #term: Term
   #state: State = HELD
   #attempts = 0
   #lastError: unknown
@@ -56,16 +48,18 @@ export class HeldLease implements Lease, Kept {
   #givenBack: Promise<void> | undefined
   #extending = false
 
-  constructor(engine: Engine, ticket: Ticket, fence: bigint, askedAt: Instant, options: LeaseOptions) {
+  constructor(engine: Engine, ticket: Ticket, fence: bigint, when: Exchange, options: LeaseOptions) {
     this.#engine = engine
     this.ticket = ticket
     this.fence = fence
-    this.#askedAt = askedAt
-    this.#usableMs = usableMs(ticket.ttlMs)
     this.#renew = options.renew
-    this.#endsAt = askedAt.monotonicMs + options.maxHoldMs
-    this.dueAt = this.#nextDue(askedAt)
+    this.#term = new Term(when.askedAt, ticket.ttlMs, options.maxHoldMs)
+    this.dueAt = this.#nextDue(when)
     engine.keeper.keep(this)
+  }
+
+  get awaited(): boolean {
+    return false
   }
 
   get key(): string {
@@ -77,20 +71,21 @@ export class HeldLease implements Lease, Kept {
   }
 
   get state(): LeaseState {
-    this.#expireIfOver()
+    const at = this.#now()
+    this.#expireIfOver(at)
     if (this.#state.tag !== 'held') return this.#state.tag
     // Renewed at a third of the ttl, so it is never this short while all goes well.
-    return this.#renew && this.#termMs() < this.ticket.ttlMs / 2 ? 'jeopardy' : 'held'
+    return this.#renew && this.#term.confirmedMs(at) < this.ticket.ttlMs / 2 ? 'jeopardy' : 'held'
   }
 
   get remainingMs(): number {
-    return this.#state.tag === 'held' ? Math.max(0, this.#remaining()) : 0
+    return this.#state.tag === 'held' ? Math.max(0, this.#term.remainingMs(this.#now())) : 0
   }
 
   get signal(): AbortSignal {
     if (this.#controller === undefined) {
       this.#controller = new AbortController()
-      this.#expireIfOver()
+      this.#expireIfOver(this.#now())
       if (this.#state.tag === 'lost') this.#controller.abort(this.#state.error)
       else if (this.#state.tag === 'held') {
         this.#engine.watched.set(this.id, this)
@@ -103,7 +98,7 @@ export class HeldLease implements Lease, Kept {
   }
 
   assertHeld(): void {
-    this.#expireIfOver()
+    this.#expireIfOver(this.#now())
     const state = this.#state
     if (state.tag === 'lost') throw state.error
     if (state.tag === 'released') throw releasedError(this.ticket)
@@ -118,19 +113,20 @@ export class HeldLease implements Lease, Kept {
       try {
         const [answer] = await this.#engine.ask(
           () => this.#engine.store.renew([asked]),
-          this.#attemptMs(),
+          this.#attemptMs(askedAt),
           this.key,
         )
         if (answer === undefined)
           throw new StoreError('store-unavailable', 'The store gave no answer to a renewal.')
-        this.#extended(answer, askedAt, asked)
+        this.#extended(answer, asked, askedAt)
         this.assertHeld()
         return
       } catch (error) {
         if (!isHoldfastError(error, 'store-unavailable')) throw error
         this.#lastError = error
-        await this.#engine.sleep(Math.max(1, Math.min(this.#engine.backoffMs(attempts), this.#remaining())))
-        this.#expireIfOver()
+        const remainingMs = this.#term.remainingMs(this.#now())
+        await this.#engine.sleep(Math.max(1, Math.min(this.#engine.backoffMs(attempts), remainingMs)))
+        this.#expireIfOver(this.#now())
         if (this.#state.tag === 'lost' && this.#state.error.code !== 'closed') throw error
         this.assertHeld()
       }
@@ -143,7 +139,8 @@ export class HeldLease implements Lease, Kept {
 
   /** Returns `undefined` when the store answered at once: nobody has to wait then. */
   releaseNow(): Promise<void> | undefined {
-    this.#expireIfOver()
+    const at = this.#now()
+    this.#expireIfOver(at)
     const state = this.#state
     if (state.tag === 'released' || this.#givenBack !== undefined) return this.#givenBack
     if (state.tag === 'held') this.#end(RELEASED)
@@ -153,7 +150,7 @@ export class HeldLease implements Lease, Kept {
     this.#givenBack =
       this.#engine.giveBack(this.ticket, {
         cancel: (this.origin?.doubts ?? 0) > 0,
-        termMs: this.#termMs(),
+        termMs: this.#term.confirmedMs(at),
       }) ?? DONE
     return this.#givenBack === DONE ? undefined : this.#givenBack
   }
@@ -201,24 +198,25 @@ export class HeldLease implements Lease, Kept {
     this.#engine.keeper.hurry(this)
   }
 
-  due(): boolean {
-    this.#expireIfOver()
+  due(at: Instant): boolean {
+    this.#expireIfOver(at)
     if (this.#state.tag !== 'held') return false
+    const deadlineAt = this.#term.deadlineAt(at)
     if (!this.#renew) {
       const asks = this.#checking
       this.#checking = false
-      this.dueAt = this.#deadlineAt()
+      this.dueAt = deadlineAt
       if (asks) this.#attempts += 1
       return asks
     }
     this.#checking = false
     // Due again without an answer in between means that this attempt is given up, and another one is made.
     this.#attempts += 1
-    this.dueAt = Math.min(this.#engine.clock.monotonicMs() + this.#attemptMs(), this.#deadlineAt())
+    this.dueAt = Math.min(at.monotonicMs + this.#attemptMs(at), deadlineAt)
     return true
   }
 
-  answered(answer: RenewAnswer, askedAt: Instant, asked: Ticket): void {
+  answered(answer: RenewAnswer, asked: Ticket, when: Exchange): void {
     if (this.#state.tag !== 'held') return
     switch (answer.tag) {
       case 'held':
@@ -228,14 +226,14 @@ export class HeldLease implements Lease, Kept {
         // Without renewal only extend() may move the deadline, and not a question whether it was evicted.
         if (!this.#renew && !this.#extending) return
         this.#lastError = undefined
-        this.#moveDeadline(askedAt, asked)
-        this.dueAt = this.#nextDue(askedAt)
-        return this.#expireIfOver()
+        this.#term.confirm(when.askedAt, asked.ttlMs)
+        this.dueAt = this.#nextDue(when)
+        return this.#expireIfOver(when.answeredAt)
       case 'gone':
         if (answer.evicted) {
           return this.#lose('evicted', `Somebody evicted it: ${answer.reason ?? 'no reason given'}.`)
         }
-        return this.#remaining() <= 0
+        return this.#term.remainingMs(when.answeredAt) <= 0
           ? this.#lose('expired', EXPIRED)
           : this.#lose('store-reset', STORE_RESET)
       case 'queued':
@@ -250,10 +248,9 @@ export class HeldLease implements Lease, Kept {
     this.#lastError = error
     // Without renewal it was a question about an eviction, which stays open.
     this.#checking = true
-    this.dueAt = Math.min(
-      this.#engine.clock.monotonicMs() + Math.min(this.#engine.backoffMs(this.#attempts), this.#attemptMs()),
-      this.#deadlineAt(),
-    )
+    const at = this.#now()
+    const pauseMs = Math.min(this.#engine.backoffMs(this.#attempts), this.#attemptMs(at))
+    this.dueAt = Math.min(at.monotonicMs + pauseMs, this.#term.deadlineAt(at))
   }
 
   /** Nobody has seen it yet, and it is over: as if it had not been. The ticket lives on. */
@@ -261,51 +258,33 @@ export class HeldLease implements Lease, Kept {
     this.#end(RELEASED)
   }
 
-  #extended(answer: RenewAnswer, askedAt: Instant, asked: Ticket): void {
+  #extended(answer: RenewAnswer, asked: Ticket, askedAt: Instant): void {
     if (this.#state.tag === 'held' && answer.tag === 'held') this.ticket = asked
     this.#extending = true
-    this.answered(answer, askedAt, asked)
+    this.answered(answer, asked, { askedAt, answeredAt: this.#now() })
     this.#extending = false
     if (this.#state.tag === 'held') this.#engine.keeper.keep(this)
   }
 
-  #moveDeadline(askedAt: Instant, asked: Ticket): void {
-    const usable = usableMs(asked.ttlMs)
-    // A late answer to an earlier request may prove less than what is known by now.
-    if (askedAt.monotonicMs + usable <= this.#askedAt.monotonicMs + this.#usableMs) return
-    this.#askedAt = askedAt
-    this.#usableMs = usable
+  #now(): Instant {
+    return now(this.#engine.clock)
   }
 
-  /** What is left of the term that the store has confirmed. */
-  #termMs(): number {
-    return this.#usableMs - elapsedMs(this.#askedAt, now(this.#engine.clock))
-  }
-
-  #remaining(): number {
-    return Math.min(this.#termMs(), this.#endsAt - this.#engine.clock.monotonicMs())
-  }
-
-  #deadlineAt(): number {
-    // From now, by both clocks: on the monotonic one alone it would be late by as long as the machine slept.
-    return this.#engine.clock.monotonicMs() + this.#remaining()
-  }
-
-  #nextDue(askedAt: Instant): number {
-    if (!this.#renew) return this.#deadlineAt()
+  #nextDue({ askedAt, answeredAt }: Exchange): number {
+    const deadlineAt = this.#term.deadlineAt(answeredAt)
+    if (!this.#renew) return deadlineAt
     const third = (this.ticket.ttlMs / 3) * (0.9 + this.#engine.chance() * 0.2)
-    return Math.min(askedAt.monotonicMs + third, this.#deadlineAt())
+    return Math.min(askedAt.monotonicMs + third, deadlineAt)
   }
 
   /** One attempt gets half of what is left, so several fit in before the deadline. */
-  #attemptMs(): number {
-    return Math.max(MIN_ATTEMPT_MS, Math.min(this.#remaining() / 2, this.#engine.attemptMs(1)))
+  #attemptMs(at: Instant): number {
+    return Math.max(MIN_ATTEMPT_MS, Math.min(this.#term.remainingMs(at) / 2, this.#engine.attemptMs(1)))
   }
 
-  #expireIfOver(): void {
-    if (this.#state.tag !== 'held' || this.#remaining() > 0) return
-    const stuck = this.#engine.clock.monotonicMs() >= this.#endsAt
-    this.#lose('expired', stuck ? 'It was held for its whole `maxHold`.' : EXPIRED)
+  #expireIfOver(at: Instant): void {
+    if (this.#state.tag !== 'held' || this.#term.remainingMs(at) > 0) return
+    this.#lose('expired', this.#term.isUsedUp(at) ? 'It was held for its whole `maxHold`.' : EXPIRED)
   }
 
   #lose(reason: LossReason, why: string): void {

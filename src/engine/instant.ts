@@ -6,6 +6,12 @@ export interface Instant {
   readonly wallMs: number
 }
 
+/** A question to the store: before it was written, and when its answer was there (or before, as that is what matters less). */
+export interface Exchange {
+  readonly askedAt: Instant
+  readonly answeredAt: Instant
+}
+
 export function now(clock: Clock): Instant {
   return { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() }
 }

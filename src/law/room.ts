@@ -9,6 +9,7 @@ import {
   TOMBSTONE_MS,
 } from '../contract/store.ts'
 import { Sum } from './law.ts'
+import { Roster } from './roster.ts'
 
 /**
  * The executable specification of a room: the state of one key, and what each verb does to it.
@@ -21,10 +22,10 @@ import { Sum } from './law.ts'
  * if the act made room. `offered` names the tickets that were admitted on the way and have to be woken.
  */
 export interface Room {
-  readonly holders: Map<string, Holder>
-  /** In order of arrival: a Map keeps it, and removes from the middle in constant time. */
-  readonly queue: Map<string, Waiter>
-  readonly tombstones: Map<string, Tombstone>
+  readonly holders: Roster<Holder>
+  /** In order of arrival. */
+  readonly queue: Roster<Waiter>
+  readonly tombstones: Roster<Tombstone>
   readonly sum: Sum
   /** The last fence given, in µs since 1970; the next one is larger. */
   lastFence: number
@@ -70,9 +71,9 @@ export interface Outcome<A> {
 
 export function openRoom(fenceFloor: number): Room {
   return {
-    holders: new Map(),
-    queue: new Map(),
-    tombstones: new Map(),
+    holders: new Roster(),
+    queue: new Roster(),
+    tombstones: new Roster(),
     sum: new Sum(),
     lastFence: fenceFloor,
     closedUntil: 0,

@@ -1,9 +1,8 @@
 import type { Ticket } from '../contract/store.ts'
-import type { AcquireRequest } from '../engine/acquisition.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease } from '../engine/lease.ts'
-import { AcquireTimeoutError, DeadlockError, type HoldfastError } from '../errors.ts'
+import { AcquireTimeoutError, DeadlockError } from '../errors.ts'
 import { beginWait, heldHere, runInScope, selfDeadlock } from './held-keys.ts'
 import { checkCallback, checkKey, type Shape, type Terms } from './options.ts'
 
@@ -32,10 +31,14 @@ export function hold(
   const waiting = beginWait(desk.engine, key, shape)
   // Asks once even without patience; the engine waits for an answer, but not for the key.
   const patienceMs = terms.waitMs === 0 ? 0 : terms.patienceMs
-  const check = waiting === undefined ? undefined : () => waiting.check()
-  const lease = desk.engine.acquire(
-    request(desk, key, shape, terms, { patienceMs, waitMs: terms.waitMs, startedAtMs, check }),
-  )
+  const lease = desk.engine.acquire({
+    ticket: makeTicket(desk, key, desk.nextId(), shape, terms, patienceMs),
+    waitMs: terms.waitMs,
+    startedAtMs,
+    signal: terms.signal,
+    lease: terms,
+    whileQueued: waiting === undefined ? undefined : () => waiting.check(),
+  })
   if (!(lease instanceof Promise)) return lease ?? refuse(key)
   // Nobody who is willing to wait gets `null`, and outside of a scope there is nothing to end: no need for another promise.
   if (waiting === undefined && patienceMs > 0) return lease as Promise<HeldLease>
@@ -50,9 +53,27 @@ export function tryHold(
   terms: Terms,
 ): HeldLease | null | Promise<HeldLease | null> {
   checkKey(key)
-  return desk.engine.acquire(
-    request(desk, key, shape, terms, { patienceMs: 0, waitMs: 0, startedAtMs: undefined, check: undefined }),
-  )
+  return desk.engine.acquire({
+    ticket: makeTicket(desk, key, desk.nextId(), shape, terms, 0),
+    waitMs: 0,
+    startedAtMs: undefined,
+    signal: terms.signal,
+    lease: terms,
+    whileQueued: undefined,
+  })
+}
+
+/**
+ * A promise of what is there already, or comes; what is wrong with the call rejects it. Instead of an async function,
+ * which would give everybody who waits a second promise, and two more turns of the microtask queue after each hand-over.
+ */
+export function promised<T>(take: () => T | Promise<T>): Promise<T> {
+  try {
+    const taken = take()
+    return taken instanceof Promise ? taken : Promise.resolve(taken)
+  } catch (error) {
+    return Promise.reject(error)
+  }
 }
 
 export async function withHold<T>(
@@ -152,13 +173,6 @@ function refuse(key: string): never {
   throw new AcquireTimeoutError(`${JSON.stringify(key)} is held, and \`wait\` is 0.`, { key, waitedMs: 0 })
 }
 
-interface Patience {
-  readonly patienceMs: number
-  readonly waitMs: number
-  readonly startedAtMs: number | undefined
-  readonly check: (() => HoldfastError | undefined) | undefined
-}
-
 export function makeTicket(
   desk: Desk,
   key: string,
@@ -178,16 +192,5 @@ export function makeTicket(
     minHoldMs: terms.minHoldMs,
     lockDelayMs: terms.lockDelayMs,
     owner: desk.owner,
-  }
-}
-
-function request(desk: Desk, key: string, shape: Shape, terms: Terms, patience: Patience): AcquireRequest {
-  return {
-    ticket: makeTicket(desk, key, desk.nextId(), shape, terms, patience.patienceMs),
-    waitMs: patience.waitMs,
-    startedAtMs: patience.startedAtMs,
-    signal: terms.signal,
-    lease: terms,
-    whileQueued: patience.check,
   }
 }

@@ -6,7 +6,16 @@ import { chance, describeOwner, nextTicketId } from '../engine/ids.ts'
 import type { Lease, LeaseJson } from '../engine/lease.ts'
 import { systemClock } from '../engine/system-clock.ts'
 import { InvalidArgumentError, LeaseLostError } from '../errors.ts'
-import { type Desk, hold, makeTicket, type Outcome, tryHold, tryWithHold, withHold } from './hold.ts'
+import {
+  type Desk,
+  hold,
+  makeTicket,
+  type Outcome,
+  promised,
+  tryHold,
+  tryWithHold,
+  withHold,
+} from './hold.ts'
 import {
   type CallbackOptions,
   checkCallback,
@@ -126,13 +135,17 @@ export class Locks {
    *
    * @throws like {@link withLock}.
    */
-  async acquire(key: string, options?: WaitOptions): Promise<Lease> {
-    return hold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.wait, this.#defaults))
+  acquire(key: string, options?: WaitOptions): Promise<Lease> {
+    return promised<Lease>(() =>
+      hold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.wait, this.#defaults)),
+    )
   }
 
   /** Takes the key if it is free; `null` when it is busy. Never waits for the key. */
-  async tryAcquire(key: string, options?: HoldOptions): Promise<Lease | null> {
-    return tryHold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.try, this.#defaults))
+  tryAcquire(key: string, options?: HoldOptions): Promise<Lease | null> {
+    return promised<Lease | null>(() =>
+      tryHold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.try, this.#defaults)),
+    )
   }
 
   /** Runs `work` while holding all keys: all or nothing, and two calls never wait for each other. */

@@ -1,5 +1,5 @@
 import type { Lease } from '../engine/lease.ts'
-import { type Desk, hold, type Outcome, tryHold, tryWithHold, withHold } from './hold.ts'
+import { type Desk, hold, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
   type CallbackOptions,
   EXCLUSIVE,
@@ -70,21 +70,29 @@ export class ReadWriteLock {
     )
   }
 
-  async acquireRead(options?: WaitOptions): Promise<Lease> {
-    return hold(this.#desk, this.key, SHARED, parseTerms(options, TAKES.wait, this.#defaults))
+  acquireRead(options?: WaitOptions): Promise<Lease> {
+    return promised<Lease>(() =>
+      hold(this.#desk, this.key, SHARED, parseTerms(options, TAKES.wait, this.#defaults)),
+    )
   }
 
-  async acquireWrite(options?: WaitOptions): Promise<Lease> {
-    return hold(this.#desk, this.key, EXCLUSIVE, parseTerms(options, TAKES.wait, this.#defaults))
+  acquireWrite(options?: WaitOptions): Promise<Lease> {
+    return promised<Lease>(() =>
+      hold(this.#desk, this.key, EXCLUSIVE, parseTerms(options, TAKES.wait, this.#defaults)),
+    )
   }
 
   /** `null` when it is busy; never waits. */
-  async tryAcquireRead(options?: HoldOptions): Promise<Lease | null> {
-    return tryHold(this.#desk, this.key, SHARED, parseTerms(options, TAKES.try, this.#defaults))
+  tryAcquireRead(options?: HoldOptions): Promise<Lease | null> {
+    return promised<Lease | null>(() =>
+      tryHold(this.#desk, this.key, SHARED, parseTerms(options, TAKES.try, this.#defaults)),
+    )
   }
 
   /** `null` when it is busy; never waits. */
-  async tryAcquireWrite(options?: HoldOptions): Promise<Lease | null> {
-    return tryHold(this.#desk, this.key, EXCLUSIVE, parseTerms(options, TAKES.try, this.#defaults))
+  tryAcquireWrite(options?: HoldOptions): Promise<Lease | null> {
+    return promised<Lease | null>(() =>
+      tryHold(this.#desk, this.key, EXCLUSIVE, parseTerms(options, TAKES.try, this.#defaults)),
+    )
   }
 }

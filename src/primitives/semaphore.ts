@@ -1,5 +1,5 @@
 import type { Lease } from '../engine/lease.ts'
-import { type Desk, hold, type Outcome, tryHold, tryWithHold, withHold } from './hold.ts'
+import { type Desk, hold, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
   type CallbackOptions,
   checkOptions,
@@ -38,13 +38,17 @@ export class Semaphore {
     this.#defaults = defaults
   }
 
-  async acquire(options?: WaitOptions & Permits): Promise<Lease> {
-    return hold(this.#desk, this.key, this.#shape(options), this.#terms(options, TAKES.wait))
+  acquire(options?: WaitOptions & Permits): Promise<Lease> {
+    return promised<Lease>(() =>
+      hold(this.#desk, this.key, this.#shape(options), this.#terms(options, TAKES.wait)),
+    )
   }
 
   /** `null` when there are too few permits; never waits. */
-  async tryAcquire(options?: HoldOptions & Permits): Promise<Lease | null> {
-    return tryHold(this.#desk, this.key, this.#shape(options), this.#terms(options, TAKES.try))
+  tryAcquire(options?: HoldOptions & Permits): Promise<Lease | null> {
+    return promised<Lease | null>(() =>
+      tryHold(this.#desk, this.key, this.#shape(options), this.#terms(options, TAKES.try)),
+    )
   }
 
   async withPermits<T>(

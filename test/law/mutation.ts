@@ -31,6 +31,7 @@ export async function mutate(mutant: Mutant | undefined): Promise<Mutated> {
   const room = await moduleOf('../../src/law/room.ts', mutant, {
     '../contract/store.ts': contract,
     './law.ts': sum,
+    './roster.ts': await moduleOf('../../src/law/roster.ts', mutant, {}),
   })
   const store = await moduleOf('../../src/stores/memory/memory-store.ts', mutant, {
     '../../law/room.ts': room,
