@@ -39,25 +39,27 @@ test(
   'when every published message is lost, all waiters are served all the same, in order, only later',
   inScene(async (scene) => {
     const { server, proxy } = scene
-    const client = clientWithMessagesThrough(`redis://127.0.0.1:${proxy.port}`, server.url)
-    const locks = scene.locksOn(client, { ttl: 1500 })
     const holder = await scene.direct().acquire('k')
     const served: number[] = []
-    const startedAt = performance.now()
-    const waiters = Array.from({ length: 5 }, (_, number) =>
-      locks.withLock('k', () => {
-        served.push(number)
-      }),
-    )
-    await scene.untilQueued('k', 5)
-    await untilWakesFlow(server, true)
+    const waiters: Promise<void>[] = []
+    for (const number of [0, 1, 2, 3, 4]) {
+      // Stores of their own, because one that hands over to itself needs no message.
+      const client = clientWithMessagesThrough(`redis://127.0.0.1:${proxy.port}`, server.url)
+      const locks = scene.locksOn(client, { ttl: 1500 })
+      waiters.push(
+        locks.withLock('k', () => {
+          served.push(number)
+        }),
+      )
+      await scene.untilQueued('k', number + 1)
+    }
+    await untilWakesFlow(server, 5)
     proxy.dropReplies()
     await holder.release()
     await Promise.all(waiters)
     expect(served).toEqual([0, 1, 2, 3, 4])
     // They were lost indeed: each hand-over had to wait until somebody asked by himself.
     expect(proxy.swallowed).toBeGreaterThanOrEqual(5)
-    expect(performance.now() - startedAt).toBeGreaterThan(1500)
   }),
   30_000,
 )
@@ -71,9 +73,9 @@ test(
       // Renewed after twenty seconds, so it is nothing else that tells it sooner.
       const lease = await scene.locksOn(client).acquire('k', { ttl: 60_000 })
       const { signal } = lease
-      await untilWakesFlow(server, true)
+      await untilWakesFlow(server, 1)
       proxy.refuse()
-      await untilWakesFlow(server, false)
+      await untilWakesFlow(server, 0)
       await scene.direct().evict('k', lease.id, { reason: 'to see whether it hears of it' })
       proxy.normal()
       await until('its holder is told', () => signal.aborted)
@@ -83,8 +85,9 @@ test(
   ),
 )
 
-async function untilWakesFlow(server: RedisServer, flow: boolean): Promise<void> {
-  await until(flow ? 'wakes flow' : 'wakes flow no more', async () => {
-    return ((await server.command('PUBSUB', 'CHANNELS')) as string[]).length > 0 === flow
+/** To so many stores. */
+async function untilWakesFlow(server: RedisServer, stores: number): Promise<void> {
+  await until(`wakes flow to ${stores} stores`, async () => {
+    return ((await server.command('PUBSUB', 'CHANNELS')) as string[]).length === stores
   })
 }

@@ -46,7 +46,7 @@ export class RedisStore implements Store {
   readonly #link: RedisLink
   readonly #line: Line
   readonly #names: RoomNames
-  readonly #channel: string
+  readonly #inbox: string = randomBytes(9).toString('base64url')
   readonly #terms: Terms
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   #subscription: Subscription | undefined
@@ -57,9 +57,7 @@ export class RedisStore implements Store {
     this.#link = link
     this.#names = new RoomNames(link.keyPrefix + prefix)
     this.#line = new Line(link, ['', '1', this.#names.probe, this.#names.channel('')])
-    const inbox = randomBytes(9).toString('base64url')
-    this.#channel = this.#names.channel(inbox)
-    this.#terms = new Terms(inbox)
+    this.#terms = new Terms(this.#inbox)
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
@@ -156,7 +154,7 @@ export class RedisStore implements Store {
     // Releases first: a key that is given back in the same tick is free for who asks for it.
     for (const batch of runsOf(releases, { same: bothCancel, most: MOST_TOGETHER })) {
       const args = this.#argsFor(batch)
-      args.push(batch[0].asked.cancel ? 'c' : 'r')
+      args.push(batch[0].asked.cancel ? 'c' : 'r', this.#inbox)
       for (const { asked } of batch) args.push(asked.id)
       this.#ask(releaseScript, args, { batch, parse: releaseAnswer })
     }
@@ -186,7 +184,7 @@ export class RedisStore implements Store {
     this.#line
       .run(script, args)
       .then((reply) => {
-        const lines = linesOf(reply)
+        const lines = this.#linesOf(reply, batch.length)
         let index = 0
         for (const { asked, resolve, reject } of batch) {
           const text = lines[index] ?? ''
@@ -206,12 +204,29 @@ export class RedisStore implements Store {
     for (const { id } of tickets) args.push(id)
     try {
       // One key that is not ours must not stop the renewal of the others.
-      return linesOf(await this.#line.run(renewScript, args)).map((text) =>
+      return this.#linesOf(await this.#line.run(renewScript, args), tickets.length).map((text) =>
         text[0] === '?' ? GONE : renewAnswer(text),
       )
     } catch (error) {
       throw this.#line.failure(error)
     }
+  }
+
+  /** The line of each ticket. What follows them is done first: whoever was woken asks with the next request that is written. */
+  #linesOf(reply: unknown, tickets: number): readonly string[] {
+    const lines = (reply as string).split('\n')
+    if (lines.length === tickets) return lines
+    for (const line of lines.slice(tickets)) {
+      const name = line.slice(1)
+      if (line[0] === '*') this.#wake({ tag: 'ticket', id: name })
+      else this.#settle(this.#names.keyOf(name))
+    }
+    return lines.slice(0, tickets)
+  }
+
+  /** Forgets nobody, which admits who is next. If this does not arrive, those who were admitted go on with it. */
+  #settle(key: string): void {
+    this.release({ key, id: '', cancel: false }).catch(() => {})
   }
 
   /** One SCAN from where the last one ended, and the keys of the rooms it found. */
@@ -232,7 +247,7 @@ export class RedisStore implements Store {
   }
 
   #subscribe(): Subscription {
-    return this.#link.subscribe(this.#channel, {
+    return this.#link.subscribe(this.#names.channel(this.#inbox), {
       onMessage: (id) => this.#wake({ tag: 'ticket', id }),
       onResubscribed: () => this.#wake({ tag: 'all' }),
     })
@@ -261,10 +276,6 @@ const MOST_RENEWALS = 500
 const SCANNED_TOGETHER = 1000
 /** How many SCANs that find nothing are made for one page. */
 const MOST_SCANS = 20
-
-function linesOf(reply: unknown): readonly string[] {
-  return (reply as string).split('\n')
-}
 
 function bothCancel(
   one: { readonly asked: ReleaseRequest },

@@ -4,6 +4,7 @@
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs minHoldMs`
 --         4 facts: `units limit acceptMs lockDelayMs inbox owner` · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
+--         then +<room> for each room with more to admit
 --@ start
 --@ fence
 local answers, general = {}, {}
@@ -27,6 +28,32 @@ for at = 2, #KEYS do
 end
 
 if #general > 0 then
+--@ crowd
+
+  -- Behind those who wait already.
+  local function join(key, id)
+    local was = crowd(key)
+    if not was or not isRemembered(key, was.head) then return end
+    local known = redis.call('ZRANGEBYLEX', key, '[x' .. id .. '\0', '(x' .. id .. '\0\255', 'LIMIT', '0', '1')[1]
+    local patience, accept = tonumber(string.match(ARGV[3], '^%d+')), string.match(ARGV[4], '^%d+ %d+ (%d+)')
+    local till = now + patience
+    if known or entryOf(key, id) or patience == 0 or till > was.kept then return end
+    local arrival = string.format('%013.0f', was.arrivals + 1)
+    local summary = string.format('1 %.0f 1 1 1 1 0 %.0f', was.arrivals + 1, was.kept)
+    local place = 'q' .. arrival .. id
+    local entry = 't' .. id .. '\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. ARGV[4]
+    redis.call('ZREM', key, was.summary)
+    redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
+    local staying = math.min(patience / 3, accept * 2 / 3)
+    if not was.head then staying = math.min(staying, was.till - now) end
+    return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying)
+  end
+
+  if #KEYS == 2 and plain then
+    local answer = join(KEYS[2], ARGV[5])
+    if answer then return answer end
+  end
+--@ wake
 --@ room
 
   local function queued(ticket, asked)
@@ -62,6 +89,7 @@ if #general > 0 then
     answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)
   end
   close()
+  addRest(answers)
 end
 keepFence()
 return table.concat(answers, '\n')

@@ -5,6 +5,7 @@
 -- Result  the ids removed · or ?<layout> alone
 --@ start
 --@ fence
+--@ wake
 --@ room
 
 local refusal = open(KEYS[2])

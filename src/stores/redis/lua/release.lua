@@ -1,15 +1,16 @@
 -- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 `c` to leave tombstones, or `r` · 2… the ids
+-- ARGV    1 `c` to leave tombstones, or `r` · 2 the inbox of who asks · 3… the ids
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
+--         then *<id> for each ticket to wake in the process that asks · +<room> for each room with more to admit
 --@ start
 local answers, general = {}, {}
 
 -- Nobody, or a lone holder without a minimum hold; see room.lua for where its expiry is.
 for at = 2, #KEYS do
   local content = redis.pcall('GET', KEYS[at])
-  local lone = '1 t' .. ARGV[at] .. '\0h '
+  local lone = '1 t' .. ARGV[at + 1] .. '\0h '
   if ARGV[1] == 'c' then
     general[#general + 1] = at
   elseif not content then
@@ -26,8 +27,38 @@ for at = 2, #KEYS do
   end
 end
 if #general == 0 then return table.concat(answers, '\n') end
-
 --@ fence
+--@ wake
+--@ crowd
+asking = ARGV[2]
+
+-- From the holder to the head of the queue.
+local function handOver(key, id)
+  local was = crowd(key)
+  if not was or not was.head or string.sub(was.place, 15) ~= id then return end
+  local mine = entryOf(key, id)
+  if not mine or not string.find(mine, '^[ho] %d+ %d+ %d+ 0 ', #id + 3) then return end
+  local nextId = string.sub(was.head, 15)
+  local waiter = entryOf(key, nextId)
+  local remembered, facts, accept, delay, inbox =
+    string.match(waiter or '', '^w %d+ %d+ (%d+) 0 (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
+  if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
+  local till = now + accept
+  if till + delay > was.kept then return end
+  redis.call('ZREM', key, mine, was.place, waiter, was.head)
+  local offer = 't' .. nextId .. '\0o ' .. nextFence() .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
+  redis.call('ZADD', key, '0', offer, '0', 'e' .. till .. nextId)
+  wake(inbox, nextId)
+  return own[1] and 'h\n' .. own[1] or 'h'
+end
+
+if #KEYS == 2 and ARGV[1] == 'r' then
+  local answer = handOver(KEYS[2], ARGV[3])
+  if answer then
+    keepFence()
+    return answer
+  end
+end
 --@ room
 
 local function depart(ticket)
@@ -55,7 +86,8 @@ local function leave(id)
   return was
 end
 
-for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return leave(ARGV[at]) end) end
+for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return leave(ARGV[at + 1]) end) end
 close()
 keepFence()
+addRest(answers)
 return table.concat(answers, '\n')

@@ -4,6 +4,7 @@
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs minHoldMs`
 --         4 `acceptMs inbox` of who asks · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
+--         then +<room> for each room with more to admit
 --@ start
 local ttl = tonumber(ARGV[1])
 local inbox = string.match(ARGV[4], ' (.*)$')
@@ -31,8 +32,28 @@ for at = 2, #KEYS do
   end
 end
 if #general == 0 then return table.concat(answers, '\n') end
+--@ crowd
 
+-- The holder of a crowd, or who was offered its key and confirms it.
+local function keepHolder(key, id)
+  local was = crowd(key)
+  if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end
+  local mine = entryOf(key, id)
+  local fence, since, facts, delay =
+    string.match(mine or '', '^[ho] (%d+) (%d+) %d+ 0 (1 1 %d+ (%d+) .*)$', #id + 3)
+  local till = math.max(was.till, now + ttl)
+  if not fence or not string.find(facts, inbox, 1, true) or till + delay > was.kept then return end
+  redis.call('ZREM', key, mine, was.place)
+  local entry = 't' .. id .. '\0h ' .. fence .. ' ' .. since .. ' ' .. till .. ' 0 ' .. facts
+  redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. id)
+  return 'h' .. fence
+end
+if #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
+  local answer = keepHolder(KEYS[2], ARGV[5])
+  if answer then return answer end
+end
 --@ fence
+--@ wake
 --@ room
 
 local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
@@ -51,4 +72,5 @@ end
 for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
 close()
 keepFence()
+addRest(answers)
 return table.concat(answers, '\n')

@@ -12,6 +12,9 @@
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+local budget, unsettled = 200, {}
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
 
@@ -150,9 +153,7 @@ local function close()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
   if not room.woken[1] then return end
-  -- The last fence and the inboxes have the same prefix.
-  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:'
-  for _, ticket in ipairs(room.woken) do redis.call('PUBLISH', channel .. share(ticket).inbox, ticket.id) end
+  for _, ticket in ipairs(room.woken) do wake(share(ticket).inbox, ticket.id) end
 end
 
 local function read(summary, second, third)
@@ -227,27 +228,30 @@ local function expire()
 end
 
 -- Admits from the head of the queue. Whoever asks is not woken.
-local function admit(asking)
+local function admit(asker)
   while true do
     local place = first('q')
     if not place then return end
     local waiter = find(string.sub(place, 15))
-    if waiter.till <= now then
-      erase(waiter)
-    elseif admits(waiter) then
-      erase(waiter)
+    local forgotten = waiter.till <= now
+    if not forgotten and not admits(waiter) then return end
+    if budget == 0 then
+      unsettled[room.key] = '+' .. room.key
+      return
+    end
+    budget = budget - 1
+    erase(waiter)
+    if not forgotten then
       waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', nextFence(), usText, now + waiter.accept, '0'
       enter(waiter)
-      if waiter.id ~= asking then room.woken[#room.woken + 1] = waiter end
-    else
-      return
+      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
     end
   end
 end
 
-local function settle(asking)
+local function settle(asker)
   expire()
-  admit(asking)
+  admit(asker)
 end
 
 -- How long until the server's clock alone may let somebody in.
@@ -303,4 +307,10 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+end
+
+-- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for _, line in pairs(unsettled) do answers[#answers + 1] = line end
 end

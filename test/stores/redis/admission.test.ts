@@ -1,0 +1,88 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { type Store, type Ticket, UNLIMITED } from '../../../src/contract/store.ts'
+import { redisStore } from '../../../src/stores/redis/index.ts'
+import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { until } from '../../servers/until.ts'
+import { newClient } from './clients.ts'
+import { fenceOf, releaseOf, ticket } from './tickets.ts'
+
+const MOST_ADMITTED = 200
+
+let server: RedisServer
+let store: Store
+const woken = new Set<string>()
+beforeAll(async () => {
+  server = await startRedis()
+  store = redisStore(newClient(server.url))
+  await store.listen?.((wake) => wake.tag === 'ticket' && woken.add(wake.id))
+})
+beforeEach(() => {
+  woken.clear()
+})
+afterAll(async () => {
+  await store.close()
+  await server.close()
+})
+
+test('thousands of readers are admitted in order, some hundreds at a time, and none of them has to wait for a timer', async () => {
+  const writer = ticket({ key: 'readers' })
+  const readers = Array.from({ length: 3000 }, () => ticket({ key: 'readers', limit: UNLIMITED }))
+  await acquireAll([writer, ...readers])
+  await store.release(releaseOf(writer))
+  await until('all are woken', () => readers.every(({ id }) => woken.has(id)))
+  const fences = (await store.renew(readers)).map(fenceOf)
+  expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : 1)))
+  expect(Math.max(...stepsOf(fences))).toBe(MOST_ADMITTED)
+  await releaseAll(readers)
+})
+
+test('who was admitted goes on with it when the client that released is gone', async () => {
+  const gone = redisStore(newClient(server.url))
+  const writer = ticket({ key: 'orphans' })
+  fenceOf(await gone.acquire(writer))
+  const readers = Array.from({ length: 1000 }, () => ticket({ key: 'orphans', limit: UNLIMITED }))
+  await acquireAll(readers)
+  const released = gone.release(releaseOf(writer))
+  await gone.release(releaseOf(ticket({ key: 'sent after it' })))
+  await gone.close()
+  await released
+  await until('all are woken', async () => {
+    await store.renew(readers.filter(({ id }) => woken.has(id)))
+    return readers.every(({ id }) => woken.has(id))
+  })
+  await releaseAll(readers)
+})
+
+test('thousands of waiters that never came back do not keep back who waits behind them', async () => {
+  const [holder, last] = [ticket({ key: 'dead' }), ticket({ key: 'dead' })]
+  const dead = Array.from({ length: 1000 }, () => ticket({ key: 'dead', patienceMs: 100 }))
+  await acquireAll([holder, ...dead, last])
+  await until('nobody remembers them', async () => {
+    const { rooms } = await store.inspect({ prefix: holder.key, cursor: undefined, count: 1 })
+    return rooms[0]?.queue.length === 1
+  })
+  await store.release(releaseOf(holder))
+  await until('the last is woken', () => woken.has(last.id))
+  fenceOf((await store.renew([last]))[0])
+  await store.release(releaseOf(last))
+})
+
+async function acquireAll(tickets: readonly Ticket[]): Promise<void> {
+  await Promise.all(tickets.map((each) => store.acquire(each)))
+}
+
+async function releaseAll(tickets: readonly Ticket[]): Promise<void> {
+  await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
+  expect(await server.command('DBSIZE')).toBe(1)
+}
+
+/** How many were admitted in each step of the server: their fences follow each other, and time passes until the next. */
+function stepsOf(fences: readonly bigint[]): number[] {
+  const steps: number[] = []
+  fences.forEach((fence, index) => {
+    if (index > 0 && fence === (fences[index - 1] as bigint) + 1n)
+      steps[steps.length - 1] = (steps.at(-1) ?? 0) + 1
+    else steps.push(1)
+  })
+  return steps
+}
