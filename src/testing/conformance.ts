@@ -2,6 +2,7 @@ import { delayCases } from './conformance-delays.ts'
 import { expiryCases } from './conformance-expiry.ts'
 import { holdingCases } from './conformance-holding.ts'
 import { manyCases } from './conformance-many.ts'
+import { patienceCases } from './conformance-patience.ts'
 import { queueCases } from './conformance-queue.ts'
 import { roomCases } from './conformance-rooms.ts'
 import { type ConformanceScript, type ConformanceSubject, Scene, TooSlow } from './conformance-scene.ts'
@@ -43,6 +44,7 @@ const SCRIPTS: readonly ConformanceScript[] = [
   ...holdingCases,
   ...queueCases,
   ...expiryCases,
+  ...patienceCases,
   ...delayCases,
   ...wakeCases,
   ...roomCases,
