@@ -144,7 +144,7 @@ export class SessionLease implements AdvisoryLease {
     const askedAt = now()
     try {
       if (await this.#grip.connection.probe()) this.#confirmedAt = askedAt
-      else this.#lose('evicted', 'The server does not know it any more: it was unlocked by somebody else.')
+      else this.#lose('store-reset', 'The server does not know it any more.')
     } catch {
       // Unknown: the connection's end or the deadline will tell.
     }
@@ -159,7 +159,7 @@ export class SessionLease implements AdvisoryLease {
       this.#lose('expired', `The server was not heard of for ${this.#grip.ttlMs} ms.`)
   }
 
-  #lose(reason: 'expired' | 'evicted' | 'store-reset', why: string, cause?: unknown): void {
+  #lose(reason: 'expired' | 'store-reset', why: string, cause?: unknown): void {
     if (this.#state.tag !== 'held') return
     const error = this.#lossOf(reason, why, cause)
     this.#end({ tag: 'lost', error })
@@ -173,7 +173,7 @@ export class SessionLease implements AdvisoryLease {
     this.#closing = this.#grip.connection.close()
   }
 
-  #lossOf(reason: 'expired' | 'evicted' | 'store-reset', why: string, cause?: unknown): LeaseLostError {
+  #lossOf(reason: 'expired' | 'store-reset', why: string, cause?: unknown): LeaseLostError {
     return new LeaseLostError(
       `The lease on ${JSON.stringify(this.key)} is over. ${why} Stop writing: others may hold the key.`,
       { key: this.key, reason, cause },

@@ -49,8 +49,8 @@ export interface AdvisorySessionOptions extends TryAdvisorySessionOptions {
  *
  * @throws {AcquireTimeoutError} when others hold it for the whole of `wait`.
  * @throws {InvalidArgumentError} when `client` is a connection out of a pool, or a transaction.
- * @throws {StoreError} `store-refused` behind a pooler, on a standby, or without the rights to make the table of fences;
- * `store-unavailable` when the server does not answer.
+ * @throws {StoreError} `store-refused` behind a pooler, or without the rights to make the table of fences;
+ * `store-unavailable` when the server does not answer, is lost during the wait, or is a read-only standby.
  */
 export async function advisorySession(
   client: PostgresPool,
