@@ -1,0 +1,83 @@
+import { parseDuration } from '../base/duration.ts'
+import { LeaseLostError } from '../errors.ts'
+import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, SettleOptions } from './job.ts'
+import type { Attempt, JobTables } from './job-tables.ts'
+import { checkOptions, HOLD_RANGE } from './options.ts'
+import type { End, Settler } from './settler.ts'
+
+export interface Settling {
+  readonly tables: JobTables
+  readonly settler: Settler
+  readonly keepsCompleted: boolean
+}
+
+export const COMPLETED: End = { how: 'completed' }
+export const GIVEN_BACK: End = { how: 'other', reason: null, retry: true, retry_in_ms: null }
+
+/** The facts of a claim with its ways to end. Methods need no `this`. */
+export function claimedJob(facts: JobFacts, settling: Settling): ClaimedJob {
+  return {
+    ...facts,
+    async complete(options = {}) {
+      await settle(facts, COMPLETED, checkOptions(options, ['transaction']), settling)
+    },
+    async fail(error, options = {}) {
+      return (await settle(facts, failed(error, options), options, settling)) as FailOutcome
+    },
+    async giveBack(options = {}) {
+      await settle(facts, GIVEN_BACK, checkOptions(options, ['transaction']), settling)
+    },
+  }
+}
+
+export function failed(error: unknown, options: FailOptions = {}): End {
+  const { retry = true, retryIn } = checkOptions(options, ['transaction', 'retry', 'retryIn'])
+  const retryInMs = retryIn === undefined ? null : parseDuration('retryIn', retryIn, HOLD_RANGE)
+  return { how: 'other', reason: reasonOf(error), retry, retry_in_ms: retryInMs }
+}
+
+async function settle(
+  attempt: Attempt,
+  end: End,
+  { transaction }: SettleOptions,
+  { tables, settler, keepsCompleted }: Settling,
+): Promise<'completed' | FailOutcome> {
+  const outcome =
+    transaction === undefined
+      ? await settler.settle(attempt, end)
+      : await settleIn(transaction, attempt, end, tables, keepsCompleted)
+  if (outcome === null) throw lostError(attempt)
+  return outcome
+}
+
+async function settleIn(
+  transaction: SettleOptions['transaction'],
+  { id, attempt }: Attempt,
+  end: End,
+  tables: JobTables,
+  keepsCompleted: boolean,
+): Promise<'completed' | FailOutcome | null> {
+  const { lost, outcomes } = await tables.settle(
+    end.how === 'completed'
+      ? { done: [{ id, attempt }], others: [] }
+      : { done: [], others: [{ ...end, id, attempt }] },
+    { keepsCompleted, transaction },
+  )
+  if (end.how === 'completed') return lost.length === 0 ? 'completed' : null
+  return outcomes[0] ?? null
+}
+
+export function lostError({ id, attempt }: Attempt): LeaseLostError {
+  return new LeaseLostError(
+    `Attempt ${attempt} of the job ${id} is not the one that runs (its lease ran out, it was cancelled, or it is settled already), so nothing was changed. Roll back what it did, or leave it to the next attempt.`,
+    { key: id, reason: 'expired' },
+  )
+}
+
+/** What is kept of an error: its stack up to a length, without what PostgreSQL cannot keep. */
+function reasonOf(error: unknown): string {
+  const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
+  return text.slice(0, MOST_REASON).replace(/\0|\p{Cs}/gu, '\ufffd') || 'no reason'
+}
+
+const MOST_REASON = 4000

@@ -1,0 +1,264 @@
+import { StoreError } from '../errors.ts'
+import type { PostgresConnections } from '../postgres/connections.ts'
+import { executorOf, inTransaction, type SqlClient, sqlStateOf } from '../postgres/executor.ts'
+import { storeErrorOf } from '../postgres/failures.ts'
+import { inSchema, migrate } from '../postgres/migrations.ts'
+import type { FailOutcome, JobCount, JobFacts, JobState, JobView } from './job.ts'
+import type { Entry } from './new-job.ts'
+import { expected } from './options.ts'
+import { scripts } from './sql/scripts.generated.ts'
+
+/** One attempt of a job. */
+export interface Attempt {
+  readonly id: string
+  readonly attempt: number
+}
+
+/** The end of an attempt that did not complete its job; without a reason it is given back unharmed. */
+export interface Failure extends Attempt {
+  readonly reason: string | null
+  readonly retry: boolean
+  readonly retry_in_ms: number | null
+}
+
+export interface Settlement {
+  readonly done: readonly Attempt[]
+  readonly others: readonly Failure[]
+}
+
+export interface Settled {
+  /** Of the done ones: their attempt was not the one that ran, and nothing was changed. */
+  readonly lost: readonly string[]
+  /** What became of each of the others; null for the same. */
+  readonly outcomes: readonly (FailOutcome | null)[]
+}
+
+export interface ClaimRequest {
+  readonly names: readonly string[]
+  readonly limit: number
+  readonly worker: string
+  readonly ttlMs: number
+  /** Every job the worker knows it has, after an answer was lost: what it has beyond them is delivered again. */
+  readonly known?: readonly string[] | undefined
+}
+
+export interface Claim {
+  readonly jobs: readonly JobFacts[]
+  /** After how long asking again may bring more; null when no time is known. */
+  readonly againMs: number | null
+}
+
+/** Wakes for all schemas of a database; the message is the name of a job. */
+export const CHANNEL = 'holdfast_jobs'
+
+/** The tables of the jobs, as the functions in them are called. Every call is one statement, and rejects with {@link StoreError}s. */
+export class JobTables {
+  readonly #connections: PostgresConnections
+  readonly #schema: string
+  readonly #texts = new Map<string, string>()
+
+  constructor(connections: PostgresConnections, schema: string) {
+    this.#connections = connections
+    this.#schema = schema
+  }
+
+  async migrate(): Promise<void> {
+    const migrations = [scripts.version1]
+    await migrate(this.#connections, { schema: this.#schema, component: 'jobs', migrations })
+  }
+
+  async enqueue(
+    entries: readonly Entry[],
+    transaction: SqlClient | undefined,
+  ): Promise<readonly (string | null)[]> {
+    return this.#call('jobs_enqueue($1::text::json)', [JSON.stringify(entries)], {
+      doing: 'enqueuing jobs',
+      transaction,
+    })
+  }
+
+  async claim({ names, limit, worker, ttlMs, known }: ClaimRequest): Promise<Claim> {
+    const { jobs, again_ms } = await this.#call<{ jobs: readonly RawJob[]; again_ms: number | null }>(
+      'jobs_claim($1::text::text[], $2::text::integer, $3::text, $4::text::bigint, $5::text::bigint[])',
+      [
+        textArray(names),
+        String(limit),
+        worker,
+        String(ttlMs),
+        known === undefined ? null : `{${known.join(',')}}`,
+      ],
+      { doing: 'claiming jobs' },
+    )
+    return { jobs: jobs.map((job) => withDates(job)), againMs: again_ms }
+  }
+
+  async settle(
+    { done, others }: Settlement,
+    { keepsCompleted, transaction }: { keepsCompleted: boolean; transaction?: SqlClient | undefined },
+  ): Promise<Settled> {
+    return this.#call(
+      'jobs_settle($1::text::bigint[], $2::text::integer[], $3::text::json, $4::text::boolean)',
+      [
+        `{${done.map(({ id }) => id).join(',')}}`,
+        `{${done.map(({ attempt }) => attempt).join(',')}}`,
+        JSON.stringify(others),
+        String(keepsCompleted),
+      ],
+      { doing: 'settling jobs', transaction },
+    )
+  }
+
+  async renew(
+    attempts: readonly Attempt[],
+    ttlMs: number,
+  ): Promise<{ readonly gone: readonly string[]; readonly skipped: readonly string[] }> {
+    const entries = JSON.stringify(attempts.map(({ id, attempt }) => ({ id, attempt })))
+    return this.#call('jobs_renew($1::text::json, $2::text::bigint)', [entries, String(ttlMs)], {
+      doing: 'renewing the leases of jobs',
+    })
+  }
+
+  async cancel(id: string, reason: string): Promise<JobState | null> {
+    return this.#call('to_json(jobs_cancel($1::text::bigint, $2::text))', [id, reason], {
+      doing: 'cancelling a job',
+    })
+  }
+
+  async retry(ids: readonly string[]): Promise<readonly string[]> {
+    return this.#call('jobs_retry($1::text::bigint[])', [`{${ids.join(',')}}`], { doing: 'retrying jobs' })
+  }
+
+  async remove(ids: readonly string[]): Promise<readonly string[]> {
+    return this.#call('jobs_remove($1::text::bigint[])', [`{${ids.join(',')}}`], { doing: 'removing jobs' })
+  }
+
+  async tidy(completedMs: number, endedMs: number): Promise<boolean> {
+    return this.#call(
+      'to_json(jobs_tidy($1::text::bigint, $2::text::bigint))',
+      [limitText(completedMs), limitText(endedMs)],
+      {
+        doing: 'cleaning up jobs',
+      },
+    )
+  }
+
+  async count(): Promise<readonly JobCount[]> {
+    const rows = await this.#query(scripts.count, [], 'counting jobs')
+    return rows.map(({ name, state, count, oldest_ms }) => ({
+      name: String(name),
+      state: state as JobState,
+      count: Number(count),
+      oldestMs: Math.max(0, Number(oldest_ms)),
+    }))
+  }
+
+  async inspect(filter: {
+    readonly states: readonly JobState[]
+    readonly names: readonly string[] | undefined
+    readonly id?: string | undefined
+    readonly after: string
+    readonly limit: number
+  }): Promise<readonly JobView[]> {
+    const { states, names, id = null, after, limit } = filter
+    const parameters = [
+      textArray(states),
+      names === undefined ? null : textArray(names),
+      id,
+      after,
+      String(limit),
+    ]
+    const rows = await this.#query(scripts.inspect, parameters, 'looking at jobs')
+    return rows.map(({ job }) => withDates(JSON.parse(String(job)) as RawJob) as JobView)
+  }
+
+  async #query(text: string, parameters: readonly (string | null)[], doing: string) {
+    try {
+      return await this.#connections.query(this.#inSchema(text), parameters)
+    } catch (error) {
+      throw storeErrorOf(error, { doing })
+    }
+  }
+
+  async #call<Answer>(
+    call: string,
+    parameters: readonly (string | null)[],
+    { doing, transaction }: { doing: string; transaction?: SqlClient | undefined },
+  ): Promise<Answer> {
+    const name = call.replace(/\bjobs_/, '"{schema}".jobs_')
+    if (transaction === undefined) {
+      const [row] = await this.#query(`select ${name}::text as answer`, parameters, doing)
+      return JSON.parse(String(row?.['answer'] ?? null)) as Answer
+    }
+    const executor = executorOf(transaction, 'transaction')
+    const known = inTransaction(transaction)
+    if (known === false) throw noTransaction(transaction)
+    // Where only the server can tell, it does so before it does anything else.
+    const check = known === true ? '' : '"{schema}".jobs_assert_transaction()::text as checked, '
+    try {
+      const rows = await executor.query(this.#inSchema(`select ${check}${name}::text as answer`), parameters)
+      return JSON.parse(String(rows[0]?.['answer'] ?? null)) as Answer
+    } catch (error) {
+      throw transactionError(error, transaction, doing)
+    }
+  }
+
+  #inSchema(text: string): string {
+    let made = this.#texts.get(text)
+    if (made === undefined) {
+      made = inSchema(text, this.#schema)
+      this.#texts.set(text, made)
+    }
+    return made
+  }
+}
+
+/** A job as JSON has it, with its instants in milliseconds. */
+type RawJob = Readonly<Record<string, unknown>>
+
+const DATES = ['enqueuedAt', 'startedAt', 'dueAt', 'finishedAt']
+
+function withDates(job: RawJob): JobFacts {
+  const dates = DATES.filter((name) => typeof job[name] === 'number')
+  return {
+    ...job,
+    ...Object.fromEntries(dates.map((name) => [name, new Date(job[name] as number)])),
+  } as unknown as JobFacts
+}
+
+/** What a transaction of the caller's cannot go on from; the rest (a conflict above all) is the caller's own to handle. */
+function transactionError(error: unknown, transaction: SqlClient, doing: string): unknown {
+  switch (sqlStateOf(error)) {
+    case 'ZF002':
+      return noTransaction(transaction)
+    case '25P02':
+      return new StoreError(
+        'store-refused',
+        `The transaction was already aborted by an earlier error of its own: roll it back. It was ${doing}.`,
+        { cause: error },
+      )
+    case '3F000':
+    case '42P01':
+    case '42883':
+    case '42501':
+    case '25006':
+      return storeErrorOf(error, { doing })
+    default:
+      return error
+  }
+}
+
+function noTransaction(transaction: unknown): Error {
+  return expected(
+    'transaction',
+    'inside a transaction (after `begin`, and the transaction itself rather than the client or pool it came from)',
+    transaction,
+  )
+}
+
+function textArray(texts: readonly string[]): string {
+  return `{${texts.map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`
+}
+
+function limitText(ms: number): string | null {
+  return ms === Number.POSITIVE_INFINITY ? null : String(ms)
+}

@@ -1,0 +1,372 @@
+import { type Duration, parseDuration } from '../base/duration.ts'
+import { ClosedError } from '../errors.ts'
+import { connectionsOf, type PostgresConnections, type PostgresPool } from '../postgres/connections.ts'
+import type { SqlClient } from '../postgres/executor.ts'
+import { parseSchema } from '../postgres/identifiers.ts'
+import { claimedJob, type Settling } from './claimed-job.ts'
+import { type ClaimedJob, JOB_STATES, type JobCount, type JobState, type JobView } from './job.ts'
+import { JobTables } from './job-tables.ts'
+import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
+import { checkOptions, expected, parseIds, parseText, parseWhole, TTL_RANGE, WAIT_RANGE } from './options.ts'
+import { Settler } from './settler.ts'
+import { Wakes } from './wakes.ts'
+import { parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
+import { type JobHandler, JobWorker } from './worker.ts'
+
+export interface JobsOptions {
+  /** The schema with the tables, made by `migrate()`. Default: `holdfast`. */
+  readonly schema?: string | undefined
+  /**
+   * How long completed jobs are kept: milliseconds, or `'30s'`, `'5m'`, `'1h'`; up to 24 days, or `Infinity`. With 0 they are deleted as they
+   * complete, and a `complete` that is repeated after a lost answer cannot be told from a late one. Default: `'1h'`.
+   */
+  readonly keepCompleted?: Duration | undefined
+  /** How long jobs that are dead, cancelled or superseded are kept. Default: `'336h'` (14 days). */
+  readonly keepEnded?: Duration | undefined
+  /** The largest payload, in bytes of JSON. Default: 1,048,576. */
+  readonly maxPayloadBytes?: number | undefined
+  /** How many connections of its own it opens at most, besides one to renew leases and one to listen, both for workers. Default: 2. */
+  readonly maxConnections?: number | undefined
+}
+
+export interface ClaimOptions {
+  /** How many at most, from 1 to 1000. Default: 1. */
+  readonly limit?: number | undefined
+  /** How long until another worker may have them, unless they are settled: milliseconds or `'30s'`. Nobody renews them. Default: `'30s'`. */
+  readonly ttl?: Duration | undefined
+  /** Who claims, for people to read. Default: `pid` and the number of the process. */
+  readonly worker?: string | undefined
+}
+
+export interface InspectOptions {
+  /** Default: all. */
+  readonly state?: JobState | readonly JobState[] | undefined
+  /** Default: all. */
+  readonly name?: string | readonly string[] | undefined
+  /** Begins after the job of this id. */
+  readonly after?: string | undefined
+}
+
+export interface StopOptions {
+  /** How long running handlers have to end: milliseconds or `'20s'`, `Infinity` allowed. Default: `'20s'`. */
+  readonly grace?: Duration | undefined
+}
+
+/** Takes jobs and runs them, until it is stopped. It keeps the process alive. */
+export interface Worker {
+  /** How many jobs it has at this moment. */
+  readonly running: number
+  /**
+   * Takes no new jobs, and resolves when none runs here any more. What is left after `grace` is asked to end through its signal, and given back to
+   * other workers. Repeatable.
+   */
+  stop(options?: StopOptions): Promise<void>
+  /** `stop()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+type NameOf<Payloads> = Extract<keyof Payloads, string>
+
+/** See {@link createJobs}. */
+export interface Jobs<Payloads extends object = Record<string, unknown>> {
+  /**
+   * Makes or updates the tables: once, before the first job, or at every start. Any number of processes may call it at
+   * once, and when there is nothing to do it only reads.
+   *
+   * @throws {StoreError} when the tables are newer than this library, or the role may not make them.
+   */
+  migrate(): Promise<void>
+  /**
+   * Adds a job. Resolves with its id, and with null when a job with its `key` waits already.
+   *
+   * @throws {InvalidArgumentError} the payload is not JSON or too large, or an option is not what it should be. Nothing is enqueued.
+   * @throws {StoreError} `store-unavailable`: no answer, so it may have been enqueued. Inside a `transaction`, that decides.
+   */
+  enqueue<Name extends NameOf<Payloads>>(
+    name: Name,
+    payload?: Payloads[Name],
+    options?: EnqueueOptions,
+  ): Promise<string | null>
+  /** Adds many jobs in one statement: all of them or none. Resolves and throws as {@link enqueue}, in the same order. */
+  enqueueAll(
+    jobs: readonly (NewJob & { readonly name: NameOf<Payloads> })[],
+    options?: { readonly transaction?: SqlClient | undefined },
+  ): Promise<readonly (string | null)[]>
+  /**
+   * Starts a worker. A handler that returns completes its job; one that throws fails it, and the job is tried again after its backoff. **A job runs
+   * at least once**: a process may die, or lose its lease, when the work is done and the job is not yet completed. `job.complete({ transaction })` in the
+   * transaction of the work makes its effect happen exactly once.
+   */
+  work(
+    handlers: { readonly [Name in NameOf<Payloads>]?: JobHandler<Payloads[Name]> },
+    options?: WorkOptions,
+  ): Worker
+  /** Claims jobs for a loop of your own, most urgent first; an empty array when there are none. Nobody renews their leases. */
+  claim<Name extends NameOf<Payloads>>(
+    names: Name | readonly Name[],
+    options?: ClaimOptions,
+  ): Promise<readonly ClaimedJob<Payloads[Name]>[]>
+  /** Jobs in order of their ids, read a page at a time; what changes meanwhile may be seen or not. */
+  inspect(options?: InspectOptions): AsyncIterable<JobView>
+  /** One job, or null when there is none (any more). */
+  find(id: string): Promise<JobView | null>
+  /** How many jobs there are of each name and state. Reads all of both tables. */
+  count(): Promise<readonly JobCount[]>
+  /**
+   * Makes dead, cancelled or superseded jobs ready again, with all their attempts. Resolves with the ids of those for which that worked: not where
+   * there is no such job, nor where a job with the same key waits.
+   */
+  retry(ids: string | readonly string[]): Promise<readonly string[]>
+  /**
+   * Ends a job that is not over, and resolves with whether there was one. A worker that runs it is told with its next
+   * renewal, after a third of its `ttl` at most, and cannot complete it.
+   */
+  cancel(id: string, options: { readonly reason: string }): Promise<boolean>
+  /** Forgets jobs that are over, before their time. Resolves with the ids of those that were there. */
+  remove(ids: string | readonly string[]): Promise<readonly string[]>
+  /** Deletes the jobs that are over for longer than they are kept. Workers do it every half minute. */
+  cleanUp(): Promise<void>
+  /** Stops the workers, with the grace, and ends its connections. Repeatable. */
+  close(options?: StopOptions): Promise<void>
+  /** `close()`, for `await using`. */
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/**
+ * Jobs in PostgreSQL: enqueued also inside your own transactions, claimed with `FOR UPDATE SKIP LOCKED`, leased to one worker at a time, retried with
+ * backoff, and taken over when their worker dies.
+ *
+ * @param client whose database and role are used, on connections of its own: a `Pool` or `Client` of the package pg, or a `sql` of the
+ * package postgres. It is never closed.
+ * @throws {InvalidArgumentError} when it is none of them, or an option is not what it should be.
+ *
+ * ```ts
+ * import { createJobs } from 'holdfast/jobs'
+ * import { Pool } from 'pg'
+ *
+ * const pool = new Pool({ connectionString: 'postgres://localhost/shop' })
+ * const jobs = createJobs<{ 'send-receipt': { order: number } }>(pool)
+ * await jobs.migrate()
+ *
+ * await jobs.enqueue('send-receipt', { order: 42 })
+ *
+ * const worker = jobs.work({
+ *   'send-receipt': async (job) => {
+ *     await fetch(`https://mail.example/receipts/${job.payload.order}`, { method: 'PUT', signal: job.signal })
+ *   },
+ * })
+ * process.once('SIGTERM', () => worker.stop())
+ * ```
+ */
+export function createJobs<Payloads extends object = Record<string, unknown>>(
+  client: PostgresPool,
+  options: JobsOptions = {},
+): Jobs<Payloads> {
+  return new PostgresJobs(client, options) as unknown as Jobs<Payloads>
+}
+
+class PostgresJobs implements Jobs {
+  readonly #connections: PostgresConnections
+  readonly #renewing: PostgresConnections
+  readonly #tables: JobTables
+  readonly #renewals: JobTables
+  readonly #settling: Settling
+  readonly #wakes: Wakes
+  readonly #workers = new Set<Worker>()
+  readonly #keepCompletedMs: number
+  readonly #keepEndedMs: number
+  readonly #maxPayloadBytes: number
+  #tidyTimer: NodeJS.Timeout | undefined
+  #closed: Promise<void> | undefined
+
+  constructor(client: PostgresPool, options: JobsOptions) {
+    checkOptions(options, ['schema', 'keepCompleted', 'keepEnded', 'maxPayloadBytes', 'maxConnections'])
+    const schema = parseSchema(options.schema ?? 'holdfast')
+    this.#keepCompletedMs = parseDuration('keepCompleted', options.keepCompleted ?? '1h', WAIT_RANGE)
+    this.#keepEndedMs = parseDuration('keepEnded', options.keepEnded ?? '336h', WAIT_RANGE)
+    const bytes = { least: 1, most: 256 * 1024 * 1024 }
+    this.#maxPayloadBytes = parseWhole('maxPayloadBytes', options.maxPayloadBytes ?? 1_048_576, bytes)
+    const max = parseWhole('maxConnections', options.maxConnections ?? 2, { least: 1, most: 100 })
+    this.#connections = connectionsOf(client, { max, applicationName: 'holdfast jobs' })
+    this.#renewing = connectionsOf(client, { max: 1, applicationName: 'holdfast jobs renewal' })
+    this.#tables = new JobTables(this.#connections, schema)
+    this.#renewals = new JobTables(this.#renewing, schema)
+    const keepsCompleted = this.#keepCompletedMs > 0
+    const settler = new Settler(this.#tables, { keepsCompleted })
+    this.#settling = { tables: this.#tables, settler, keepsCompleted }
+    this.#wakes = new Wakes(this.#connections)
+  }
+
+  async migrate(): Promise<void> {
+    await this.#tables.migrate()
+  }
+
+  async enqueue(name: string, payload?: unknown, options: EnqueueOptions = {}): Promise<string | null> {
+    const { transaction, ...jobOptions } = checkObject(options)
+    const [id = null] = await this.enqueueAll([{ name, payload, ...jobOptions }], { transaction })
+    return id
+  }
+
+  async enqueueAll(
+    jobs: readonly NewJob[],
+    options: { readonly transaction?: SqlClient | undefined } = {},
+  ): Promise<readonly (string | null)[]> {
+    const { transaction } = checkOptions(options, ['transaction'])
+    if (!Array.isArray(jobs)) throw expected('jobs', 'an array of jobs', jobs)
+    this.#assertOpen()
+    const limits = { maxPayloadBytes: this.#maxPayloadBytes }
+    const entries = (jobs as readonly NewJob[]).map((job, position) =>
+      parseNewJob(checkObject(job), position, limits),
+    )
+    return entries.length === 0 ? [] : this.#tables.enqueue(entries, transaction)
+  }
+
+  work(handlers: Readonly<Record<string, JobHandler | undefined>>, options: WorkOptions = {}): Worker {
+    this.#assertOpen()
+    const parts = {
+      tables: this.#tables,
+      renewals: this.#renewals,
+      settling: this.#settling,
+      wakes: this.#wakes,
+    }
+    const running = new JobWorker(parseHandlers(handlers), parseWorkOptions(options), parts)
+    const stop = async (stopOptions: StopOptions = {}): Promise<void> => {
+      await running.stop(graceOf(stopOptions))
+      this.#workers.delete(worker)
+      if (this.#workers.size === 0) clearTimeout(this.#tidyTimer)
+    }
+    const worker: Worker = {
+      get running() {
+        return running.running
+      },
+      stop,
+      [Symbol.asyncDispose]: () => stop(),
+    }
+    this.#workers.add(worker)
+    if (this.#workers.size === 1) this.#tidyIn(Math.random() * TIDY_EVERY_MS)
+    running.start()
+    return worker
+  }
+
+  async claim(
+    names: string | readonly string[],
+    options: ClaimOptions = {},
+  ): Promise<readonly ClaimedJob<never>[]> {
+    const {
+      limit = 1,
+      ttl = '30s',
+      worker = `pid ${process.pid}`,
+    } = checkOptions(options, ['limit', 'ttl', 'worker'])
+    const list = (typeof names === 'string' ? [names] : names).map((name) => parseText('names', name))
+    const request = {
+      names: list,
+      limit: parseWhole('limit', limit, { least: 1, most: 1000 }),
+      worker: parseText('worker', worker),
+      ttlMs: parseDuration('ttl', ttl, TTL_RANGE),
+    }
+    this.#assertOpen()
+    const { jobs } = await this.#tables.claim(request)
+    return jobs.map((facts) => claimedJob(facts, this.#settling) as ClaimedJob<never>)
+  }
+
+  async *inspect(options: InspectOptions = {}): AsyncGenerator<JobView, void, undefined> {
+    const { state, name, after = '0' } = checkOptions(options, ['state', 'name', 'after'])
+    const names = typeof name === 'string' ? [name] : name
+    const filter = { states: parseStates(state), names: names?.map((each) => parseText('name', each)) }
+    let from = after === '0' ? after : (parseIds('after', after)[0] ?? '0')
+    for (;;) {
+      const page = await this.#tables.inspect({ ...filter, after: from, limit: PAGE })
+      yield* page
+      if (page.length < PAGE) return
+      from = page.at(-1)?.id ?? from
+    }
+  }
+
+  async find(id: string): Promise<JobView | null> {
+    const [parsed] = parseIds('id', id)
+    const [job = null] = await this.#tables.inspect({
+      states: JOB_STATES,
+      names: undefined,
+      id: parsed,
+      after: '0',
+      limit: 1,
+    })
+    return job
+  }
+
+  count(): Promise<readonly JobCount[]> {
+    return this.#tables.count()
+  }
+
+  async retry(ids: string | readonly string[]): Promise<readonly string[]> {
+    return this.#tables.retry(parseIds('ids', ids))
+  }
+
+  async cancel(id: string, options: { readonly reason: string }): Promise<boolean> {
+    const [parsed = ''] = parseIds('id', id)
+    const { reason } = checkOptions(checkObject(options), ['reason'])
+    return (await this.#tables.cancel(parsed, parseText('reason', reason))) !== null
+  }
+
+  async remove(ids: string | readonly string[]): Promise<readonly string[]> {
+    return this.#tables.remove(parseIds('ids', ids))
+  }
+
+  async cleanUp(): Promise<void> {
+    while (await this.#tables.tidy(this.#keepCompletedMs, this.#keepEndedMs));
+  }
+
+  close(options: StopOptions = {}): Promise<void> {
+    const graceMs = graceOf(options)
+    this.#closed ??= Promise.resolve()
+    return this.#stopAll(graceMs)
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  async #stopAll(grace: number): Promise<void> {
+    await Promise.all([...this.#workers].map((worker) => worker.stop({ grace })))
+    clearTimeout(this.#tidyTimer)
+    await Promise.all([this.#connections.close(), this.#renewing.close()])
+  }
+
+  #assertOpen(): void {
+    if (this.#closed !== undefined)
+      throw new ClosedError('These jobs were closed: they take and run no more.')
+  }
+
+  #tidyIn(delayMs: number): void {
+    this.#tidyTimer = setTimeout(async () => {
+      try {
+        await this.cleanUp()
+      } catch {
+        // The next time, or another process.
+      }
+      if (this.#workers.size > 0) this.#tidyIn(TIDY_EVERY_MS * (0.9 + Math.random() / 5))
+    }, delayMs)
+    this.#tidyTimer.unref()
+  }
+}
+
+const PAGE = 500
+const TIDY_EVERY_MS = 30_000
+
+function graceOf(options: StopOptions): number {
+  const { grace = '20s' } = checkOptions(options, ['grace'])
+  return parseDuration('grace', grace, WAIT_RANGE)
+}
+
+function parseStates(state: InspectOptions['state']): readonly JobState[] {
+  if (state === undefined) return JOB_STATES
+  const states = Array.isArray(state) ? (state as readonly JobState[]) : [state as JobState]
+  const wrong = states.find((each) => !JOB_STATES.includes(each))
+  if (wrong === undefined) return states
+  throw expected('state', `one of ${JOB_STATES.join(', ')}`, wrong)
+}
+
+function checkObject<Options extends object>(options: Options): Options {
+  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
+  return options
+}

@@ -1,0 +1,92 @@
+import { type Duration, parseDuration } from '../base/duration.ts'
+import type { SqlClient } from '../postgres/executor.ts'
+import { checkOptions, expected, HOLD_RANGE, parseText, parseWhole } from './options.ts'
+import { payloadText } from './payload.ts'
+
+export interface JobOptions {
+  /** A larger one starts first, among jobs of one worker. A whole number from -32768 to 32767. Default: 0. */
+  readonly priority?: number | undefined
+  /** How long until it may start, by the database's clock: milliseconds, or `'30s'`, `'5m'`, `'1h'`; 24 days at most. Default: 0. */
+  readonly delay?: Duration | undefined
+  /** When it may start, instead of `delay`. */
+  readonly runAt?: Date | undefined
+  /**
+   * Not enqueued while a job of this name and key waits: is ready, blocked or delayed, also for its next attempt. While one runs, another one is
+   * enqueued, because what it has read may be out of date. Up to 500 characters. Default: none.
+   */
+  readonly key?: string | undefined
+  /** Jobs of one group run one at a time, whatever their names, and start in order. Up to 500 characters. Default: none. */
+  readonly group?: string | undefined
+  /** Dead once this many attempts have failed, or were lost with their worker. From 1 to 1000. Default: 10. */
+  readonly maxAttempts?: number | undefined
+  /** Until the second attempt; doubled for each further one, and shortened by up to a half at random. Default: `'1s'`. */
+  readonly backoff?: Duration | undefined
+  /** The longest wait between two attempts. Default: `'1h'`. */
+  readonly maxBackoff?: Duration | undefined
+}
+
+export interface EnqueueOptions extends JobOptions {
+  /**
+   * The caller's open transaction: the job is there when that commits, and only then. Of pg, postgres.js, Kysely, Drizzle, Prisma, or what
+   * has a `query(text, parameters)`. Default: a transaction of its own.
+   */
+  readonly transaction?: SqlClient | undefined
+}
+
+/** One of many jobs to enqueue. */
+export interface NewJob extends JobOptions {
+  readonly name: string
+  /** JSON. Default: null. */
+  readonly payload?: unknown
+}
+
+/** What the function of the database takes. */
+export interface Entry {
+  readonly position: number
+  readonly name: string
+  readonly payload: string
+  readonly [column: string]: unknown
+}
+
+export function parseNewJob(
+  { name, payload, ...options }: NewJob,
+  position: number,
+  { maxPayloadBytes }: { readonly maxPayloadBytes: number },
+): Entry {
+  checkOptions(options, [
+    'priority',
+    'delay',
+    'runAt',
+    'key',
+    'group',
+    'maxAttempts',
+    'backoff',
+    'maxBackoff',
+  ])
+  const {
+    priority = 0,
+    delay,
+    runAt,
+    key,
+    group,
+    maxAttempts = 10,
+    backoff = '1s',
+    maxBackoff = '1h',
+  } = options
+  if (delay !== undefined && runAt !== undefined) throw expected('runAt', 'left out beside `delay`', runAt)
+  if (runAt !== undefined && !(runAt instanceof Date && Number.isFinite(runAt.getTime())))
+    throw expected('runAt', 'a valid Date', runAt)
+  return {
+    position,
+    name: parseText('name', name),
+    payload: payloadText(payload, { maxBytes: maxPayloadBytes }),
+    priority: parseWhole('priority', priority, { least: -32768, most: 32767 }),
+    unique_key: key === undefined ? null : parseText('key', key),
+    group_key: group === undefined ? null : parseText('group', group),
+    max_attempts: parseWhole('maxAttempts', maxAttempts, { least: 1, most: 1000 }),
+    backoff_ms: parseDuration('backoff', backoff, HOLD_RANGE),
+    max_backoff_ms: parseDuration('maxBackoff', maxBackoff, HOLD_RANGE),
+    delay_ms: delay === undefined ? null : parseDuration('delay', delay, HOLD_RANGE),
+    run_at: runAt === undefined ? null : runAt.toISOString(),
+  }
+}

@@ -1,0 +1,70 @@
+import type { FailOutcome } from './job.ts'
+import type { Attempt, Failure, JobTables } from './job-tables.ts'
+
+/** How an attempt ends. */
+export type End = { readonly how: 'completed' } | ({ readonly how: 'other' } & Omit<Failure, keyof Attempt>)
+
+interface Pending {
+  readonly attempt: Attempt
+  readonly end: End
+  readonly resolve: (outcome: 'completed' | FailOutcome | null) => void
+  readonly reject: (error: unknown) => void
+}
+
+/** Sends the ends of attempts: one statement at a time, with all that came up meanwhile. */
+export class Settler {
+  readonly #tables: JobTables
+  readonly #keepsCompleted: boolean
+  #pending: Pending[] = []
+  #busy = false
+
+  constructor(tables: JobTables, { keepsCompleted }: { readonly keepsCompleted: boolean }) {
+    this.#tables = tables
+    this.#keepsCompleted = keepsCompleted
+  }
+
+  /** Resolves with what became of the job, null when the attempt was not the one that ran. */
+  settle(attempt: Attempt, end: End): Promise<'completed' | FailOutcome | null> {
+    return new Promise((resolve, reject) => {
+      this.#pending.push({ attempt, end, resolve, reject })
+      // In the next turn: what ends in the same turn shares the statement.
+      if (this.#busy || this.#pending.length > 1) return
+      setImmediate(() => void this.#flush())
+    })
+  }
+
+  async #flush(): Promise<void> {
+    this.#busy = true
+    while (this.#pending.length > 0) await this.#send(this.#pending.splice(0, BATCH))
+    this.#busy = false
+  }
+
+  async #send(batch: readonly Pending[]): Promise<void> {
+    const done: Pending[] = []
+    const others: Pending[] = []
+    const failures: Failure[] = []
+    for (const pending of batch) {
+      const { end, attempt: of } = pending
+      if (end.how === 'completed') done.push(pending)
+      else {
+        const { reason, retry, retry_in_ms } = end
+        others.push(pending)
+        failures.push({ id: of.id, attempt: of.attempt, reason, retry, retry_in_ms })
+      }
+    }
+    try {
+      const { lost, outcomes } = await this.#tables.settle(
+        { done: done.map(({ attempt }) => attempt), others: failures },
+        { keepsCompleted: this.#keepsCompleted },
+      )
+      const lostIds = new Set(lost)
+      for (const { attempt, resolve } of done) resolve(lostIds.has(attempt.id) ? null : 'completed')
+      for (const [index, { resolve }] of others.entries()) resolve(outcomes[index] ?? null)
+    } catch (error) {
+      for (const { reject } of batch) reject(error)
+    }
+  }
+}
+
+/** Its position in the list is looked for, for each of them. */
+const BATCH = 500

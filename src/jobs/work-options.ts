@@ -1,0 +1,90 @@
+import { type Duration, parseDuration } from '../base/duration.ts'
+import {
+  checkOptions,
+  expected,
+  LIMIT_RANGE,
+  POLL_RANGE,
+  parseText,
+  parseWhole,
+  TTL_RANGE,
+} from './options.ts'
+import type { JobFailure, JobHandler, WorkerSettings } from './worker.ts'
+
+export interface WorkOptions {
+  /** How many jobs it runs at once, and claims at once. From 1 to 1000. Default: 10. */
+  readonly concurrency?: number | undefined
+  /**
+   * How long after it was last heard of another worker may have its jobs: milliseconds, or `'30s'`, `'5m'`. Renewed at a third of it. Default: `'30s'`.
+   */
+  readonly ttl?: Duration | undefined
+  /**
+   * How long a handler may run. Then its job has failed, its signal aborts and its place is free, **even if its function still runs**; it cannot complete the job
+   * any more. Up to 24 days, or `Infinity`. Default: `'1h'`.
+   */
+  readonly maxRun?: Duration | undefined
+  /** How often to look for jobs when nobody tells of any: behind a pooler that LISTEN cannot pass, or after a lost message. Default: `'2s'`. */
+  readonly pollInterval?: Duration | undefined
+  /** A name for people, in `inspect` and `holdfast jobs`; its process id and a random part follow. Default: `worker`. */
+  readonly label?: string | undefined
+  /** Called when an attempt has failed, or was lost. Default: a process warning. */
+  readonly onFailure?: ((failure: JobFailure) => void) | undefined
+  /** Called when the database could not be asked, each time; the worker goes on trying. Default: a process warning. */
+  readonly onError?: ((error: unknown) => void) | undefined
+}
+
+export function parseWorkOptions(options: WorkOptions): WorkerSettings {
+  checkOptions(options, ['concurrency', 'ttl', 'maxRun', 'pollInterval', 'label', 'onFailure', 'onError'])
+  const label = parseText('label', options.label ?? 'worker')
+  return {
+    concurrency: parseWhole('concurrency', options.concurrency ?? 10, { least: 1, most: 1000 }),
+    ttlMs: parseDuration('ttl', options.ttl ?? '30s', TTL_RANGE),
+    maxRunMs: parseDuration('maxRun', options.maxRun ?? '1h', LIMIT_RANGE),
+    pollMs: parseDuration('pollInterval', options.pollInterval ?? '2s', POLL_RANGE),
+    // Unlike any other worker's: what an answer was lost of is found by it.
+    name: `${label}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`,
+    onFailure: parseFunction('onFailure', options.onFailure) ?? warnOfFailure,
+    onError: parseFunction('onError', options.onError) ?? warnOfError,
+  }
+}
+
+export function parseHandlers(
+  handlers: Readonly<Record<string, JobHandler | undefined>>,
+): ReadonlyMap<string, JobHandler> {
+  if (typeof handlers !== 'object' || handlers === null)
+    throw expected('handlers', 'an object with a function for each name of a job', handlers)
+  const map = new Map<string, JobHandler>()
+  for (const [name, handler] of Object.entries(handlers)) {
+    if (handler !== undefined) map.set(parseText('name', name), parseFunction(`handlers.${name}`, handler))
+  }
+  if (map.size === 0) throw expected('handlers', 'an object with at least one function', handlers)
+  return map
+}
+
+function parseFunction<Given>(name: string, value: Given): Given {
+  if (value === undefined || typeof value === 'function') return value
+  throw expected(name, 'a function', value)
+}
+
+function warnOfFailure({ job, error, outcome }: JobFailure): void {
+  const next = {
+    ready: 'It is tried again at once.',
+    delayed: 'It is tried again later.',
+    dead: 'It is dead: see `holdfast jobs show`.',
+    superseded: 'A newer job with its key stands for it.',
+    completed: 'It had been completed before.',
+    lost: 'It was no longer this worker’s, and another one runs it again.',
+  }[outcome]
+  warn(`Attempt ${job.attempt} of the job ${job.id} (${job.name}) failed. ${next} See \`onFailure\`.`, error)
+}
+
+function warnOfError(error: unknown): void {
+  warn('A worker could not ask PostgreSQL, and goes on trying. See `onError`.', error)
+}
+
+function warn(message: string, error: unknown): void {
+  process.emitWarning(message, {
+    type: 'HoldfastWarning',
+    code: 'HOLDFAST_JOBS',
+    detail: error instanceof Error ? (error.stack ?? error.message) : String(error),
+  })
+}

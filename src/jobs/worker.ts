@@ -1,0 +1,291 @@
+import { ClosedError, HoldfastError } from '../errors.ts'
+import { COMPLETED, failed, GIVEN_BACK, lostError, type Settling } from './claimed-job.ts'
+import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
+import type { Claim, JobTables } from './job-tables.ts'
+import { type Instant, now } from './lease-time.ts'
+import { Run } from './run.ts'
+import type { End } from './settler.ts'
+import type { Wakes } from './wakes.ts'
+
+export type JobHandler<Payload = unknown> = (job: RunningJob<Payload>) => unknown
+
+/** What became of an attempt that did not end well. `lost`: it was no longer this worker's, which changes nothing in the database. */
+export interface JobFailure {
+  readonly job: JobFacts
+  readonly error: unknown
+  readonly outcome: FailOutcome | 'completed' | 'lost'
+}
+
+export interface WorkerSettings {
+  readonly concurrency: number
+  readonly ttlMs: number
+  readonly maxRunMs: number
+  readonly pollMs: number
+  readonly name: string
+  readonly onFailure: (failure: JobFailure) => void
+  readonly onError: (error: unknown) => void
+}
+
+export interface WorkerParts {
+  readonly tables: JobTables
+  /** On a connection of its own, so that claims and settlements cannot hold up a renewal. */
+  readonly renewals: JobTables
+  readonly settling: Settling
+  readonly wakes: Wakes
+}
+
+/**
+ * Claims as many jobs as it has places, runs them, and settles them. It claims again when it is woken, when it has a place and the
+ * last claim left some behind, when the database said that something is due, and otherwise every `pollInterval`.
+ */
+export class JobWorker {
+  readonly #handlers: ReadonlyMap<string, JobHandler>
+  readonly #settings: WorkerSettings
+  readonly #parts: WorkerParts
+  readonly #runs = new Set<Run>()
+  #isStopping = false
+  #isClaiming = false
+  #mayHaveMore = true
+  #lostAnAnswer = false
+  #failures = 0
+  #claimTimer: NodeJS.Timeout | undefined
+  #claimsSoon = false
+  #watchTimer: NodeJS.Timeout | undefined
+  #renewAt = 0
+  #renewing = 0
+  #whenIdle: (() => void)[] = []
+
+  constructor(handlers: ReadonlyMap<string, JobHandler>, settings: WorkerSettings, parts: WorkerParts) {
+    this.#handlers = handlers
+    this.#settings = settings
+    this.#parts = parts
+  }
+
+  get running(): number {
+    return this.#runs.size
+  }
+
+  start(): void {
+    this.#parts.wakes.add(this)
+    void this.#claim()
+  }
+
+  /** A job of that name is ready; null: any may be. */
+  wake(name: string | null): void {
+    if (name !== null && !this.#handlers.has(name)) return
+    this.#mayHaveMore = true
+    // While the database cannot be asked, its own pace is kept.
+    if (this.#failures === 0) void this.#claim()
+  }
+
+  /** Resolves when no job runs here any more: given back after the grace. */
+  async stop(graceMs: number): Promise<void> {
+    this.#isStopping = true
+    this.#parts.wakes.delete(this)
+    clearTimeout(this.#claimTimer)
+    const grace = setTimeout(() => this.#cutAll(), Math.min(graceMs, 2 ** 31 - 1))
+    if (graceMs === 0) this.#cutAll()
+    await this.#idle()
+    clearTimeout(grace)
+    clearTimeout(this.#watchTimer)
+  }
+
+  async #claim(): Promise<void> {
+    const free = this.#settings.concurrency - this.#runs.size
+    if (this.#isClaiming || this.#isStopping || free <= 0) return
+    clearTimeout(this.#claimTimer)
+    this.#isClaiming = true
+    this.#mayHaveMore = false
+    const askedAt = now()
+    try {
+      const claim = await this.#parts.tables.claim({
+        names: [...this.#handlers.keys()],
+        limit: free,
+        worker: this.#settings.name,
+        ttlMs: this.#settings.ttlMs,
+        known: this.#lostAnAnswer ? [...this.#runs].map(({ facts }) => facts.id) : undefined,
+      })
+      this.#lostAnAnswer = false
+      this.#failures = 0
+      this.#isClaiming = false
+      this.#take(claim, askedAt)
+    } catch (error) {
+      this.#isClaiming = false
+      // It may have happened: what it brought is asked for with the next one.
+      this.#lostAnAnswer = true
+      this.#mayHaveMore = true
+      this.#failures += 1
+      this.#settings.onError(error)
+      this.#claimIn(pauseMs(this.#failures))
+    }
+    this.#tellIdle()
+  }
+
+  #take({ jobs, againMs }: Claim, askedAt: Instant): void {
+    for (const facts of jobs) void this.#run(facts, askedAt)
+    if (againMs === 0) this.#mayHaveMore = true
+    if (this.#mayHaveMore) this.#claimSoon()
+    this.#claimIn(
+      Math.min(againMs ?? Number.POSITIVE_INFINITY, this.#settings.pollMs * (0.9 + Math.random() / 5)),
+    )
+  }
+
+  /** In the next turn: many places that become free at once are one claim. */
+  #claimSoon(): void {
+    if (this.#claimsSoon) return
+    this.#claimsSoon = true
+    setImmediate(() => {
+      this.#claimsSoon = false
+      void this.#claim()
+    })
+  }
+
+  /** Keeps the process alive: to work is what it was started for. */
+  #claimIn(delayMs: number): void {
+    clearTimeout(this.#claimTimer)
+    if (this.#isStopping) return
+    this.#claimTimer = setTimeout(() => {
+      this.#mayHaveMore = true
+      void this.#claim()
+    }, delayMs)
+  }
+
+  async #run(facts: JobFacts, askedAt: Instant): Promise<void> {
+    const run = new Run(facts, { askedAt, ttlMs: this.#settings.ttlMs, settling: this.#parts.settling })
+    this.#runs.add(run)
+    if (this.#isStopping) run.cut(stopped())
+    this.#watch()
+    try {
+      await Promise.race([this.#handlers.get(facts.name)?.(run.job), run.cutOff])
+      if (run.settledBy === 'nobody') await this.#settleCompleted(run)
+    } catch (error) {
+      await this.#settleFailed(run, error)
+    } finally {
+      this.#runs.delete(run)
+      if (this.#mayHaveMore) this.#claimSoon()
+      this.#tellIdle()
+    }
+  }
+
+  async #settleCompleted(run: Run): Promise<void> {
+    if ((await this.#settle(run, COMPLETED)) !== null) return
+    this.#tellFailure(run, run.job.signal.reason ?? lostError(run.facts), 'lost')
+  }
+
+  async #settleFailed(run: Run, error: unknown): Promise<void> {
+    const isGivenBack = run.isCutOff && error instanceof ClosedError
+    const outcome = await this.#settle(run, isGivenBack ? GIVEN_BACK : failed(error))
+    if (isGivenBack) return
+    const settled = run.settledBy === 'handler' ? 'completed' : 'lost'
+    this.#tellFailure(run, error, outcome ?? settled)
+  }
+
+  /** Until the database has answered, or it makes no difference any more. */
+  async #settle(run: Run, end: End): Promise<'completed' | FailOutcome | null> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.#parts.settling.settler.settle(run.facts, end)
+      } catch (error) {
+        this.#settings.onError(error)
+        const isOver = run.remainingMs < -this.#settings.ttlMs || (this.#isStopping && attempt >= 5)
+        if (isOver) return null
+        await new Promise((resolve) => setTimeout(resolve, pauseMs(attempt)))
+      }
+    }
+  }
+
+  /** Looks at the leases now and then: for the end of one, of a handler's time, and for when to renew them all. */
+  #watch(): void {
+    if (this.#watchTimer !== undefined) return
+    const { ttlMs, maxRunMs } = this.#settings
+    this.#renewAt = Math.max(this.#renewAt, performance.now() + ttlMs / 6)
+    const look = (): void => {
+      this.#watchTimer = undefined
+      let nextMs = Math.min(1000, ttlMs / 10)
+      for (const run of this.#runs) {
+        if (run.isCutOff) continue
+        if (run.remainingMs <= 0) run.lose('expired')
+        else nextMs = Math.min(nextMs, run.remainingMs)
+        if (run.runsForMs >= maxRunMs) run.cut(tookTooLong(run, maxRunMs))
+      }
+      if (performance.now() >= this.#renewAt) void this.#renew()
+      if (this.#runs.size === 0) return
+      this.#watchTimer = setTimeout(look, Math.max(1, nextMs))
+      this.#watchTimer.unref()
+    }
+    this.#watchTimer = setTimeout(look, Math.min(1000, ttlMs / 10))
+    this.#watchTimer.unref()
+  }
+
+  async #renew(): Promise<void> {
+    const { ttlMs, onError } = this.#settings
+    const runs = [...this.#runs].filter((run) => !run.isLost && !run.isCutOff)
+    this.#renewAt = performance.now() + (ttlMs / 3) * (0.9 + Math.random() / 5)
+    // A second one beside the first, in case that hangs; more would only queue.
+    if (runs.length === 0 || this.#renewing >= 2) return
+    this.#renewing += 1
+    const askedAt = now()
+    try {
+      const answer = await this.#parts.renewals.renew(
+        runs.map(({ facts }) => facts),
+        ttlMs,
+      )
+      const gone = new Set(answer.gone)
+      const skipped = new Set(answer.skipped)
+      for (const run of runs) {
+        if (gone.has(run.facts.id)) run.lose('evicted')
+        else if (!skipped.has(run.facts.id)) run.renewed(askedAt)
+      }
+      // Somebody was just changing them: another look well before the next turn.
+      if (skipped.size > 0) this.#renewAt = performance.now() + ttlMs / 20
+    } catch (error) {
+      onError(error)
+      this.#renewAt = Math.min(this.#renewAt, performance.now() + Math.min(1000, ttlMs / 10))
+    } finally {
+      this.#renewing -= 1
+    }
+  }
+
+  #cutAll(): void {
+    for (const run of this.#runs) if (!run.isCutOff) run.cut(stopped())
+  }
+
+  #idle(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#whenIdle.push(resolve)
+      this.#tellIdle()
+    })
+  }
+
+  #tellIdle(): void {
+    if (this.#runs.size > 0 || this.#isClaiming) return
+    for (const resolve of this.#whenIdle.splice(0)) resolve()
+  }
+
+  #tellFailure(run: Run, error: unknown, outcome: JobFailure['outcome']): void {
+    try {
+      this.#settings.onFailure({ job: run.facts, error, outcome })
+    } catch (ownError) {
+      this.#settings.onError(ownError)
+    }
+  }
+}
+
+/** 100 ms, doubled up to 3 s, less a random part. */
+function pauseMs(failures: number): number {
+  return Math.min(3000, 50 * 2 ** Math.min(failures, 10)) * (0.5 + Math.random() / 2)
+}
+
+function stopped(): ClosedError {
+  return new ClosedError(
+    'The worker was stopped, and the job was given back when the grace was over (`stop({ grace })`).',
+  )
+}
+
+function tookTooLong({ facts: { id, name } }: Run, maxRunMs: number): HoldfastError {
+  return new HoldfastError(
+    'task-failed',
+    `The job ${id} (${name}) did not end within ${maxRunMs} ms (\`maxRun\`). Its signal was aborted and its place given to the next job, although its handler may still run: make it listen to \`signal\`, or allow it more time.`,
+    { key: id },
+  )
+}

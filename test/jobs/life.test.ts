@@ -1,0 +1,250 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { JobFailure, JobView } from '../../src/jobs/index.ts'
+import { until } from '../servers/until.ts'
+import { CLIENT_KINDS, closeSharedServer, openScene, sharedServer } from './scene.ts'
+
+beforeAll(sharedServer)
+afterAll(closeSharedServer)
+
+async function list(jobs: AsyncIterable<JobView>): Promise<JobView[]> {
+  const all: JobView[] = []
+  for await (const job of jobs) all.push(job)
+  return all
+}
+
+describe.each(CLIENT_KINDS)('with %s', (kind) => {
+  test('a job comes to its handler as it was enqueued, and is completed when that returns', async () => {
+    await using scene = await openScene()
+    const jobs = scene.open({}, { kind })
+    await jobs.migrate()
+    const payload = { text: 'zero \u0000, half \ud800, "quoted" \\', list: [1, null, { deep: true }] }
+    const id = await jobs.enqueue('greet', payload, { priority: 3, group: 'g', key: 'k' })
+    const seen: unknown[] = []
+    const worker = jobs.work({
+      greet: ({ signal, complete, fail, giveBack, ...facts }) => {
+        seen.push(facts)
+      },
+    })
+    const job = await until('it is completed', async () => {
+      const found = await jobs.find(id ?? '')
+      return found?.state === 'completed' && found
+    })
+    expect(seen).toEqual([
+      {
+        id,
+        name: 'greet',
+        payload,
+        attempt: 1,
+        failures: 0,
+        maxAttempts: 10,
+        priority: 3,
+        key: 'k',
+        group: 'g',
+        enqueuedAt: job.enqueuedAt,
+      },
+    ])
+    expect(job).toMatchObject({ state: 'completed', attempt: 1, payload, error: null })
+    expect(job.worker).toMatch(new RegExp(`^worker:${process.pid}:`))
+    await worker.stop()
+    expect(await scene.sql('select * from $schema.jobs')).toEqual([])
+  })
+
+  test('a job that throws is tried again after its backoff, up to its last attempt, and then it is dead', async () => {
+    await using scene = await openScene()
+    const jobs = scene.open({}, { kind })
+    await jobs.migrate()
+    const id = (await jobs.enqueue('fragile', 1, { maxAttempts: 3, backoff: 40, maxBackoff: 60 })) ?? ''
+    const attempts: number[] = []
+    const failures: JobFailure[] = []
+    jobs.work(
+      {
+        fragile: ({ attempt }) => {
+          attempts.push(attempt)
+          throw new Error(`attempt ${attempt}`)
+        },
+      },
+      { onFailure: (failure) => failures.push(failure) },
+    )
+    await until('it is dead', () => failures.length === 3)
+    expect(attempts).toEqual([1, 2, 3])
+    expect(failures.map(({ outcome }) => outcome)).toEqual(['delayed', 'delayed', 'dead'])
+    const job = await jobs.find(id)
+    expect(job).toMatchObject({ state: 'dead', attempt: 3, failures: 3 })
+    expect(job?.error).toContain('attempt 3')
+    // The fence goes on rising, and all attempts are there again.
+    expect(await jobs.retry(id)).toEqual([id])
+    await until('it is dead again', () => failures.length === 6)
+    expect(attempts).toEqual([1, 2, 3, 4, 5, 6])
+    expect(await jobs.retry(['999999999', id])).toEqual([id])
+    await until('it is dead once more', () => failures.length === 9)
+    expect(await jobs.remove(id)).toEqual([id])
+    expect(await jobs.find(id)).toBeNull()
+  })
+
+  test('inside a transaction a job is there when that commits, and never when it is rolled back', async () => {
+    await using scene = await openScene()
+    const jobs = scene.open({}, { kind })
+    await jobs.migrate()
+    const client = await scene.pool.connect()
+    await client.query('begin')
+    await jobs.enqueue('later', 1, { transaction: client })
+    expect(await jobs.count()).toEqual([])
+    await client.query('rollback')
+    await client.query('begin')
+    const [id] = await jobs.enqueueAll([{ name: 'later', payload: 2 }], { transaction: client })
+    expect(await jobs.find(id ?? '')).toBeNull()
+    await client.query('commit')
+    client.release()
+    expect(await list(jobs.inspect())).toMatchObject([{ id, state: 'ready', payload: 2 }])
+  })
+})
+
+test('the most urgent starts first, then the oldest', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll([
+    { name: 'a', payload: 'low', priority: -1 },
+    { name: 'a', payload: 'first' },
+    { name: 'b', payload: 'urgent', priority: 9 },
+    { name: 'a', payload: 'second' },
+    { name: 'other', payload: 'nobody asks', priority: 100 },
+  ])
+  const claimed = await jobs.claim(['a', 'b'], { limit: 10 })
+  expect(claimed.map(({ payload }) => payload)).toEqual(['urgent', 'first', 'second', 'low'])
+  await Promise.all(claimed.map((job) => job.complete()))
+  expect(await list(jobs.inspect({ state: 'completed' }))).toHaveLength(4)
+})
+
+test('a delayed job starts when it is due, by the database, without being polled for', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const started: number[] = []
+  jobs.work({ a: ({ payload }) => started.push(payload as number) }, { pollInterval: '10m' })
+  await jobs.enqueue('a', 0)
+  await until('the worker works', () => started.length === 1)
+  const enqueuedAt = performance.now()
+  await jobs.enqueueAll([
+    { name: 'a', payload: 2, delay: 600 },
+    { name: 'a', payload: 1, runAt: new Date(Date.now() + 300) },
+    { name: 'a', payload: 3, delay: '1h' },
+  ])
+  await until('both have started', () => started.length === 3)
+  expect(performance.now() - enqueuedAt).toBeGreaterThan(590)
+  expect(started).toEqual([0, 1, 2])
+  expect(await jobs.count()).toMatchObject([
+    { state: 'completed', count: 3 },
+    { state: 'delayed', count: 1 },
+  ])
+})
+
+test('a key keeps a second job out while the first one waits, also for its next attempt, and not while it runs', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const enqueue = () => jobs.enqueue('sync', null, { key: 'k', backoff: '1h' })
+  const first = await enqueue()
+  expect(await enqueue()).toBeNull()
+  expect(await jobs.enqueue('other', null, { key: 'k' })).not.toBeNull()
+  const [running] = await jobs.claim('sync')
+  expect(running?.id).toBe(first)
+  const second = await enqueue()
+  expect(second).not.toBeNull()
+  expect(await enqueue()).toBeNull()
+  // Both cannot wait: the newer one has not read anything yet, so it does the work of both.
+  expect(await running?.fail(new Error('first'))).toBe('superseded')
+  expect((await jobs.find(first ?? ''))?.state).toBe('superseded')
+  const [next] = await jobs.claim('sync')
+  expect(next?.id).toBe(second)
+  expect(await next?.fail('second')).toBe('delayed')
+  expect(await enqueue()).toBeNull()
+  // Nor can the first one come back.
+  expect(await jobs.retry(first ?? '')).toEqual([])
+})
+
+test('many enqueue the same key at once, and one of them does', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open({ maxConnections: 8 })
+  await jobs.migrate()
+  const ids = await Promise.all(Array.from({ length: 40 }, () => jobs.enqueue('a', 1, { key: 'k' })))
+  expect(ids.filter((id) => id !== null)).toHaveLength(1)
+})
+
+test('a job that is cancelled while it runs cannot be completed, and its handler is told', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const id = (await jobs.enqueue('a')) ?? ''
+  const failures: JobFailure[] = []
+  let aborted: unknown
+  jobs.work(
+    {
+      a: ({ signal }) =>
+        new Promise<void>((resolve) => {
+          signal.addEventListener('abort', () => {
+            aborted = signal.reason
+            resolve()
+          })
+        }),
+    },
+    { ttl: 1500, onFailure: (failure) => failures.push(failure) },
+  )
+  await until('it runs', async () => (await jobs.find(id))?.state === 'running')
+  expect(await jobs.cancel(id, { reason: 'no longer wanted' })).toBe(true)
+  await until('the worker knows', () => failures.length === 1)
+  expect(aborted).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
+  expect(failures).toMatchObject([{ outcome: 'lost', error: aborted }])
+  expect(await jobs.find(id)).toMatchObject({ state: 'cancelled', error: 'no longer wanted' })
+  expect(await jobs.cancel(id, { reason: 'again' })).toBe(false)
+})
+
+test('a job is dead at once when its handler says so, and comes back when its handler says', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll([{ name: 'a' }, { name: 'a' }, { name: 'a' }])
+  const [first, second, third] = await jobs.claim('a', { limit: 3 })
+  expect(await first?.fail('hopeless', { retry: false })).toBe('dead')
+  expect(await second?.fail('busy', { retryIn: '1h' })).toBe('delayed')
+  await third?.giveBack()
+  expect(await list(jobs.inspect())).toMatchObject([
+    { state: 'dead', failures: 1, error: 'hopeless' },
+    { state: 'delayed', failures: 1, error: 'busy' },
+    { state: 'ready', failures: 0, error: null, attempt: 1 },
+  ])
+  await expect(first?.complete()).rejects.toMatchObject({ code: 'lease-lost', key: first?.id })
+})
+
+test('jobs that are over are cleaned up after their time, and completed ones are not kept at all if so wished', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open({ keepCompleted: 50, keepEnded: '1h' })
+  await jobs.migrate()
+  const unkept = scene.open({ keepCompleted: 0 })
+  await jobs.enqueueAll([{ name: 'a' }, { name: 'a' }, { name: 'a' }])
+  const [first, second] = await jobs.claim('a', { limit: 2 })
+  await first?.complete()
+  await second?.fail('x', { retry: false })
+  const [third] = await unkept.claim('a')
+  await third?.complete()
+  expect(await list(jobs.inspect())).toMatchObject([{ state: 'completed' }, { state: 'dead' }])
+  await until('the completed one is gone', async () => {
+    await jobs.cleanUp()
+    return (await jobs.find(first?.id ?? '')) === null
+  })
+  expect(await list(jobs.inspect())).toMatchObject([{ id: second?.id, state: 'dead' }])
+})
+
+test('a page is not the end of a list', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = await jobs.enqueueAll(Array.from({ length: 1203 }, (_, n) => ({ name: `n${n % 2}` })))
+  expect((await list(jobs.inspect())).map(({ id }) => id)).toEqual(ids)
+  expect(await list(jobs.inspect({ name: 'n1', state: ['ready', 'dead'] }))).toHaveLength(601)
+  expect(await list(jobs.inspect({ after: ids[1199] ?? '' }))).toHaveLength(3)
+  expect(await jobs.count()).toMatchObject([
+    { name: 'n0', state: 'ready', count: 602 },
+    { name: 'n1', state: 'ready', count: 601 },
+  ])
+})

@@ -1,0 +1,65 @@
+import { Pool } from 'pg'
+import postgres from 'postgres'
+import { createJobs, type Jobs, type JobsOptions } from '../../src/jobs/index.ts'
+import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+
+export type ClientKind = 'pg' | 'postgres.js'
+export const CLIENT_KINDS: readonly ClientKind[] = ['pg', 'postgres.js']
+
+/** Jobs in a schema of their own, with the client of the user, who also has a table for what the jobs do. */
+export class JobsScene implements AsyncDisposable {
+  readonly server: PostgresServer
+  readonly schema: string
+  readonly pool: Pool
+  readonly #closing: (() => Promise<unknown>)[] = []
+
+  constructor(server: PostgresServer) {
+    schemas += 1
+    this.server = server
+    this.schema = `jobs_${process.pid}_${schemas}`
+    this.pool = new Pool({ connectionString: server.url, max: 4 })
+    this.pool.on('error', () => {})
+    this.#closing.push(() => this.pool.end())
+  }
+
+  /** Also through a proxy or a pooler. */
+  open(
+    options: JobsOptions = {},
+    { kind = 'pg', url = this.server.url }: { kind?: ClientKind; url?: string } = {},
+  ): Jobs {
+    const client = kind === 'pg' ? new Pool({ connectionString: url }) : postgres(url)
+    const jobs = createJobs(client, { schema: this.schema, ...options })
+    this.#closing.unshift(async () => {
+      await jobs.close({ grace: 0 })
+      await client.end()
+    })
+    return jobs
+  }
+
+  async sql(text: string): Promise<Record<string, unknown>[]> {
+    return (await this.pool.query(text.replaceAll('$schema', this.schema))).rows
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const close of this.#closing) await close()
+    await this.server.sql(`drop schema if exists ${this.schema} cascade`)
+  }
+}
+
+let schemas = 0
+let server: PostgresServer | undefined
+
+/** One server for all scenes of a file. */
+export async function sharedServer(): Promise<PostgresServer> {
+  server ??= await startPostgres()
+  return server
+}
+
+export async function closeSharedServer(): Promise<void> {
+  await server?.close()
+  server = undefined
+}
+
+export async function openScene(): Promise<JobsScene> {
+  return new JobsScene(await sharedServer())
+}
