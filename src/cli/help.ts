@@ -1,4 +1,5 @@
 import type { Command, Option } from './arguments.ts'
+import { wrap } from './text.ts'
 
 export function helpOf(command: Command): string {
   const options = Object.entries(command.options).map(
@@ -6,7 +7,7 @@ export function helpOf(command: Command): string {
   )
   const parts = [
     `Usage: holdfast ${command.name} ${command.usage}`,
-    command.summary,
+    wrap(command.summary, WIDTH).join('\n'),
     `Options:\n${columns(options)}`,
     command.details,
   ]
@@ -38,10 +39,12 @@ function leftOf(name: string, { short, value }: Option): string {
 }
 
 function columns(rows: readonly (readonly [string, string])[]): string {
-  const width = Math.max(...rows.map(([left]) => left.length))
+  const left = Math.max(...rows.map(([name]) => name.length))
+  const margin = ' '.repeat(left + 4)
   return rows
-    .map(
-      ([left, right]) => `  ${left.padEnd(width)}  ${right.replaceAll('\n', `\n${' '.repeat(width + 4)}`)}`,
-    )
+    .map(([name, text]) => `  ${name.padEnd(left)}  ${wrap(text, WIDTH - margin.length).join(`\n${margin}`)}`)
     .join('\n')
 }
+
+/** Of the narrowest terminal that people work in. */
+const WIDTH = 80

@@ -1,24 +1,58 @@
-import { width } from './text.ts'
+import { cut, width } from './text.ts'
 
 export interface Column {
   readonly title: string
   readonly align?: 'right'
+  /** What happens to it where there is not enough room for the table. By default it stays as it is. */
+  readonly narrow?: 'drop' | 'cut'
 }
 
-/** Rows under their titles, two spaces apart. */
-export function table(columns: readonly Column[], rows: readonly (readonly string[])[]): readonly string[] {
-  const titles = columns.map(({ title }) => title)
-  const widths = columns.map((_, index) =>
-    Math.max(...[titles, ...rows].map((row) => width(row[index] ?? ''))),
+/** Rows under their titles, two spaces apart, in `room` columns of a terminal if they can be. */
+export function table(
+  columns: readonly Column[],
+  rows: readonly (readonly string[])[],
+  room: number = Number.POSITIVE_INFINITY,
+): readonly string[] {
+  const lines = [columns.map(({ title }) => title), ...rows]
+  const fitted = narrowed(
+    columns.map((column, index) => ({
+      column,
+      index,
+      width: Math.max(...lines.map((line) => width(line[index] ?? ''))),
+    })),
+    room,
   )
-  return [titles, ...rows].map((row) =>
-    columns
-      .map(({ align }, index) => {
-        const cell = row[index] ?? ''
-        const gap = ' '.repeat((widths[index] ?? 0) - width(cell))
-        return align === 'right' ? gap + cell : cell + gap
+  return lines.map((line) =>
+    fitted
+      .map(({ column, index, width: wanted }) => {
+        const cell = cut(line[index] ?? '', wanted)
+        const gap = ' '.repeat(wanted - width(cell))
+        return column.align === 'right' ? gap + cell : cell + gap
       })
       .join('  ')
       .trimEnd(),
   )
 }
+
+interface Fitted {
+  readonly column: Column
+  readonly index: number
+  width: number
+}
+
+function narrowed(columns: readonly Fitted[], room: number): readonly Fitted[] {
+  const isTooWide = (some: readonly Fitted[]): boolean =>
+    some.reduce((sum, each) => sum + each.width + 2, -2) > room
+  let fitted = columns
+  if (isTooWide(fitted)) fitted = fitted.filter(({ column }) => column.narrow !== 'drop')
+  while (isTooWide(fitted)) {
+    const [widest] = fitted
+      .filter((each) => each.column.narrow === 'cut' && each.width > LEAST_WIDTH)
+      .sort((one, other) => other.width - one.width)
+    if (widest === undefined) break
+    widest.width -= 1
+  }
+  return fitted
+}
+
+const LEAST_WIDTH = 12

@@ -11,6 +11,11 @@ export function paintFor(stream: NodeJS.WriteStream): Paint {
   return colours ? (style, text) => styleText(style, text, { validateStream: false }) : (_, text) => text
 }
 
+/** How wide the screen is that standard output goes to; files and pipes have no end. */
+export function roomOnScreen(): number {
+  return (process.stdout.isTTY && process.stdout.columns) || Number.POSITIVE_INFINITY
+}
+
 export function print(line: string): void {
   process.stdout.write(`${line}\n`)
 }

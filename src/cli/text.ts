@@ -48,6 +48,29 @@ export function width(text: string): number {
   return columns
 }
 
+/** At most so many columns of it. What is missing is in the middle, because the ends of keys tell them apart. */
+export function cut(text: string, columns: number): string {
+  if (width(text) <= columns) return text
+  const start = [...text]
+  const end = start.splice(Math.ceil(start.length / 2))
+  while (width(start.join('')) + 1 + width(end.join('')) > columns) {
+    if (start.length > end.length) start.pop()
+    else end.shift()
+  }
+  return `${start.join('')}…${end.join('')}`
+}
+
+/** Lines of at most so many columns, broken at spaces. */
+export function wrap(text: string, columns: number): readonly string[] {
+  const lines: string[] = []
+  for (const word of text.split(' ')) {
+    const line = lines.at(-1)
+    if (line === undefined || width(`${line} ${word}`) > columns) lines.push(word)
+    else lines[lines.length - 1] = `${line} ${word}`
+  }
+  return lines
+}
+
 const NARROWEST = /\p{Mn}/u
 const WIDE =
   /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/u

@@ -4,7 +4,8 @@ import { constants } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { until } from '../servers/until.ts'
 
-const PROGRAM = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+/** To be run by Node.js. */
+export const PROGRAM: string = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 
 /** One `holdfast …` as a person starts it, from the built package. */
 export interface HoldfastProcess {

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { Shell } from './holdfast-process.ts'
+import { PROGRAM, Shell } from './holdfast-process.ts'
 import { sharedStores, type TestStore } from './stores.ts'
 
 describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
@@ -75,6 +75,25 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
     const held = await holder()
     expect((await shell.run(['run', '-n', '-E', code, 'backup', '--', 'true'])).code).toBe(Number(code))
     await held.end()
+  })
+
+  test('says so when it would wait for itself, and waits for others that it shares the key with', async () => {
+    const nested = (...options: readonly string[]) => [
+      ...['run', ...options, 'backup', '--', process.execPath, PROGRAM],
+      ...['run', ...options, 'backup', '--', 'echo', 'inside'],
+    ]
+    expect(await shell.run(nested())).toEqual({
+      code: 64,
+      stdout: '',
+      stderr:
+        'holdfast: Expected a key that this command does not run under already, got "backup": it would wait for itself. See holdfast run --help.\n',
+    })
+    expect(await shell.run(nested('--shared'))).toMatchObject({ code: 0, stdout: 'inside\n' })
+    const other = await holder('--permits', '2')
+    const waiting = shell.start(nested('--permits', '2'))
+    await queueOf('backup', 1)
+    await other.end()
+    expect(await waiting.exit).toBe(0)
   })
 
   test('gives up after the wait, and leaves the queue', async () => {

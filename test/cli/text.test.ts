@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { table } from '../../src/cli/table.ts'
-import { age, json, plain, width } from '../../src/cli/text.ts'
+import { age, json, plain, width, wrap } from '../../src/cli/text.ts'
 
 describe('text of strangers', () => {
   test.each([
@@ -46,6 +46,11 @@ test.each([
   expect(age(durationMs)).toBe(shown)
 })
 
+test('lines are broken at spaces, where there are any', () => {
+  expect(wrap('one two three', 7)).toEqual(['one two', 'three'])
+  expect(wrap('extraordinarily long', 7)).toEqual(['extraordinarily', 'long'])
+})
+
 describe('a table', () => {
   test('stands in columns, also where characters are wide or combine', () => {
     const lines = table(
@@ -57,6 +62,27 @@ describe('a table', () => {
     )
     expect(lines).toEqual(['KEY    N', '日本   1  x', 'u\u0308     10'])
     expect(width('日本')).toBe(4)
+  })
+
+  test('that is wider than the screen leaves out what may be dropped, then the middle of what may be cut', () => {
+    const columns = [
+      { title: 'KEY', narrow: 'cut' as const },
+      { title: 'FENCE', narrow: 'drop' as const },
+      { title: 'LEFT' },
+    ]
+    const rows = [
+      ['a-key-with-a-long-name:1', '1234567', '20.0s'],
+      ['日本日本日本日本日本日本', '1', '1.0s'],
+    ]
+    const widest = (room?: number) => Math.max(...table(columns, rows, room).map(width))
+    expect([widest(), widest(40), widest(39)]).toEqual([40, 40, 31])
+    expect(table(columns, rows, 24)).toEqual([
+      'KEY                LEFT',
+      'a-key-wi…g-name:1  20.0s',
+      '日本日本…日本日本  1.0s',
+    ])
+    // What is left of the key is never less than this.
+    expect(widest(1)).toBe(19)
   })
 
   test('is its titles when there are no rows', () => {

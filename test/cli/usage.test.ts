@@ -33,7 +33,7 @@ describe('help', () => {
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toMatch(new RegExp(`^Usage: holdfast ${command} `))
     expect(stdout).toContain('--store URL')
-    expect(Math.max(...stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(120)
+    expect(Math.max(...stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80)
   })
 
   test('of a command behind `--` is the command’s own', async () => {

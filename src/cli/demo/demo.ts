@@ -30,10 +30,12 @@ export const demo: Command = {
     json: { help: 'one JSON object an event and line' },
     store: { value: 'URL', help: 'where the key lives; default: HOLDFAST_STORE, else a temporary file' },
   },
-  details: `The first holder to be hit gets SIGKILL, the second SIGSTOP and much later SIGCONT, the third SIGTERM, all further
-ones SIGKILL. Every write goes to a register, a file that refuses stale fences and that is at the end the evidence:
-the verdict comes from it alone. Exits with 1 when two processes held the key at the same time, or nobody took over.
-With --store memory:, where every process has a store of its own, you see what that looks like.`,
+  details: `The first holder to be hit gets SIGKILL, the second SIGSTOP and much later
+SIGCONT, the third SIGTERM, all further ones SIGKILL. Every write goes to a
+register, a file that refuses stale fences and that is at the end the evidence:
+the verdict comes from it alone. Exits with 1 when two processes held the key at
+the same time, or nobody took over. With --store memory:, where every process
+has a store of its own, you see what that looks like.`,
   async run(given: Arguments): Promise<number> {
     const plan = planOf(given)
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-demo-'))

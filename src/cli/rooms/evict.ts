@@ -15,8 +15,8 @@ export const evict: Command = {
     json: { help: 'one JSON object on one line' },
     store: storeOption,
   },
-  details: `A holder is told, but it may be in the middle of a write: only fences stop that. Exits with 1 when there was
-nobody to evict.`,
+  details: `A holder is told, but it may be in the middle of a write: only fences stop that.
+Exits with 1 when there was nobody to evict.`,
   async run(given: Arguments): Promise<number> {
     const key = given.word('one KEY')
     const reason = given.text('reason')

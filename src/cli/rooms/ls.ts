@@ -4,7 +4,7 @@ import { EXIT } from '../exit-codes.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
 import { openLocks, storeOption } from '../store-option.ts'
 import { type Column, table } from '../table.ts'
-import { complain, paintFor, print } from '../terminal.ts'
+import { complain, paintFor, print, roomOnScreen } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
 import { UsageError } from '../usage-error.ts'
 
@@ -33,18 +33,18 @@ export const ls: Command = {
 }
 
 const COLUMNS: readonly Column[] = [
-  { title: 'KEY' },
+  { title: 'KEY', narrow: 'cut' },
   { title: 'MODE' },
-  { title: 'HOLDER' },
+  { title: 'HOLDER', narrow: 'cut' },
   { title: 'HELD', align: 'right' },
   { title: 'LEFT', align: 'right' },
-  { title: 'FENCE', align: 'right' },
+  { title: 'FENCE', align: 'right', narrow: 'drop' },
   { title: 'WAITING', align: 'right' },
 ]
 
 function printTable(rows: readonly (readonly string[])[]): void {
   const paint = paintFor(process.stdout)
-  const [titles = '', ...lines] = table(COLUMNS, rows)
+  const [titles = '', ...lines] = table(COLUMNS, rows, roomOnScreen())
   print(paint('bold', titles))
   for (const line of lines) print(line)
 }

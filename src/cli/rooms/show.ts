@@ -5,7 +5,7 @@ import { findRoom } from '../room.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
 import { openLocks, storeOption } from '../store-option.ts'
 import { table } from '../table.ts'
-import { type Paint, paintFor, print } from '../terminal.ts'
+import { type Paint, paintFor, print, roomOnScreen } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
 
 export const show: Command = {
@@ -30,7 +30,7 @@ function pageOf(room: RoomView, paint: Paint): readonly string[] {
   const lines = [`${paint('bold', plain(room.key))}  ${stateOf(room)}`]
   if (room.holders.length > 0) {
     const columns = [
-      { title: 'HOLDER' },
+      { title: 'HOLDER', narrow: 'cut' as const },
       { title: 'MODE' },
       { title: 'HELD', align: 'right' as const },
       { title: 'LEFT', align: 'right' as const },
@@ -45,11 +45,11 @@ function pageOf(room: RoomView, paint: Paint): readonly string[] {
       String(holder.fence),
       plain(holder.id),
     ])
-    lines.push('', ...table(columns, rows))
+    lines.push('', ...table(columns, rows, roomOnScreen()))
   }
   if (room.queue.length > 0) {
     const columns = [
-      { title: 'WAITER' },
+      { title: 'WAITER', narrow: 'cut' as const },
       { title: 'MODE' },
       { title: 'WAITS', align: 'right' as const },
       { title: 'ID' },
@@ -60,7 +60,7 @@ function pageOf(room: RoomView, paint: Paint): readonly string[] {
       age(waiter.waitedMs),
       plain(waiter.id),
     ])
-    lines.push('', ...table(columns, rows))
+    lines.push('', ...table(columns, rows, roomOnScreen()))
   }
   return lines
 }

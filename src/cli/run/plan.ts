@@ -37,7 +37,7 @@ export const planOptions: Readonly<Record<string, Option>> = {
   },
   grace: {
     value: 'DURATION',
-    help: 'when it is about to be lost, the command gets SIGTERM this long before SIGKILL;\ndefault: 5s, or a quarter of the ttl if that is less',
+    help: 'when it is about to be lost, the command gets SIGTERM this long before SIGKILL; default: 5s, or a quarter of the ttl if that is less',
   },
   'min-hold': { value: 'DURATION', help: 'keep it taken for at least this long' },
   'lock-delay': { value: 'DURATION', help: 'after a crash nobody gets it for this long' },

@@ -10,6 +10,7 @@ import { age, json } from '../text.ts'
 import { UsageError } from '../usage-error.ts'
 import { deadlineIn } from './deadline.ts'
 import { type Ending, Guardian } from './guardian.ts'
+import { waitsForItself } from './own-hold.ts'
 import { type Plan, planOf, planOptions } from './plan.ts'
 import { Interrupted, Signals } from './signals.ts'
 import { commandInput } from './terminal-input.ts'
@@ -20,14 +21,15 @@ export const run: Command = {
   summary: 'Holds a key while a command runs.',
   options: { ...planOptions, store: storeOption },
   takesCommand: true,
-  details: `The command runs without a shell, in a process group of its own, with HOLDFAST_KEY, HOLDFAST_FENCE and HOLDFAST_ID in
-its environment. When the key is lost, the whole group ends before the store gives the key to another.
+  details: `The command runs without a shell, in a process group of its own, with
+HOLDFAST_KEY, HOLDFAST_FENCE and HOLDFAST_ID in its environment. When the key is
+lost, the whole group ends before the store gives the key to another.
 A KEY that begins with a dash: holdfast run [options] -- KEY -- COMMAND
 
 Exit codes: the command's own, 128+n when it ended by signal n
-   75  not acquired (or what -E says)     69  the store is unavailable or refuses
-   76  lost: the command was ended        64  not called as above
-  127  no such command                   126  it cannot be executed`,
+   75  not acquired (or what -E says)    69  the store is unavailable or refuses
+   76  lost: the command was ended       64  not called as above
+  127  no such command                  126  it cannot be executed`,
   async run(given: Arguments): Promise<number> {
     if (process.platform === 'win32')
       throw new UsageError('Expected a system with process groups, got Windows.')
@@ -86,6 +88,11 @@ async function take(locks: Locks, plan: Plan, signal: AbortSignal): Promise<Leas
   // Without waiting first: a store that is not there is an error within seconds, also for those who would wait for ever.
   const lease = await tryToTake(locks, plan, options)
   if (lease !== null || plan.waitMs === 0) return lease
+  if (await waitsForItself(locks, plan)) {
+    throw new UsageError(
+      `Expected a key that this command does not run under already, got ${json(plan.key)}: it would wait for itself.`,
+    )
+  }
   const wait = Math.max(0, plan.waitMs - (performance.now() - startedAt))
   try {
     return await waitToTake(locks, plan, { ...options, wait })
