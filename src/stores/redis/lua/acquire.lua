@@ -6,28 +6,22 @@
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
 --         then +<room> for each room with more to admit
 --@ start
---@ fence
-local answers, general = {}, {}
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.sub(ARGV[3], -2) == ' 0'
 
 -- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
-for at = 2, #KEYS do
-  local fence = lastFence and nextFence() or usText
-  local lone = '1 t' .. ARGV[at + 3] .. '\0h '
-  if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
-    if not lastFence and nextFence() ~= usText then
-      -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
-      fence = string.format('%.0f', lastFence)
-      redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2])
-    end
-    answers[at - 1] = 'h' .. fence
-  else
-    general[#general + 1] = at
+if #KEYS == 2 and plain then
+  local lone = '1 t' .. ARGV[5] .. '\0h '
+  if redis.call('SET', KEYS[2], lone .. usText .. state, 'PX', ARGV[2], 'NX') then
+    local last = redis.call('SET', KEYS[1], usText, 'GET')
+    -- Texts of one length are in the order of their numbers.
+    if not last or #last == #usText and last < usText then return 'h' .. usText end
+    -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+    local fence = string.format('%.0f', math.max((tonumber(last) or 0) + 1, usText))
+    redis.call('SET', KEYS[1], fence)
+    redis.call('SET', KEYS[2], lone .. fence .. state, 'PX', ARGV[2])
+    return 'h' .. fence
   end
-end
-
-if #general > 0 then
 --@ crowd
 
   -- Behind those who wait already.
@@ -49,11 +43,31 @@ if #general > 0 then
     return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying)
   end
 
-  if #KEYS == 2 and plain then
-    local answer = join(KEYS[2], ARGV[5])
-    if answer then return answer end
+  local answer = join(KEYS[2], ARGV[5])
+  if answer then return answer end
+end
+--@ fence
+local answers, general = {}, {}
+
+-- Many free rooms.
+for at = 2, #KEYS do
+  local fence = lastFence and nextFence() or usText
+  local lone = '1 t' .. ARGV[at + 3] .. '\0h '
+  if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
+    if not lastFence and nextFence() ~= usText then
+      -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+      fence = string.format('%.0f', lastFence)
+      redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2])
+    end
+    answers[at - 1] = 'h' .. fence
+  else
+    general[#general + 1] = at
   end
+end
+
+if #general > 0 then
 --@ wake
+--@ tried
 --@ room
 
   local function queued(ticket, asked)

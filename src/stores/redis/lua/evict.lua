@@ -6,6 +6,7 @@
 --@ start
 --@ fence
 --@ wake
+--@ tried
 --@ room
 
 local refusal = open(KEYS[2])

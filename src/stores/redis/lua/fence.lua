@@ -1,6 +1,6 @@
 -- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
 -- As text, because numbers become text with 14 digits only.
-local usText, lastFence = string.format('%.0f', us), nil
+local us, lastFence = tonumber(usText), nil
 local function nextFence()
   if lastFence then
     lastFence = lastFence + 1

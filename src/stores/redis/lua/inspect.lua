@@ -3,6 +3,7 @@
 -- KEYS    the rooms
 -- Result  the server's time in ms, then for each room its one text, its list of texts, or nothing
 --@ start
+--@ tried
 local contents = { string.format('%.0f', now) }
 for at, key in ipairs(KEYS) do
   local content = tried('GET', key)

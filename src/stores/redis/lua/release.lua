@@ -5,28 +5,26 @@
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
 --         then *<id> for each ticket to wake in the process that asks · +<room> for each room with more to admit
 --@ start
-local answers, general = {}, {}
-
--- Nobody, or a lone holder without a minimum hold; see room.lua for where its expiry is.
-for at = 2, #KEYS do
-  local content = redis.pcall('GET', KEYS[at])
-  local lone = '1 t' .. ARGV[at + 1] .. '\0h '
-  if ARGV[1] == 'c' then
-    general[#general + 1] = at
-  elseif not content then
-    answers[at - 1] = 'u'
-  elseif
-    type(content) == 'string' and string.sub(content, 1, #lone) == lone
-    and string.sub(content, #lone + 48, #lone + 50) == ' 0 '
+-- A lone holder without a minimum hold; see room.lua for where its expiry is.
+local function isPlain(content, id)
+  local lone = '1 t' .. id .. '\0h '
+  return string.sub(content, 1, #lone) == lone and string.sub(content, #lone + 48, #lone + 50) == ' 0 '
     and tonumber(string.sub(content, #lone + 35, #lone + 47)) > now
-  then
+end
+
+local answers, general = {}, {}
+for at = 2, #KEYS do
+  local content = ARGV[1] == 'r' and redis.pcall('GET', KEYS[at])
+  if type(content) == 'string' and isPlain(content, ARGV[at + 1]) then
     redis.call('DEL', KEYS[at])
     answers[at - 1] = 'h'
+  elseif not content and ARGV[1] == 'r' then
+    answers[at - 1] = 'u'
   else
     general[#general + 1] = at
   end
 end
-if #general == 0 then return table.concat(answers, '\n') end
+if #general == 0 then return answers[2] and table.concat(answers, '\n') or answers[1] end
 --@ fence
 --@ wake
 --@ crowd
@@ -59,6 +57,7 @@ if #KEYS == 2 and ARGV[1] == 'r' then
     return answer
   end
 end
+--@ tried
 --@ room
 
 local function depart(ticket)

@@ -54,6 +54,7 @@ if #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
 end
 --@ fence
 --@ wake
+--@ tried
 --@ room
 
 local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')

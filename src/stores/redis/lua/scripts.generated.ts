@@ -10,6 +10,7 @@ export const scripts: {
   readonly renew: string
   readonly room: string
   readonly start: string
+  readonly tried: string
   readonly wake: string
 } = {
   acquire: `-- Asks for keys, or asks again: one room for each ticket, all tickets on the same terms.
@@ -20,28 +21,22 @@ export const scripts: {
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
 --         then +<room> for each room with more to admit
 --@ start
---@ fence
-local answers, general = {}, {}
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.sub(ARGV[3], -2) == ' 0'
 
 -- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
-for at = 2, #KEYS do
-  local fence = lastFence and nextFence() or usText
-  local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
-  if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
-    if not lastFence and nextFence() ~= usText then
-      -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
-      fence = string.format('%.0f', lastFence)
-      redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2])
-    end
-    answers[at - 1] = 'h' .. fence
-  else
-    general[#general + 1] = at
+if #KEYS == 2 and plain then
+  local lone = '1 t' .. ARGV[5] .. '\\0h '
+  if redis.call('SET', KEYS[2], lone .. usText .. state, 'PX', ARGV[2], 'NX') then
+    local last = redis.call('SET', KEYS[1], usText, 'GET')
+    -- Texts of one length are in the order of their numbers.
+    if not last or #last == #usText and last < usText then return 'h' .. usText end
+    -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+    local fence = string.format('%.0f', math.max((tonumber(last) or 0) + 1, usText))
+    redis.call('SET', KEYS[1], fence)
+    redis.call('SET', KEYS[2], lone .. fence .. state, 'PX', ARGV[2])
+    return 'h' .. fence
   end
-end
-
-if #general > 0 then
 --@ crowd
 
   -- Behind those who wait already.
@@ -63,11 +58,31 @@ if #general > 0 then
     return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying)
   end
 
-  if #KEYS == 2 and plain then
-    local answer = join(KEYS[2], ARGV[5])
-    if answer then return answer end
+  local answer = join(KEYS[2], ARGV[5])
+  if answer then return answer end
+end
+--@ fence
+local answers, general = {}, {}
+
+-- Many free rooms.
+for at = 2, #KEYS do
+  local fence = lastFence and nextFence() or usText
+  local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
+  if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
+    if not lastFence and nextFence() ~= usText then
+      -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+      fence = string.format('%.0f', lastFence)
+      redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2])
+    end
+    answers[at - 1] = 'h' .. fence
+  else
+    general[#general + 1] = at
   end
+end
+
+if #general > 0 then
 --@ wake
+--@ tried
 --@ room
 
   local function queued(ticket, asked)
@@ -146,6 +161,7 @@ end
 --@ start
 --@ fence
 --@ wake
+--@ tried
 --@ room
 
 local refusal = open(KEYS[2])
@@ -175,7 +191,7 @@ return removed
 `,
   fence: `-- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
 -- As text, because numbers become text with 14 digits only.
-local usText, lastFence = string.format('%.0f', us), nil
+local us, lastFence = tonumber(usText), nil
 local function nextFence()
   if lastFence then
     lastFence = lastFence + 1
@@ -199,6 +215,7 @@ end
 -- KEYS    the rooms
 -- Result  the server's time in ms, then for each room its one text, its list of texts, or nothing
 --@ start
+--@ tried
 local contents = { string.format('%.0f', now) }
 for at, key in ipairs(KEYS) do
   local content = tried('GET', key)
@@ -235,28 +252,26 @@ redis.call('PUBLISH', ARGV[1], '')
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
 --         then *<id> for each ticket to wake in the process that asks · +<room> for each room with more to admit
 --@ start
-local answers, general = {}, {}
-
--- Nobody, or a lone holder without a minimum hold; see room.lua for where its expiry is.
-for at = 2, #KEYS do
-  local content = redis.pcall('GET', KEYS[at])
-  local lone = '1 t' .. ARGV[at + 1] .. '\\0h '
-  if ARGV[1] == 'c' then
-    general[#general + 1] = at
-  elseif not content then
-    answers[at - 1] = 'u'
-  elseif
-    type(content) == 'string' and string.sub(content, 1, #lone) == lone
-    and string.sub(content, #lone + 48, #lone + 50) == ' 0 '
+-- A lone holder without a minimum hold; see room.lua for where its expiry is.
+local function isPlain(content, id)
+  local lone = '1 t' .. id .. '\\0h '
+  return string.sub(content, 1, #lone) == lone and string.sub(content, #lone + 48, #lone + 50) == ' 0 '
     and tonumber(string.sub(content, #lone + 35, #lone + 47)) > now
-  then
+end
+
+local answers, general = {}, {}
+for at = 2, #KEYS do
+  local content = ARGV[1] == 'r' and redis.pcall('GET', KEYS[at])
+  if type(content) == 'string' and isPlain(content, ARGV[at + 1]) then
     redis.call('DEL', KEYS[at])
     answers[at - 1] = 'h'
+  elseif not content and ARGV[1] == 'r' then
+    answers[at - 1] = 'u'
   else
     general[#general + 1] = at
   end
 end
-if #general == 0 then return table.concat(answers, '\\n') end
+if #general == 0 then return answers[2] and table.concat(answers, '\\n') or answers[1] end
 --@ fence
 --@ wake
 --@ crowd
@@ -289,6 +304,7 @@ if #KEYS == 2 and ARGV[1] == 'r' then
     return answer
   end
 end
+--@ tried
 --@ room
 
 local function depart(ticket)
@@ -378,6 +394,7 @@ if #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
 end
 --@ fence
 --@ wake
+--@ tried
 --@ room
 
 local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
@@ -716,12 +733,12 @@ local function addRest(answers)
   for _, line in pairs(unsettled) do answers[#answers + 1] = line end
 end
 `,
-  start: `-- The server's time, by which everything is decided: us for fences, now in ms for the rest.
+  start: `-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text.
 local time = redis.call('TIME')
-local us = time[1] * 1000000 + time[2]
-local now = math.floor(us / 1000)
-
--- The reply of a command, or nil where the key is of another type.
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local usText = time[1] .. string.sub('00000' .. time[2], -6)
+`,
+  tried: `-- The reply of a command, or nil where the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
