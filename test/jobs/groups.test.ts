@@ -1,0 +1,135 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { until } from '../servers/until.ts'
+import { closeSharedServer, openScene, sharedServer } from './scene.ts'
+
+beforeAll(sharedServer)
+afterAll(closeSharedServer)
+
+test('jobs of one group run one at a time and in order, with many workers that claim at once', {
+  timeout: 60_000,
+}, async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const groups = 5
+  const each = 60
+  const every = Array.from({ length: groups * each }, (_, n) => ({
+    name: n % 3 === 0 ? 'a' : 'b',
+    payload: { group: n % groups, turn: Math.floor(n / groups) },
+    group: `account:${n % groups}`,
+  }))
+  await jobs.enqueueAll([...every, ...Array.from({ length: 100 }, () => ({ name: 'a', payload: null }))])
+  const inside = new Set<number>()
+  const turns = new Map<number, number[]>()
+  let overlaps = 0
+  let free = 0
+  const handle = async ({ payload }: { payload: unknown }): Promise<void> => {
+    if (payload === null) {
+      free += 1
+      return
+    }
+    const { group, turn } = payload as { group: number; turn: number }
+    if (inside.has(group)) overlaps += 1
+    inside.add(group)
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * 3))
+    inside.delete(group)
+    turns.set(group, [...(turns.get(group) ?? []), turn])
+  }
+  // Each with connections of its own, so that their claims truly meet in the database.
+  for (let n = 0; n < 8; n += 1) scene.open().work({ a: handle, b: handle }, { concurrency: 5 })
+  await until(
+    'all are done',
+    async () => (await jobs.count()).every(({ state }) => state === 'completed') && free === 100,
+    { withinMs: 50_000, everyMs: 50 },
+  )
+  expect(overlaps).toBe(0)
+  const inOrder = Array.from({ length: each }, (_, turn) => turn)
+  expect([...turns.values()]).toEqual(Array.from({ length: groups }, () => inOrder))
+})
+
+test('the database itself refuses a second running job of a group', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll([
+    { name: 'a', group: 'g' },
+    { name: 'a', group: 'g' },
+  ])
+  expect(await jobs.claim('a', { limit: 5 })).toHaveLength(1)
+  await expect(
+    scene.sql(`update $schema.jobs set state = 'running', due_at = now() where state <> 'running'`),
+  ).rejects.toThrow('jobs_group_running')
+})
+
+test('whoever ends the running job of a group lets the next one start', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const one = { name: 'a', group: 'g', backoff: '1h' }
+  const ids = await jobs.enqueueAll([one, one, one, one, one, one])
+  const next = async () => (await jobs.claim('a', { limit: 5, ttl: 60 })).map((job) => job)
+  const [first] = await next()
+  await first?.complete()
+  const [second] = await next()
+  await second?.fail('x')
+  const [third] = await next()
+  await jobs.cancel(third?.id ?? '', { reason: 'x' })
+  const [fourth] = await next()
+  // Nobody renews it.
+  await until(
+    'the lease is over',
+    async () =>
+      (await jobs.claim('nothing')).length === 0 && (await jobs.find(fourth?.id ?? ''))?.state === 'delayed',
+  )
+  const [fifth] = await next()
+  await fifth?.giveBack()
+  const [again] = await next()
+  await again?.complete()
+  const [sixth] = await next()
+  expect([first, second, third, fourth, fifth, again, sixth].map((job) => job?.id)).toEqual([
+    ...ids.slice(0, 5),
+    ids[4],
+    ids[5],
+  ])
+})
+
+test('ten thousand jobs of a busy group keep nobody else waiting, nor does a claim read them twice', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll(Array.from({ length: 10_000 }, () => ({ name: 'a', group: 'busy' })))
+  await jobs.enqueue('a', 'other')
+  const [holder] = await jobs.claim('a')
+  const done: unknown[] = []
+  const worker = scene.open().work({ a: ({ payload }) => done.push(payload) }, { concurrency: 50 })
+  await until('the other one is done', () => done.length > 0, { withinMs: 15_000 })
+  expect(done).toEqual(['other'])
+  expect(await jobs.count()).toEqual(
+    expect.arrayContaining([expect.objectContaining({ state: 'blocked', count: 9999 })]),
+  )
+  await worker.stop()
+  await holder?.complete()
+  expect(await jobs.claim('a', { limit: 5 })).toHaveLength(1)
+})
+
+test('a group whose next job was not let in, because a transaction could not see it, is found by the clean-up', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll([
+    { name: 'a', group: 'g' },
+    { name: 'a', group: 'g' },
+  ])
+  const [first] = await jobs.claim('a')
+  const client = await scene.pool.connect()
+  await client.query('begin isolation level repeatable read')
+  await client.query('select 1 from pg_class')
+  // Blocked after the snapshot of the transaction, which ends the first one without seeing it.
+  expect(await jobs.claim('a')).toEqual([])
+  await first?.complete({ transaction: client })
+  await client.query('commit')
+  client.release()
+  expect(await jobs.claim('a')).toEqual([])
+  await jobs.cleanUp()
+  expect(await jobs.claim('a')).toHaveLength(1)
+})

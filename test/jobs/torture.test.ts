@@ -1,0 +1,89 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { until } from '../servers/until.ts'
+import { closeSharedServer, type JobsScene, openScene, sharedServer } from './scene.ts'
+
+const PROGRAM = fileURLToPath(new URL('torture-worker.ts', import.meta.url))
+const JOBS = 10_000
+const PROCESSES = 4
+
+beforeAll(sharedServer)
+afterAll(closeSharedServer)
+
+const children = new Set<ChildProcess>()
+for (const event of ['exit', 'disconnect']) {
+  process.once(event, () => {
+    for (const child of children) child.kill('SIGKILL')
+  })
+}
+
+async function startProcess(scene: JobsScene): Promise<ChildProcess> {
+  const child = fork(PROGRAM, [scene.server.url, scene.schema], { execArgv: ['--import', 'tsx'] })
+  children.add(child)
+  child.once('exit', () => children.delete(child))
+  await once(child, 'message', { signal: AbortSignal.timeout(20_000) })
+  return child
+}
+
+test('of 10,000 jobs every one has its effect exactly once, with 8 workers in 4 processes of which one is killed every second', {
+  timeout: 120_000,
+}, async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  // Without a constraint: a second effect would be seen.
+  await scene.sql('create table $schema.effects (number integer, attempt integer)')
+  for (let from = 0; from < JOBS; from += 2000) {
+    await jobs.enqueueAll(
+      Array.from({ length: 2000 }, (_, n) => ({
+        name: 'effect',
+        payload: { number: from + n },
+        maxAttempts: 100,
+        maxBackoff: 100,
+      })),
+    )
+  }
+  const processes = await Promise.all(Array.from({ length: PROCESSES }, () => startProcess(scene)))
+  let kills = 0
+  let isOver = false
+  const killing = (async () => {
+    while (!isOver) {
+      await new Promise((resolve) => setTimeout(resolve, 1000))
+      if (isOver) return
+      const victim = processes.shift()
+      if (victim === undefined) throw new Error('There is nobody to kill')
+      const ended = once(victim, 'exit')
+      victim.kill('SIGKILL')
+      await ended
+      kills += 1
+      processes.push(await startProcess(scene))
+    }
+  })()
+  await until(
+    'no job is left',
+    async () => {
+      const [row] = await scene.sql('select count(*)::int as left from $schema.jobs')
+      return row?.['left'] === 0
+    },
+    { withinMs: 100_000, everyMs: 200 },
+  )
+  isOver = true
+  await killing
+  const [effects] = await scene.sql(
+    'select count(*)::int as effects, count(distinct number)::int as jobs, max(attempt) as attempts from $schema.effects',
+  )
+  expect(effects).toMatchObject({ effects: JOBS, jobs: JOBS })
+  expect(await jobs.count()).toMatchObject([{ name: 'effect', state: 'completed', count: JOBS }])
+  // Otherwise nothing was tested.
+  expect(kills).toBeGreaterThan(1)
+  expect(effects?.['attempts']).toBeGreaterThan(1)
+  await Promise.all(
+    processes.map(async (child) => {
+      const told = once(child, 'exit')
+      child.send('stop')
+      await told
+    }),
+  )
+})
