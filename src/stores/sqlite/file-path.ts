@@ -16,7 +16,13 @@ export function parsePath(path: unknown): string {
     throw new InvalidArgumentError(`Expected \`path\` to be a plain path, got the URL ${show(path)}.`)
   }
   // Absolute, so that a later chdir() changes nothing and SQLite takes no file name for one of its own URIs.
-  return resolve(path)
+  try {
+    return resolve(path)
+  } catch {
+    throw new InvalidArgumentError(
+      `Expected \`path\` to be absolute, because the working folder is gone, got ${show(path)}.`,
+    )
+  }
 }
 
 /**

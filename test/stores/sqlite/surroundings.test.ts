@@ -400,6 +400,20 @@ test('what is not the path of a file is refused at once', () => {
   }
 })
 
+test('a relative path needs a working folder', () => {
+  const [home, gone] = [process.cwd(), freshPath()]
+  mkdirSync(gone)
+  process.chdir(gone)
+  rmSync(gone, { recursive: true })
+  try {
+    expect(() => sqliteStore('locks.db')).toThrow(
+      'Expected `path` to be absolute, because the working folder is gone, got "locks.db".',
+    )
+  } finally {
+    process.chdir(home)
+  }
+})
+
 test('the default file is in the folder for state of the user', () => {
   vi.stubEnv('XDG_STATE_HOME', '/state')
   expect(defaultSqlitePath()).toBe('/state/holdfast/locks.db')
