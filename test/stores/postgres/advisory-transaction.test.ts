@@ -12,6 +12,7 @@ import {
 import type { SqlClient } from '../../../src/postgres/executor.ts'
 import { advisoryLockId } from '../../../src/stores/postgres/advisory-key.ts'
 import { advisoryXact, tryAdvisoryXact } from '../../../src/stores/postgres/advisory-transaction.ts'
+import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
 
@@ -180,6 +181,26 @@ test('a bounded wait goes by `wait` and not by lock_timeout, and puts lock_timeo
   await waits
   expect((await client.query('show lock_timeout')).rows).toEqual([{ lock_timeout: '20ms' }])
   await end()
+})
+
+test('behind PgBouncer in transaction mode a key is locked, and outside of a transaction it is refused', async () => {
+  const bouncer = await startPgBouncer(server)
+  const behind = new pg.Pool({ connectionString: bouncer.url })
+  const sql = postgres(bouncer.url, { prepare: false })
+  const holder = await behind.connect()
+  await holder.query('begin')
+  await advisoryXact(holder, 'a')
+  await expect(sql.begin((tx) => advisoryXact(tx, 'a', { wait: 30 }))).rejects.toBeInstanceOf(
+    AcquireTimeoutError,
+  )
+  for (const client of [behind, sql]) {
+    await expect(advisoryXact(client, 'b')).rejects.toThrow('Expected `tx` to be inside a transaction')
+  }
+  await holder.query('commit')
+  await sql.begin((tx) => advisoryXact(tx, 'a'))
+  holder.release()
+  await Promise.all([behind.end(), sql.end()])
+  await bouncer.close()
 })
 
 describe('outside of a transaction', () => {
