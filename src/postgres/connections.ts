@@ -2,7 +2,7 @@ import { show } from '../base/duration.ts'
 import { InvalidArgumentError, StoreError } from '../errors.ts'
 import type { PostgresDriver } from './driver.ts'
 import type { SqlExecutor, SqlRow } from './executor.ts'
-import { type Line, openLine } from './line.ts'
+import { type Line, type LineStart, openLine } from './line.ts'
 import { listenOn } from './listening.ts'
 import { type PgClient, type PgPool, pgClientDriver, pgPoolDriver } from './pg-driver.ts'
 import { type PostgresJs, postgresJsDriver } from './postgres-js-driver.ts'
@@ -17,6 +17,8 @@ export interface ConnectionsOptions {
   readonly applicationName: string
   /** After which a statement is ended by the server, and a little later its connection by us. Default: 10 s. */
   readonly statementLimitMs?: number
+  /** More settings of our sessions: `{ synchronous_commit: 'off' }`. */
+  readonly settings?: Readonly<Record<string, string>>
 }
 
 /**
@@ -91,7 +93,7 @@ interface Waiting {
 class Connections implements PostgresConnections {
   readonly #driver: PostgresDriver
   readonly #max: number
-  readonly #start: { readonly applicationName: string; readonly limitMs: number }
+  readonly #start: LineStart
   readonly #idle: Line[] = []
   /** Open or being opened, and the pool's. */
   #count = 0
@@ -100,10 +102,13 @@ class Connections implements PostgresConnections {
   readonly #open = new Set<{ close(): void }>()
   #closed = false
 
-  constructor(driver: PostgresDriver, { max, applicationName, statementLimitMs }: ConnectionsOptions) {
+  constructor(
+    driver: PostgresDriver,
+    { max, applicationName, statementLimitMs = DEFAULT_LIMIT_MS, settings = {} }: ConnectionsOptions,
+  ) {
     this.#driver = driver
     this.#max = max
-    this.#start = { applicationName, limitMs: statementLimitMs ?? DEFAULT_LIMIT_MS }
+    this.#start = { applicationName, limitMs: statementLimitMs, settings }
   }
 
   async query(text: string, parameters: readonly (string | null)[] = []): Promise<readonly SqlRow[]> {

@@ -5,17 +5,17 @@ import { sqlState } from './failures.ts'
 export interface LineStart {
   readonly applicationName: string
   readonly limitMs: number
+  readonly settings: Readonly<Record<string, string>>
 }
 
 /**
  * Opens a connection on which statements run READ COMMITTED and under our own time limit. A pooler that refuses to be told
  * so in the first packet is asked without, and each statement is then put into a transaction that says it.
  */
-export async function openLine(
-  driver: PostgresDriver,
-  { applicationName, limitMs }: LineStart,
-): Promise<Line> {
+export async function openLine(driver: PostgresDriver, start: LineStart): Promise<Line> {
+  const { applicationName, limitMs } = start
   const settings = {
+    ...start.settings,
     default_transaction_isolation: 'read committed',
     statement_timeout: String(Number.isFinite(limitMs) ? limitMs : 0),
     lock_timeout: '0',
@@ -27,7 +27,7 @@ export async function openLine(
       .catch((error: unknown) => {
         throw signal.aborted ? new Error(`No answer within ${OPEN_LIMIT_MS} ms.`, { cause: error }) : error
       })
-    const line = new Line(session, limitMs)
+    const line = new Line(session, start)
     try {
       await line.greet({ tookSettings: first === settings })
       return line
@@ -61,15 +61,17 @@ export class Line {
   isPooled = false
   backendPid = 0
   readonly #limitMs: number
+  readonly #settings: Readonly<Record<string, string>>
   readonly #prepared = new Set<string>()
   /** What opens a transaction of ours on a session that has other defaults. */
   #begin = 'begin isolation level read committed'
   #hasOwnDefaults = false
   #unanswered = 0
 
-  constructor(session: Session, limitMs: number) {
+  constructor(session: Session, { limitMs, settings }: LineStart) {
     this.session = session
     this.#limitMs = limitMs
+    this.#settings = settings
     void session.closed.then(() => {
       this.isLost = true
     })
@@ -78,14 +80,17 @@ export class Line {
   /** Finds out whom we talk to. */
   async greet({ tookSettings }: { readonly tookSettings: boolean }): Promise<void> {
     const limitMs = String(Number.isFinite(this.#limitMs) ? this.#limitMs : 0)
-    const ownBegin = `${this.#begin}; set local statement_timeout = ${limitMs}`
+    const own = Object.entries({ ...this.#settings, statement_timeout: limitMs })
+    const ownBegin = [this.#begin, ...own.map(([name, value]) => `set local ${name} = '${value}'`)].join('; ')
     // The role's own limit may be too short even for this.
     if (!tookSettings) await this.ask(ownBegin, [])
     const [row] = await this.ask(GREETING, [])
     if (!tookSettings) await this.ask('commit', [])
     this.backendPid = Number(row?.['pid'])
     this.isPooled = this.backendPid !== this.session.announcedPid
-    this.#hasOwnDefaults = row?.['isolation'] === 'read committed' && row?.['limit_ms'] === limitMs
+    const takesDefaults = tookSettings || Object.keys(this.#settings).length === 0
+    const hasOurs = row?.['isolation'] === 'read committed' && row?.['limit_ms'] === limitMs
+    this.#hasOwnDefaults = takesDefaults && hasOurs
     if (!this.#hasOwnDefaults) this.#begin = ownBegin
   }
 

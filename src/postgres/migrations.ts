@@ -44,6 +44,26 @@ export async function migrate(
   }
 }
 
+/** @throws {StoreError} when the tables are not those of this version of the library. Changes nothing. */
+export async function assertMigrated(
+  connections: PostgresConnections,
+  { schema, component, migrations }: Migration,
+): Promise<void> {
+  const target = new Target(parseSchema(schema), component, migrations)
+  let version: number
+  try {
+    version = await target.versionNow(connections)
+  } catch (error) {
+    throw storeErrorOf(error, { doing: `looking at the schema ${schema}` })
+  }
+  if (version === migrations.length) return
+  throw new StoreError(
+    'store-refused',
+    `The schema ${schema} has version ${version} of the ${component}'s tables, and this version of Holdfast needs ` +
+      `${migrations.length}. Run migrate() with a role that may create them.`,
+  )
+}
+
 /** A statement with its schema put in. */
 export function inSchema(text: string, schema: string): string {
   return text.replaceAll('"{schema}"', () => quoteIdentifier(schema))

@@ -19,3 +19,5 @@ export {
   type TryAdvisoryXactOptions,
   tryAdvisoryXact,
 } from './advisory-transaction.ts'
+export { type PostgresStoreOptions, postgresStore } from './client.ts'
+export { type MigrateOptions, migrate } from './tables.ts'

@@ -1,0 +1,104 @@
+import { show } from '../../base/duration.ts'
+import type { Store } from '../../contract/store.ts'
+import { InvalidArgumentError } from '../../errors.ts'
+import { connectionsOf, type PostgresConnections, type PostgresPool } from '../../postgres/connections.ts'
+import { parseSchema } from '../../postgres/identifiers.ts'
+import { assertMigrated } from '../../postgres/migrations.ts'
+import { PostgresStore } from './postgres-store.ts'
+import { MIGRATIONS, migrateTables } from './tables.ts'
+
+export interface PostgresStoreOptions {
+  /** Where the tables are. Stores in different schemas do not see each other. Default: `holdfast`. */
+  readonly schema?: string | undefined
+  /**
+   * Whether the first call makes the schema, or brings it to this version, where that is needed. `false` where the role
+   * may not: somebody else then runs `migrate()`, and until then calls are refused. Default: `true`.
+   */
+  readonly migrate?: boolean | undefined
+  /** How many connections of its own the store uses at most, besides one for wakes: 1 to 20. Default: 2. */
+  readonly connections?: number | undefined
+  /**
+   * `logged`: an answer has reached the disk (and the synchronous standbys, if there are any). `asynchronous`: an answer
+   * does not wait for the disk (`synchronous_commit = off`). It is faster by what a disk takes, and when the server crashes
+   * the grants of the last half second may be forgotten: their holders learn it from their next renewal, and until then
+   * others may hold the same keys. Default: `logged`.
+   */
+  readonly durability?: 'logged' | 'asynchronous' | undefined
+}
+
+/**
+ * A store in PostgreSQL 14 or newer, over the client you already have: a `Pool` or `Client` of the package pg, or a `sql` of
+ * the package postgres, connected or not. Only its configuration is used: the store's own connections open when they are
+ * first needed, reconnect for ever, and end with `close()`. Neither holders nor waiters occupy one.
+ *
+ * Its calls reject with a `StoreError`: `store-unavailable` where asking again may help, `store-refused` where a person has
+ * to change something (credentials, grants, the schema). See docs/postgres.md.
+ *
+ * ```ts
+ * import { createLocks } from 'holdfast'
+ * import { postgresStore } from 'holdfast/postgres'
+ * import pg from 'pg'
+ *
+ * const locks = createLocks(postgresStore(new pg.Pool({ connectionString: 'postgres://localhost/app' })))
+ * await locks.withLock('invoice:42', async (lease) => {
+ *   console.log('paying under fence', lease.fence)
+ * })
+ * await locks.close()
+ * ```
+ *
+ * @throws {InvalidArgumentError} when the client or an option is not what it should be.
+ */
+export function postgresStore(client: PostgresPool, options: PostgresStoreOptions = {}): Store {
+  const { schema, migrate, count, durability } = parse(options)
+  const connections = connectionsOf(client, {
+    max: count,
+    applicationName: 'holdfast locks',
+    statementLimitMs: STATEMENT_LIMIT_MS,
+    ...(durability === 'asynchronous' ? { settings: { synchronous_commit: 'off' } } : {}),
+  })
+  return new PostgresStore({
+    connections,
+    schema,
+    lanes: count,
+    prepare: () => (migrate ? migrateTables(connections, schema) : assertTables(connections, schema)),
+  })
+}
+
+/** A call takes milliseconds; one that takes this long waits for something that will not come. */
+const STATEMENT_LIMIT_MS = 5000
+
+function assertTables(connections: PostgresConnections, schema: string): Promise<void> {
+  return assertMigrated(connections, { schema, component: 'store', migrations: MIGRATIONS })
+}
+
+function parse(options: PostgresStoreOptions): {
+  readonly schema: string
+  readonly migrate: boolean
+  readonly count: number
+  readonly durability: 'logged' | 'asynchronous'
+} {
+  for (const name of Object.keys(options)) {
+    if (!NAMES.includes(name)) {
+      throw new InvalidArgumentError(
+        `Expected the options to be among ${NAMES.map((known) => `\`${known}\``).join(', ')}, got \`${name}\`.`,
+      )
+    }
+  }
+  const { schema = 'holdfast', migrate = true, connections: count = 2, durability = 'logged' } = options
+  if (typeof migrate !== 'boolean') {
+    throw new InvalidArgumentError(`Expected \`migrate\` to be true or false, got ${show(migrate)}.`)
+  }
+  if (!Number.isInteger(count) || count < 1 || count > 20) {
+    throw new InvalidArgumentError(
+      `Expected \`connections\` to be a whole number from 1 to 20, got ${show(count)}.`,
+    )
+  }
+  if (durability !== 'logged' && durability !== 'asynchronous') {
+    throw new InvalidArgumentError(
+      `Expected \`durability\` to be 'logged' or 'asynchronous', got ${show(durability)}.`,
+    )
+  }
+  return { schema: parseSchema(schema), migrate, count, durability }
+}
+
+const NAMES: readonly string[] = ['schema', 'migrate', 'connections', 'durability']

@@ -1,0 +1,267 @@
+import { randomBytes } from 'node:crypto'
+import type {
+  AcquireAnswer,
+  EvictRequest,
+  InspectRequest,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RoomPage,
+  Store,
+  Ticket,
+  Wake,
+} from '../../contract/store.ts'
+import type { PostgresConnections } from '../../postgres/connections.ts'
+import { isRetryable, storeErrorOf } from '../../postgres/failures.ts'
+import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
+import { type Batch, Lane, type Pending } from './lane.ts'
+import { roomView } from './room-view.ts'
+import { type Statements, statementsFor } from './statements.ts'
+
+export interface PostgresStoreParts {
+  readonly connections: PostgresConnections
+  readonly schema: string
+  /** How many calls run at once. */
+  readonly lanes: number
+  /** Before the first call, and again until it resolves. */
+  readonly prepare: () => Promise<void>
+}
+
+/**
+ * One call of one function for each verb. Requests that come while every connection is busy go together in the next call:
+ * each call waits for the disk once, however many tickets it is about.
+ */
+export class PostgresStore implements Store {
+  readonly name = 'postgres'
+  readonly #connections: PostgresConnections
+  readonly #statements: Statements
+  readonly #prepare: () => Promise<void>
+  readonly #inbox = `holdfast_${randomBytes(9).toString('base64url')}`
+  readonly #lane: Lane
+  readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
+  #prepared: Promise<void> | undefined
+  #isPrepared = false
+  #listening: Promise<Push> | undefined
+  #polls = false
+  #sweepAt = 0
+
+  constructor({ connections, schema, lanes, prepare }: PostgresStoreParts) {
+    this.#connections = connections
+    this.#statements = statementsFor(schema)
+    this.#prepare = prepare
+    this.#lane = new Lane(lanes, {
+      acquire: (batch) => this.#acquireBatch(batch),
+      release: (batch) => this.#releaseBatch(batch),
+    })
+  }
+
+  acquire(ticket: Ticket): Promise<AcquireAnswer> {
+    return this.#lane.acquire(ticket)
+  }
+
+  release(request: ReleaseRequest): Promise<ReleaseAnswer> {
+    return this.#lane.release(request)
+  }
+
+  async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const batches = this.#lane.renewals(tickets)
+    const answers = await Promise.all(batches.map((batch) => this.#renewBatch(batch)))
+    return answers.length === 1 ? (answers[0] ?? []) : answers.flat()
+  }
+
+  /** Behind a pooler only the wakes of this process flow, and every waiter is told to ask again soon. */
+  async listen(onWake: (wake: Wake) => void): Promise<() => void> {
+    const listener = { onWake }
+    this.#listeners.add(listener)
+    this.#listening ??= this.#startListening()
+    const listening = this.#listening
+    try {
+      await listening
+    } catch (error) {
+      if (this.#listening === listening) this.#listening = undefined
+      this.#listeners.delete(listener)
+      throw storeErrorOf(error, { doing: 'listening for wakes' })
+    }
+    return () => {
+      this.#listeners.delete(listener)
+    }
+  }
+
+  async inspect({ prefix, cursor, count }: InspectRequest): Promise<RoomPage> {
+    const rows = await this.#run(this.#statements.inspect, [prefix, cursor ?? null, String(count + 1)], {
+      doing: 'listing rooms',
+    })
+    const page = rows.slice(0, count)
+    const rooms = page.flatMap(({ key, room }) => roomView(String(key), String(room)) ?? [])
+    const last = page.at(-1)?.['key']
+    return { rooms, next: rows.length > count && last !== undefined ? String(last) : undefined }
+  }
+
+  async evict({ key, id, reason }: EvictRequest): Promise<readonly string[]> {
+    const parameters = [key, id ?? null, JSON.stringify(reason), this.#inbox]
+    const lines = await this.#call(this.#statements.evict, parameters, { doing: 'evicting', key })
+    const count = Number(lines[0])
+    this.#wakeOwn(lines.slice(count + 1))
+    return lines.slice(1, count + 1)
+  }
+
+  async close(): Promise<void> {
+    this.#listeners.clear()
+    await this.#connections.close()
+  }
+
+  async #acquireBatch(batch: Batch<Ticket, AcquireAnswer>): Promise<void> {
+    const { units, limit, ttlMs, acceptMs, patienceMs, minHoldMs, lockDelayMs, owner } = batch[0].asked
+    const terms = [units, limit, ttlMs, acceptMs, patienceMs, minHoldMs, lockDelayMs].map(String)
+    const parameters = [...keysAndIds(batch.map(({ asked }) => asked)), ...terms, this.#inbox, owner]
+    await this.#answer(batch, this.#statements.acquire, {
+      parameters,
+      doing: 'asking for a key',
+      parse: (text) => this.#polling(acquireAnswer(text)),
+    })
+    this.#sweepNowAndThen()
+  }
+
+  #releaseBatch(batch: Batch<ReleaseRequest, ReleaseAnswer>): Promise<void> {
+    const parameters = [
+      ...keysAndIds(batch.map(({ asked }) => asked)),
+      String(batch[0].asked.cancel),
+      this.#inbox,
+    ]
+    return this.#answer(batch, this.#statements.release, {
+      parameters,
+      doing: 'giving a key back',
+      parse: releaseAnswer,
+    })
+  }
+
+  async #answer<Asked extends { readonly key: string }, Answer>(
+    batch: readonly Pending<Asked, Answer>[],
+    statement: string,
+    {
+      parameters,
+      doing,
+      parse,
+    }: {
+      readonly parameters: readonly (string | null)[]
+      readonly doing: string
+      readonly parse: (text: string) => Answer
+    },
+  ): Promise<void> {
+    try {
+      const lines = await this.#call(statement, parameters, { doing })
+      for (const [index, { resolve }] of batch.entries()) resolve(parse(lines[index] ?? ''))
+      this.#wakeOwn(lines.slice(batch.length))
+    } catch (error) {
+      for (const { asked, reject } of batch) reject(storeErrorOf(error, { doing, key: asked.key }))
+    }
+  }
+
+  async #renewBatch(batch: readonly [Ticket, ...Ticket[]]): Promise<readonly RenewAnswer[]> {
+    const { ttlMs, acceptMs, patienceMs, minHoldMs } = batch[0]
+    const terms = [ttlMs, acceptMs, patienceMs, minHoldMs].map(String)
+    const parameters = [...keysAndIds(batch), ...terms, this.#inbox]
+    const lines = await this.#call(this.#statements.renew, parameters, { doing: 'renewing' })
+    this.#wakeOwn(lines.slice(batch.length))
+    return batch.map((_, index) => this.#polling(renewAnswer(lines[index] ?? '')))
+  }
+
+  async #call(
+    statement: string,
+    parameters: readonly (string | null)[],
+    about: { readonly doing: string; readonly key?: string },
+  ): Promise<readonly string[]> {
+    const [row] = await this.#run(statement, parameters, about)
+    return String(row?.['answer']).split('\n')
+  }
+
+  async #run(
+    statement: string,
+    parameters: readonly (string | null)[],
+    about: { readonly doing: string; readonly key?: string },
+  ): Promise<readonly Readonly<Record<string, unknown>>[]> {
+    if (!this.#isPrepared) await this.#prepareOnce()
+    try {
+      for (let attempt = 1; ; attempt += 1) {
+        try {
+          return await this.#connections.query(statement, parameters)
+        } catch (error) {
+          if (attempt === MOST_ATTEMPTS || !isRetryable(error)) throw error
+        }
+      }
+    } catch (error) {
+      throw storeErrorOf(error, about)
+    }
+  }
+
+  async #prepareOnce(): Promise<void> {
+    this.#prepared ??= this.#prepare()
+    try {
+      await this.#prepared
+      this.#isPrepared = true
+    } catch (error) {
+      this.#prepared = undefined
+      throw error
+    }
+  }
+
+  async #startListening(): Promise<Push> {
+    if (await this.#connections.isPooled()) {
+      this.#polls = true
+      return 'none'
+    }
+    await this.#connections.listen(this.#inbox, {
+      onMessage: (id) => this.#wake({ tag: 'ticket', id }),
+      onResubscribed: () => this.#wake({ tag: 'all' }),
+    })
+    return 'flows'
+  }
+
+  /** Where nobody can wake a waiter it has to look for itself, long before it would be forgotten. */
+  #polling<Answer extends AcquireAnswer | RenewAnswer>(answer: Answer): Answer {
+    if (!this.#polls || answer.tag !== 'queued') return answer
+    return { ...answer, askAgainMs: Math.min(answer.askAgainMs, POLL_MS) }
+  }
+
+  /** Lines `*id`: our own waiters that were let in by our own call. */
+  #wakeOwn(lines: readonly string[]): void {
+    for (const line of lines) this.#wake({ tag: 'ticket', id: line.slice(1) })
+  }
+
+  #wake(wake: Wake): void {
+    for (const { onWake } of this.#listeners) onWake(wake)
+  }
+
+  /** Beside a call that was asked for, so that a process in which nothing happens does nothing. */
+  #sweepNowAndThen(): void {
+    const now = performance.now()
+    if (now < this.#sweepAt) return
+    // Not all at once, and the next one soon where there was more than one call could clear.
+    this.#sweepAt = now + SWEEP_EVERY_MS * (0.5 + Math.random())
+    this.#connections.query(this.#statements.sweep, [String(SWEPT_TOGETHER)]).then(
+      ([row]) => {
+        if (Number(row?.['answer']) === SWEPT_TOGETHER) this.#sweepAt = 0
+      },
+      () => {
+        // Nothing depends on it; the next process, or the next time, will do.
+      },
+    )
+  }
+}
+
+type Push = 'flows' | 'none'
+
+function keysAndIds(tickets: readonly { readonly key: string; readonly id: string }[]): [string, string] {
+  return [arrayOf(tickets.map(({ key }) => key)), arrayOf(tickets.map(({ id }) => id))]
+}
+
+/** An array as PostgreSQL writes it. */
+function arrayOf(texts: readonly string[]): string {
+  return `{${texts.map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`
+}
+
+const MOST_ATTEMPTS = 5
+/** Behind a pooler: how long a hand-over may go unnoticed. One call for each process and turn. */
+const POLL_MS = 250
+const SWEEP_EVERY_MS = 600_000
+const SWEPT_TOGETHER = 500

@@ -1,0 +1,82 @@
+-- Asks for keys, or asks again: one key for each ticket, all on the same terms.
+--
+-- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason>
+--         then *<id> for each ticket to wake in the process that asks
+create function "{schema}".lock_acquire(
+  p_keys text[], p_ids text[], p_units double precision, p_limit double precision, p_ttl_ms double precision,
+  p_accept_ms double precision, p_patience_ms double precision, p_min_hold_ms double precision,
+  p_lock_delay_ms double precision, p_inbox text, p_owner text
+) returns text language plpgsql as $body$
+declare
+  v_us bigint;
+  v_now double precision;
+  v_answers text := '';
+  v_answer text;
+  v_wakes text := '';
+  v_key text;
+  v_id text;
+  v_units double precision;
+  v_limit double precision;
+  v_end double precision;
+  v_last bigint;
+  v_mine boolean;
+  v_waiting boolean;
+  v_closed boolean;
+  v_buried boolean;
+  v_place bigint;
+begin
+  perform "{schema}".lock_rooms(p_keys);
+  v_us := "{schema}".lock_clock();
+  v_now := v_us / 1000;
+  for v_index in 1 .. array_length(p_keys, 1) loop
+    v_key := p_keys[v_index];
+    v_id := p_ids[v_index];
+    v_answer := null;
+    for v_attempt in 1 .. 2 loop
+      select
+        coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
+        coalesce(min(expires_at), 'infinity'), coalesce(bool_or(id = v_id), false),
+        exists (select from "{schema}".lock_waiters where key = v_key),
+        exists (select from "{schema}".lock_closures where key = v_key and until > v_now),
+        exists (select from "{schema}".lock_tombstones where key = v_key and id = v_id and until > v_now)
+      into v_units, v_limit, v_last, v_end, v_mine, v_waiting, v_closed, v_buried
+      from "{schema}".lock_holders where key = v_key;
+      exit when v_attempt = 2 or not (v_waiting or v_mine or v_buried or v_end <= v_now);
+      -- Somebody else is known here, or this ticket is. What is left after that is as simple as a free key.
+      if v_waiting then
+        perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms, p_inbox);
+      end if;
+      v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
+      v_answer := "{schema}".lock_find(
+        v_key, v_id, v_now, p_ttl_ms, p_accept_ms, p_patience_ms, p_min_hold_ms, p_inbox
+      );
+      exit when v_answer is not null;
+    end loop;
+    if v_answer like 'q%' then
+      v_answer := 'q' || (
+        select count(*) from "{schema}".lock_waiters as other
+        where other.key = v_key
+          and other.place < (select place from "{schema}".lock_waiters where key = v_key and id = v_id)
+      ) || ' ' || substr(v_answer, 2);
+    elsif v_answer is null and not v_waiting and not v_closed and v_units + p_units <= least(v_limit, p_limit) then
+      v_last := "{schema}".lock_fence(v_us, v_last);
+      insert into "{schema}".lock_holders values (
+        v_key, v_id, p_units, p_limit, p_lock_delay_ms, v_last, v_now, 'h',
+        v_now + greatest(p_ttl_ms, p_min_hold_ms), v_now + p_min_hold_ms, p_inbox, p_owner
+      );
+      v_answer := 'h' || v_last;
+    elsif v_answer is null and p_patience_ms = 0 then
+      v_answer := 'b' || "{schema}".lock_until_change(v_key, v_now);
+    elsif v_answer is null then
+      select coalesce(max(place), 0) + 1 into v_place from "{schema}".lock_waiters where key = v_key;
+      insert into "{schema}".lock_waiters values (
+        v_key, v_place, v_id, p_units, p_limit, p_accept_ms, p_lock_delay_ms, v_now, v_now + p_patience_ms,
+        p_inbox, p_owner
+      );
+      v_answer := 'q' || (select count(*) - 1 from "{schema}".lock_waiters where key = v_key)
+        || ' ' || "{schema}".lock_ask_again(v_key, v_place, v_now, p_patience_ms, p_accept_ms);
+    end if;
+    v_answers := v_answers || v_answer || E'\n';
+  end loop;
+  return rtrim(v_answers, E'\n') || v_wakes;
+end $body$;

@@ -1,0 +1,37 @@
+-- Removes one ticket of a room by force, or all of them (p_id is null), wakes them, and admits who is next. The reason is JSON.
+--
+-- Result  the number of ids removed, a line for each of them,
+--         then *<id> for each ticket to wake in the process that asks
+create function "{schema}".lock_evict(p_key text, p_id text, p_reason text, p_inbox text)
+returns text language plpgsql as $body$
+declare
+  v_us bigint;
+  v_now double precision;
+  v_wakes text;
+  v_removed text[] := '{}';
+  v_ticket record;
+begin
+  perform "{schema}".lock_rooms(array[p_key]);
+  v_us := "{schema}".lock_clock();
+  v_now := v_us / 1000;
+  v_wakes := "{schema}".lock_settle(p_key, v_us, null, p_inbox);
+  for v_ticket in
+    with holder as (
+      delete from "{schema}".lock_holders where key = p_key and (p_id is null or id = p_id)
+      returning id, inbox, state, lock_delay_ms, fence as place
+    ), waiter as (
+      delete from "{schema}".lock_waiters where key = p_key and (p_id is null or id = p_id)
+      returning id, inbox, 'w'::"char", 0::double precision, place
+    )
+    select holder.*, 1 as queue from holder union all select waiter.*, 2 from waiter order by queue, place
+  loop
+    if v_ticket.state = 'h' and v_ticket.lock_delay_ms > 0 then
+      perform "{schema}".lock_close(p_key, v_now + v_ticket.lock_delay_ms);
+    end if;
+    perform "{schema}".lock_bury(p_key, v_ticket.id, v_now, true, p_reason);
+    v_removed := v_removed || v_ticket.id;
+    v_wakes := v_wakes || "{schema}".lock_wake(v_ticket.id, v_ticket.inbox, p_inbox);
+  end loop;
+  v_wakes := v_wakes || "{schema}".lock_settle(p_key, v_us, null, p_inbox);
+  return array_to_string(cardinality(v_removed)::text || v_removed, E'\n') || v_wakes;
+end $body$;

@@ -1,0 +1,51 @@
+-- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
+--
+-- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown)
+--         then *<id> for each ticket to wake in the process that asks
+create function "{schema}".lock_release(p_keys text[], p_ids text[], p_cancel boolean, p_inbox text)
+returns text language plpgsql as $body$
+declare
+  v_us bigint;
+  v_now double precision;
+  v_answers text := '';
+  v_was text;
+  v_wakes text := '';
+  v_key text;
+  v_id text;
+begin
+  perform "{schema}".lock_rooms(p_keys);
+  v_us := "{schema}".lock_clock();
+  v_now := v_us / 1000;
+  for v_index in 1 .. array_length(p_keys, 1) loop
+    v_key := p_keys[v_index];
+    v_id := p_ids[v_index];
+    delete from "{schema}".lock_holders
+    where key = v_key and id = v_id and state <> 'l' and expires_at > v_now and hold_until <= v_now;
+    if found then
+      v_was := 'h';
+    else
+      v_was := 'u';
+      v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
+      delete from "{schema}".lock_waiters where key = v_key and id = v_id;
+      if found then
+        v_was := 'q';
+      else
+        -- Offered a moment ago, by this very call, or its minimum hold is not over.
+        delete from "{schema}".lock_holders where key = v_key and id = v_id and state <> 'l' and hold_until <= v_now;
+        if found then
+          v_was := 'h';
+        else
+          update "{schema}".lock_holders set state = 'l', expires_at = hold_until
+          where key = v_key and id = v_id and state <> 'l';
+          if found then v_was := 'h'; end if;
+        end if;
+      end if;
+    end if;
+    if p_cancel then perform "{schema}".lock_bury(v_key, v_id, v_now, false, ''); end if;
+    if v_was <> 'u' and exists (select from "{schema}".lock_waiters where key = v_key) then
+      v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
+    end if;
+    v_answers := v_answers || v_was || E'\n';
+  end loop;
+  return rtrim(v_answers, E'\n') || v_wakes;
+end $body$;

@@ -1,0 +1,171 @@
+-- The room in general, for all verbs. Follows law/room.ts function by function.
+--
+-- What is done to a room is done under its lock, which ends with the transaction: a call is one statement, so nobody can
+-- stop while it holds one, and what a waiting call sees next is committed. Rooms share 1024 locks by their hash, because
+-- locks live in memory that the whole server shares, and a call may need some hundreds.
+
+create function "{schema}".lock_rooms(p_keys text[]) returns void language plpgsql as $body$
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'A call of the lock store has to be READ COMMITTED' using errcode = '25001';
+  end if;
+  if array_length(p_keys, 1) = 1 then
+    perform pg_advisory_xact_lock(1212236372, hashtext(p_keys[1]) & 1023);
+  else
+    -- In one order, so that two calls never wait for one another.
+    perform pg_advisory_xact_lock(1212236372, locks.lock)
+    from (select distinct hashtext(key) & 1023 as lock from unnest(p_keys) as key order by 1) as locks;
+  end if;
+end $body$;
+
+-- The server's time in microseconds. Asked only under the lock, so that it does not run backwards in a room.
+create function "{schema}".lock_clock() returns bigint language plpgsql as $body$
+begin
+  return extract(epoch from clock_timestamp()) * 1000000;
+end $body$;
+
+-- max(last + 1, store time in µs), where last is that of the room and that of all rooms.
+create function "{schema}".lock_fence(p_us bigint, p_last bigint) returns bigint language plpgsql as $body$
+declare
+  v_mark bigint := nextval('"{schema}".lock_fences');
+begin
+  if p_us <= v_mark and p_last < v_mark then return v_mark; end if;
+  return setval('"{schema}".lock_fences', greatest(p_us, p_last + 1));
+end $body$;
+
+create function "{schema}".lock_wake(p_id text, p_inbox text, p_own text) returns text language plpgsql as $body$
+begin
+  -- NOTIFY makes commits wait for one another, so who asks hears of its own waiters in the answer.
+  if p_inbox = p_own then return E'\n*' || p_id; end if;
+  perform pg_notify(p_inbox, p_id);
+  return '';
+end $body$;
+
+create function "{schema}".lock_close(p_key text, p_until double precision) returns void language plpgsql as $body$
+begin
+  insert into "{schema}".lock_closures as known values (p_key, p_until)
+  on conflict (key) do update set until = greatest(known.until, excluded.until);
+end $body$;
+
+-- Clears what has expired and admits from the head of the queue. The result is a line `*id` for each of the caller's own
+-- waiters that was admitted, but for the one that asks.
+create function "{schema}".lock_settle(p_key text, p_us bigint, p_asker text, p_inbox text)
+returns text language plpgsql as $body$
+declare
+  v_now double precision := p_us / 1000;
+  v_wakes text := '';
+  v_units double precision;
+  v_limit double precision;
+  v_last bigint;
+  v_holder record;
+  v_waiter record;
+begin
+  for v_holder in
+    delete from "{schema}".lock_holders where key = p_key and expires_at <= v_now
+    returning state, expires_at, lock_delay_ms
+  loop
+    -- Only who had really started to work may leave something unfinished behind.
+    if v_holder.state = 'h' and v_holder.lock_delay_ms > 0 then
+      perform "{schema}".lock_close(p_key, v_holder.expires_at + v_holder.lock_delay_ms);
+    end if;
+  end loop;
+  delete from "{schema}".lock_closures where key = p_key and until <= v_now;
+  for v_waiter in select * from "{schema}".lock_waiters where key = p_key order by place loop
+    if v_waiter.remembered_until > v_now then
+      if v_units is null then
+        exit when exists (select from "{schema}".lock_closures where key = p_key);
+        select coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0)
+        into v_units, v_limit, v_last from "{schema}".lock_holders where key = p_key;
+      end if;
+      exit when v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit);
+    end if;
+    delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place;
+    continue when v_waiter.remembered_until <= v_now;
+    v_last := "{schema}".lock_fence(p_us, v_last);
+    v_units := v_units + v_waiter.units;
+    v_limit := least(v_limit, v_waiter.unit_limit);
+    insert into "{schema}".lock_holders values (
+      p_key, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms, v_last, v_now, 'o',
+      v_now + v_waiter.accept_ms, 0, v_waiter.inbox, v_waiter.owner
+    );
+    if v_waiter.id is distinct from p_asker then
+      v_wakes := v_wakes || "{schema}".lock_wake(v_waiter.id, v_waiter.inbox, p_inbox);
+    end if;
+  end loop;
+  return v_wakes;
+end $body$;
+
+-- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+create function "{schema}".lock_remember(p_key text, p_id text, p_until double precision, p_inbox text)
+returns void language plpgsql as $body$
+begin
+  update "{schema}".lock_waiters set remembered_until = p_until, inbox = p_inbox where key = p_key and id = p_id;
+end $body$;
+
+-- How long until the server's clock alone may let somebody in; at least 1 ms, so that nobody spins.
+create function "{schema}".lock_until_change(p_key text, p_now double precision)
+returns double precision language plpgsql as $body$
+declare
+  v_change double precision := least(
+    (select min(expires_at) from "{schema}".lock_holders where key = p_key),
+    (select until from "{schema}".lock_closures where key = p_key and until > p_now)
+  );
+begin
+  return greatest(1, ceil(coalesce(v_change - p_now, 1)));
+end $body$;
+
+-- When a waiter should ask again if nobody wakes it. The head watches for what may let it in, the rest only stay remembered.
+create function "{schema}".lock_ask_again(
+  p_key text, p_place bigint, p_now double precision, p_patience_ms double precision, p_accept_ms double precision
+) returns double precision language plpgsql as $body$
+declare
+  v_staying double precision := least(p_patience_ms / 3, p_accept_ms * 2 / 3);
+begin
+  if p_place = (select min(place) from "{schema}".lock_waiters where key = p_key) then
+    v_staying := least(v_staying, "{schema}".lock_until_change(p_key, p_now));
+  end if;
+  return ceil(v_staying);
+end $body$;
+
+-- What a ticket is in a settled room, where a holder is confirmed and kept: h<fence> · q<askAgainMs> · g · e<reason>, or
+-- null when it is unknown.
+create function "{schema}".lock_find(
+  p_key text, p_id text, p_now double precision, p_ttl_ms double precision, p_accept_ms double precision,
+  p_patience_ms double precision, p_min_hold_ms double precision, p_inbox text
+) returns text language plpgsql as $body$
+declare
+  v_fence bigint;
+  v_place bigint;
+  v_evicted boolean;
+  v_reason text;
+begin
+  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  update "{schema}".lock_holders set
+    state = 'h',
+    hold_until = case state when 'o' then p_now + p_min_hold_ms else hold_until end,
+    expires_at = greatest(
+      expires_at, p_now + p_ttl_ms, case state when 'o' then p_now + p_min_hold_ms else hold_until end
+    ),
+    inbox = p_inbox
+  where key = p_key and id = p_id and state <> 'l'
+  returning fence into v_fence;
+  if found then return 'h' || v_fence; end if;
+  if exists (select from "{schema}".lock_holders where key = p_key and id = p_id) then return 'g'; end if;
+  select place into v_place from "{schema}".lock_waiters where key = p_key and id = p_id;
+  if found then return 'q' || "{schema}".lock_ask_again(p_key, v_place, p_now, p_patience_ms, p_accept_ms); end if;
+  select evicted, reason into v_evicted, v_reason from "{schema}".lock_tombstones
+  where key = p_key and id = p_id and until > p_now;
+  if not found then return null; end if;
+  return case when v_evicted then 'e' || v_reason else 'g' end;
+end $body$;
+
+-- Takes some that have ended along, so that there are never many more than were made in a minute.
+create function "{schema}".lock_bury(p_key text, p_id text, p_now double precision, p_evicted boolean, p_reason text)
+returns void language plpgsql as $body$
+begin
+  delete from "{schema}".lock_tombstones where (key, id) in (
+    select key, id from "{schema}".lock_tombstones where until <= p_now order by until limit 10 for update skip locked
+  );
+  insert into "{schema}".lock_tombstones values (p_key, p_id, p_now + 60000, p_evicted, p_reason)
+  on conflict (key, id) do update set until = excluded.until, evicted = excluded.evicted, reason = excluded.reason;
+end $body$;

@@ -1,0 +1,65 @@
+-- The tables of the store, made by migrate(). A key that nobody holds, waits for or has just left has no row anywhere.
+--
+-- Times are milliseconds since 1970 by the server's clock, units and limits whole numbers to 2^53: as doubles, which are
+-- exact for both and are what the law computes with. Nothing that a renewal changes is in an index, so that renewals are
+-- HOT updates; the settings make vacuum come early, since rows live for a short time.
+
+-- Who holds (h), was offered the key (o), or is leaving (l).
+create table "{schema}".lock_holders (
+  key text collate "C" not null,
+  id text collate "C" not null,
+  units double precision not null,
+  unit_limit double precision not null,
+  lock_delay_ms double precision not null,
+  fence bigint not null,
+  since double precision not null,
+  state "char" not null,
+  expires_at double precision not null,
+  hold_until double precision not null,
+  inbox text not null,
+  owner text not null,
+  primary key (key, id)
+) with (
+  fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
+  autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
+);
+
+-- Who waits, in order of arrival.
+create table "{schema}".lock_waiters (
+  key text collate "C" not null,
+  place bigint not null,
+  id text collate "C" not null,
+  units double precision not null,
+  unit_limit double precision not null,
+  accept_ms double precision not null,
+  lock_delay_ms double precision not null,
+  since double precision not null,
+  remembered_until double precision not null,
+  inbox text not null,
+  owner text not null,
+  primary key (key, place),
+  unique (key, id)
+) with (
+  fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
+  autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
+);
+
+-- Ids that were cancelled or evicted lately; the reason is JSON.
+create table "{schema}".lock_tombstones (
+  key text collate "C" not null,
+  id text collate "C" not null,
+  until double precision not null,
+  evicted boolean not null,
+  reason text not null,
+  primary key (key, id)
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500, vacuum_truncate = false);
+create index lock_tombstones_by_end on "{schema}".lock_tombstones (until);
+
+-- Keys that a lock-delay keeps closed.
+create table "{schema}".lock_closures (
+  key text collate "C" primary key,
+  until double precision not null
+) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500, vacuum_truncate = false);
+
+-- The highest fence of all keys, so that fences rise although the clock was set back while nobody held the key.
+create sequence "{schema}".lock_fences;

@@ -1,0 +1,27 @@
+-- Clears rooms that were left by everybody: their processes are gone, and nobody has asked for the key since. Nothing depends
+-- on it but the size of the tables. One process at a time, and never one that would have to wait.
+--
+-- Result  how many rooms were cleared; when it is p_count there may be more
+create function "{schema}".lock_sweep(p_count integer) returns integer language plpgsql as $body$
+declare
+  v_now double precision := "{schema}".lock_clock() / 1000 - 60000;
+  v_key text;
+  v_cleared integer := 0;
+begin
+  if not pg_try_advisory_xact_lock(1212236372, 1024) then return 0; end if;
+  delete from "{schema}".lock_tombstones where (key, id) in (
+    select key, id from "{schema}".lock_tombstones where until <= v_now limit p_count for update skip locked
+  );
+  for v_key in
+    select key from "{schema}".lock_holders where expires_at <= v_now
+    union select key from "{schema}".lock_waiters where remembered_until <= v_now
+    union select key from "{schema}".lock_closures where until <= v_now
+    limit p_count
+  loop
+    if pg_try_advisory_xact_lock(1212236372, hashtext(v_key) & 1023) then
+      perform "{schema}".lock_settle(v_key, "{schema}".lock_clock(), null, '');
+      v_cleared := v_cleared + 1;
+    end if;
+  end loop;
+  return v_cleared;
+end $body$;

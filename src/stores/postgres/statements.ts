@@ -1,0 +1,32 @@
+import { inSchema } from '../../postgres/migrations.ts'
+import { scripts } from './sql/scripts.generated.ts'
+
+/** One for each verb. Every parameter is a text with a cast, whatever types a client would choose. */
+export interface Statements {
+  readonly acquire: string
+  readonly renew: string
+  readonly release: string
+  readonly evict: string
+  readonly inspect: string
+  readonly sweep: string
+}
+
+export function statementsFor(schema: string): Statements {
+  return {
+    acquire: call('lock_acquire', ['text[]', 'text[]', ...numbers(7), 'text', 'text']),
+    renew: call('lock_renew', ['text[]', 'text[]', ...numbers(4), 'text']),
+    release: call('lock_release', ['text[]', 'text[]', 'boolean', 'text']),
+    evict: call('lock_evict', ['text', 'text', 'text', 'text']),
+    inspect: inSchema(scripts.inspect, schema),
+    sweep: call('lock_sweep', ['integer']),
+  }
+
+  function call(name: string, types: readonly string[]): string {
+    const parameters = types.map((type, index) => `$${index + 1}::text::${type}`)
+    return inSchema(`select "{schema}".${name}(${parameters.join(', ')})::text as answer`, schema)
+  }
+}
+
+function numbers(count: number): string[] {
+  return Array<string>(count).fill('double precision')
+}

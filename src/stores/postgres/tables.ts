@@ -1,0 +1,56 @@
+import { connectionsOf, type PostgresConnections, type PostgresPool } from '../../postgres/connections.ts'
+import { migrate as migrateComponent } from '../../postgres/migrations.ts'
+import { scripts } from './sql/scripts.generated.ts'
+
+/**
+ * For ever in this order: a version that was published is never changed, only followed. Processes of the version before go
+ * on working while a fleet is updated, so what they call has to stay.
+ */
+export const MIGRATIONS: readonly string[] = [
+  [
+    scripts.schema,
+    scripts.room,
+    scripts.acquire,
+    scripts.renew,
+    scripts.release,
+    scripts.evict,
+    scripts.sweep,
+  ].join('\n'),
+]
+
+export function migrateTables(connections: PostgresConnections, schema: string): Promise<void> {
+  return migrateComponent(connections, { schema, component: 'store', migrations: MIGRATIONS })
+}
+
+export interface MigrateOptions {
+  /** Default: `holdfast`. */
+  readonly schema?: string | undefined
+}
+
+/**
+ * Makes the schema, the tables and the functions of {@link postgresStore}, or brings them to the version of this library:
+ * all of it in one transaction, or nothing. For a deployment step with a role that may create them, when the role of the
+ * application may not (`postgresStore(client, { migrate: false })`). Safe to run at any time, by any number at once.
+ *
+ * ```ts
+ * import { migrate } from 'holdfast/postgres'
+ * import pg from 'pg'
+ *
+ * const owner = new pg.Client({ connectionString: 'postgres://owner@localhost/app' })
+ * await migrate(owner)
+ * ```
+ *
+ * @throws {InvalidArgumentError} when the client or the schema is not what it should be.
+ * @throws {StoreError} when the schema is newer than this library, or PostgreSQL does not let us.
+ */
+export async function migrate(
+  client: PostgresPool,
+  { schema = 'holdfast' }: MigrateOptions = {},
+): Promise<void> {
+  const connections = connectionsOf(client, { max: 1, applicationName: 'holdfast migrate' })
+  try {
+    await migrateTables(connections, schema)
+  } finally {
+    await connections.close()
+  }
+}

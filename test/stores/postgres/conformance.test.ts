@@ -1,0 +1,32 @@
+import { afterAll, beforeAll, describe, test } from 'vitest'
+import { postgresStore } from '../../../src/stores/postgres/index.ts'
+import { storeConformance } from '../../../src/testing/index.ts'
+import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
+import { clients } from './clients.ts'
+
+let server: PostgresServer
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server?.close())
+
+describe.each(Object.entries(clients))('the postgres store on %s keeps the contract', (_, newClient) => {
+  const cases = storeConformance({
+    open: () => postgresStore(newClient(server.url)),
+    leftovers: (prefix) => keysLike(prefix),
+  })
+  for (const { name, run } of cases) test(name, run)
+})
+
+async function keysLike(prefix: string): Promise<string[]> {
+  const tables = ['lock_holders', 'lock_waiters', 'lock_tombstones', 'lock_closures']
+  const rows = await server.sql<{ kept: string }>(
+    tables
+      .map(
+        (table) =>
+          `select '${table} ' || key as kept from holdfast.${table} where starts_with(key, '${prefix}')`,
+      )
+      .join(' union all '),
+  )
+  return rows.map(({ kept }) => kept)
+}
