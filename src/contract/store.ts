@@ -39,9 +39,10 @@ export interface Store {
 
   /**
    * Starts delivering wakes to this process; resolves once they flow, and rejects when they cannot. Returns how to
-   * stop. A store without push leaves it out, and the engine asks at the times the store names.
+   * stop; returned at once it says that wakes flow already. A store without push leaves it out, and the engine asks at
+   * the times the store names.
    */
-  listen?(onWake: (wake: Wake) => void): Promise<() => void>
+  listen?(onWake: (wake: Wake) => void): Answer<() => void>
 
   /** Lists rooms whose key starts with `prefix`, in a stable order, a page at a time. Changes nothing. */
   inspect(request: InspectRequest): Answer<RoomPage>

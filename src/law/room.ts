@@ -172,14 +172,18 @@ function closedUntil(room: Room, time: StoreTime): number {
   return until
 }
 
-/** Whether nothing but the last fence would be lost with this room. */
+/** Whether nothing but the last fence would be lost with this room. Waiters that never came back are dropped with it. */
 export function isIdle(room: Room, time: StoreTime): boolean {
   // Somebody who waits is never idle, and admitting them here would lose the wake they are owed.
-  if (room.queue.size > 0) return false
+  for (const { rememberedUntil } of room.queue.values()) if (rememberedUntil + LATE_MS > time.ms) return false
   if (room.nextExpiry <= time.ms) expire(room, time)
-  return room.holders.size === 0 && room.tombstones.size === 0 && room.closedUntil <= time.ms
+  const isIdle = room.holders.size === 0 && room.tombstones.size === 0 && room.closedUntil <= time.ms
+  if (isIdle) for (const id of room.queue.keys()) room.queue.delete(id)
+  return isIdle
 }
 
+/** A waiter that is heard of late keeps its place while its room is there. After this long nobody comes back. */
+const LATE_MS = 10 * TOMBSTONE_MS
 const NOBODY: readonly string[] = []
 const GONE: Gone = { tag: 'gone', evicted: false }
 

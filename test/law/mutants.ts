@@ -252,7 +252,7 @@ const views = [
     ],
     ['a room with a tombstone counts as idle', 'room.tombstones.size === 0 && ', ''],
     ['a closed room counts as idle', ' && room.closedUntil <= time.ms\n', '\n'],
-    ['a room with a queue counts as idle', 'if (room.queue.size > 0) return false', ''],
+    ['a room with a queue counts as idle', 'if (rememberedUntil + LATE_MS > time.ms) return false', ';'],
   ]),
   ...mistakesIn('memory-store.ts', [
     ['a prefix is found anywhere', 'key.startsWith(request.prefix)', 'key.includes(request.prefix)', SURFACE],

@@ -79,7 +79,7 @@ class MemoryStore implements Store {
     return this.#settled(outcome)
   }
 
-  async listen(onWake: (wake: Wake) => void): Promise<() => void> {
+  listen(onWake: (wake: Wake) => void): () => void {
     this.#listeners.add(onWake)
     return () => {
       this.#listeners.delete(onWake)

@@ -35,6 +35,22 @@ describe('the memory store leaves nothing behind', () => {
     expect(await roomsOf(store)).toEqual([])
   })
 
+  test('of a hundred thousand keys whose holder and waiter were never heard of again', {
+    timeout: 60_000,
+  }, async () => {
+    const { store, pass } = storeWithTime()
+    const before = heap()
+    for (let index = 0; index < 100_000; index += 1) {
+      void store.acquire(ticketOf(`abandoned ${index}`))
+      void store.acquire({ ...ticketOf(`abandoned ${index}`), patienceMs: 6000 })
+    }
+    expect(heap() - before).toBeGreaterThan(100_000 * BYTES_OF_AN_EMPTY_ROOM)
+    pass(660_000)
+    useOtherKeys(store, 60_000)
+    expect(heap() - before).toBeLessThan(1_000_000)
+    expect(await roomsOf(store)).toEqual([])
+  })
+
   test('of a hundred thousand tombstones whose time is over', { timeout: 60_000 }, async () => {
     const { store, pass } = storeWithTime()
     const before = heap()
