@@ -57,6 +57,10 @@ export class Acquisition implements Kept, Abortable {
   #attempts = 0
   #askAgainAt = 0
   #woken = false
+  /** How many questions of a waiter have no answer. */
+  #open = 0
+  /** Woken while a question was open: what is answered may be older than what the wake was about. */
+  #overtaken = false
   #ahead: number | undefined
   #lastError: unknown
 
@@ -138,6 +142,7 @@ export class Acquisition implements Kept, Abortable {
   /** A wake: asking again is worth it. */
   wake(): void {
     this.#woken = true
+    if (this.#phase === 'asking' || this.#open > 0) this.#overtaken = true
     if (this.#phase !== 'waiting') return
     this.dueAt = 0
     this.#engine.keeper.hurry(this)
@@ -159,6 +164,7 @@ export class Acquisition implements Kept, Abortable {
     }
     this.#woken = false
     this.#attempts += 1
+    this.#open += 1
     this.#lastAskedAt = at.monotonicMs
     this.#setAskAgain(this.#engine.attemptMs(this.#attempts), at)
     return true
@@ -167,6 +173,7 @@ export class Acquisition implements Kept, Abortable {
   /** What the store said to a renew, which keeps a waiter remembered and confirms an offer. */
   answered(answer: RenewAnswer, _asked: Ticket, when: Exchange): void {
     if (this.#phase !== 'waiting') return
+    this.#open -= 1
     this.#lastError = undefined
     this.#attempts = 0
     switch (answer.tag) {
@@ -186,6 +193,7 @@ export class Acquisition implements Kept, Abortable {
 
   unanswered(error: unknown): void {
     if (this.#phase !== 'waiting') return
+    this.#open -= 1
     this.#lastError = error
     if (isHoldfastError(error, 'store-refused')) return this.giveUp(error)
     this.#setAskAgain(this.#engine.backoffMs(this.#attempts), now(this.#engine.clock))
@@ -228,7 +236,10 @@ export class Acquisition implements Kept, Abortable {
     if (this.#doubts > 0) lease.origin = this
     if (lease.state !== 'lost') {
       this.#lease = lease
-      return this.#finish(() => this.#resolve(lease))
+      this.#finish(() => this.#resolve(lease))
+      // The wake may have been for an eviction that came after this grant.
+      if (this.#overtaken) lease.check()
+      return
     }
     // The answer took longer than the ttl: it proves nothing any more. Asking under the same id takes the lease anew.
     lease.forget()
@@ -239,6 +250,8 @@ export class Acquisition implements Kept, Abortable {
   #wait(ahead: number | undefined, askAgainMs: number, at: Instant): void {
     this.#phase = 'waiting'
     this.#attempts = 0
+    // Woken meanwhile, it asks once more below; only a wake after that one can be missed.
+    this.#overtaken = this.#open > 0 && this.#overtaken
     this.#ahead = ahead
     this.#lastError = undefined
     const deadlock = this.#request.whileQueued?.()

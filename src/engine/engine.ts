@@ -119,22 +119,35 @@ export class Engine {
     if (this.#listening !== 'no' || this.store.listen === undefined) return
     if (this.clock.monotonicMs() < this.#listenAgainAt) return
     this.#listening = 'starting'
-    void this.#startListening(this.store.listen)
+    try {
+      const begun = outsideOfCallers(() => this.store.listen?.((wake) => this.#wake(wake)))
+      if (!isLater(begun)) this.#hears(begun)
+      else
+        Promise.resolve(begun)
+          .then((unlisten) => this.#hearsLate(unlisten))
+          .catch(() => this.#hearsNothing())
+    } catch {
+      this.#hearsNothing()
+    }
   }
 
-  async #startListening(listen: NonNullable<Store['listen']>): Promise<void> {
-    try {
-      const unlisten = await outsideOfCallers(() => listen.call(this.store, (wake) => this.#wake(wake)))
-      if (this.#closing !== undefined) return unlisten()
-      this.#listening = 'yes'
-      this.#unlisten = unlisten
-      // Whatever was sent before this moment is lost.
-      for (const waiting of this.waiting.values()) waiting.wake()
-    } catch {
-      // Only the wakes are missing; what is wrong with the store shows in every other request.
-      this.#listening = 'no'
-      this.#listenAgainAt = this.clock.monotonicMs() + LISTEN_AGAIN_MS
-    }
+  #hears(unlisten: (() => void) | undefined): void {
+    if (this.#closing !== undefined) return unlisten?.()
+    this.#listening = 'yes'
+    this.#unlisten = unlisten
+  }
+
+  #hearsLate(unlisten: (() => void) | undefined): void {
+    this.#hears(unlisten)
+    // Whatever was sent before this moment is lost: an offer, or an eviction.
+    for (const waiting of this.waiting.values()) waiting.wake()
+    for (const lease of this.watched.values()) lease.check()
+  }
+
+  /** Only the wakes are missing; what is wrong with the store shows in every other request. */
+  #hearsNothing(): void {
+    this.#listening = 'no'
+    this.#listenAgainAt = this.clock.monotonicMs() + LISTEN_AGAIN_MS
   }
 
   /**
@@ -223,7 +236,7 @@ export class Engine {
       }
       case 'all':
         for (const waiting of this.waiting.values()) waiting.wake()
-        for (const lease of this.#leases()) this.keeper.hurry(lease)
+        for (const lease of this.#leases()) lease.check()
         return
       default:
         wake satisfies never

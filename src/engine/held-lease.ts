@@ -180,8 +180,8 @@ export class HeldLease implements Lease, Kept {
   }
 
   toJSON(): LeaseJson {
-    const { key, id, units, limit, ttlMs } = this.ticket
-    return { key, id, fence: String(this.fence), units, limit, ttlMs }
+    const { key, id, units, limit, ttlMs, minHoldMs, lockDelayMs } = this.ticket
+    return { key, id, fence: String(this.fence), units, limit, ttlMs, minHoldMs, lockDelayMs }
   }
 
   [Symbol.asyncDispose](): Promise<void> {

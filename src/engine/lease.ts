@@ -14,6 +14,9 @@ export interface LeaseJson {
   readonly units: number
   readonly limit: number
   readonly ttlMs: number
+  /** Missing where an earlier version wrote it; then the default of who adopts it. So is `lockDelayMs`. */
+  readonly minHoldMs?: number | undefined
+  readonly lockDelayMs?: number | undefined
 }
 
 /**
@@ -61,8 +64,11 @@ export interface Lease extends AsyncDisposable {
    * Renews now, optionally with another ttl (milliseconds, or a duration string), which later renewals keep. A
    * shorter one counts once the present term is used up: what the store has promised it never takes back.
    *
+   * @throws {InvalidArgumentError} when the ttl is none.
    * @throws {LeaseLostError} when it is lost or released.
-   * @throws {StoreError} when the store refuses, or does not answer before the deadline; the lease is then lost, too.
+   * @throws {StoreError} when the store does not answer before the deadline; the lease is then lost, too. Also when the
+   * store refuses (`store-refused`); the lease is then held for as long as it was before.
+   * @throws {ClosedError} when its locks are closed.
    */
   extend(ttl?: number | string): Promise<void>
   /**

@@ -1,4 +1,4 @@
-import { parseDuration, show, TTL_RANGE } from '../base/duration.ts'
+import { HOLD_RANGE, parseDuration, show, TTL_RANGE } from '../base/duration.ts'
 import { type RoomView, type Store, UNLIMITED } from '../contract/store.ts'
 import { Engine } from '../engine/engine.ts'
 import { HeldLease } from '../engine/held-lease.ts'
@@ -198,14 +198,15 @@ export class Locks {
 
   /**
    * Continues a lease that another process (or an earlier run) described with `lease.detach()` or `lease.toJSON()`. It
-   * keeps its fence and is renewed here from now on.
+   * keeps its fence, its ttl, its `minHold` and its `lockDelay` where the options do not say otherwise, and is renewed
+   * here from now on.
    *
    * @throws {LeaseLostError} when the store does not hold it any more; {@link StoreError} when it does not answer.
    */
   async adopt(json: LeaseJson, options?: HoldOptions): Promise<Lease> {
-    const { key, id, fence, units, limit, ttlMs } = parseJson(json)
-    const { ttl, ...rest } = options ?? {}
-    const terms = parseTerms({ ttl: ttl ?? ttlMs, ...rest }, TAKES.try, this.#defaults)
+    const { key, id, fence, units, limit, ttlMs, minHoldMs, lockDelayMs } = parseJson(json)
+    const { ttl = ttlMs, minHold = minHoldMs, lockDelay = lockDelayMs, ...rest } = options ?? {}
+    const terms = parseTerms({ ttl, minHold, lockDelay, ...rest }, TAKES.try, this.#defaults)
     // With patience: should it be a waiter's id, it does not lose its place by being asked about.
     const ticket = makeTicket(this.#desk, key, id, { units, limit }, terms, terms.patienceMs)
     terms.signal?.throwIfAborted()
@@ -306,7 +307,8 @@ function split<O, L, T>(rest: Arguments<O, L, T>): readonly [O | undefined, Work
 }
 
 function parseJson(json: unknown): Omit<LeaseJson, 'fence'> & { fence: bigint } {
-  const { key, id, fence, units, limit, ttlMs } = (json ?? {}) as Partial<Record<keyof LeaseJson, unknown>>
+  const fields = (json ?? {}) as Partial<Record<keyof LeaseJson, unknown>>
+  const { key, id, fence, units, limit, ttlMs, minHoldMs, lockDelayMs } = fields
   const isNamed = typeof id === 'string' && id !== '' && id.length <= LONGEST_ID
   if (!isNamed || typeof fence !== 'string' || !/^\d{1,19}$/.test(fence)) {
     throw new InvalidArgumentError(
@@ -322,6 +324,9 @@ function parseJson(json: unknown): Omit<LeaseJson, 'fence'> & { fence: bigint } 
     limit: most,
     units: parseCount('units', units, most),
     ttlMs: parseDuration('ttlMs', ttlMs, TTL_RANGE),
+    minHoldMs: minHoldMs === undefined ? undefined : parseDuration('minHoldMs', minHoldMs, HOLD_RANGE),
+    lockDelayMs:
+      lockDelayMs === undefined ? undefined : parseDuration('lockDelayMs', lockDelayMs, HOLD_RANGE),
   }
 }
 

@@ -14,7 +14,10 @@ export interface HoldOptions {
   readonly renew?: boolean | undefined
   /** Stop renewing after this long, so that a stuck job loses the key. Default: no end. */
   readonly maxHold?: Duration | undefined
-  /** Keep the key taken for at least this long, even when it is released sooner ("at least for"). Default: 0. */
+  /**
+   * Keep the key taken for at least this long, even when it is released sooner ("at least for"). Refused for several keys
+   * at once. Default: 0.
+   */
   readonly minHold?: Duration | undefined
   /** After an expiry (a crash, not a release) nobody gets the key for this long. Default: 0. */
   readonly lockDelay?: Duration | undefined
@@ -23,13 +26,17 @@ export interface HoldOptions {
 }
 
 export interface WaitOptions extends HoldOptions {
-  /** How long to wait for the key; 0 gives up unless it is free, `Infinity` waits for ever. Default: 30 s. */
+  /**
+   * How long to wait for the key; 0 gives up unless it is free, `Infinity` waits for ever. A store that does not answer is
+   * waited for at least 500 ms (with 0: 5 s), as the key may be free. Default: 30 s.
+   */
   readonly wait?: Duration | undefined
 }
 
 export interface CallbackOptions extends WaitOptions {
   /**
    * When the calling async context holds the key already, run under that lease instead of throwing a `DeadlockError`.
+   * The outer call then gives the key back only when all such inner calls are done, also those that nobody awaited.
    * Default: false.
    */
   readonly reentrant?: boolean | undefined

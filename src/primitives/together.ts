@@ -181,7 +181,7 @@ const WORST_FIRST: readonly LeaseState[] = ['lost', 'released', 'jeopardy', 'hel
 function refuseMinHold({ minHoldMs }: Terms): void {
   if (minHoldMs === 0) return
   throw new InvalidArgumentError(
-    'Expected `minHold` to be 0 for several keys at once: set it where one key is held.',
+    `Expected \`minHold\` to be 0 for several keys at once, got ${minHoldMs} ms. Set it where one key is held.`,
   )
 }
 

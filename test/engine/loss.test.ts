@@ -114,6 +114,71 @@ describe('a lease that is lost', () => {
     expect(signal.reason).toMatchObject({ reason: 'evicted' })
   })
 
+  test('by eviction is told as soon as wakes flow, when it happened before that', async () => {
+    const { clock, store, locks, other } = scene()
+    let flow = () => {}
+    store.listenAfter = new Promise((resolve) => {
+      flow = resolve
+    })
+    const renewed = await locks.acquire('renewed', { ttl: '1h' })
+    const single = await locks.acquire('single', { ttl: '1h', renew: false })
+    const signals = [renewed.signal, single.signal]
+    await other.locks.evict('renewed', renewed.id, { reason: 'stuck' })
+    await other.locks.evict('single', single.id, { reason: 'stuck' })
+    await clock.advance(1000)
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false, false])
+    flow()
+    await clock.advance(1)
+    for (const { reason } of signals) expect(reason).toMatchObject({ reason: 'evicted' })
+  })
+
+  test('by eviction is told at once also when the lease is not renewed and its own wake was missed', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: '1h', renew: false })
+    expect(lease.signal.aborted).toBe(false)
+    await clock.advance(1)
+    store.wakes = false
+    await store.real.evict({ key: 'k', id: lease.id, reason: 'stuck' })
+    store.wake({ tag: 'all' })
+    await clock.advance(1)
+    expect(lease.signal.reason).toMatchObject({ reason: 'evicted' })
+  })
+
+  test('by eviction is told at once when its wake overtakes the grant', async () => {
+    const { clock, store, locks, other } = scene()
+    expect((await locks.acquire('listening')).signal.aborted).toBe(false)
+    await clock.advance(1)
+    const grant = new Letter()
+    store.next('acquire', grant)
+    const acquiring = locks.acquire('k', { ttl: '1h' })
+    grant.arrive()
+    await other.locks.evict('k', undefined, { reason: 'stuck' })
+    grant.reply()
+    const lease = await clock.until(acquiring)
+    await clock.advance(1)
+    expect(lease.state).toBe('lost')
+    expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ reason: 'evicted' }))
+    await locks.close()
+  })
+
+  test('by eviction is told at once when its wake overtakes the confirmation of an offer', async () => {
+    const { clock, store, locks, other } = scene()
+    const holder = await other.locks.acquire('k')
+    const acquiring = locks.acquire('k', { ttl: '1h' })
+    await clock.advance(1)
+    const [confirmation, question] = [new Letter(), new Letter()]
+    store.next('renew', confirmation, question)
+    await holder.release()
+    await clock.untilTrue(() => store.count('renew') === 2)
+    confirmation.arrive()
+    await other.locks.evict('k', undefined, { reason: 'stuck' })
+    await clock.untilTrue(() => store.count('renew') === 3)
+    confirmation.reply()
+    const lease = await clock.until(acquiring)
+    await clock.advance(1)
+    expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ reason: 'evicted' }))
+  })
+
   test('by eviction is told at once also when the lease is not renewed', async () => {
     const { clock, locks, other } = scene()
     const lease = await locks.acquire('k', { ttl: TTL, renew: false })

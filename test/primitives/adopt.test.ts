@@ -111,6 +111,24 @@ describe('a lease that is handed over', () => {
     await adopted.release()
   })
 
+  test('goes on with its minimum hold and its lock-delay, unless others are asked for', async () => {
+    const { clock, locks, other } = scene()
+    const sent = () => (other.engine.store as ScriptedStore).sent.flatMap(({ tickets }) => tickets).at(-1)
+    const lease = await locks.acquire('k', { ttl: TTL, minHold: 10, lockDelay: '3s' })
+    const adopted = await other.locks.adopt(JSON.parse(JSON.stringify(lease.detach())))
+    expect(sent()).toMatchObject({ minHoldMs: 10, lockDelayMs: 3000 })
+    const again = await other.locks.adopt(adopted.detach(), { lockDelay: 7 })
+    expect(sent()).toMatchObject({ minHoldMs: 10, lockDelayMs: 7 })
+    const { minHoldMs: _minHold, lockDelayMs: _lockDelay, ...older } = again.detach()
+    const oldest = await other.locks.adopt(older)
+    expect(sent()).toMatchObject({ minHoldMs: 0, lockDelayMs: 0 })
+    expect(await errorOf(other.locks.adopt({ ...older, lockDelayMs: -1 }))).toMatchObject({
+      code: 'invalid-argument',
+    })
+    await oldest.release()
+    await clock.advance(10)
+  })
+
   test('is lost when nobody continued it before its ttl was over', async () => {
     const { clock, locks, other } = scene()
     const json = (await locks.acquire('k', { ttl: TTL })).detach()

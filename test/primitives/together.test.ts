@@ -29,7 +29,8 @@ describe('several keys', () => {
     for (const error of await Promise.all(calls.map(errorOf)))
       expect(error).toMatchObject({
         code: 'invalid-argument',
-        message: 'Expected `minHold` to be 0 for several keys at once: set it where one key is held.',
+        message:
+          'Expected `minHold` to be 0 for several keys at once, got 3600000 ms. Set it where one key is held.',
       })
     expect(store.sent).toEqual([])
   })

@@ -87,13 +87,13 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('the deadline of a grant counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/acquisition.ts',
-    find: 'new HeldLease(this.#engine, this.ticket, fence, askedAt, this.#request.lease)',
-    replace: 'new HeldLease(this.#engine, this.ticket, fence, now(this.#engine.clock), this.#request.lease)',
+    find: 'this.ticket, fence, when, this.#request.lease)',
+    replace: 'this.ticket, fence, { ...when, askedAt: when.answeredAt }, this.#request.lease)',
   }),
   mutant('the deadline of a renewal counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/keeper.ts',
-    find: 'kept.answered(answer, askedAt, ',
-    replace: 'kept.answered(answer, now(this.#clock), ',
+    find: 'kept.ticket, when)',
+    replace: 'kept.ticket, { ...when, askedAt: when.answeredAt })',
   }),
   mutant(
     'the deadline allows nothing for clocks that run at different rates',
@@ -152,15 +152,14 @@ export const mutants: readonly Mutant[] = [
     {
       file: 'engine/held-lease.ts',
       find: 'unanswered(error: unknown): void {',
-      replace:
-        'unanswered(error: unknown): void {\n    this.#moveDeadline(now(this.#engine.clock), this.ticket)',
+      replace: 'unanswered(error: unknown): void {\n    this.#term.confirm(this.#now(), this.ticket.ttlMs)',
     },
   ),
   mutant('a wake is believed', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/acquisition.ts',
     find: "    if (this.#phase !== 'waiting') return\n    this.dueAt = 0",
     replace:
-      "    if (this.#phase === 'waiting') return this.#deliver(1n, now(this.#engine.clock))\n    this.dueAt = 0",
+      "    const at = now(this.#engine.clock)\n    if (this.#phase === 'waiting') return this.#deliver(1n, { askedAt: at, answeredAt: at })",
   }),
   mutant('wakes are not heard', CONTENTION, ['liveness'], {
     file: 'engine/acquisition.ts',
@@ -169,8 +168,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('who waits asks only when woken', NETWORK, ['liveness'], {
     file: 'engine/acquisition.ts',
-    find: 'this.#setAskAgain(atMs + (',
-    replace: 'this.#setAskAgain(atMs + 1000 * (',
+    find: 'this.#setAskAgain(askAgainMs >= 1 ? askAgainMs',
+    replace: 'this.#setAskAgain(askAgainMs >= 1 ? 1000 * askAgainMs',
   }),
   mutant('what is held is not renewed', CONTENTION, ['lost without a reason'], {
     file: 'engine/held-lease.ts',
@@ -195,7 +194,7 @@ export const mutants: readonly Mutant[] = [
   mutant('an extension without an answer counts as one that succeeds', NETWORK, ['deadline'], {
     file: 'engine/held-lease.ts',
     find: 'await this.#engine.sleep(',
-    replace: 'this.#moveDeadline(askedAt, asked)\n        await this.#engine.sleep(',
+    replace: 'this.#term.confirm(askedAt, asked.ttlMs)\n        await this.#engine.sleep(',
   }),
   mutant('a late answer gives back what goes on elsewhere', NETWORK, ['deadline'], {
     file: 'engine/held-lease.ts',
@@ -214,7 +213,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('what is due stays due', MEMORY, ['rest'], {
     file: 'engine/held-lease.ts',
-    find: 'this.dueAt = this.#deadlineAt()\n      if (asks)',
+    find: 'this.dueAt = deadlineAt\n      if (asks)',
     replace: 'if (asks)',
   }),
   mutant('closing gives nothing back', PROCESSES, ['left behind'], {
