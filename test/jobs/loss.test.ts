@@ -1,0 +1,194 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { JobFailure, RunningJob } from '../../src/jobs/index.ts'
+import { startProxy } from '../servers/tcp-proxy.ts'
+import { until } from '../servers/until.ts'
+import { CLIENT_KINDS, closeSharedServer, type JobsScene, openScene, sharedServer } from './scene.ts'
+
+beforeAll(sharedServer)
+afterAll(closeSharedServer)
+
+async function throughProxy(scene: JobsScene) {
+  const proxy = await startProxy({ targetPort: scene.server.port })
+  return { proxy, url: scene.server.url.replace(String(scene.server.port), String(proxy.port)) }
+}
+
+test('who lost its job cannot settle it, and what it did in the same transaction has no effect', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await scene.sql('create table $schema.effects (attempt integer)')
+  await jobs.enqueue('a', null, { backoff: 0 })
+  const [first] = await jobs.claim('a', { ttl: 50 })
+  const second = await until('another one has it', async () => (await jobs.claim('a'))[0])
+  expect([first?.attempt, second.attempt, second.failures]).toEqual([1, 2, 1])
+
+  const lost = { code: 'lease-lost', key: first?.id }
+  await expect(first?.complete()).rejects.toMatchObject(lost)
+  await expect(first?.fail('x')).rejects.toMatchObject(lost)
+  await expect(first?.giveBack()).rejects.toMatchObject(lost)
+  const client = await scene.pool.connect()
+  await client.query('begin')
+  await client.query(`insert into ${scene.schema}.effects values (1)`)
+  await expect(first?.complete({ transaction: client })).rejects.toMatchObject(lost)
+  await client.query('rollback')
+  client.release()
+
+  expect(await jobs.find(second.id)).toMatchObject({ state: 'running', attempt: 2 })
+  await second.complete()
+  expect(await scene.sql('select * from $schema.effects')).toEqual([])
+})
+
+test('nobody takes a job over whose transaction that completes it is still open', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueue('a', null, { backoff: 0 })
+  const [job] = await jobs.claim('a', { ttl: 50 })
+  const client = await scene.pool.connect()
+  await client.query('begin')
+  await job?.complete({ transaction: client })
+  await until(
+    'its lease is over',
+    async () => ((await jobs.find(job?.id ?? ''))?.dueAt ?? new Date()) < new Date(),
+  )
+  expect(await jobs.claim('a')).toEqual([])
+  await client.query('commit')
+  client.release()
+  expect(await jobs.find(job?.id ?? '')).toMatchObject({ state: 'completed', attempt: 1 })
+})
+
+test('a job that kills its workers is dead after its last attempt', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const id = (await jobs.enqueue('a', null, { maxAttempts: 2, backoff: 0 })) ?? ''
+  for (const attempt of [1, 2]) {
+    const [job] = await until('it is claimed', async () => {
+      const claimed = await jobs.claim('a', { ttl: 50, worker: 'web-1' })
+      return claimed.length > 0 && claimed
+    })
+    expect(job?.attempt).toBe(attempt)
+  }
+  const dead = await until('it is dead', async () => {
+    await jobs.claim('nothing else')
+    const found = await jobs.find(id)
+    return found?.state === 'dead' && found
+  })
+  expect(dead).toMatchObject({ failures: 2, worker: 'web-1' })
+  expect(dead.error).toContain('web-1 was not heard of')
+})
+
+test.each(CLIENT_KINDS)(
+  'with %s, a handler is told that its job is lost before another worker can have it, while the network swallows everything',
+  async (kind) => {
+    await using scene = await openScene()
+    const direct = scene.open()
+    await direct.migrate()
+    const { proxy, url } = await throughProxy(scene)
+    await using _ = proxy
+    const jobs = scene.open({}, { kind, url })
+    const failures: JobFailure[] = []
+    let told: { reason: unknown; ownerStill: unknown } | undefined
+    await direct.enqueue('a', null, { backoff: 0 })
+    jobs.work(
+      {
+        a: async ({ signal, id }) => {
+          proxy.halfOpen()
+          await new Promise((resolve) => signal.addEventListener('abort', resolve))
+          const view = await direct.find(id)
+          told = { reason: signal.reason, ownerStill: view?.attempt }
+        },
+      },
+      { ttl: '2s', onFailure: (failure) => failures.push(failure), onError: () => {} },
+    )
+    await until('it is told', () => told)
+    expect(told).toMatchObject({ reason: { code: 'lease-lost', reason: 'expired' }, ownerStill: 1 })
+    const next = await until('another one has it', async () => (await direct.claim('a'))[0])
+    expect(next.attempt).toBe(2)
+    // Back again, it cannot complete what is not its own.
+    proxy.normal()
+    await until('it says so', () => failures.length > 0)
+    expect(failures).toMatchObject([{ outcome: 'lost' }])
+    expect(await direct.find(next.id)).toMatchObject({ state: 'running', attempt: 2 })
+  },
+)
+
+test('a claim whose answer was lost costs no attempt and no ttl', async () => {
+  await using scene = await openScene()
+  const direct = scene.open()
+  await direct.migrate()
+  const { proxy, url } = await throughProxy(scene)
+  await using _ = proxy
+  await direct.enqueueAll([{ name: 'a' }, { name: 'a' }])
+  const seen: RunningJob[] = []
+  const lost = proxy.loseNextReply('jobs_claim')
+  scene.open({}, { url }).work({ a: (job) => seen.push(job) }, { ttl: '1h', onError: () => {} })
+  await lost
+  await until(
+    'both are done',
+    async () => (await direct.count())[0]?.state === 'completed' && seen.length === 2,
+  )
+  expect(seen.map(({ attempt }) => attempt)).toEqual([1, 1])
+})
+
+test('a completion whose answer was lost is asked again, and is no loss', async () => {
+  await using scene = await openScene()
+  const direct = scene.open()
+  await direct.migrate()
+  const { proxy, url } = await throughProxy(scene)
+  await using _ = proxy
+  const failures: JobFailure[] = []
+  const errors: unknown[] = []
+  await direct.enqueue('a')
+  const lost = proxy.loseNextReply('jobs_settle')
+  const options = {
+    onFailure: (failure: JobFailure) => failures.push(failure),
+    onError: (error: unknown) => errors.push(error),
+  }
+  const worker = scene.open({}, { url }).work({ a: () => {} }, options)
+  await lost
+  await until('the worker is through', () => errors.length > 0 && worker.running === 0)
+  expect(failures).toEqual([])
+  expect(errors[0]).toMatchObject({ code: 'store-unavailable' })
+  expect((await direct.count())[0]).toMatchObject({ state: 'completed', count: 1 })
+})
+
+test('an enqueue whose answer was lost says that nobody knows', async () => {
+  await using scene = await openScene()
+  const direct = scene.open()
+  await direct.migrate()
+  const { proxy, url } = await throughProxy(scene)
+  await using _ = proxy
+  const lost = proxy.loseNextReply('jobs_enqueue')
+  await expect(scene.open({}, { url }).enqueue('a')).rejects.toMatchObject({ code: 'store-unavailable' })
+  await lost
+  expect((await direct.count())[0]).toMatchObject({ count: 1 })
+})
+
+test('a handler that does not end in its time has failed, and cannot complete the job any more', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueue('a', null, { maxAttempts: 1 })
+  const failures: JobFailure[] = []
+  let late: Promise<unknown> | undefined
+  const worker = jobs.work(
+    {
+      a: (job) => {
+        late = new Promise((resolve) => job.signal.addEventListener('abort', resolve)).then(() =>
+          until('the job is dead', async () => (await jobs.find(job.id))?.state === 'dead').then(() =>
+            job.complete().catch((error: unknown) => error),
+          ),
+        )
+        return new Promise(() => {})
+      },
+    },
+    { maxRun: 100, onFailure: (failure) => failures.push(failure) },
+  )
+  await until('its place is free', () => failures.length > 0 && worker.running === 0)
+  expect(failures).toMatchObject([{ outcome: 'dead', error: { code: 'task-failed' } }])
+  expect(failures[0]?.error).toMatchObject({
+    message: expect.stringContaining('did not end within 100 ms (`maxRun`)'),
+  })
+  expect(await late).toMatchObject({ code: 'lease-lost' })
+})

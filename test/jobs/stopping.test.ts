@@ -1,0 +1,75 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { until } from '../servers/until.ts'
+import { closeSharedServer, openScene, sharedServer } from './scene.ts'
+
+beforeAll(sharedServer)
+afterAll(closeSharedServer)
+
+test('a worker that is stopped takes no more jobs, and resolves when the running ones have ended', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll([{ name: 'a' }, { name: 'a' }, { name: 'a' }])
+  let open = (): void => {}
+  const gate = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  const worker = jobs.work({ a: () => gate }, { concurrency: 2 })
+  await until('two run', () => worker.running === 2)
+  let stopped = false
+  const stopping = worker.stop().then(() => {
+    stopped = true
+  })
+  await jobs.enqueue('a')
+  expect(stopped).toBe(false)
+  open()
+  await stopping
+  expect(await jobs.count()).toMatchObject([
+    { state: 'completed', count: 2 },
+    { state: 'ready', count: 2 },
+  ])
+})
+
+test('what still runs after the grace is told, and given back to others at once, unharmed', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const id = (await jobs.enqueue('a')) ?? ''
+  let reason: unknown
+  const failures: unknown[] = []
+  const worker = jobs.work(
+    {
+      a: ({ signal }) => {
+        signal.addEventListener('abort', () => {
+          reason = signal.reason
+        })
+        return new Promise(() => {})
+      },
+    },
+    { onFailure: (failure) => failures.push(failure) },
+  )
+  await until('it runs', () => worker.running === 1)
+  await worker.stop({ grace: 50 })
+  expect(reason).toMatchObject({ code: 'closed' })
+  expect(await jobs.find(id)).toMatchObject({ state: 'ready', attempt: 1, failures: 0 })
+  expect(failures).toEqual([])
+  expect((await jobs.claim('a'))[0]?.attempt).toBe(2)
+})
+
+test('closing stops the workers, ends the connections, and takes no more jobs', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const worker = jobs.work({ a: () => {} })
+  await jobs.close()
+  expect(worker.running).toBe(0)
+  await expect(jobs.enqueue('a')).rejects.toMatchObject({ code: 'closed' })
+  expect(() => jobs.work({ a: () => {} })).toThrow('closed')
+  await until('no connection is left', async () => {
+    const rows = await scene.sql(
+      `select 1 from pg_stat_activity where application_name like 'holdfast jobs%'`,
+    )
+    return rows.length === 0
+  })
+  await jobs.close()
+})
