@@ -64,9 +64,12 @@ export class PostgresStore implements Store {
   }
 
   async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const batches = this.#lane.renewals(tickets)
-    const answers = await Promise.all(batches.map((batch) => this.#renewBatch(batch)))
-    return answers.length === 1 ? (answers[0] ?? []) : answers.flat()
+    const answers: RenewAnswer[] = []
+    // One after the other: the other connections are for those who wait.
+    for (let start = 0; start < tickets.length; start += MOST_RENEWALS) {
+      answers.push(...(await this.#renewBatch(tickets.slice(start, start + MOST_RENEWALS))))
+    }
+    return answers
   }
 
   /** Behind a pooler only the wakes of this process flow, and every waiter is told to ask again soon. */
@@ -111,11 +114,21 @@ export class PostgresStore implements Store {
   }
 
   async #acquireBatch(batch: Batch<Ticket, AcquireAnswer>): Promise<void> {
-    const { units, limit, ttlMs, acceptMs, patienceMs, minHoldMs, lockDelayMs, owner } = batch[0].asked
-    const terms = [units, limit, ttlMs, acceptMs, patienceMs, minHoldMs, lockDelayMs].map(String)
-    const parameters = [...keysAndIds(batch.map(({ asked }) => asked)), ...terms, this.#inbox, owner]
+    const tickets = batch.map(({ asked }) => asked)
+    const terms = arraysOf(tickets, [
+      'key',
+      'id',
+      'units',
+      'limit',
+      'ttlMs',
+      'acceptMs',
+      'patienceMs',
+      'minHoldMs',
+      'lockDelayMs',
+      'owner',
+    ])
     await this.#answer(batch, this.#statements.acquire, {
-      parameters,
+      parameters: [...terms, this.#inbox],
       doing: 'asking for a key',
       parse: (text) => this.#polling(acquireAnswer(text)),
     })
@@ -123,13 +136,9 @@ export class PostgresStore implements Store {
   }
 
   #releaseBatch(batch: Batch<ReleaseRequest, ReleaseAnswer>): Promise<void> {
-    const parameters = [
-      ...keysAndIds(batch.map(({ asked }) => asked)),
-      String(batch[0].asked.cancel),
-      this.#inbox,
-    ]
+    const requests = batch.map(({ asked }) => asked)
     return this.#answer(batch, this.#statements.release, {
-      parameters,
+      parameters: [...arraysOf(requests, ['key', 'id', 'cancel']), this.#inbox],
       doing: 'giving a key back',
       parse: releaseAnswer,
     })
@@ -157,13 +166,11 @@ export class PostgresStore implements Store {
     }
   }
 
-  async #renewBatch(batch: readonly [Ticket, ...Ticket[]]): Promise<readonly RenewAnswer[]> {
-    const { ttlMs, acceptMs, patienceMs, minHoldMs } = batch[0]
-    const terms = [ttlMs, acceptMs, patienceMs, minHoldMs].map(String)
-    const parameters = [...keysAndIds(batch), ...terms, this.#inbox]
-    const lines = await this.#call(this.#statements.renew, parameters, { doing: 'renewing' })
-    this.#wakeOwn(lines.slice(batch.length))
-    return batch.map((_, index) => this.#polling(renewAnswer(lines[index] ?? '')))
+  async #renewBatch(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const terms = arraysOf(tickets, ['key', 'id', 'ttlMs', 'acceptMs', 'patienceMs', 'minHoldMs'])
+    const lines = await this.#call(this.#statements.renew, [...terms, this.#inbox], { doing: 'renewing' })
+    this.#wakeOwn(lines.slice(tickets.length))
+    return tickets.map((_, index) => this.#polling(renewAnswer(lines[index] ?? '')))
   }
 
   async #call(
@@ -223,9 +230,9 @@ export class PostgresStore implements Store {
     return { ...answer, askAgainMs: Math.min(answer.askAgainMs, POLL_MS) }
   }
 
-  /** Lines `*id`: our own waiters that were let in by our own call. */
+  /** Lines `*id`: our own waiters that were let in by our own call. One that was let in and evicted is there twice. */
   #wakeOwn(lines: readonly string[]): void {
-    for (const line of lines) this.#wake({ tag: 'ticket', id: line.slice(1) })
+    for (const line of new Set(lines)) this.#wake({ tag: 'ticket', id: line.slice(1) })
   }
 
   #wake(wake: Wake): void {
@@ -251,17 +258,19 @@ export class PostgresStore implements Store {
 
 type Push = 'flows' | 'none'
 
-function keysAndIds(tickets: readonly { readonly key: string; readonly id: string }[]): [string, string] {
-  return [arrayOf(tickets.map(({ key }) => key)), arrayOf(tickets.map(({ id }) => id))]
+/** One array for each name, as PostgreSQL writes it. */
+function arraysOf<Row>(rows: readonly Row[], names: readonly (keyof Row)[]): string[] {
+  return names.map((name) => `{${rows.map((row) => quoted(row[name])).join(',')}}`)
 }
 
-/** An array as PostgreSQL writes it. */
-function arrayOf(texts: readonly string[]): string {
-  return `{${texts.map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`
+function quoted(value: unknown): string {
+  return typeof value === 'string' ? `"${value.replace(/["\\]/g, '\\$&')}"` : String(value)
 }
 
 const MOST_ATTEMPTS = 5
 /** Behind a pooler: how long a hand-over may go unnoticed. One call for each process and turn. */
 const POLL_MS = 250
+/** Renewals are not in a hurry, and cheaper the more of them go together. */
+const MOST_RENEWALS = 500
 const SWEEP_EVERY_MS = 600_000
 const SWEPT_TOGETHER = 500

@@ -13,9 +13,9 @@ export interface Statements {
 
 export function statementsFor(schema: string): Statements {
   return {
-    acquire: call('lock_acquire', ['text[]', 'text[]', ...numbers(7), 'text', 'text']),
+    acquire: call('lock_acquire', ['text[]', 'text[]', ...numbers(7), 'text[]', 'text']),
     renew: call('lock_renew', ['text[]', 'text[]', ...numbers(4), 'text']),
-    release: call('lock_release', ['text[]', 'text[]', 'boolean', 'text']),
+    release: call('lock_release', ['text[]', 'text[]', 'boolean[]', 'text']),
     evict: call('lock_evict', ['text', 'text', 'text', 'text']),
     inspect: inSchema(scripts.inspect, schema),
     sweep: call('lock_sweep', ['integer']),
@@ -28,5 +28,5 @@ export function statementsFor(schema: string): Statements {
 }
 
 function numbers(count: number): string[] {
-  return Array<string>(count).fill('double precision')
+  return Array<string>(count).fill('double precision[]')
 }

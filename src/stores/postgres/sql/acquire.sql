@@ -1,11 +1,11 @@
--- Asks for keys, or asks again: one key for each ticket, all on the same terms.
+-- Asks for keys, or asks again: one key for each ticket.
 --
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason>
 --         then *<id> for each ticket to wake in the process that asks
 create function "{schema}".lock_acquire(
-  p_keys text[], p_ids text[], p_units double precision, p_limit double precision, p_ttl_ms double precision,
-  p_accept_ms double precision, p_patience_ms double precision, p_min_hold_ms double precision,
-  p_lock_delay_ms double precision, p_inbox text, p_owner text
+  p_keys text[], p_ids text[], p_units double precision[], p_limits double precision[], p_ttl_ms double precision[],
+  p_accept_ms double precision[], p_patience_ms double precision[], p_min_hold_ms double precision[],
+  p_lock_delay_ms double precision[], p_owners text[], p_inbox text
 ) returns text language plpgsql as $body$
 declare
   v_us bigint;
@@ -44,11 +44,11 @@ begin
       exit when v_attempt = 2 or not (v_waiting or v_mine or v_buried or v_end <= v_now);
       -- Somebody else is known here, or this ticket is. What is left after that is as simple as a free key.
       if v_waiting then
-        perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms, p_inbox);
+        perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
       end if;
       v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
       v_answer := "{schema}".lock_find(
-        v_key, v_id, v_now, p_ttl_ms, p_accept_ms, p_patience_ms, p_min_hold_ms, p_inbox
+        v_key, v_id, v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index], p_min_hold_ms[v_index], p_inbox
       );
       exit when v_answer is not null;
     end loop;
@@ -58,23 +58,23 @@ begin
         where other.key = v_key
           and other.place < (select place from "{schema}".lock_waiters where key = v_key and id = v_id)
       ) || ' ' || substr(v_answer, 2);
-    elsif v_answer is null and not v_waiting and not v_closed and v_units + p_units <= least(v_limit, p_limit) then
+    elsif v_answer is null and not v_waiting and not v_closed and v_units + p_units[v_index] <= least(v_limit, p_limits[v_index]) then
       v_last := "{schema}".lock_fence(v_us, v_last);
       insert into "{schema}".lock_holders values (
-        v_key, v_id, p_units, p_limit, p_lock_delay_ms, v_last, v_now, 'h',
-        v_now + greatest(p_ttl_ms, p_min_hold_ms), v_now + p_min_hold_ms, p_inbox, p_owner
+        v_key, v_id, p_units[v_index], p_limits[v_index], p_lock_delay_ms[v_index], v_last, v_now, 'h',
+        v_now + greatest(p_ttl_ms[v_index], p_min_hold_ms[v_index]), v_now + p_min_hold_ms[v_index], p_inbox, p_owners[v_index]
       );
       v_answer := 'h' || v_last;
-    elsif v_answer is null and p_patience_ms = 0 then
+    elsif v_answer is null and p_patience_ms[v_index] = 0 then
       v_answer := 'b' || "{schema}".lock_until_change(v_key, v_now);
     elsif v_answer is null then
       select coalesce(max(place), 0) + 1 into v_place from "{schema}".lock_waiters where key = v_key;
       insert into "{schema}".lock_waiters values (
-        v_key, v_place, v_id, p_units, p_limit, p_accept_ms, p_lock_delay_ms, v_now, v_now + p_patience_ms,
-        p_inbox, p_owner
+        v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index], v_now, v_now + p_patience_ms[v_index],
+        p_inbox, p_owners[v_index]
       );
       v_answer := 'q' || (select count(*) - 1 from "{schema}".lock_waiters where key = v_key)
-        || ' ' || "{schema}".lock_ask_again(v_key, v_place, v_now, p_patience_ms, p_accept_ms);
+        || ' ' || "{schema}".lock_ask_again(v_key, v_place, v_now, p_patience_ms[v_index], p_accept_ms[v_index]);
     end if;
     v_answers := v_answers || v_answer || E'\n';
   end loop;

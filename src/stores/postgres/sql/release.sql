@@ -2,7 +2,7 @@
 --
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown)
 --         then *<id> for each ticket to wake in the process that asks
-create function "{schema}".lock_release(p_keys text[], p_ids text[], p_cancel boolean, p_inbox text)
+create function "{schema}".lock_release(p_keys text[], p_ids text[], p_cancel boolean[], p_inbox text)
 returns text language plpgsql as $body$
 declare
   v_us bigint;
@@ -41,7 +41,7 @@ begin
         end if;
       end if;
     end if;
-    if p_cancel then perform "{schema}".lock_bury(v_key, v_id, v_now, false, ''); end if;
+    if p_cancel[v_index] then perform "{schema}".lock_bury(v_key, v_id, v_now, false, ''); end if;
     if v_was <> 'u' and exists (select from "{schema}".lock_waiters where key = v_key) then
       v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
     end if;
