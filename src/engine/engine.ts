@@ -4,7 +4,7 @@ import type { Answer, ReleaseAnswer, RenewAnswer, Store, Ticket, Wake } from '..
 import { ClosedError, isHoldfastError, StoreError } from '../errors.ts'
 import { type AcquireRequest, Acquisition } from './acquisition.ts'
 import { outsideOfCallers } from './async-context.ts'
-import { GiveBack, type GiveBackOptions } from './give-back.ts'
+import { GiveBack, type GiveBackOptions, Returning } from './give-back.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
 import { now } from './instant.ts'
 import { Keeper } from './keeper.ts'
@@ -30,6 +30,7 @@ export class Engine {
   /** Leases whose signal somebody has: they want to hear at once of an eviction. */
   readonly watched: Map<string, HeldLease> = new Map()
   readonly signals: SignalWatch = new SignalWatch()
+  readonly returning: Returning = new Returning()
   readonly #givingBack = new Set<GiveBack>()
   #listening: 'no' | 'starting' | 'yes' = 'no'
   #unlisten: (() => void) | undefined

@@ -54,8 +54,14 @@ export class GiveBack implements Kept {
 
   due(at: Instant): boolean {
     if (at.monotonicMs >= this.#until) this.#end()
-    else this.#expect(this.#engine.askRelease(this.ticket, { cancel: this.#cancel }))
+    else if (this.#engine.returning.admits(this, at)) this.again()
+    else this.#setDue(this.#engine.backoffMs(LAST_PAUSE))
     return false
+  }
+
+  /** Asks once more. */
+  again(): void {
+    this.#expect(this.#engine.askRelease(this.ticket, { cancel: this.#cancel }))
   }
 
   answered(): void {}
@@ -63,22 +69,26 @@ export class GiveBack implements Kept {
   unanswered(): void {}
 
   #expect(reply: ReleaseAnswer | Promise<ReleaseAnswer>): void {
-    if (!isLater(reply)) {
-      this.#end()
-      return
-    }
+    if (!isLater(reply)) return this.#end()
     this.#attempts += 1
     this.#setDue(this.#engine.attemptMs(this.#attempts))
     reply.then(
-      () => this.#end(),
+      () => this.#taken(),
       (error: unknown) => this.#failed(error),
     )
   }
 
+  #taken(): void {
+    this.#end()
+    this.#engine.returning.succeeded()
+  }
+
   #failed(error: unknown): void {
     // A definite no will not become a yes, and the ticket runs out by itself.
-    if (isHoldfastError(error, 'store-refused')) this.#end()
-    else if (this.kept) this.#setDue(this.#engine.backoffMs(this.#attempts))
+    if (isHoldfastError(error, 'store-refused')) return this.#end()
+    const pauseMs = this.#engine.backoffMs(this.#attempts)
+    this.#engine.returning.failed(this, this.#engine.clock.monotonicMs() + pauseMs)
+    if (this.kept) this.#setDue(pauseMs)
   }
 
   #setDue(pauseMs: number): void {
@@ -88,6 +98,55 @@ export class GiveBack implements Kept {
 
   #end(): void {
     this.#engine.keeper.drop(this)
+    this.#engine.returning.forget(this)
     this.#finish()
   }
 }
+
+/**
+ * How many give-backs of one store are repeated at a time. While it is silent or fails, a few find out whether it is back;
+ * then the others follow, as fast as it takes them. All at once they would be thousands of requests a second for a store
+ * that is down (measured: 5,000 of them made 6,500), and as many that lie in its client for the moment it comes back.
+ */
+export class Returning {
+  readonly #asking = new Set<GiveBack>()
+  readonly #waiting = new Set<GiveBack>()
+  #notBefore = 0
+
+  /** Whether it may ask now. If not, it does when others have succeeded, or when it is due again. */
+  admits(giveBack: GiveBack, at: Instant): boolean {
+    // Not answered in its time: it has its turn until it ends.
+    if (this.#asking.has(giveBack)) return true
+    if (this.#asking.size >= MOST_AT_A_TIME || at.monotonicMs < this.#notBefore) {
+      this.#waiting.add(giveBack)
+      return false
+    }
+    this.#waiting.delete(giveBack)
+    this.#asking.add(giveBack)
+    return true
+  }
+
+  succeeded(): void {
+    this.#notBefore = 0
+    for (const next of this.#waiting) {
+      if (this.#asking.size >= MOST_AT_A_TIME) return
+      this.#waiting.delete(next)
+      this.#asking.add(next)
+      next.again()
+    }
+  }
+
+  failed(giveBack: GiveBack, notBefore: number): void {
+    this.#asking.delete(giveBack)
+    this.#notBefore = notBefore
+  }
+
+  forget(giveBack: GiveBack): void {
+    this.#asking.delete(giveBack)
+    this.#waiting.delete(giveBack)
+  }
+}
+
+const MOST_AT_A_TIME = 32
+/** The longest there is: nobody hurries who is told by others. */
+const LAST_PAUSE = 10

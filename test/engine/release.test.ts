@@ -19,6 +19,26 @@ describe('release', () => {
     await (await other.locks.tryAcquire('k'))?.release()
   })
 
+  test.each(['fail', 'lose request'] as const)(
+    'of 5,000 leases to a store that is away (%s) is repeated by a few at a time, and by all when it is back',
+    async (fate) => {
+      const { clock, store, locks, rooms } = scene()
+      const keys = Array.from({ length: 5000 }, (_, index) => `key ${index}`)
+      const leases = await clock.until(Promise.all(keys.map((key) => locks.acquire(key, { ttl: 4 * TTL }))))
+      store.always(fate, ['release'])
+      for (const lease of leases) void lease.release()
+      await clock.advance(5000)
+      const before = store.count('release')
+      expect(before).toBeGreaterThan(5000)
+      await clock.advance(10_000)
+      expect(store.count('release') - before).toBeLessThan(1000)
+      store.always('answer', ['release'])
+      await clock.advance(20_000)
+      expect(await rooms()).toEqual([])
+      expect(store.count('release')).toBeLessThan(12_000)
+    },
+  )
+
   test('may be called as often as one likes, and asks the store once', async () => {
     const { store, locks } = scene()
     const lease = await locks.acquire('k')
