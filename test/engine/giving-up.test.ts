@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { settled } from './fake-clock.ts'
+import { delaysOf, settled } from './fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from './scene.ts'
 import { Letter } from './scripted-store.ts'
 
@@ -356,4 +356,23 @@ describe('giving up', () => {
       await lease?.release()
     }
   })
+})
+
+test('an abort while the first request is being written leaves nothing to look after', async () => {
+  const { clock, store, locks } = scene()
+  const reason = new Error('the user left')
+  const giveUp = new AbortController()
+  const acquire = store.acquire.bind(store)
+  store.acquire = (ticket) => {
+    giveUp.abort(reason)
+    return acquire(ticket)
+  }
+  expect(await outcomeOf(locks.acquire('k', { signal: giveUp.signal, wait: 1000 }))).toEqual({
+    error: reason,
+  })
+  expect(clock.timers.keepingAlive).toBe(0)
+  const delays = delaysOf(clock)
+  await clock.advance(10_000)
+  expect(delays.length).toBeLessThanOrEqual(5)
+  expect(store.count('renew')).toBe(0)
 })

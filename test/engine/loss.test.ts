@@ -323,3 +323,15 @@ describe('a lease is in jeopardy', () => {
     await lease.release()
   })
 })
+
+test('a question about an eviction that fails is asked again with growing pauses', async () => {
+  const { clock, store, locks } = scene()
+  const lease = await locks.acquire('k', { ttl: '1h', renew: false })
+  expect(lease.signal.aborted).toBe(false)
+  await clock.advance(1)
+  store.always('fail', ['renew'])
+  store.wake({ tag: 'ticket', id: lease.id })
+  await clock.advance(10_000)
+  expect(store.count('renew')).toBeLessThanOrEqual(25)
+  await lease.release()
+})

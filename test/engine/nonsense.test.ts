@@ -130,3 +130,40 @@ test('a promise of another library is a promise', async () => {
   expect(asked).toBe(before + 1)
   expect(before).toBeLessThan(15)
 })
+
+test.each([{}, { tag: '?' }])(
+  'a store that says %j at once does not make anybody wait for ever',
+  async (answer) => {
+    const clock = new FakeClock()
+    const store: Store = Object.assign(memoryStore({ now: clock.storeTime }), {
+      acquire: () => answer as never,
+    })
+    const { locks } = startProcess(store, clock)
+    const error = await clock.until(errorOf(locks.acquire('k', { wait: 1000 })), { withinMs: 1100 })
+    expect(error).toMatchObject({ code: 'store-unavailable' })
+  },
+)
+
+test('a thenable whose then() returns nothing is a promise', async () => {
+  const clock = new FakeClock()
+  const real = memoryStore({ now: clock.storeTime })
+  let asked = 0
+  const thenable = <T>(answer: T) =>
+    // biome-ignore lint/suspicious/noThenProperty: a store whose answers are thenables and no promises
+    ({ then: (use: (answer: T) => void) => void setImmediate(() => use(answer)) }) as unknown as Promise<T>
+  const store: Store = Object.assign(memoryStore({ now: clock.storeTime }), {
+    acquire: (ticket: never) => {
+      asked += 1
+      return thenable(real.acquire(ticket))
+    },
+    renew: (tickets: never) => thenable(real.renew(tickets)),
+    release: (request: never) => thenable(real.release(request)),
+  }) as never
+  const { locks, engine } = startProcess(store, clock)
+  const lease = await clock.until(locks.acquire('k', { ttl: 3000 }))
+  await clock.advance(9000)
+  expect(lease.state).toBe('held')
+  expect(asked).toBe(1)
+  expect(engine.keeper.list(() => true)).toHaveLength(1)
+  await lease.release()
+})

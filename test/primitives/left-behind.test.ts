@@ -2,6 +2,7 @@ import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { expect, test } from 'vitest'
 import type { Lease } from '../../src/index.ts'
+import { settled } from '../engine/fake-clock.ts'
 import { realScene } from '../engine/scene.ts'
 
 // Each turn is started by the work of the one before, which does not wait for it: a loop of timers, a stream of events.
@@ -27,6 +28,31 @@ test('a loop that locks again from work it left behind keeps nothing of its earl
   })
   expect(leases).toHaveLength(TURNS / 100)
   expect(kept).toBeLessThanOrEqual(2)
+})
+
+test('a scope that ended while work it left behind was waiting is forgotten when that work is done', async () => {
+  const { locks } = realScene()
+  const busy = await locks.acquire('busy')
+  const left: Promise<unknown>[] = []
+  const ended = await locks.withLock('outer', async (lease) => {
+    left.push(
+      locks.withLock('inner', async () => {
+        const waiting = locks.withLock('busy', () => {})
+        for (let turn = 0; turn < 5; turn += 1) await settled()
+        await locks.withLock('third', () => {})
+        await busy.release()
+        await waiting
+      }),
+    )
+    await settled()
+    return new WeakRef(lease)
+  })
+  await Promise.all(left.splice(0))
+  for (let turn = 0; turn < 5; turn += 1) {
+    await settled()
+    collectGarbage()
+  }
+  expect(ended.deref()).toBe(undefined)
 })
 
 const TURNS = 20_000

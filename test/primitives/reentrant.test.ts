@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { createLocks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
-import { settled } from '../engine/fake-clock.ts'
-import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
+import { FakeClock, settled } from '../engine/fake-clock.ts'
+import { errorOf, outcomeOf, realScene, scene, startProcess } from '../engine/scene.ts'
 
 const reentrant = true
 
@@ -161,4 +161,45 @@ describe('a lock inside itself', () => {
     })
     expect(await errorOf(work)).toMatchObject({ code: 'lease-lost', reason: 'expired' })
   })
+})
+
+test.each(['looked at', 'closed'])(
+  'the listener of a lease that is %s inside another scope is not in that scope',
+  async (how) => {
+    const clock = new FakeClock()
+    const { locks } = startProcess(memoryStore({ now: clock.storeTime }), clock)
+    const { locks: others } = startProcess(memoryStore({ now: clock.storeTime }), clock)
+    const lease = await others.acquire('b', { ttl: 1000, renew: false })
+    const tried: unknown[] = []
+    lease.signal.addEventListener('abort', () => {
+      tried.push(locks.tryWithLock('a', { reentrant: true }, () => 'in'))
+    })
+    await locks.withLock('a', async () => {
+      if (how === 'closed') await others.close()
+      else {
+        clock.block(1000)
+        expect(lease.state).toBe('lost')
+      }
+      expect(await Promise.all(tried)).toEqual([{ acquired: false }])
+    })
+  },
+)
+
+test('a re-entrant call inside several keys is waited for, also when nobody awaits it', async () => {
+  const { locks } = realScene()
+  let inside = 0
+  let most = 0
+  const work = async () => {
+    inside += 1
+    most = Math.max(most, inside)
+    for (let turn = 0; turn < 5; turn += 1) await settled()
+    inside -= 1
+  }
+  let left: Promise<void> | undefined
+  await locks.withLocks(['k', 'l'], () => {
+    left = locks.withLock('k', { reentrant: true }, work)
+  })
+  await locks.withLock('k', work)
+  await left
+  expect(most).toBe(1)
 })
