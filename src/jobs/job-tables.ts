@@ -1,6 +1,12 @@
 import { StoreError } from '../errors.ts'
 import type { PostgresConnections } from '../postgres/connections.ts'
-import { executorOf, inTransaction, type SqlClient, sqlStateOf } from '../postgres/executor.ts'
+import {
+  executorOf,
+  inTransaction,
+  type SqlClient,
+  type SqlExecutor,
+  sqlStateOf,
+} from '../postgres/executor.ts'
 import { storeErrorOf } from '../postgres/failures.ts'
 import { inSchema, migrate } from '../postgres/migrations.ts'
 import type { FailOutcome, JobCount, JobFacts, JobState, JobView } from './job.ts'
@@ -192,14 +198,22 @@ export class JobTables {
     const executor = executorOf(transaction, 'transaction')
     const known = inTransaction(transaction)
     if (known === false) throw noTransaction(transaction)
-    // Where only the server can tell, it does so before it does anything else.
-    const check = known === true ? '' : '"{schema}".jobs_assert_transaction()::text as checked, '
     try {
-      const rows = await executor.query(this.#inSchema(`select ${check}${name}::text as answer`), parameters)
+      const rows = known
+        ? await executor.query(this.#inSchema(`select ${name}::text as answer`), parameters)
+        : await this.#callIfInTransaction(executor, name, parameters)
       return JSON.parse(String(rows[0]?.['answer'] ?? null)) as Answer
     } catch (error) {
       throw transactionError(error, transaction, doing)
     }
+  }
+
+  /** Outside a transaction two statements have two, and the second one finds out before it does anything. */
+  async #callIfInTransaction(executor: SqlExecutor, call: string, parameters: readonly (string | null)[]) {
+    const [row] = await executor.query('select pg_current_xact_id()::text as number')
+    const check = `"{schema}".jobs_assert_transaction($${parameters.length + 1}::text)::text as checked`
+    const text = this.#inSchema(`select ${check}, ${call}::text as answer`)
+    return executor.query(text, [...parameters, String(row?.['number'])])
   }
 
   #inSchema(text: string): string {

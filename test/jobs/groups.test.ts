@@ -121,14 +121,13 @@ test('a group whose next job was not let in, because a transaction could not see
     { name: 'a', group: 'g' },
   ])
   const [first] = await jobs.claim('a')
-  const client = await scene.pool.connect()
+  const client = await scene.connect()
   await client.query('begin isolation level repeatable read')
   await client.query('select 1 from pg_class')
   // Blocked after the snapshot of the transaction, which ends the first one without seeing it.
   expect(await jobs.claim('a')).toEqual([])
   await first?.complete({ transaction: client })
   await client.query('commit')
-  client.release()
   expect(await jobs.claim('a')).toEqual([])
   await jobs.cleanUp()
   expect(await jobs.claim('a')).toHaveLength(1)

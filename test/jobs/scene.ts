@@ -1,4 +1,4 @@
-import { Pool } from 'pg'
+import { Pool, type PoolClient } from 'pg'
 import postgres from 'postgres'
 import { createJobs, type Jobs, type JobsOptions } from '../../src/jobs/index.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
@@ -34,6 +34,14 @@ export class JobsScene implements AsyncDisposable {
       await client.end()
     })
     return jobs
+  }
+
+  /** A connection of the user's, gone with the scene. */
+  async connect(): Promise<PoolClient> {
+    const client = await this.pool.connect()
+    client.on('error', () => {})
+    this.#closing.unshift(async () => client.release(true))
+    return client
   }
 
   async sql(text: string): Promise<Record<string, unknown>[]> {

@@ -72,10 +72,10 @@ create index finished_jobs_age on "{schema}".finished_jobs (state, finished_at);
 comment on table "{schema}".jobs is 'holdfast: jobs that are ready, blocked, delayed or running.';
 comment on table "{schema}".finished_jobs is 'holdfast: jobs that are over, until they are cleaned up.';
 
--- Raises ZF002 outside of a transaction block: there, a transaction begins with its only statement.
-create function "{schema}".jobs_assert_transaction() returns void language plpgsql as $function$
+-- Raises ZF002 unless this is still the transaction that an earlier statement was in, which that statement gave a number.
+create function "{schema}".jobs_assert_transaction(earlier text) returns void language plpgsql as $function$
 begin
-  if now() = statement_timestamp() then
+  if pg_current_xact_id_if_assigned()::text is distinct from earlier then
     raise exception using errcode = 'ZF002', message = 'there is no open transaction';
   end if;
 end

@@ -1,0 +1,156 @@
+import { Pool } from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createJobs } from '../../src/jobs/index.ts'
+import { startPostgres } from '../servers/postgres-server.ts'
+import { closeSharedServer, JobsScene, openScene, sharedServer } from './scene.ts'
+
+beforeAll(sharedServer)
+afterAll(closeSharedServer)
+
+const cycle: { self?: unknown } = {}
+cycle.self = cycle
+
+test('what cannot be enqueued is said in one sentence, and nothing is enqueued', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open({ maxPayloadBytes: 100 })
+  await jobs.migrate()
+  const cases: [unknown[], string][] = [
+    [['a', 1n], 'Expected `payload` to be a value that JSON has, got 1n.'],
+    [['a', { deep: { n: Number.NaN } }], 'Expected `payload…n` to be a value that JSON has, got NaN.'],
+    [['a', { f: () => {} }], 'Expected `payload…f` to be a value that JSON has, got a function.'],
+    [['a', new Map()], 'Expected `payload` to be a value that JSON has, got an object (Map).'],
+    [
+      ['a', cycle],
+      'Expected `payload` to be JSON, got an object (Object): Converting circular structure to JSON.',
+    ],
+    [
+      ['a', 'é'.repeat(60)],
+      'Expected `payload` to be at most 100 bytes of JSON (`maxPayloadBytes`), got 122. Store',
+    ],
+    [['', 1], 'Expected `name` to be a text of 1 to 500 characters without U+0000, got "".'],
+    [['a', 1, { delay: -1 }], 'Expected `delay` to be a duration from 0 ms'],
+    [['a', 1, { runAt: new Date('x') }], 'Expected `runAt` to be a valid Date'],
+    [['a', 1, { delay: 1, runAt: new Date() }], 'Expected `runAt` to be left out beside `delay`'],
+    [['a', 1, { priority: 0.5 }], 'Expected `priority` to be a whole number from -32768 to 32767, got 0.5.'],
+    [['a', 1, { maxAttempts: 0 }], 'Expected `maxAttempts` to be a whole number from 1 to 1000, got 0.'],
+    [['a', 1, { key: 'zero\0' }], 'Expected `key` to be a text of 1 to 500 characters without U+0000'],
+    [['a', 1, { delayed: 5 }], 'Expected `options` to have nothing but `priority`, `delay`'],
+    [['a', 1, null], 'Expected `options` to be an object, got null.'],
+    [['a', 1, { transaction: 5 }], 'Expected `transaction` to be a client of pg, postgres'],
+  ]
+  for (const [given, message] of cases) {
+    const answer = jobs.enqueue(...(given as Parameters<typeof jobs.enqueue>))
+    await expect(answer).rejects.toMatchObject({ code: 'invalid-argument' })
+    await expect(answer).rejects.toThrow(message)
+  }
+  const list = [{ name: 'a' }, { name: 'a', payload: 1n }]
+  await expect(jobs.enqueueAll(list)).rejects.toMatchObject({ code: 'invalid-argument' })
+  expect(await jobs.count()).toEqual([])
+  expect(await jobs.enqueueAll([])).toEqual([])
+})
+
+test('a client or pool that is not in a transaction is refused before anything is enqueued or completed', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueue('a')
+  const [job] = await jobs.claim('a')
+  const client = await scene.connect()
+  for (const transaction of [
+    scene.pool,
+    client,
+    { query: (text: string, values: unknown) => client.query(text, values as unknown[]) },
+  ]) {
+    const words = 'Expected `transaction` to be inside a transaction'
+    await expect(jobs.enqueue('b', 1, { transaction: transaction as never })).rejects.toThrow(words)
+    await expect(job?.complete({ transaction: transaction as never })).rejects.toThrow(words)
+  }
+  expect(await jobs.count()).toMatchObject([{ name: 'a', state: 'running', count: 1 }])
+})
+
+test('a transaction that is already aborted is named as such', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const client = await scene.connect()
+  await client.query('begin')
+  await expect(client.query('select 1 / 0')).rejects.toThrow()
+  const enqueued = jobs.enqueue('b', 1, { transaction: client })
+  await expect(enqueued).rejects.toMatchObject({ code: 'store-refused' })
+  await expect(enqueued).rejects.toThrow('already aborted by an earlier error')
+  await client.query('rollback')
+})
+
+test('options of workers and claims are checked', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  const work = (handlers: unknown, options: unknown) => () => jobs.work(handlers as never, options as never)
+  expect(work(5, {})).toThrow('Expected `handlers` to be an object')
+  expect(work({}, {})).toThrow('at least one function')
+  expect(work({ a: 5 }, {})).toThrow('Expected `handlers.a` to be a function, got 5.')
+  expect(work({ a() {} }, { concurrency: 0 })).toThrow(
+    'Expected `concurrency` to be a whole number from 1 to 1000, got 0.',
+  )
+  expect(work({ a() {} }, { ttl: 5 })).toThrow('Expected `ttl` to be a duration from 50 ms')
+  expect(work({ a() {} }, { maxRun: -1 })).toThrow('Expected `maxRun` to be a duration from 1 ms')
+  expect(work({ a() {} }, { pollInterval: 0 })).toThrow('Expected `pollInterval`')
+  expect(work({ a() {} }, { onError: 1 })).toThrow('Expected `onError` to be a function, got 1.')
+  expect(work({ a() {} }, { concurency: 1 })).toThrow('got `concurency`')
+  await expect(jobs.claim('a', { limit: 1001 })).rejects.toThrow('Expected `limit`')
+  await expect(jobs.find('x')).rejects.toThrow('Expected `id` to be the id of a job, got "x".')
+  await expect(jobs.cancel('1', {} as never)).rejects.toThrow('Expected `reason`')
+  await expect(
+    jobs
+      .inspect({ state: 'late' as never })
+      [Symbol.asyncIterator]()
+      .next(),
+  ).rejects.toThrow('Expected `state`')
+  expect(() => createJobs({} as never)).toThrow('Expected `client` to be a `Pool` or `Client`')
+  expect(() => createJobs(scene.pool, { schema: 'pg_x' })).toThrow('Expected `schema`')
+  expect(() => createJobs(scene.pool, { keepCompleted: -1 })).toThrow('Expected `keepCompleted`')
+})
+
+test('without tables, without rights, and on a standby the error says what to do', {
+  timeout: 60_000,
+}, async () => {
+  await using server = await startPostgres()
+  await using scene = new JobsScene(server)
+  const jobs = scene.open()
+  await expect(jobs.enqueue('a')).rejects.toMatchObject({
+    code: 'store-refused',
+    message: expect.stringContaining('migrate()'),
+  })
+  await jobs.migrate()
+  await server.sql('create role stranger login')
+  const stranger = new Pool({ connectionString: server.url.replace('holdfast@', 'stranger@') })
+  const refused = createJobs(stranger, { schema: scene.schema })
+  await expect(refused.enqueue('a')).rejects.toMatchObject({
+    code: 'store-refused',
+    message: expect.stringContaining('may not'),
+  })
+  await expect(createJobs(stranger, { schema: 'own' }).migrate()).rejects.toMatchObject({
+    code: 'store-refused',
+  })
+  await stranger.end()
+  await using standby = await startPostgres({ standbyOf: server })
+  const onStandby = scene.open({}, { url: standby.url })
+  await expect(onStandby.enqueue('a')).rejects.toThrow('read-only')
+  await expect(onStandby.claim('a')).rejects.toThrow('read-only')
+})
+
+test('a role with the rights of the page works, without the right to create anything', async () => {
+  await using scene = await openScene()
+  await scene.open().migrate()
+  await scene.server.sql(`
+    create role worker login;
+    grant usage on schema ${scene.schema} to worker;
+    grant select, insert, update, delete on ${scene.schema}.jobs, ${scene.schema}.finished_jobs to worker;
+    grant usage on sequence ${scene.schema}.job_ids to worker`)
+  const jobs = scene.open({}, { url: scene.server.url.replace('holdfast@', 'worker@') })
+  await jobs.migrate()
+  await jobs.enqueue('a', 1, { group: 'g', key: 'k' })
+  const [job] = await jobs.claim('a')
+  await job?.complete()
+  await jobs.cleanUp()
+  expect(await jobs.count()).toMatchObject([{ state: 'completed' }])
+})

@@ -1,0 +1,198 @@
+import { Pool } from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startPgBouncer } from '../servers/pgbouncer.ts'
+import { startPostgres } from '../servers/postgres-server.ts'
+import { until } from '../servers/until.ts'
+import { CLIENT_KINDS, closeSharedServer, JobsScene, openScene, sharedServer } from './scene.ts'
+
+beforeAll(sharedServer)
+afterAll(closeSharedServer)
+
+test.each(CLIENT_KINDS)(
+  'with %s, workers whose backends are terminated and whose server restarts go on, and no job is lost or stuck',
+  { timeout: 60_000 },
+  async (kind) => {
+    await using server = await startPostgres()
+    await using scene = new JobsScene(server)
+    const jobs = scene.open({}, { kind })
+    await jobs.migrate()
+    const done = new Set<number>()
+    const errors: unknown[] = []
+    jobs.work(
+      { a: ({ payload }) => done.add(payload as number) },
+      { ttl: '3s', onError: (error) => errors.push(error), onFailure: () => {} },
+    )
+    const enqueue = (from: number) =>
+      until('they are enqueued', () =>
+        jobs
+          .enqueueAll(
+            Array.from({ length: 50 }, (_, n) => ({ name: 'a', payload: from + n, key: String(from + n) })),
+          )
+          .then(
+            () => true,
+            () => false,
+          ),
+      )
+    await enqueue(0)
+    for (const round of [1, 2, 3]) {
+      await server.sql(
+        `select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'holdfast jobs%'`,
+      )
+      await enqueue(round * 50)
+    }
+    await until('all are done', () => done.size === 200)
+    await server.restart()
+    await enqueue(200)
+    await until('those of after the restart are done, too', () => done.size === 250)
+    for (const error of errors) expect(error).toMatchObject({ code: 'store-unavailable' })
+    await until(
+      'nothing is left',
+      async () => (await jobs.count()).every(({ state }) => state === 'completed'),
+      {
+        withinMs: 20_000,
+      },
+    )
+  },
+)
+
+test('a database whose defaults are serializable, read-only and one millisecond a statement changes nothing', async () => {
+  const { server } = await openScene()
+  const url = await server.createDatabase('odd_defaults')
+  await server.sql(`
+    alter database odd_defaults set default_transaction_isolation = 'serializable';
+    alter database odd_defaults set statement_timeout = '1ms';
+    alter database odd_defaults set lock_timeout = '1ms'`)
+  await using scene = await openScene()
+  const jobs = scene.open({}, { url })
+  await jobs.migrate()
+  const errors: unknown[] = []
+  let done = 0
+  for (let n = 0; n < 4; n += 1) {
+    scene.open({}, { url }).work(
+      {
+        a: () => {
+          done += 1
+        },
+      },
+      { onError: (error) => errors.push(error) },
+    )
+  }
+  await jobs.enqueueAll(Array.from({ length: 300 }, (_, n) => ({ name: 'a', group: `g${n % 20}` })))
+  await until('all are done', () => done === 300)
+  expect(errors).toEqual([])
+})
+
+test('a transaction of the caller may be serializable, and its conflicts are the caller’s as they are', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = await jobs.enqueueAll([{ name: 'a' }, { name: 'a' }])
+  const claimed = await jobs.claim('a', { limit: 2 })
+  const client = await scene.connect()
+  await client.query('begin isolation level serializable')
+  await claimed[0]?.complete({ transaction: client })
+  await jobs.enqueue('b', 1, { transaction: client })
+  await client.query('commit')
+  await client.query('begin isolation level serializable')
+  await client.query('select 1 from pg_class')
+  // Another one changes the row after the snapshot.
+  await scene.sql(`update $schema.jobs set priority = 7 where id = ${ids[1]}`)
+  await expect(claimed[1]?.complete({ transaction: client })).rejects.toMatchObject({ code: '40001' })
+  await client.query('rollback')
+  await claimed[1]?.complete()
+  expect(await jobs.count()).toMatchObject([
+    { name: 'a', state: 'completed', count: 2 },
+    { name: 'b', state: 'ready', count: 1 },
+  ])
+})
+
+test.each(CLIENT_KINDS)(
+  'with %s, behind PgBouncer in transaction mode jobs are found by polling',
+  async (kind) => {
+    await using scene = await openScene()
+    await scene.open().migrate()
+    await using bouncer = await startPgBouncer(scene.server)
+    const jobs = scene.open({}, { kind, url: bouncer.url })
+    await jobs.migrate()
+    const done: unknown[] = []
+    const errors: unknown[] = []
+    const options = { pollInterval: 100, ttl: '2s', onError: (error: unknown) => errors.push(error) }
+    jobs.work({ a: ({ payload }) => done.push(payload) }, options)
+    for (const payload of [1, 2, 3]) {
+      await jobs.enqueue('a', payload)
+      await until('it is done', () => done.length === payload)
+    }
+    // Several statements of one transaction, on whatever backend.
+    const pool = new Pool({ connectionString: bouncer.url })
+    const client = await pool.connect()
+    await client.query('begin')
+    await jobs.enqueue('a', 4, { transaction: client })
+    await client.query('commit')
+    client.release()
+    await pool.end()
+    await until('that of the transaction is done', () => done.length === 4)
+    expect(errors).toEqual([])
+  },
+)
+
+test('while the application has all connections of its pool, jobs are claimed, renewed and completed', async () => {
+  await using scene = await openScene()
+  const pool = new Pool({ connectionString: scene.server.url, max: 2 })
+  const { createJobs } = await import('../../src/jobs/index.ts')
+  const jobs = createJobs(pool, { schema: scene.schema })
+  await jobs.migrate()
+  const clients = [await pool.connect(), await pool.connect()]
+  let signalled = false
+  await jobs.enqueue('slow')
+  const worker = jobs.work(
+    {
+      slow: async ({ id, signal }) => {
+        await scene.sql(`create table $schema.before as select due_at from $schema.jobs where id = ${id}`)
+        await until('it was renewed twice', async () => {
+          const [row] = await scene.sql(
+            `select j.due_at > before.due_at + interval '600 ms' as renewed from $schema.jobs j, $schema.before where j.id = ${id}`,
+          )
+          return row?.['renewed'] === true
+        })
+        signalled = signal.aborted
+      },
+    },
+    { ttl: 1000 },
+  )
+  await until('it is completed', async () => (await jobs.count())[0]?.state === 'completed')
+  expect(signalled).toBe(false)
+  await worker.stop()
+  await jobs.close()
+  for (const client of clients) client.release()
+  await pool.end()
+})
+
+test('claims stay cheap beside 100,000 jobs that are over and 100,000 that are delayed', {
+  timeout: 60_000,
+}, async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await scene.sql(`
+    insert into $schema.finished_jobs (id, name, state, priority, payload, attempt, failures, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, finished_at)
+    select -n, 'a', 'completed', 0, '1', 1, 0, 10, 1000, 1000, now(), now() from generate_series(1, 100000) n;
+    insert into $schema.jobs (id, name, state, priority, payload, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, due_at)
+    select nextval('$schema.job_ids'), 'a', 'delayed', 9, '1', 10, 1000, 1000, now(), now() + n * interval '1 minute' from generate_series(1, 100000) n`)
+  await jobs.enqueueAll(Array.from({ length: 200 }, () => ({ name: 'a' })))
+  const client = await scene.connect()
+  // As the database counts it, because the clock of this machine is shared.
+  await client.query('begin')
+  for (let warm = 0; warm < 2; warm += 1) {
+    await client.query(`select ${scene.schema}.jobs_claim('{a}', 10, 'w', 30000, null)`)
+  }
+  const plan = await client.query(
+    `explain (analyze, buffers, format json) select ${scene.schema}.jobs_claim('{a}', 10, 'w', 30000, null)`,
+  )
+  await client.query('rollback')
+  const [{ Plan: node }] = (plan.rows[0] as { 'QUERY PLAN': [{ Plan: Record<string, number> }] })[
+    'QUERY PLAN'
+  ]
+  const pages = (node['Shared Hit Blocks'] ?? 0) + (node['Shared Read Blocks'] ?? 0)
+  expect(pages).toBeGreaterThan(10)
+  expect(pages).toBeLessThan(1000)
+})
