@@ -9,6 +9,8 @@ export type Release = () => Promise<void> | void
 /** Where a candidate finds its servers and files; made anew for every run of the benchmark. */
 export interface Surroundings {
   readonly redisPort: number
+  /** Only there for scenarios whose name begins with `postgres`. */
+  readonly postgresUrl: string
   /** An empty folder, thrown away afterwards. */
   readonly folder: string
 }

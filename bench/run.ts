@@ -12,6 +12,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs, promisify } from 'node:util'
 import { ensureBinary } from '../test/servers/install.ts'
+import { startPostgres } from '../test/servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../test/servers/redis-server.ts'
 import { type Candidate, median, type Scenario } from './scenario.ts'
 import { scenarios } from './scenarios.ts'
@@ -49,13 +50,19 @@ if (chosen.length === 0) {
 await ensureBinary('redis-server')
 const server = await startRedis()
 const redisVersion = /redis_version:(\S+)/.exec(String(await server.command('INFO', 'server')))?.[1] ?? '?'
-if (pinned) spawnSync('taskset', ['-a', '-c', '-p', '0', String(server.pid)])
+const postgres = chosen.some(({ name }) => name.startsWith('postgres')) ? await startPostgres() : undefined
+if (pinned) {
+  for (const pid of [server.pid, ...(postgres === undefined ? [] : [postgres.pid])]) {
+    spawnSync('taskset', ['-a', '-c', '-p', '0', String(pid)])
+  }
+}
 const rows: Row[] = []
 try {
   say(`${machine()}\n`)
   for (const scenario of chosen) rows.push(...(await compare(scenario, server)))
 } finally {
   await server.close()
+  await postgres?.close()
 }
 if (values.json)
   process.stdout.write(`${JSON.stringify({ machine: machine(), quick: values.quick, rows }, null, 2)}\n`)
@@ -91,7 +98,7 @@ async function once(scenario: Scenario, candidate: Candidate, redis: RedisServer
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-bench-'))
   try {
     const args = ['--expose-gc', measure, scenario.name, candidate.name, String(redis.port), folder]
-    const node = [process.execPath, ...args, values.quick ? 'quick' : 'full']
+    const node = [process.execPath, ...args, values.quick ? 'quick' : 'full', postgres?.url ?? '']
     const [command = '', ...rest] = pinned ? ['taskset', '-c', '1', ...node] : node
     const { stdout } = await run(command, rest, { timeout: 180_000, killSignal: 'SIGKILL' })
     return JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as number[]

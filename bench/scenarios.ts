@@ -1,5 +1,7 @@
+import { openAdvisorySession, openAdvisoryXact, openAdvisoryXactByExecutor } from './adapters/advisory.ts'
 import { openAsyncLock } from './adapters/async-lock.ts'
 import { openAsyncMutex } from './adapters/async-mutex.ts'
+import { openBareAdvisorySession, openBareAdvisoryXact } from './adapters/bare-advisory.ts'
 import { openBareQueue } from './adapters/bare-queue.ts'
 import { openBareRedis } from './adapters/bare-redis.ts'
 import { openBareRedisQueue } from './adapters/bare-redis-queue.ts'
@@ -143,6 +145,27 @@ export const scenarios: readonly Scenario[] = [
     ],
     target: '≤ 1.2x, ≤ 600 B',
     candidates: [bareRenewing, holdfastRenewing],
+  },
+  {
+    name: 'postgres-advisory-xact',
+    title: 'PostgreSQL, an advisory lock in a transaction',
+    metrics: [P50, PER_SECOND],
+    target: '≤ 1.2x',
+    candidates: [
+      cycle('BEGIN, pg_advisory_xact_lock, COMMIT', openBareAdvisoryXact, 10_000),
+      cycle('holdfast', openAdvisoryXact, 10_000),
+      cycle('holdfast through an executor', openAdvisoryXactByExecutor, 10_000),
+    ],
+  },
+  {
+    name: 'postgres-advisory-session',
+    title: 'PostgreSQL, an advisory lock on a connection of its own',
+    metrics: [P50, PER_SECOND],
+    target: 'published',
+    candidates: [
+      cycle('connect, pg_advisory_lock, unlock, end', openBareAdvisorySession, 500),
+      cycle('holdfast', openAdvisorySession, 500),
+    ],
   },
   {
     name: 'footprint',
