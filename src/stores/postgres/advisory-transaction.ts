@@ -100,6 +100,9 @@ export async function tryAdvisoryXact(
   return (await lockOnce({ tx, key, shared: parseShared(options.shared) }, 0)) === 'granted'
 }
 
+const TRY_EXCLUSIVE = scripts.tryXact.replaceAll('{_shared}', '')
+const TRY_SHARED = scripts.tryXact.replaceAll('{_shared}', '_shared')
+
 interface Request {
   readonly tx: SqlClient
   readonly key: string
@@ -114,18 +117,22 @@ async function lockOnce(
   const executor = executorOf(tx, 'tx')
   // lock_timeout is off at 0, and has whole milliseconds.
   const lockTimeoutMs = waitMs === Number.POSITIVE_INFINITY ? 0 : Math.ceil(waitMs)
-  const asked = [String(advisoryLockId(key)), String(shared), String(lockTimeoutMs)]
-  const row = await ask(executor, key, scripts.tryXact, asked)
+  const id = String(advisoryLockId(key))
+  const asked = `${id} ${shared} ${lockTimeoutMs}`
+  const row = await ask(executor, key, shared ? TRY_SHARED : TRY_EXCLUSIVE, [id, asked])
   const granted = row?.['granted'] === 'true'
   if (granted || waitMs === 0) {
-    if (!(await isTransaction(tx, executor, key, row))) throw notInTransaction()
+    // A mark of another call proves it: marks end with their transaction.
+    const before = String(row?.['before'] ?? '')
+    const isProven = before !== '' && before !== asked
+    if (!isProven && !(await isTransaction(tx, executor, key))) throw notInTransaction()
     return granted ? 'granted' : 'timeout'
   }
   await ask(executor, key, scripts.waitXact)
   const mark = await readMark(executor, key)
   if (mark === '') throw notInTransaction()
-  if (mark === `${asked.join(' ')} granted`) return 'granted'
-  if (mark === `${asked.join(' ')} timeout`) return 'timeout'
+  if (mark === `${asked} granted`) return 'granted'
+  if (mark === `${asked} timeout`) return 'timeout'
   return 'disturbed'
 }
 
@@ -134,13 +141,7 @@ async function lockOnce(
  * client that keeps what the server said at the end of its answer knows. Of the others, also the `tx` of a client that
  * makes transactions itself may be used after their end, so the mark has to be there in the next statement.
  */
-async function isTransaction(
-  tx: SqlClient,
-  executor: SqlExecutor,
-  key: string,
-  row: SqlRow | undefined,
-): Promise<boolean> {
-  if (row?.['known'] === 'true') return true
+async function isTransaction(tx: SqlClient, executor: SqlExecutor, key: string): Promise<boolean> {
   const told = 'getTransactionStatus' in tx ? inTransaction(tx) : undefined
   return told ?? (await readMark(executor, key)) !== ''
 }

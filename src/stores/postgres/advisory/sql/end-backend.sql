@@ -2,5 +2,5 @@
 -- $1 its backend, $2 when that started
 -- ended: true, or no row when it is gone
 SELECT pg_terminate_backend(pid)::text AS ended
-FROM pg_stat_activity
-WHERE pid = $1::text::integer AND backend_start = $2::text::timestamptz
+FROM pg_stat_get_activity($1::text::integer)
+WHERE backend_start = $2::text::timestamptz

@@ -16,8 +16,8 @@ export const scripts: {
 -- $1 its backend, $2 when that started
 -- ended: true, or no row when it is gone
 SELECT pg_terminate_backend(pid)::text AS ended
-FROM pg_stat_activity
-WHERE pid = $1::text::integer AND backend_start = $2::text::timestamptz
+FROM pg_stat_get_activity($1::text::integer)
+WHERE backend_start = $2::text::timestamptz
 `,
   migration1: `-- Where the last fencing token of advisory locks is kept: in one row for all keys, so that idle keys leave nothing behind.
 -- With room for new versions of it in its page (fillfactor), so that it is cleaned up without a vacuum.
@@ -38,7 +38,7 @@ RETURNING fence::text AS fence
 -- $1 after how many seconds of silence the server is to ask whether this machine is still there, $2 how many seconds it
 -- waits for each answer, $3 after how many ms without any it frees the lock
 -- started: when its backend started, since the number of a process is used again
-SELECT (SELECT backend_start::text FROM pg_stat_activity WHERE pid = pg_backend_pid()) AS started,
+SELECT (SELECT backend_start::text FROM pg_stat_get_activity(pg_backend_pid())) AS started,
   set_config('tcp_keepalives_idle', $1::text, false) AS idle,
   set_config('tcp_keepalives_interval', $2::text, false) AS interval,
   set_config('tcp_keepalives_count', '3', false) AS count,
@@ -68,17 +68,12 @@ SELECT coalesce(current_setting('holdfast.advisory', true), '') AS mark
 SELECT (CASE WHEN $2::text::boolean THEN pg_try_advisory_lock_shared($1::text::bigint)
              ELSE pg_try_advisory_lock($1::text::bigint) END)::text AS granted
 `,
-  tryXact: `-- Takes an advisory lock for the rest of the transaction, unless that needs waiting, and leaves a mark that lives as long
--- as the transaction: outside of one it is gone with this statement. The mark is also what wait-xact.sql works on.
--- $1 the lock's number, $2 whether it is shared, $3 how long wait-xact.sql is to wait, in ms (0: without end)
--- granted: true | false; known: whether a mark was there before, which proves that this is a transaction
-SELECT
-  (CASE WHEN $2::text::boolean THEN pg_try_advisory_xact_lock_shared($1::text::bigint)
-        ELSE pg_try_advisory_xact_lock($1::text::bigint) END)::text AS granted,
-  -- Parts of a CASE are evaluated in order: the old mark is looked at before the new one is made.
-  (CASE WHEN coalesce(current_setting('holdfast.advisory', true), '') <> ''
-        THEN set_config('holdfast.advisory', concat_ws(' ', $1::text, $2::text, $3::text), true) <> ''
-        ELSE set_config('holdfast.advisory', concat_ws(' ', $1::text, $2::text, $3::text), true) = '' END)::text AS known
+  tryXact: `-- Takes an advisory lock for the rest of the transaction, unless that needs waiting, and leaves a mark that lives as long as
+-- the transaction. In: $1 the lock's number; $2 the mark: number, whether shared, ms to wait (0: for ever), for
+-- wait-xact.sql; {_shared} in the name or not. Out: granted, 'true' or 'false'; before, the mark that was there.
+SELECT pg_try_advisory_xact_lock{_shared}($1::text::bigint)::text AS granted,
+  current_setting('holdfast.advisory', true) AS before,
+  set_config('holdfast.advisory', $2::text, true) AS mark
 `,
   unlockSession: `-- Gives back whatever this connection has locked: a wait that timed out may have been granted in the same moment.
 SELECT pg_advisory_unlock_all()::text AS unlocked
