@@ -58,6 +58,8 @@ test.each([10, 1000])('a hand-over costs two commands with %i in the queue', asy
     last = next
   }
   expect(await sent()).toBe(2 * waiters)
+  // Its own waiters hear of it in the answer.
+  expect((await server.commandStats())['publish']).toBeUndefined()
   await store.release(releaseOf(last))
   unlisten?.()
 })

@@ -1,5 +1,5 @@
 -- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
--- hand-over has to be quick. Follows room.lua for this one case in a third of its time. Whatever is out of the ordinary
+-- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
 -- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
 -- anything was changed.
 
