@@ -50,10 +50,13 @@ test('a killed holder costs its ttl, a killed head of the queue its acceptance t
   expect(performance.now() - startedAt).toBeLessThan(5_000)
 })
 
-test('who watches the signal of a lease hears at once that another process evicted it', async () => {
+test.each([
+  ['that is renewed', true],
+  ['that is not renewed', false],
+])('who watches the signal of a lease %s hears at once that another process evicted it', async (_, renew) => {
   const path = freshPath()
   const operator = await StoreProcess.start(path)
-  const locks = createLocks(sqliteStore(path), { ttl: '10m' })
+  const locks = createLocks(sqliteStore(path), { ttl: '10m', renew })
   // Nobody waited in this process, so nothing listened when the key was taken.
   const lease = await locks.acquire('key')
   const lost = new Promise((resolve) => lease.signal.addEventListener('abort', resolve, { once: true }))
@@ -61,7 +64,7 @@ test('who watches the signal of a lease hears at once that another process evict
   await operator.evict({ key: 'key', id: lease.id, reason: 'stuck since monday' })
   const evictedAt = performance.now()
   await lost
-  // The next renewal would have been in three minutes.
+  // The next renewal would have been in three minutes, or never.
   expect(performance.now() - evictedAt).toBeLessThan(5_000)
   expect(() => lease.assertHeld()).toThrow('stuck since monday')
   await locks.close()
