@@ -15,7 +15,8 @@ describe.each(Object.entries(clients))('the postgres store on %s keeps the contr
     open: () => postgresStore(newClient(server.url)),
     leftovers: (prefix) => keysLike(prefix),
   })
-  for (const { name, run } of cases) test(name, run)
+  // Most of their time is waiting for something to expire, and each has keys of its own.
+  for (const { name, run } of cases) test.concurrent(name, run)
 })
 
 async function keysLike(prefix: string): Promise<string[]> {

@@ -9,34 +9,37 @@ create function "{schema}".lock_renew(
 declare
   v_us bigint;
   v_now double precision;
-  v_answers text[];
+  v_answers text := '';
+  v_answer text;
+  v_fence bigint;
   v_wakes text := '';
-  v_index integer;
+  v_key text;
+  v_id text;
 begin
   perform "{schema}".lock_rooms(p_keys);
   v_us := "{schema}".lock_clock();
   v_now := v_us / 1000;
-  -- Where nobody waits and nothing has expired there is nothing to settle, which is nearly every renewal.
-  with kept as (
-    update "{schema}".lock_holders as holder set
-      expires_at = greatest(holder.expires_at, v_now + asked.ttl_ms, holder.hold_until), inbox = p_inbox
-    from unnest(p_keys, p_ids, p_ttl_ms) as asked (key, id, ttl_ms)
-    where holder.key = asked.key and holder.id = asked.id and holder.state = 'h' and holder.expires_at > v_now
-      and not exists (select from "{schema}".lock_waiters as waiter where waiter.key = asked.key)
-      and not exists (
-        select from "{schema}".lock_holders as other where other.key = asked.key and other.expires_at <= v_now
-      )
-    returning holder.key, holder.id, holder.fence
-  )
-  select array_agg('h' || kept.fence order by asked.place) into v_answers
-  from unnest(p_keys, p_ids) with ordinality as asked (key, id, place)
-  left join kept on kept.key = asked.key and kept.id = asked.id;
-  for v_index in select place from unnest(v_answers) with ordinality as answer (text, place) where text is null loop
-    perform "{schema}".lock_remember(p_keys[v_index], p_ids[v_index], v_now + p_patience_ms[v_index], p_inbox);
-    v_wakes := v_wakes || "{schema}".lock_settle(p_keys[v_index], v_us, p_ids[v_index], p_inbox);
-    v_answers[v_index] := coalesce("{schema}".lock_find(
-      p_keys[v_index], p_ids[v_index], v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index], p_min_hold_ms[v_index], p_inbox
-    ), 'g');
+  for v_index in 1 .. array_length(p_keys, 1) loop
+    v_key := p_keys[v_index];
+    v_id := p_ids[v_index];
+    -- Where nobody waits and nothing has expired there is nothing to settle, which is nearly every renewal.
+    update "{schema}".lock_holders set
+      expires_at = greatest(expires_at, v_now + p_ttl_ms[v_index], hold_until), inbox = p_inbox
+    where key = v_key and id = v_id and state = 'h' and expires_at > v_now
+      and not exists (select from "{schema}".lock_waiters where key = v_key)
+      and not exists (select from "{schema}".lock_holders where key = v_key and expires_at <= v_now)
+    returning fence into v_fence;
+    if found then
+      v_answer := 'h' || v_fence;
+    else
+      perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
+      v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
+      v_answer := coalesce("{schema}".lock_find(
+        v_key, v_id, v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index],
+        p_min_hold_ms[v_index], p_inbox
+      ), 'g');
+    end if;
+    v_answers := v_answers || v_answer || E'\n';
   end loop;
-  return array_to_string(v_answers, E'\n') || v_wakes;
+  return rtrim(v_answers, E'\n') || v_wakes;
 end $body$;

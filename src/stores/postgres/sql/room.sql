@@ -9,6 +9,9 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'A call of the lock store has to be READ COMMITTED' using errcode = '25001';
   end if;
+  -- Statistics of tables that fill and empty all the time are wrong most of the time, and the plans are kept for long.
+  perform set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),
+    set_config('enable_mergejoin', 'off', true);
   if array_length(p_keys, 1) = 1 then
     perform pg_advisory_xact_lock(1212236372, hashtext(p_keys[1]) & 1023);
   else
