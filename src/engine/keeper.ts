@@ -142,19 +142,23 @@ export class Keeper {
     this.#wakesAt = Number.POSITIVE_INFINITY
     const at = now(this.#clock)
     const slept = this.#hasSlept(at)
-    const due = this.list((kept) => slept || kept.dueAt - kept.slackMs <= at.monotonicMs)
+    const due: Kept[] = []
+    let next = Number.POSITIVE_INFINITY
+    for (let kept = this.#first; kept !== undefined; kept = kept.next) {
+      if (slept || kept.dueAt - kept.slackMs <= at.monotonicMs) due.push(kept)
+      else next = Math.min(next, kept.dueAt)
+    }
     this.#ask(
       due.filter((kept) => kept.kept && kept.due(at)),
       at,
     )
-    this.#rest(at)
+    for (const kept of due) if (kept.kept) next = Math.min(next, kept.dueAt)
+    this.#rest(at, next)
   }
 
-  #rest(at: Instant): void {
-    let next = Number.POSITIVE_INFINITY
-    for (let kept = this.#first; kept !== undefined; kept = kept.next) next = Math.min(next, kept.dueAt)
+  #rest(at: Instant, next: number): void {
     if (this.#first === undefined) this.#watched = false
-    else if (this.#watched) next = Math.min(next, at.monotonicMs + WATCH_MS)
+    else if (this.#watched) this.#wakeBy(at.monotonicMs + WATCH_MS)
     if (next !== Number.POSITIVE_INFINITY) this.#wakeBy(next)
   }
 

@@ -6,13 +6,15 @@ import { elapsedMs, type Instant, usableMs } from './instant.ts'
  */
 export class Term {
   /** The confirmed request that reaches furthest: before it was written, and what it may be used for from then on. */
-  #askedAt: Instant
+  #askedMonotonicMs: number
+  #askedWallMs: number
   #usableMs: number
   /** `maxHold` on the monotonic clock. */
   readonly #endsAt: number
 
   constructor(askedAt: Instant, ttlMs: number, maxHoldMs: number) {
-    this.#askedAt = askedAt
+    this.#askedMonotonicMs = askedAt.monotonicMs
+    this.#askedWallMs = askedAt.wallMs
     this.#usableMs = usableMs(ttlMs)
     this.#endsAt = askedAt.monotonicMs + maxHoldMs
   }
@@ -20,14 +22,15 @@ export class Term {
   confirm(askedAt: Instant, ttlMs: number): void {
     const usable = usableMs(ttlMs)
     // A late answer to an earlier request may prove less than what is known by now.
-    if (askedAt.monotonicMs + usable <= this.#askedAt.monotonicMs + this.#usableMs) return
-    this.#askedAt = askedAt
+    if (askedAt.monotonicMs + usable <= this.#askedMonotonicMs + this.#usableMs) return
+    this.#askedMonotonicMs = askedAt.monotonicMs
+    this.#askedWallMs = askedAt.wallMs
     this.#usableMs = usable
   }
 
   /** What is left of what the store has confirmed. */
   confirmedMs(at: Instant): number {
-    return this.#usableMs - elapsedMs(this.#askedAt, at)
+    return this.#usableMs - elapsedMs({ monotonicMs: this.#askedMonotonicMs, wallMs: this.#askedWallMs }, at)
   }
 
   /** What the holder may use of it. */

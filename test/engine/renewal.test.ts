@@ -83,12 +83,15 @@ describe('a lease is renewed', () => {
     const { clock, store, locks } = scene()
     const lease = await locks.acquire('k', { ttl: TTL, renew: false })
     const signal = lease.signal
-    await clock.advance(0.94 * TTL)
+    // It was asked once whether it had been evicted before wakes flowed, which moves no deadline.
+    await clock.advance(1)
+    expect(store.count('renew')).toBe(1)
+    await clock.advance(0.94 * TTL - 1)
     expect(lease.state).toBe('held')
     await clock.advance(0.06 * TTL)
     expect(signal.aborted).toBe(true)
     expect(lease.state).toBe('lost')
-    expect(store.sent.filter(({ verb, tickets }) => verb === 'renew' && tickets.length > 0)).toEqual([])
+    expect(store.count('renew')).toBe(1)
   })
 
   test('until maxHold has passed, and then the stuck holder is told and the next one gets the key', async () => {

@@ -136,7 +136,16 @@ describe('a lease', () => {
     const { locks } = realScene()
     const lease = await locks.acquire('k', { ttl: '20s' })
     expect(JSON.parse(JSON.stringify({ lease }))).toEqual({
-      lease: { key: 'k', id: lease.id, fence: String(lease.fence), units: 1, limit: 1, ttlMs: 20_000 },
+      lease: {
+        key: 'k',
+        id: lease.id,
+        fence: String(lease.fence),
+        units: 1,
+        limit: 1,
+        ttlMs: 20_000,
+        minHoldMs: 0,
+        lockDelayMs: 0,
+      },
     })
     await lease.release()
   })
