@@ -6,7 +6,9 @@ import {
   type SqlExecutor,
   sqlStateOf,
 } from '../postgres/executor.ts'
-import { expected, quoted } from '../postgres/rows.ts'
+import { parseSchema } from '../postgres/identifiers.ts'
+import { inSchema } from '../postgres/migrations.ts'
+import { expected } from '../postgres/rows.ts'
 import { type Fence, parseFence, parseResource, staleFence } from './fence.ts'
 import { checkOptions } from './options.ts'
 
@@ -58,10 +60,9 @@ export async function guard(tx: SqlClient, options: GuardOptions): Promise<void>
   checkOptions(options, ['fence', 'resource', 'schema'])
   const fence = parseFence(options.fence)
   const resource = parseResource(options.resource, options.fence)
-  const schema = options.schema ?? DEFAULT_SCHEMA
+  const schema = parseSchema(options.schema ?? DEFAULT_SCHEMA)
   const executor = executorOf(tx, 'tx')
-  const statement = `select ${quoted('schema', schema)}.guard($1::text, $2::text::bigint)::text as transaction`
-  const [row] = await executor.query(statement, [resource, fence]).catch((error: unknown) => {
+  const [row] = await executor.query(inSchema(GUARD, schema), [resource, fence]).catch((error: unknown) => {
     throw guardError(error, { resource, fence, schema })
   })
   if (await isInTransaction(tx, executor, row?.['transaction'])) return
@@ -73,6 +74,7 @@ export async function guard(tx: SqlClient, options: GuardOptions): Promise<void>
 }
 
 export const DEFAULT_SCHEMA = 'holdfast'
+const GUARD = 'select "{schema}".guard($1::text, $2::text::bigint)::text as transaction'
 
 /** Of two statements outside a transaction each has one of its own, and the second, which writes nothing, not even a number. */
 async function isInTransaction(tx: SqlClient, executor: SqlExecutor, transaction: unknown): Promise<boolean> {

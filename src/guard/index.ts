@@ -11,7 +11,7 @@ export type {
 export type { Fence, FencedLease } from './fence.ts'
 export { type GuardOptions, guard } from './guard.ts'
 export { type GuardedUpdateOptions, guardedUpdate } from './guarded-update.ts'
-export { migrateGuard } from './migrate.ts'
+export { type MigrateGuardOptions, migrateGuard } from './migrate.ts'
 export {
   type IoredisScripting,
   type NodeRedisScripting,

@@ -209,7 +209,11 @@ describe('bad input', () => {
       { resuorce: 'r', fence: 5n },
       '`options` to have nothing but `fence`, `resource`, `schema`, got `resuorce`',
     ],
-    ['a schema that is no name', { resource: 'r', fence: 5n, schema: '' }, '`schema` to be a name'],
+    [
+      'a schema that is no name',
+      { resource: 'r', fence: 5n, schema: '' },
+      '`schema` to be a name of 1 to 63',
+    ],
   ]
   test.each(wrong)('%s is refused before anything is asked', async (_, options, message) => {
     const untouched: SqlClient = { query: () => Promise.reject(new Error('asked')) }

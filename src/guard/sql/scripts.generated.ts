@@ -3,29 +3,29 @@ export const scripts: {
   readonly version1: string
 } = {
   version1: `-- The guard's table and function, version 1.
--- Inputs: none; $schema$ is replaced by the quoted name of the schema.
+-- Inputs: none.
 -- Result: none.
-create table $schema$.guards (
+create table "{schema}".guards (
   resource text collate "C" primary key,
   fence bigint not null,
   raised_at timestamptz not null default now()
 ) with (fillfactor = 80);
 
-comment on table $schema$.guards is
+comment on table "{schema}".guards is
   'holdfast: the highest fence that each resource has seen. A row that is deleted lets an older holder in again.';
 
 -- Locks the row of the resource until the transaction ends, and raises ZF001 where it has seen a later fence: that aborts
 -- the transaction, whatever the caller does with the error. Answers the id of the transaction, so that the caller can
 -- ask whether its next statement is in the same one.
-create function $schema$.guard(guarded text, claimed bigint) returns text language plpgsql as $function$
+create function "{schema}".guard(guarded text, claimed bigint) returns text language plpgsql as $function$
 declare
   seen bigint;
 begin
   loop
     -- Each of these is a statement of its own, so in READ COMMITTED it sees what was committed while it waited.
-    select g.fence into seen from $schema$.guards g where g.resource = guarded for update;
+    select g.fence into seen from "{schema}".guards g where g.resource = guarded for update;
     exit when found;
-    insert into $schema$.guards (resource, fence) values (guarded, claimed) on conflict do nothing;
+    insert into "{schema}".guards (resource, fence) values (guarded, claimed) on conflict do nothing;
     if found then
       return pg_current_xact_id();
     end if;
@@ -37,7 +37,7 @@ begin
   end if;
   -- The same holder again writes nothing here but its lock, so its transactions leave no dead rows behind.
   if claimed > seen then
-    update $schema$.guards g set fence = claimed, raised_at = now() where g.resource = guarded;
+    update "{schema}".guards g set fence = claimed, raised_at = now() where g.resource = guarded;
   end if;
   return pg_current_xact_id();
 end

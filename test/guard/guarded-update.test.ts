@@ -1,0 +1,217 @@
+import { Client, Pool } from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { guardedUpdate, type SqlClient } from '../../src/guard/index.ts'
+import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { until } from '../servers/until.ts'
+import { clients } from './clients.ts'
+
+// Not UTC, so that a time without a zone shows whose it is.
+process.env['TZ'] = 'America/St_Johns'
+
+let server: PostgresServer
+let pool: Pool
+
+beforeAll(async () => {
+  server = await startPostgres()
+  pool = new Pool({ connectionString: server.url })
+  await pool.query(`
+    create table account (id int primary key, balance int not null, note text, fence bigint);
+    create schema "My ""bank""";
+    create table "My ""bank"""."Account" (
+      "bankId" text, "no" bigint, "Last Fence" bigint not null default 0,
+      flag bool, at timestamptz, local timestamp, doc jsonb, tags text[], raw bytea, amount numeric, ratio float8,
+      primary key ("bankId", "no")
+    )`)
+})
+afterAll(async () => {
+  await pool.end()
+  await server.close()
+})
+beforeEach(async () => {
+  await pool.query('truncate account; insert into account values (1, 100, null, null), (2, 100, null, null)')
+})
+
+const rows = async () => (await pool.query('select id, balance, fence from account order by id')).rows
+const write = (client: SqlClient, fence: bigint, balance: number, id = 1) =>
+  guardedUpdate(client, { table: 'account', id: { id }, set: { balance }, fence })
+
+describe.each(clients)('through %s', (_, open) => {
+  test('a row takes what comes under its fence or a later one, and refuses what is older', async () => {
+    await using client = await open(server.url)
+    expect(await write(client.root, 7n, 60)).toBe(true)
+    expect(await write(client.root, 7n, 50)).toBe(true)
+    await expect(write(client.root, 6n, 0)).rejects.toMatchObject({
+      code: 'stale-fence',
+      key: 'account id=1',
+      cause: expect.anything(),
+    })
+    expect(await write(client.root, 8n, 40)).toBe(true)
+    expect(await rows()).toEqual([
+      { id: 1, balance: 40, fence: '8' },
+      { id: 2, balance: 100, fence: null },
+    ])
+  })
+
+  test('a row that is not there is no stale fence', async () => {
+    await using client = await open(server.url)
+    expect(await write(client.root, 7n, 0, 3)).toBe(false)
+  })
+
+  test('a stale fence leaves nothing of its transaction, although the error is caught and the rest committed', async () => {
+    await using client = await open(server.url)
+    await write(client.root, 7n, 60)
+    let said: unknown
+    await client
+      .transaction(async (tx, statement) => {
+        await statement('update account set balance = 0 where id = 2')
+        await write(tx, 6n, 0).catch((error: unknown) => {
+          said = error
+        })
+      })
+      .catch(() => {})
+    expect(said).toMatchObject({ code: 'stale-fence' })
+    expect((await rows()).map(({ balance }) => balance)).toEqual([60, 100])
+  })
+
+  test('every type of a column takes its value, under awkward names', async () => {
+    await using client = await open(server.url)
+    await pool.query(
+      `truncate "My ""bank"""."Account"; insert into "My ""bank"""."Account" values ('b''1', 9007199254740993)`,
+    )
+    const at = new Date('2026-11-21T05:06:07.089Z')
+    const found = await guardedUpdate(client.root, {
+      table: 'My "bank".Account',
+      id: { bankId: "b'1", no: 9_007_199_254_740_993n },
+      set: {
+        flag: false,
+        at,
+        local: at,
+        doc: ['a "quoted" text', { deep: null }],
+        tags: ['x, y', 'z"'],
+        raw: Buffer.from([0, 255, 16]),
+        amount: '0.10000000000000000001',
+        ratio: Number.POSITIVE_INFINITY,
+      },
+      fence: 9_007_199_254_740_993n,
+      fenceColumn: 'Last Fence',
+    })
+    expect(found).toBe(true)
+    const written = await pool.query('select * from "My ""bank"""."Account"')
+    expect(written.rows).toEqual([
+      {
+        bankId: "b'1",
+        no: '9007199254740993',
+        'Last Fence': '9007199254740993',
+        flag: false,
+        at,
+        local: at,
+        doc: ['a "quoted" text', { deep: null }],
+        tags: ['x, y', 'z"'],
+        raw: Buffer.from([0, 255, 16]),
+        amount: '0.10000000000000000001',
+        ratio: Number.POSITIVE_INFINITY,
+      },
+    ])
+  })
+})
+
+test('a holder that waited for the row while a later one wrote is refused', async () => {
+  const next = new Client({ connectionString: server.url })
+  await next.connect()
+  try {
+    await next.query('begin')
+    await write(next, 7n, 60)
+    const refused = expect(write(pool, 6n, 0)).rejects.toMatchObject({ code: 'stale-fence' })
+    await until('the server makes it wait for the row', async () => {
+      const waiting = await server.sql("select 1 from pg_stat_activity where wait_event_type = 'Lock'")
+      return waiting.length > 0
+    })
+    await next.query('commit')
+    await refused
+    expect((await rows())[0]).toEqual({ id: 1, balance: 60, fence: '7' })
+  } finally {
+    await next.end()
+  }
+})
+
+test('null empties a column, and undefined leaves it alone', async () => {
+  await pool.query("update account set note = 'x' where id = 1")
+  const set = { balance: 1, note: undefined as string | undefined | null }
+  await guardedUpdate(pool, { table: 'account', id: { id: 1 }, set, fence: 5n })
+  expect((await pool.query('select note from account where id = 1')).rows).toEqual([{ note: 'x' }])
+  await guardedUpdate(pool, { table: 'account', id: { id: 1 }, set: { ...set, note: null }, fence: 5n })
+  expect((await pool.query('select note from account where id = 1')).rows).toEqual([{ note: null }])
+})
+
+test('without columns it only claims the row for this fence, before anything is read', async () => {
+  expect(await guardedUpdate(pool, { table: 'account', id: { id: 1 }, set: {}, fence: 5n })).toBe(true)
+  expect((await rows())[0]).toEqual({ id: 1, balance: 100, fence: '5' })
+})
+
+test('a row that a policy or trigger holds back is not updated, and not stale', async () => {
+  await pool.query(`
+    create table frozen (id int primary key, fence bigint);
+    insert into frozen values (1, 5);
+    create function keep() returns trigger language plpgsql as 'begin return null; end';
+    create trigger keep before update on frozen for each row execute function keep()`)
+  expect(await guardedUpdate(pool, { table: 'frozen', id: { id: 1 }, set: {}, fence: 7n })).toBe(false)
+})
+
+test('errors of the database come through as they are', async () => {
+  await expect(
+    guardedUpdate(pool, { table: 'account', id: { id: 1 }, set: { blance: 1 }, fence: 5n }),
+  ).rejects.toMatchObject({ code: '42703' })
+  await expect(
+    guardedUpdate(pool, { table: 'account', id: { id: 1 }, set: { balance: 'much' }, fence: 5n }),
+  ).rejects.toMatchObject({ code: '22P02' })
+})
+
+const base = { table: 'account', id: { id: 1 }, set: { balance: 1 }, fence: 5n }
+const wrong: [string, object, string][] = [
+  [
+    'a table with too many dots',
+    { ...base, table: 'a.b.c' },
+    "`table` to be the name of a table, as 'table' or 'schema.table'",
+  ],
+  ['a table with NUL', { ...base, table: 'a\0' }, '`table` to be a name'],
+  ['no table', { ...base, table: undefined }, '`table` to be'],
+  ['an id without columns', { ...base, id: {} }, '`id` to be an object with at least one column'],
+  ['an id that is a number', { ...base, id: 1 }, '`id` to be an object'],
+  ['an id of null', { ...base, id: { id: null } }, '`id.id` to be a value'],
+  ['an id of undefined', { ...base, id: { id: undefined } }, '`id` to be an object with at least one column'],
+  ['an array for columns', { ...base, set: [1] }, '`set` to be an object with a value for each column'],
+  ['a function for a value', { ...base, set: { balance: () => 1 } }, '`set.balance` to be a value'],
+  ['a date that is none', { ...base, set: { balance: new Date('x') } }, '`set.balance` to be a valid date'],
+  [
+    'a new id',
+    { ...base, set: { id: 2 } },
+    '`set` to be columns other than those of the id and the fence, got "id"',
+  ],
+  ['a fence by hand', { ...base, set: { fence: 2 } }, '`set` to be columns other than'],
+  ['a fence that is none', { ...base, fence: 1.5 }, '`fence` to be'],
+  ['a misspelt option', { ...base, where: {} }, '`options` to have nothing but'],
+]
+test.each(wrong)('%s is refused before anything is asked', async (_, options, message) => {
+  const untouched: SqlClient = { query: () => Promise.reject(new Error('asked')) }
+  await expect(guardedUpdate(untouched, options as never)).rejects.toMatchObject({
+    code: 'invalid-argument',
+    message: expect.stringContaining(`Expected ${message}`),
+  })
+})
+
+test('a row among many is found by the index of its id', async () => {
+  await pool.query(`
+    create table many (a int, b text, fence bigint, primary key (a, b));
+    insert into many select n, n from generate_series(1, 5000) n;
+    analyze many`)
+  const client = await pool.connect()
+  const scans = async () => {
+    await client.query('select pg_stat_force_next_flush()')
+    return (await client.query("select seq_scan, idx_scan from pg_stat_user_tables where relname = 'many'"))
+      .rows[0]
+  }
+  const before = await scans()
+  await guardedUpdate(client, { table: 'many', id: { a: 7, b: '7' }, set: {}, fence: 5n })
+  expect(await scans()).toEqual({ ...before, idx_scan: String(Number(before.idx_scan) + 1) })
+  client.release()
+})

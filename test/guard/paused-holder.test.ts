@@ -1,0 +1,63 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { Redis } from 'ioredis'
+import postgres from 'postgres'
+import { expect, test } from 'vitest'
+import { guard, migrateGuard } from '../../src/guard/index.ts'
+import { createLocks } from '../../src/index.ts'
+import { redisStore } from '../../src/stores/redis/index.ts'
+import { startPostgres } from '../servers/postgres-server.ts'
+import { startRedis } from '../servers/redis-server.ts'
+
+const PROGRAM = fileURLToPath(new URL('holder-process.ts', import.meta.url))
+
+// A test run that is aborted must not leave a stopped process behind, which nothing else would end.
+const leftovers = new Set<ChildProcess>()
+for (const event of ['exit', 'disconnect']) {
+  process.once(event, () => {
+    for (const child of leftovers) child.kill('SIGKILL')
+  })
+}
+
+test('a holder that was paused past its ttl wakes up and writes; the account keeps what the next one wrote', async () => {
+  await using redisServer = await startRedis()
+  await using server = await startPostgres()
+  const sql = postgres(server.url)
+  await migrateGuard(sql)
+  await sql`create table account (id int primary key, balance int not null)`
+  await sql`insert into account values (1, 100)`
+  const redis = new Redis(redisServer.url)
+  await using locks = createLocks(redisStore(redis))
+
+  const child = fork(PROGRAM, [redisServer.url, server.url, '1000'], { execArgv: ['--import', 'tsx'] })
+  leftovers.add(child)
+  try {
+    const limit = { signal: AbortSignal.timeout(20_000) }
+    const [{ fence: old }] = await once(child, 'message', limit)
+    child.kill('SIGSTOP')
+    // In the pipe already when it wakes up, so that nothing it learns about its lease comes first.
+    child.send('write')
+
+    // Nobody releases it: the store lets the next one in when the ttl has passed.
+    await locks.withLock('account:1', async (lease) => {
+      expect(lease.fence).toBeGreaterThan(BigInt(old))
+      await sql.begin(async (tx) => {
+        await guard(tx, { fence: lease })
+        await tx`update account set balance = balance - 30 where id = 1`
+      })
+    })
+
+    const late = once(child, 'message', limit)
+    child.kill('SIGCONT')
+    expect(await late).toEqual([{ said: 'stale-fence' }, undefined])
+    expect([...(await sql`select balance from account`)]).toEqual([{ balance: 70 }])
+    if (child.exitCode === null) await once(child, 'exit', limit)
+    expect(child.exitCode).toBe(0)
+  } finally {
+    child.kill('SIGKILL')
+    leftovers.delete(child)
+    redis.disconnect()
+    await sql.end()
+  }
+}, 60_000)

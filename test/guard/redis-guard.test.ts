@@ -1,0 +1,147 @@
+import { Redis } from 'ioredis'
+import { Redis as Redis6 } from 'ioredis6'
+import { createClient } from 'redis'
+import { createClient as createClient6 } from 'redis6'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { redisGuard } from '../../src/guard/index.ts'
+import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { until } from '../servers/until.ts'
+
+let server: RedisServer
+beforeAll(async () => {
+  server = await startRedis()
+})
+afterAll(() => server.close())
+beforeEach(async () => {
+  await server.command('FLUSHALL')
+})
+
+type Guarded = Parameters<typeof redisGuard>[0]
+const kinds: [string, (url: string) => Promise<{ client: Guarded; end: () => unknown }>][] = [
+  ['ioredis 5', async (url) => ended(new Redis(url))],
+  ['ioredis 6', async (url) => ended(new Redis6(url))],
+  ['redis 5', async (url) => destroyed(await createClient({ url }).connect())],
+  ['redis 6', async (url) => destroyed(await createClient6({ url }).connect())],
+]
+const ended = (client: Redis | Redis6) => ({ client, end: () => client.disconnect() })
+const destroyed = <Client extends { destroy(): void }>(client: Client) => ({
+  client: client as unknown as Guarded,
+  end: () => client.destroy(),
+})
+
+describe.each(kinds)('through %s', (_, open) => {
+  test('a key takes what comes under its fence or a later one, and refuses what is older', async () => {
+    const { client, end } = await open(server.url)
+    const set = (fence: bigint, value: string | number) =>
+      redisGuard(client, { resource: 'account:1', fence, command: 'SET', keys: ['account:1'], args: [value] })
+    expect(await set(7n, 60)).toBe('OK')
+    expect(await set(7n, 50)).toBe('OK')
+    await expect(set(6n, 0)).rejects.toMatchObject({
+      code: 'stale-fence',
+      key: 'account:1',
+      cause: expect.objectContaining({ message: expect.stringContaining('has seen 7') }),
+    })
+    expect(await server.command('GET', 'account:1')).toBe('50')
+    expect(await set(8n, 40)).toBe('OK')
+    expect(await server.command('GET', '{account:1}:holdfast-fence')).toBe('8')
+    end()
+  })
+
+  test('a script of one’s own has its keys and arguments as ever', async () => {
+    const { client, end } = await open(server.url)
+    const move = (fence: bigint) =>
+      redisGuard(client, {
+        fence,
+        resource: 'accounts',
+        script: `
+          redis.call('DECRBY', KEYS[1], ARGV[1])
+          return {redis.call('INCRBY', KEYS[2], ARGV[1]), #KEYS, #ARGV}`,
+        keys: ['a', 'b'],
+        args: ['10'],
+      })
+    expect(await move(7n)).toEqual([10, 2, 1])
+    await expect(move(6n)).rejects.toMatchObject({ code: 'stale-fence' })
+    expect(await server.command('MGET', 'a', 'b')).toEqual(['-10', '10'])
+    end()
+  })
+})
+
+test('fences are compared exactly, also where a number is not exact any more', async () => {
+  const redis = new Redis(server.url)
+  const set = (fence: bigint) =>
+    redisGuard(redis, { resource: 'r', fence, command: 'SET', keys: ['r'], args: [1] })
+  await set(9n)
+  await set(10n)
+  await set(9_007_199_254_740_993n)
+  await expect(set(9_007_199_254_740_992n)).rejects.toMatchObject({ code: 'stale-fence' })
+  await set(9_223_372_036_854_775_807n)
+  redis.disconnect()
+})
+
+test('an error of the command comes through as it is, and the fence is remembered all the same', async () => {
+  const redis = new Redis(server.url)
+  await redis.set('account:1', 'text')
+  const incremented = redisGuard(redis, {
+    resource: 'account:1',
+    fence: 7n,
+    command: 'INCR',
+    keys: ['account:1'],
+  })
+  await expect(incremented).rejects.toThrow('not an integer')
+  expect(await redis.get('{account:1}:holdfast-fence')).toBe('7')
+  redis.disconnect()
+})
+
+test('the prefix of ioredis goes before the fence, too', async () => {
+  const redis = new Redis(server.url, { keyPrefix: 'app:' })
+  await redisGuard(redis, { resource: 'r', fence: 7n, command: 'SET', keys: ['r'], args: [1] })
+  expect((await server.command('KEYS', '*')) as string[]).toEqual(
+    expect.arrayContaining(['app:r', 'app:{r}:holdfast-fence']),
+  )
+  redis.disconnect()
+})
+
+test('in a cluster, the fence is in the slot of the resource and of what has its hash tag', async () => {
+  await using cluster = await startRedis({ args: ['--cluster-enabled', 'yes'] })
+  await cluster.command('CLUSTER', 'ADDSLOTSRANGE', 0, 16383)
+  const redis = new Redis(cluster.url, { retryStrategy: null })
+  const set = (resource: string, key: string) => async () => {
+    try {
+      return await redisGuard(redis, { resource, fence: 7n, command: 'SET', keys: [key], args: [1] })
+    } catch (error) {
+      const { message } = error as Error
+      // The slots were just given out, and the server may take a moment to believe it.
+      return message.startsWith('CLUSTERDOWN') ? undefined : message
+    }
+  }
+
+  expect(await until('the cluster is up', set('account:1', 'account:1'))).toBe('OK')
+  expect(await set('account:1', '{account:1}:log')()).toBe('OK')
+  expect(await set('{bank:1}:account', '{bank:1}:log')()).toBe('OK')
+  expect(await set('account:1', 'elsewhere')()).toMatch(/CROSSSLOT/)
+  redis.disconnect()
+})
+
+const base = { resource: 'r', fence: 5n, command: 'SET', keys: ['r'], args: ['1'] }
+const wrong: [string, object, string][] = [
+  ['neither command nor script', { ...base, command: undefined }, '`command` to be the name of a command'],
+  ['command and script', { ...base, script: 'return 1' }, '`command` to be the name of a command (or'],
+  ['a script that is none', { ...base, command: undefined, script: 5 }, '`command` to be'],
+  ['no keys', { ...base, keys: undefined }, '`keys` to be an array of texts'],
+  ['a key that is a number', { ...base, keys: [1] }, '`keys` to be an array of texts'],
+  ['an argument that is an object', { ...base, args: [{}] }, '`args` to be an array of texts and numbers'],
+  ['an argument that is no number', { ...base, args: [Number.NaN] }, '`args` to be'],
+  ['a fence that is none', { ...base, fence: 'now' }, '`fence` to be'],
+  ['a misspelt option', { ...base, arguments: [] }, '`options` to have nothing but'],
+]
+test.each(wrong)('%s is refused before anything is asked', async (_, options, message) => {
+  const untouched = { evalsha: () => {}, eval: () => Promise.reject(new Error('asked')) }
+  await expect(redisGuard(untouched, options as never)).rejects.toMatchObject({
+    code: 'invalid-argument',
+    message: expect.stringContaining(`Expected ${message}`),
+  })
+})
+
+test('a client that is none is refused', async () => {
+  await expect(redisGuard({} as never, base)).rejects.toThrow(/^Expected `client` to be a `Redis`/)
+})
