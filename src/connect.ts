@@ -11,6 +11,7 @@ import type { LocksOptions } from './primitives/options.ts'
  * | `memory:` | this process alone |
  * | `sqlite:./locks.db`, `sqlite:/var/lib/app/locks.db` | a file, for all processes of this machine |
  * | `redis://user:password@host:6379/0`, `rediss://…` | a Redis or Valkey server, by the `ioredis` or `redis` package |
+ * | `postgres://user:password@host:5432/database`, `postgresql://…` | a PostgreSQL database, by the `pg` or `postgres` package |
  *
  * ```ts
  * import { connect } from 'holdfast'
@@ -64,6 +65,11 @@ async function open(url: unknown): Promise<Store> {
       const { openRedis } = await import('./stores/redis/index.ts')
       return openRedis(url)
     }
+    case 'postgres':
+    case 'postgresql': {
+      const { openPostgres } = await import('./stores/postgres/index.ts')
+      return openPostgres(url)
+    }
     default:
       throw new InvalidArgumentError(
         `Expected \`url\` to begin with ${KNOWN}, got ${scheme === '' ? 'no scheme' : `${scheme.toLowerCase()}:`}.`,
@@ -71,7 +77,7 @@ async function open(url: unknown): Promise<Store> {
   }
 }
 
-const KNOWN = 'memory:, sqlite:, redis: or rediss:'
+const KNOWN = 'memory:, sqlite:, redis:, rediss:, postgres: or postgresql:'
 
 async function openMemory(url: string): Promise<Store> {
   if (!/^memory:$/i.test(url)) {

@@ -6,6 +6,7 @@ import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { connect, InvalidArgumentError } from '../../src/index.ts'
 import { freePort } from '../servers/free-port.ts'
+import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 
@@ -72,7 +73,7 @@ describe('connect', () => {
     [
       'an unknown scheme',
       'mongodb://user:secret@host',
-      '`url` to begin with memory:, sqlite:, redis: or rediss:, got mongodb:.',
+      '`url` to begin with memory:, sqlite:, redis:, rediss:, postgres: or postgresql:, got mongodb:.',
     ],
     ['no scheme', './locks.db', 'got no scheme.'],
     ['a drive letter', 'C:\\locks.db', 'got c:.'],
@@ -171,5 +172,47 @@ describe('connect to redis:', () => {
     const before = await connections()
     await expect(connect(redis.url, { tll: '5s' } as object)).rejects.toThrow('got `tll`')
     await until('the connections are closed', async () => (await connections()) === before)
+  })
+})
+
+describe('connect to postgres:', () => {
+  let server: PostgresServer
+  beforeAll(async () => {
+    server = await startPostgres({ access: ['host all app 127.0.0.1/32 scram-sha-256'] })
+    await server.sql(`create role app login password 'pass/word'; grant create on database holdfast to app`)
+  })
+  afterAll(() => server?.close())
+
+  const urlOf = (password: string) =>
+    `postgresql://app:${encodeURIComponent(password)}@127.0.0.1:${server.port}/holdfast`
+  const sessions = () => server.sql(`select 1 from pg_stat_activity where usename = 'app'`)
+
+  test('gives locks that others see, and closes what it opened', async () => {
+    const [one, other] = [await connect(urlOf('pass/word')), await connect(urlOf('pass/word'))]
+    const lease = await one.acquire('k')
+    expect(await other.tryAcquire('k')).toBeNull()
+    await lease.release()
+    expect((await other.tryAcquire('k'))?.state).toBe('held')
+    await one.close()
+    await other.close()
+    await until('nobody is connected', async () => (await sessions()).length === 0)
+  })
+
+  test('says in one sentence what is wrong, without the url, and leaves nothing behind', async () => {
+    const wrong = connect(urlOf('wrong-secret'))
+    await expect(wrong).rejects.toMatchObject({
+      code: 'store-refused',
+      message: expect.stringMatching(/did not accept the user name and password/),
+    })
+    await expect(wrong).rejects.not.toMatchObject({ message: expect.stringContaining('secret') })
+    const nobody = connect(`postgres://app:wrong-secret@127.0.0.1:${await freePort()}/holdfast`)
+    await expect(nobody).rejects.toMatchObject({ code: 'store-unavailable' })
+    const unknown = connect(urlOf('pass/word').replace('/holdfast', '/absent'))
+    await expect(unknown).rejects.toMatchObject({
+      code: 'store-refused',
+      message: expect.stringContaining('database that the client names does not exist'),
+    })
+    await expect(connect('postgres://app:secret%zz@host/db')).rejects.toThrow('not written as %25.')
+    await until('nobody is connected', async () => (await sessions()).length === 0)
   })
 })

@@ -1,3 +1,4 @@
+export type { PostgresPool } from '../../postgres/connections.ts'
 export type {
   PgQueryable,
   PostgresJsQueryable,
@@ -20,4 +21,5 @@ export {
   tryAdvisoryXact,
 } from './advisory-transaction.ts'
 export { type PostgresStoreOptions, postgresStore } from './client.ts'
+export { openPostgres } from './open.ts'
 export { type MigrateOptions, migrate } from './tables.ts'
