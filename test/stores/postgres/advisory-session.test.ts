@@ -50,6 +50,7 @@ const aborted = (lease: AdvisoryLease) =>
   until('the lease is told', () => lease.signal.aborted, { withinMs: 15_000 })
 const terminate = () =>
   server.sql("select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and granted")
+const backendsEnded = () => server.log().split('terminating connection due to administrator command').length
 const reasonOf = (promise: Promise<unknown>) =>
   promise.then(
     () => undefined,
@@ -124,10 +125,13 @@ describe.each(Object.entries(clients))('with %s', (_name, newClient) => {
       advisorySession(client, 'a', { signal: controller.signal, wait: Number.POSITIVE_INFINITY }),
     )
     await waiting()
+    const endedBefore = backendsEnded()
     const reason = new Error('no longer needed')
     controller.abort(reason)
     expect(await waits).toBe(reason)
     await waiting(0)
+    // And did not stay in it until its slice of the wait was over.
+    expect(backendsEnded()).toBe(endedBefore + 1)
     await holder.release()
     await end()
   })
