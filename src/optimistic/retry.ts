@@ -32,8 +32,8 @@ export interface RetrySettings {
  * const sql = postgres()
  * await retryOnConflict(() =>
  *   sql.begin('isolation level serializable', async (tx) => {
- *     const [{ free }] = await tx`select count(*) as free from seat where taken_by is null`
- *     if (Number(free) > 10) await tx`insert into booking (seats) values (1)`
+ *     const [row] = await tx`select count(*)::int as taken from booking where room = 5`
+ *     if (row?.['taken'] === 0) await tx`insert into booking (room) values (5)`
  *   }),
  * )
  * ```

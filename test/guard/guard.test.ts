@@ -129,6 +129,17 @@ describe('two holders at once', () => {
     expect(await seen('r')).toBe('6')
   })
 
+  test('a savepoint takes the refusal back, which is why the guard belongs in front of it', async () => {
+    await inTransaction((tx) => guard(tx, { resource: 'r', fence: 7n }))
+    await inTransaction(async (tx) => {
+      await tx.query('savepoint s')
+      await expect(guard(tx, { resource: 'r', fence: 6n })).rejects.toMatchObject({ code: 'stale-fence' })
+      await tx.query('rollback to s')
+      await tx.query('update account set balance = 1')
+    })
+    expect(await balance()).toBe(1)
+  })
+
   test('other resources do not wait', async () => {
     const old = await begun()
     await guard(old, { resource: 'r', fence: 7n })
