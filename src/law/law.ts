@@ -47,13 +47,13 @@ export class Sum {
   }
 
   /** `left`: the holders that stay. */
-  subtract(share: Share, left: Iterable<{ readonly ticket: Share }>): void {
+  subtract(share: Share, left: { values(): Iterable<{ readonly ticket: Share }> }): void {
     this.#units -= share.units
     if (share.limit > this.#limit) return
     this.#smallest -= 1
     if (this.#smallest > 0) return
     this.#limit = UNLIMITED
-    for (const holder of left) this.#count(holder.ticket.limit)
+    for (const holder of left.values()) this.#count(holder.ticket.limit)
   }
 
   #count(limit: number): void {

@@ -175,7 +175,9 @@ function closedUntil(room: Room, time: StoreTime): number {
 /** Whether nothing but the last fence would be lost with this room. Waiters that never came back are dropped with it. */
 export function isIdle(room: Room, time: StoreTime): boolean {
   // Somebody who waits is never idle, and admitting them here would lose the wake they are owed.
-  for (const { rememberedUntil } of room.queue.values()) if (rememberedUntil + LATE_MS > time.ms) return false
+  if (room.queue.size > 0)
+    for (const { rememberedUntil } of room.queue.values())
+      if (rememberedUntil + LATE_MS > time.ms) return false
   if (room.nextExpiry <= time.ms) expire(room, time)
   const isIdle = room.holders.size === 0 && room.tombstones.size === 0 && room.closedUntil <= time.ms
   if (isIdle) for (const id of room.queue.keys()) room.queue.delete(id)
@@ -282,7 +284,7 @@ function depart(room: Room, id: string, time: StoreTime): ReleaseAnswer['was'] {
 
 function drop(room: Room, id: string, holder: Holder): void {
   room.holders.delete(id)
-  room.sum.subtract(holder.ticket, room.holders.values())
+  room.sum.subtract(holder.ticket, room.holders)
 }
 
 function delay(room: Room, holder: Holder, from: number): void {
