@@ -1,0 +1,203 @@
+import pg from 'pg'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import type { Store } from '../../../src/contract/store.ts'
+import { createLocks, type Locks, type LocksOptions } from '../../../src/index.ts'
+import { type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
+import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
+import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
+import { until } from '../../servers/until.ts'
+import { clients } from './clients.ts'
+import { fenceOf, releaseOf, ticket } from './tickets.ts'
+
+let server: PostgresServer
+let proxy: FaultProxy
+beforeAll(async () => {
+  server = await startPostgres()
+  proxy = await startProxy({ targetPort: server.port })
+})
+afterAll(async () => {
+  await proxy?.close()
+  await server?.close()
+})
+
+describe.each(Object.entries(clients))('on %s,', (_, newClient) => {
+  function storeAt(url: string, options: PostgresStoreOptions = {}): Store {
+    const store = postgresStore(newClient(url), options)
+    onTestFinished(() => store.close())
+    return store
+  }
+
+  function locksAt(url: string, options: LocksOptions = {}): Locks {
+    const locks = createLocks(postgresStore(newClient(url)), options)
+    onTestFinished(() => locks.close())
+    return locks
+  }
+
+  const proxiedUrl = () => server.url.replace(`:${server.port}/`, `:${proxy.port}/`)
+
+  test('the lost reply of any verb costs nothing: asked again it is one holder, under one fence', async () => {
+    const store = storeAt(proxiedUrl(), { connections: 1 })
+    const mine = ticket({ key: crypto.randomUUID() })
+    await store.release(releaseOf(mine))
+    const direct = storeAt(server.url)
+    const lost = async (call: () => Promise<unknown>) => {
+      const sprung = proxy.loseNextReply(mine.id)
+      await expect(call()).rejects.toMatchObject({ code: 'store-unavailable' })
+      await sprung
+    }
+    await lost(async () => store.acquire(mine))
+    const [room] = (await direct.inspect({ prefix: mine.key, cursor: undefined, count: 2 })).rooms
+    const fence = room?.holders[0]?.fence
+    expect(room?.holders).toHaveLength(1)
+    expect(fenceOf(await store.acquire(mine))).toBe(fence)
+    await lost(async () => store.renew([mine]))
+    expect(fenceOf((await store.renew([mine]))[0])).toBe(fence)
+
+    const rival = ticket({ key: mine.key })
+    expect(await direct.acquire(rival)).toMatchObject({ tag: 'queued' })
+    await lost(async () => store.release(releaseOf(mine)))
+    expect(await store.release(releaseOf(mine))).toEqual({ was: 'unknown' })
+    expect(fenceOf((await direct.renew([rival]))[0])).toBeGreaterThan(fence as bigint)
+    await lost(async () => store.evict({ key: mine.key, id: mine.id, reason: 'lost' }))
+    expect(fenceOf((await direct.renew([rival]))[0])).toBeGreaterThan(fence as bigint)
+    await direct.release(releaseOf(rival))
+  })
+
+  test('a backend that is ended in the middle of a call has done nothing, and the next call works', async () => {
+    const store = storeAt(server.url)
+    const mine = ticket({ key: crypto.randomUUID() })
+    await store.release(releaseOf(mine))
+    const blocker = new pg.Client(server.url)
+    await blocker.connect()
+    await blocker.query('begin; select holdfast.lock_rooms($1)'.replace('$1', `array['${mine.key}']`))
+    const acquiring = expect(store.acquire(mine)).rejects.toMatchObject({ code: 'store-unavailable' })
+    await until('the call is ended where it waits', async () => {
+      const ended = await server.sql(
+        `select pg_terminate_backend(pid) from pg_stat_activity
+         where wait_event = 'advisory' and query like '%lock_acquire%'`,
+      )
+      return ended.length > 0
+    })
+    await acquiring
+    await blocker.end()
+    expect(await server.sql(`select 1 from holdfast.lock_holders where key = '${mine.key}'`)).toEqual([])
+    fenceOf(await store.acquire(mine))
+    await store.release(releaseOf(mine))
+  })
+
+  test('a lease and a place in the queue outlive a restart of the server', async () => {
+    const key = crypto.randomUUID()
+    const lease = await locksAt(server.url).acquire(key, { ttl: '20s' })
+    const next = locksAt(server.url).acquire(key, { wait: '20s' })
+    await until('it waits', async () => {
+      return (await server.sql(`select 1 from holdfast.lock_waiters where key = '${key}'`)).length === 1
+    })
+    await server.kill()
+    await server.restart()
+    await until('it is renewed', () =>
+      lease.extend().then(
+        () => true,
+        () => false,
+      ),
+    )
+    expect(lease.state).toBe('held')
+    await lease.release()
+    const other = await next
+    expect(other.fence).toBeGreaterThan(lease.fence)
+    await other.release()
+  }, 40_000)
+
+  test('who holds is told by its deadline when the server hangs', async () => {
+    const key = crypto.randomUUID()
+    const lease = await locksAt(server.url).acquire(key, { ttl: 2500 })
+    const aborted = new Promise<number>((resolve) => {
+      lease.signal.addEventListener('abort', () => resolve(Date.now()))
+    })
+    await lease.extend()
+    const confirmedAt = Date.now()
+    await server.pause()
+    try {
+      expect(await aborted).toBeLessThan(confirmedAt + 2500)
+      expect(lease.signal.reason).toMatchObject({ code: 'lease-lost', reason: 'expired' })
+    } finally {
+      server.resume()
+    }
+    const next = await locksAt(server.url).acquire(key, { wait: '10s' })
+    expect(next.fence).toBeGreaterThan(lease.fence)
+    await next.release()
+  })
+
+  test('wakes come again after the connection for them was lost', async () => {
+    const key = crypto.randomUUID()
+    const [holders, waiters] = [locksAt(server.url), locksAt(proxiedUrl())]
+    const lease = await holders.acquire(key)
+    const next = waiters.acquire(key, { wait: '20s' })
+    await until('it waits', async () => {
+      return (await server.sql(`select 1 from holdfast.lock_waiters where key = '${key}'`)).length === 1
+    })
+    proxy.cut()
+    await lease.release()
+    await (await next).release()
+  })
+})
+
+test('the application may use up its own pool: leases are taken, renewed and handed over all the same', async () => {
+  const pool = new pg.Pool({ connectionString: server.url, max: 1 })
+  const busy = await pool.connect()
+  const locks = createLocks(postgresStore(pool))
+  const key = crypto.randomUUID()
+  const lease = await locks.acquire(key)
+  const next = locks.acquire(key)
+  await lease.extend()
+  await lease.release()
+  await (await next).release()
+  await locks.close()
+  busy.release()
+  await pool.end()
+})
+
+test('what the database says about statements and isolation is not what the store gets', async () => {
+  const url = await server.createDatabase('hostile')
+  await server.sql(`
+    alter database hostile set statement_timeout = '1ms';
+    alter database hostile set lock_timeout = '1ms';
+    alter database hostile set default_transaction_isolation = 'serializable'`)
+  const locks = [1, 2, 3].map(() => createLocks(postgresStore(new pg.Pool({ connectionString: url }))))
+  let inside = 0
+  let done = 0
+  await Promise.all(
+    Array.from({ length: 90 }, (_, index) =>
+      locks[index % 3]?.withLock(`k${index % 2}`, async () => {
+        inside += 1
+        expect(inside).toBeLessThanOrEqual(2)
+        await new Promise(setImmediate)
+        inside -= 1
+        done += 1
+      }),
+    ),
+  )
+  expect(done).toBe(90)
+  for (const each of locks) await each.close()
+})
+
+test('a head of the queue that is gone costs its acceptance term, and not its patience or the ttl', async () => {
+  const key = crypto.randomUUID()
+  const [alive, dying] = [new pg.Pool(urlOf()), new pg.Pool(urlOf())].map((pool) => postgresStore(pool))
+  if (alive === undefined || dying === undefined) throw new Error('Expected two stores')
+  const [holder, dead, next] = [ticket({ key }), ticket({ key, acceptMs: 300 }), ticket({ key })]
+  await alive.acquire(holder)
+  await dying.acquire(dead)
+  await alive.acquire(next)
+  await dying.close()
+  await alive.release(releaseOf(holder))
+  expect(await alive.renew([next])).toMatchObject([{ tag: 'queued' }])
+  const startedAt = performance.now()
+  await until('the next one is let in', async () => (await alive.renew([next]))[0]?.tag === 'held')
+  expect(performance.now() - startedAt).toBeLessThan(5000)
+  await alive.release(releaseOf(next))
+  await alive.close()
+})
+
+function urlOf(): { connectionString: string } {
+  return { connectionString: server.url }
+}
