@@ -62,7 +62,7 @@ export function now(): Instant {
   return { monotonicMs: performance.now(), wallMs: Date.now() }
 }
 
-export function elapsedMs(since: Instant): number {
+function elapsedMs(since: Instant): number {
   return Math.max(performance.now() - since.monotonicMs, Date.now() - since.wallMs)
 }
 
