@@ -1,7 +1,7 @@
 import { drizzle as drizzleOverPg } from 'drizzle-orm/node-postgres'
 import { drizzle as drizzleOverPostgresJs } from 'drizzle-orm/postgres-js'
 import { CamelCasePlugin, CompiledQuery, Kysely, PostgresDialect } from 'kysely'
-import { Client, Pool } from 'pg'
+import { Client, Pool, type PoolClient } from 'pg'
 import postgres from 'postgres'
 import type { SqlClient, SqlExecutor } from '../../src/guard/index.ts'
 
@@ -98,6 +98,33 @@ const ownExecutor: Open = async (url) => {
   }
 }
 
+/**
+ * What Prisma 7 does with a raw statement, over a client of pg: its generated client and engine are too large a dependency
+ * for the tests. The real one was tried by hand.
+ */
+const likePrisma: Open = async (url) => {
+  const pool = new Pool({ connectionString: url })
+  const raw = (client: Pool | PoolClient) => ({
+    async $queryRawUnsafe(text: string, ...values: unknown[]): Promise<unknown> {
+      try {
+        return (await client.query(text, values)).rows
+      } catch (error) {
+        const { code: originalCode, message: originalMessage } = error as Error & { code?: string }
+        const driverAdapterError = { cause: { originalCode, originalMessage } }
+        throw Object.assign(new Error('Raw query failed'), { code: 'P2010', meta: { driverAdapterError } })
+      }
+    },
+  })
+  return {
+    root: { ...raw(pool), $connect: () => {} },
+    async transaction(work) {
+      const client = await pool.connect()
+      await byHand((text) => client.query(text), raw(client), work).finally(() => client.release())
+    },
+    [Symbol.asyncDispose]: () => pool.end(),
+  }
+}
+
 export const clients: readonly (readonly [string, Open])[] = [
   ['pg, a client', pgClient],
   ['pg, a pool', pgPool],
@@ -105,6 +132,7 @@ export const clients: readonly (readonly [string, Open])[] = [
   ['Kysely', kysely],
   ['Drizzle over pg', drizzlePg],
   ['Drizzle over postgres.js', drizzlePostgresJs],
+  ['the raw statements of Prisma', likePrisma],
   ['an executor of one’s own', ownExecutor],
 ]
 
