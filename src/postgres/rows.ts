@@ -1,5 +1,6 @@
 import { show } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
+import { quoteIdentifier } from './identifiers.ts'
 
 /**
  * Rows of the user's own tables, as one JSON text: `jsonb_populate_record(null::table, $1::text::jsonb)` turns it into the
@@ -7,7 +8,7 @@ import { InvalidArgumentError } from '../errors.ts'
  */
 export type Columns = Readonly<Record<string, unknown>>
 
-/** A name as it stands in a statement. Without a quote of its own inside, it can be nothing but a name. */
+/** A name as it stands in a statement, with whatever characters the user's own table has in it. */
 export function quoted(argument: string, name: unknown): string {
   if (typeof name === 'string' && name !== '' && !name.includes('\0'))
     return `"${name.replaceAll('"', '""')}"`
