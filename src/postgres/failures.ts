@@ -35,6 +35,12 @@ export function storeErrorOf(
   return new StoreError('store-refused', unknown, { key, cause })
 }
 
+/** Whether a statement (by the `cause` of its error) was refused because of a value in it, so that the same statement may do for others. */
+export function isAboutValue(cause: unknown): boolean {
+  const { code } = (cause ?? {}) as { readonly code?: unknown }
+  return typeof code === 'string' && /^(22|54)/.test(code)
+}
+
 /** Clients hang the statement, its parameters and the connection's options on their errors. */
 function causeOf(error: unknown, state: string | undefined): Error {
   const message = error instanceof Error ? error.message : String(error)
@@ -51,6 +57,8 @@ const RIGHTS =
   'The PostgreSQL role may not do what has to be done. Grant it what docs/postgres.md lists, or run migrate() as a role that owns the schema.'
 const READ_ONLY =
   'The PostgreSQL server (or the session) is read-only. Connect to the primary; in a fail-over this passes by itself.'
+const TAKEN =
+  'Something of that name in the PostgreSQL schema is not ours, or not what it was. Choose another `schema`.'
 const FULL = 'PostgreSQL has no room left. Look at its disk, its memory and its log.'
 
 /** By SQLSTATE or its class, which is the first two characters. */
@@ -61,6 +69,9 @@ const REFUSALS: Readonly<Record<string, string>> = {
   '3F': 'The PostgreSQL schema does not exist. Run migrate() first.',
   '42P01': 'A PostgreSQL table is not there. Run migrate() first.',
   '42883': 'A PostgreSQL function is not there. Run migrate() first.',
+  '42P07': TAKEN,
+  '42710': TAKEN,
+  '42723': TAKEN,
   '42703': 'A PostgreSQL table of that name is used by something else. Choose another `schema`.',
   '42804': 'A PostgreSQL table of that name is used by something else. Choose another `schema`.',
   '42809':

@@ -4,6 +4,7 @@ import { InvalidArgumentError } from '../../errors.ts'
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../../postgres/connections.ts'
 import { parseSchema } from '../../postgres/identifiers.ts'
 import { assertMigrated } from '../../postgres/migrations.ts'
+import { sharedConnectionsOf } from '../../postgres/shared-connections.ts'
 import { PostgresStore } from './postgres-store.ts'
 import { MIGRATIONS, migrateTables } from './tables.ts'
 
@@ -15,8 +16,12 @@ export interface PostgresStoreOptions {
    * may not: somebody else then runs `migrate()`, and until then calls are refused. Default: `true`.
    */
   readonly migrate?: boolean | undefined
-  /** How many connections of its own the store uses at most, besides one for wakes: 1 to 20. Default: 2. */
-  readonly connections?: number | undefined
+  /**
+   * How many connections of its own the store uses at most, besides one for wakes: 1 to 20. `shared`: none but that one,
+   * and the application's pool for the rest. Then a renewal waits behind whatever the application does, and a pool whose
+   * connections are all taken by code that waits for a lock stands still for ever. Default: 2.
+   */
+  readonly connections?: number | 'shared' | undefined
   /**
    * `logged`: an answer has reached the disk (and the synchronous standbys, if there are any). `asynchronous`: an answer
    * does not wait for the disk (`synchronous_commit = off`). It is faster by what a disk takes, and when the server crashes
@@ -50,8 +55,10 @@ export interface PostgresStoreOptions {
  */
 export function postgresStore(client: PostgresPool, options: PostgresStoreOptions = {}): Store {
   const { schema, migrate, count, durability } = parse(options)
-  const connections = connectionsOf(client, {
-    max: count,
+  const connect = count === 'shared' ? sharedConnectionsOf : connectionsOf
+  const lanes = count === 'shared' ? 2 : count
+  const connections = connect(client, {
+    max: lanes,
     applicationName: 'holdfast locks',
     statementLimitMs: STATEMENT_LIMIT_MS,
     ...(durability === 'asynchronous' ? { settings: { synchronous_commit: 'off' } } : {}),
@@ -59,7 +66,7 @@ export function postgresStore(client: PostgresPool, options: PostgresStoreOption
   return new PostgresStore({
     connections,
     schema,
-    lanes: count,
+    lanes,
     prepare: () => (migrate ? migrateTables(connections, schema) : assertTables(connections, schema)),
   })
 }
@@ -74,7 +81,7 @@ function assertTables(connections: PostgresConnections, schema: string): Promise
 function parse(options: PostgresStoreOptions): {
   readonly schema: string
   readonly migrate: boolean
-  readonly count: number
+  readonly count: number | 'shared'
   readonly durability: 'logged' | 'asynchronous'
 } {
   for (const name of Object.keys(options)) {
@@ -88,9 +95,14 @@ function parse(options: PostgresStoreOptions): {
   if (typeof migrate !== 'boolean') {
     throw new InvalidArgumentError(`Expected \`migrate\` to be true or false, got ${show(migrate)}.`)
   }
-  if (!Number.isInteger(count) || count < 1 || count > 20) {
+  if (count !== 'shared' && !(Number.isInteger(count) && count >= 1 && count <= 20)) {
     throw new InvalidArgumentError(
-      `Expected \`connections\` to be a whole number from 1 to 20, got ${show(count)}.`,
+      `Expected \`connections\` to be a whole number from 1 to 20 or 'shared', got ${show(count)}.`,
+    )
+  }
+  if (count === 'shared' && durability === 'asynchronous') {
+    throw new InvalidArgumentError(
+      'Expected `durability` to be \'logged\' with shared connections, got "asynchronous": those are set by the application.',
     )
   }
   if (durability !== 'logged' && durability !== 'asynchronous') {

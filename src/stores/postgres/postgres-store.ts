@@ -11,8 +11,9 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
+import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
-import { isRetryable, storeErrorOf } from '../../postgres/failures.ts'
+import { isAboutValue, isRetryable, storeErrorOf } from '../../postgres/failures.ts'
 import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
 import { type Batch, Lane, type Pending } from './lane.ts'
 import { roomView } from './room-view.ts'
@@ -131,6 +132,7 @@ export class PostgresStore implements Store {
       parameters: [...terms, this.#inbox],
       doing: 'asking for a key',
       parse: (text) => this.#polling(acquireAnswer(text)),
+      alone: (one) => this.#acquireBatch(one),
     })
     this.#sweepNowAndThen()
   }
@@ -141,6 +143,7 @@ export class PostgresStore implements Store {
       parameters: [...arraysOf(requests, ['key', 'id', 'cancel']), this.#inbox],
       doing: 'giving a key back',
       parse: releaseAnswer,
+      alone: (one) => this.#releaseBatch(one),
     })
   }
 
@@ -151,10 +154,12 @@ export class PostgresStore implements Store {
       parameters,
       doing,
       parse,
+      alone,
     }: {
       readonly parameters: readonly (string | null)[]
       readonly doing: string
       readonly parse: (text: string) => Answer
+      readonly alone: (batch: Batch<Asked, Answer>) => Promise<void>
     },
   ): Promise<void> {
     try {
@@ -162,7 +167,15 @@ export class PostgresStore implements Store {
       for (const [index, { resolve }] of batch.entries()) resolve(parse(lines[index] ?? ''))
       this.#wakeOwn(lines.slice(batch.length))
     } catch (error) {
-      for (const { asked, reject } of batch) reject(storeErrorOf(error, { doing, key: asked.key }))
+      const { code, message, cause } = storeErrorOf(error, { doing })
+      // Nothing of the call was done, and the others have nothing to do with what is wrong in one.
+      if (batch.length > 1 && isAboutValue(cause)) {
+        await Promise.all(batch.map((each) => alone([each])))
+        return
+      }
+      for (const { asked, reject } of batch) {
+        reject(new StoreError(code as StoreErrorCode, message, { key: asked.key, cause }))
+      }
     }
   }
 
@@ -257,6 +270,7 @@ export class PostgresStore implements Store {
 }
 
 type Push = 'flows' | 'none'
+type StoreErrorCode = ConstructorParameters<typeof StoreError>[0]
 
 /** One array for each name, as PostgreSQL writes it. */
 function arraysOf<Row>(rows: readonly Row[], names: readonly (keyof Row)[]): string[] {

@@ -180,6 +180,27 @@ test('what the database says about statements and isolation is not what the stor
   for (const each of locks) await each.close()
 })
 
+test.each(Object.entries(clients))(
+  "on %s, the application's own connections do as well, whatever their isolation",
+  async (_, newClient) => {
+    const name = `shared_${Math.random().toString(36).slice(2)}`
+    const url = await server.createDatabase(name)
+    await server.sql(`alter database ${name} set default_transaction_isolation = 'serializable'`)
+    const client = newClient(url)
+    const locks = createLocks(postgresStore(client, { connections: 'shared' }))
+    const order: number[] = []
+    const waiting = Array.from({ length: 20 }, (_, index) => locks.withLock('k', () => order.push(index)))
+    await Promise.all(waiting)
+    expect(order).toHaveLength(20)
+    await locks.close()
+    const sessions = await server.sql<{ count: string }>(
+      `select count(*) from pg_stat_activity where datname = '${name}' and application_name = 'holdfast locks'`,
+    )
+    expect(Number(sessions[0]?.count)).toBeLessThanOrEqual(2)
+    await (client as unknown as { end(): Promise<void> }).end()
+  },
+)
+
 test('a head of the queue that is gone costs its acceptance term, and not its patience or the ttl', async () => {
   const key = crypto.randomUUID()
   const [alive, dying] = [new pg.Pool(urlOf()), new pg.Pool(urlOf())].map((pool) => postgresStore(pool))

@@ -1,0 +1,104 @@
+import { show } from '../base/duration.ts'
+import { InvalidArgumentError } from '../errors.ts'
+import {
+  type ConnectionsOptions,
+  connectionsOf,
+  type MessageListener,
+  type OwnConnection,
+  type PostgresConnections,
+  type PostgresPool,
+} from './connections.ts'
+import { executorOf, type PgQueryable, type SqlClient, type SqlExecutor, type SqlRow } from './executor.ts'
+import { sqlState } from './failures.ts'
+
+/** A pg.Pool, as far as it is used here. */
+interface Pool extends PgQueryable {
+  connect(): Promise<PgQueryable & { release(error?: Error): void }>
+}
+
+/** A `sql` of postgres.js, as far as it is used here. */
+interface Sql {
+  begin<T>(options: string, work: (transaction: SqlClient) => Promise<T>): Promise<T>
+}
+
+/**
+ * Statements on the connections of the user's own pool, for whom two more connections are two too many. Whatever the
+ * application does with its pool then holds them up: a renewal waits behind its slow queries, and where every connection is
+ * taken by somebody who waits for a lock, nobody ever gives one back. Messages still need a connection of their own.
+ *
+ * @throws {InvalidArgumentError} when `client` is a single connection: transactions of others would get in between.
+ */
+export function sharedConnectionsOf(client: PostgresPool, options: ConnectionsOptions): PostgresConnections {
+  const isPool = 'totalCount' in client && 'connect' in client
+  if (!isPool && !('begin' in client)) {
+    throw new InvalidArgumentError(
+      `Expected \`client\` to be a \`Pool\` of the package pg or a \`sql\` of the package postgres, to share its connections, got ${show(client)}.`,
+    )
+  }
+  return new SharedConnections(client, connectionsOf(client, { ...options, max: 1 }))
+}
+
+class SharedConnections implements PostgresConnections {
+  readonly #client: PostgresPool
+  readonly #executor: SqlExecutor
+  readonly #own: PostgresConnections
+
+  constructor(client: PostgresPool, own: PostgresConnections) {
+    this.#client = client
+    this.#executor = executorOf(client as unknown as SqlClient)
+    this.#own = own
+  }
+
+  async query(text: string, parameters: readonly (string | null)[] = []): Promise<readonly SqlRow[]> {
+    try {
+      return await this.#executor.query(text, parameters)
+    } catch (error) {
+      // The pool's default is another isolation. A statement that needs READ COMMITTED says so before it does anything.
+      if (sqlState(error) !== WRONG_ISOLATION) throw error
+      return this.transaction((transaction) => transaction.query(text, parameters))
+    }
+  }
+
+  async transaction<T>(work: (transaction: SqlExecutor) => Promise<T>): Promise<T> {
+    if ('begin' in this.#client) {
+      const sql = this.#client as unknown as Sql
+      return sql.begin('isolation level read committed', (transaction) => work(executorOf(transaction)))
+    }
+    const client = await (this.#client as unknown as Pool).connect()
+    let failure: Error | undefined
+    try {
+      const executor = executorOf(client)
+      await executor.query('begin isolation level read committed')
+      try {
+        const result = await work(executor)
+        await executor.query('commit')
+        return result
+      } catch (error) {
+        await executor.query('rollback').catch((broken: Error) => {
+          failure = broken
+        })
+        throw error
+      }
+    } finally {
+      client.release(failure)
+    }
+  }
+
+  reserve(options?: { readonly limitMs?: number }): Promise<OwnConnection> {
+    return this.#own.reserve(options)
+  }
+
+  listen(channel: string, listener: MessageListener): Promise<() => void> {
+    return this.#own.listen(channel, listener)
+  }
+
+  isPooled(): Promise<boolean> {
+    return this.#own.isPooled()
+  }
+
+  close(): Promise<void> {
+    return this.#own.close()
+  }
+}
+
+const WRONG_ISOLATION = '25001'
