@@ -10,8 +10,7 @@ export type Columns = Readonly<Record<string, unknown>>
 
 /** A name as it stands in a statement, with whatever characters the user's own table has in it. */
 export function quoted(argument: string, name: unknown): string {
-  if (typeof name === 'string' && name !== '' && !name.includes('\0'))
-    return `"${name.replaceAll('"', '""')}"`
+  if (typeof name === 'string' && name !== '' && !name.includes('\0')) return quoteIdentifier(name)
   throw expected(argument, 'a name', name)
 }
 
