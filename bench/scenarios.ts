@@ -2,11 +2,18 @@ import { openAdvisorySession, openAdvisoryXact, openAdvisoryXactByExecutor } fro
 import { openAsyncLock } from './adapters/async-lock.ts'
 import { openAsyncMutex } from './adapters/async-mutex.ts'
 import { openBareAdvisorySession, openBareAdvisoryXact } from './adapters/bare-advisory.ts'
+import { openBareAdvisoryQueue, openBareRow } from './adapters/bare-postgres.ts'
 import { openBareQueue } from './adapters/bare-queue.ts'
 import { openBareRedis } from './adapters/bare-redis.ts'
 import { openBareRedisQueue } from './adapters/bare-redis-queue.ts'
 import { openBareSqlite } from './adapters/bare-sqlite.ts'
-import { openMemory, openRedis, openSqlite } from './adapters/holdfast.ts'
+import {
+  openMemory,
+  openPostgres,
+  openPostgresAsynchronous,
+  openRedis,
+  openSqlite,
+} from './adapters/holdfast.ts'
 import { openProperLockfile } from './adapters/proper-lockfile.ts'
 import { openRedisSemaphore } from './adapters/redis-semaphore.ts'
 import { openRedlock } from './adapters/redlock.ts'
@@ -18,6 +25,7 @@ import { flight } from './scenarios/flight.ts'
 import { memoryFootprint, redisFootprint } from './scenarios/footprint.ts'
 import { handOver } from './scenarios/hand-over.ts'
 import { idle } from './scenarios/idle.ts'
+import { jobsLatency, jobsThroughput } from './scenarios/jobs.ts'
 import { bareRenewing, holdfastRenewing } from './scenarios/renewing.ts'
 
 const PER_SECOND: Metric = { name: 'cycles', unit: '/s', better: 'higher' }
@@ -147,6 +155,28 @@ export const scenarios: readonly Scenario[] = [
     candidates: [bareRenewing, holdfastRenewing],
   },
   {
+    name: 'postgres-free',
+    title: 'PostgreSQL lease rows, a free key, one at a time',
+    metrics: [P50, PER_SECOND],
+    target: 'published',
+    candidates: [
+      cycle('INSERT a row + DELETE it', openBareRow, 5000),
+      cycle('holdfast', openPostgres, 5000),
+      cycle("holdfast, durability: 'asynchronous'", openPostgresAsynchronous, 5000),
+    ],
+  },
+  {
+    name: 'postgres-hand-over',
+    title: 'PostgreSQL lease rows, hand-over with 100 waiters',
+    metrics: [P50],
+    target: '≤ 2.5x',
+    candidates: [
+      handOver('pg_advisory_lock on 100 connections', openBareAdvisoryQueue, 3000),
+      handOver('holdfast', openPostgres, 3000),
+      handOver("holdfast, durability: 'asynchronous'", openPostgresAsynchronous, 3000),
+    ],
+  },
+  {
     name: 'postgres-advisory-xact',
     title: 'PostgreSQL, an advisory lock in a transaction',
     metrics: [P50, PER_SECOND],
@@ -180,4 +210,6 @@ export const scenarios: readonly Scenario[] = [
     target: 'published',
     candidates: [redisFootprint, memoryFootprint],
   },
+  jobsThroughput,
+  jobsLatency,
 ]

@@ -170,6 +170,7 @@ class PostgresJobs implements Jobs {
   readonly #renewing: PostgresConnections
   readonly #tables: JobTables
   readonly #renewals: JobTables
+  readonly #newSettler: () => Settler
   readonly #settling: Settling
   readonly #wakes: Wakes
   readonly #workers = new Set<Worker>()
@@ -192,8 +193,8 @@ class PostgresJobs implements Jobs {
     this.#tables = new JobTables(this.#connections, schema)
     this.#renewals = new JobTables(this.#renewing, schema)
     const keepsCompleted = this.#keepCompletedMs > 0
-    const settler = new Settler(this.#tables, { keepsCompleted })
-    this.#settling = { tables: this.#tables, settler, keepsCompleted }
+    this.#newSettler = () => new Settler(this.#tables, { keepsCompleted })
+    this.#settling = { tables: this.#tables, settler: this.#newSettler(), keepsCompleted }
     this.#wakes = new Wakes(this.#connections)
   }
 
@@ -226,7 +227,8 @@ class PostgresJobs implements Jobs {
     const parts = {
       tables: this.#tables,
       renewals: this.#renewals,
-      settling: this.#settling,
+      // A settler each, so that they do not wait for one another.
+      settling: { ...this.#settling, settler: this.#newSettler() },
       wakes: this.#wakes,
     }
     const running = new JobWorker(parseHandlers(handlers), parseWorkOptions(options), parts)

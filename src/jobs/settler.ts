@@ -1,5 +1,6 @@
 import type { FailOutcome } from './job.ts'
-import type { Attempt, Failure, JobTables } from './job-tables.ts'
+import type { Attempt, Claim, ClaimRequest, Failure, JobTables, Settled, Settlement } from './job-tables.ts'
+import { type Instant, now } from './lease-time.ts'
 
 /** How an attempt ends. */
 export type End = { readonly how: 'completed' } | ({ readonly how: 'other' } & Omit<Failure, keyof Attempt>)
@@ -11,10 +12,19 @@ interface Pending {
   readonly reject: (error: unknown) => void
 }
 
+/** A claim that goes along with a settlement. */
+export interface Companion {
+  readonly request: ClaimRequest
+  claimed(claim: Claim, askedAt: Instant): void
+  failed(error: unknown): void
+}
+
 /** Sends the ends of attempts: one statement at a time, with all that came up meanwhile. */
 export class Settler {
   readonly #tables: JobTables
   readonly #keepsCompleted: boolean
+  /** What its worker would like to claim, when so many attempts have ended. */
+  companion: (ended: number) => Companion | undefined = () => undefined
   #pending: Pending[] = []
   #busy = false
 
@@ -52,19 +62,29 @@ export class Settler {
         failures.push({ id: of.id, attempt: of.attempt, reason, retry, retry_in_ms })
       }
     }
+    const companion = this.companion(batch.length)
     try {
-      const { lost, outcomes } = await this.#tables.settle(
-        { done: done.map(({ attempt }) => attempt), others: failures },
-        { keepsCompleted: this.#keepsCompleted },
-      )
+      const settlement = { done: done.map(({ attempt }) => attempt), others: failures }
+      const { lost, outcomes } = await this.#ask(settlement, companion)
       const lostIds = new Set(lost)
       for (const { attempt, resolve } of done) resolve(lostIds.has(attempt.id) ? null : 'completed')
       for (const [index, { resolve }] of others.entries()) resolve(outcomes[index] ?? null)
     } catch (error) {
       for (const { reject } of batch) reject(error)
+      companion?.failed(error)
     }
+  }
+
+  async #ask(settlement: Settlement, companion: Companion | undefined): Promise<Settled> {
+    const keepsCompleted = this.#keepsCompleted
+    if (companion === undefined) return this.#tables.settle(settlement, { keepsCompleted })
+    const askedAt = now()
+    const { request } = companion
+    const { settled, claim } = await this.#tables.settleAndClaim(settlement, { keepsCompleted, request })
+    companion.claimed(claim, askedAt)
+    return settled
   }
 }
 
-/** Its position in the list is looked for, for each of them. */
-const BATCH = 500
+/** Beyond it nothing is gained, and others wait longer for the connection. */
+const BATCH = 200

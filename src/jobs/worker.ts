@@ -4,7 +4,7 @@ import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
 import type { Claim, JobTables } from './job-tables.ts'
 import { type Instant, now } from './lease-time.ts'
 import { Run } from './run.ts'
-import type { End } from './settler.ts'
+import type { Companion, End } from './settler.ts'
 import type { Wakes } from './wakes.ts'
 
 export type JobHandler<Payload = unknown> = (job: RunningJob<Payload>) => unknown
@@ -59,6 +59,9 @@ export class JobWorker {
     this.#handlers = handlers
     this.#settings = settings
     this.#parts = parts
+    parts.settling.settler.companion = (ended) => {
+      return this.#mayHaveMore && this.#failures === 0 ? this.#startClaim(ended) : undefined
+    }
   }
 
   get running(): number {
@@ -91,34 +94,49 @@ export class JobWorker {
   }
 
   async #claim(): Promise<void> {
-    const free = this.#settings.concurrency - this.#runs.size
-    if (this.#isClaiming || this.#isStopping || free <= 0) return
+    const claim = this.#startClaim(0)
+    if (claim === undefined) return
+    const askedAt = now()
+    try {
+      claim.claimed(await this.#parts.tables.claim(claim.request), askedAt)
+    } catch (error) {
+      claim.failed(error)
+    }
+  }
+
+  /** One at a time. `ended`: how many of the running ones make place with the same statement. */
+  #startClaim(ended: number): Companion | undefined {
+    const free = this.#settings.concurrency - this.#runs.size + ended
+    if (this.#isClaiming || this.#isStopping || free <= 0) return undefined
     clearTimeout(this.#claimTimer)
     this.#isClaiming = true
     this.#mayHaveMore = false
-    const askedAt = now()
-    try {
-      const claim = await this.#parts.tables.claim({
+    return {
+      request: {
         names: [...this.#handlers.keys()],
         limit: free,
         worker: this.#settings.name,
         ttlMs: this.#settings.ttlMs,
         known: this.#lostAnAnswer ? [...this.#runs].map(({ facts }) => facts.id) : undefined,
-      })
-      this.#lostAnAnswer = false
-      this.#failures = 0
-      this.#isClaiming = false
-      this.#take(claim, askedAt)
-    } catch (error) {
-      this.#isClaiming = false
-      // It may have happened: what it brought is asked for with the next one.
-      this.#lostAnAnswer = true
-      this.#mayHaveMore = true
-      this.#failures += 1
-      this.#settings.onError(error)
-      this.#claimIn(pauseMs(this.#failures))
+      },
+      claimed: (claim, askedAt) => {
+        this.#lostAnAnswer = false
+        this.#failures = 0
+        this.#isClaiming = false
+        this.#take(claim, askedAt)
+        this.#tellIdle()
+      },
+      failed: (error) => {
+        this.#isClaiming = false
+        // It may have happened: what it brought is asked for with the next one.
+        this.#lostAnAnswer = true
+        this.#mayHaveMore = true
+        this.#failures += 1
+        this.#settings.onError(error)
+        this.#claimIn(pauseMs(this.#failures))
+        this.#tellIdle()
+      },
     }
-    this.#tellIdle()
   }
 
   #take({ jobs, againMs }: Claim, askedAt: Instant): void {

@@ -67,7 +67,8 @@ create table "{schema}".finished_jobs (
   error text
 );
 
-create index finished_jobs_age on "{schema}".finished_jobs (state, finished_at);
+-- A few bytes for many rows, which are written in this order: a tree would cost every completion another entry.
+create index finished_jobs_age on "{schema}".finished_jobs using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
 
 comment on table "{schema}".jobs is 'holdfast: jobs that are ready, blocked, delayed or running.';
 comment on table "{schema}".finished_jobs is 'holdfast: jobs that are over, until they are cleaned up.';
@@ -126,7 +127,7 @@ $function$;
 
 -- Lets the first waiting job of each group be claimed. The caller has the groups' locks.
 create function "{schema}".jobs_unblock(groups text[]) returns void language plpgsql
-set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   woken text[];
 begin
@@ -166,7 +167,7 @@ $function$;
 -- Answers ready, delayed, dead, or superseded (a newer job with its unique key waits, and stands for both), and null when the
 -- attempt is not the one that runs.
 create function "{schema}".jobs_end_attempt(ended bigint, ended_attempt integer, reason text, retry boolean, retry_in_ms bigint)
-returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   job jobs;
   failed integer := case when reason is null then 0 else 1 end;
@@ -209,12 +210,12 @@ begin
 end
 $function$;
 
--- Ends attempts: of the jobs that are done, with their attempts, and of others:
+-- Ends attempts: of the jobs that are done, in order of their ids, with their attempts, and of others:
 -- [{ id, attempt, reason, retry, retry_in_ms }], without reason when it is given back unharmed.
 -- Answers { lost: [id], outcomes: [...] }: the done ones whose attempt was not the one that runs, so that nothing was changed, and
 -- what became of each of the others, null for the same. Asked again after a lost answer, a job that is kept is not lost.
 create function "{schema}".jobs_settle(done bigint[], attempts integer[], others json, keeps_completed boolean)
-returns json language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+returns json language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   groups text[];
   completed bigint[];
@@ -234,7 +235,7 @@ begin
 
   with gone as (
     delete from jobs
-    where id = any (done) and attempt = attempts[array_position(done, id)] and coalesce(state = 'running', false)
+    where id = any (done) and attempt = attempts[width_bucket(id, done)] and coalesce(state = 'running', false)
     returning *
   ), kept as (
     insert into finished_jobs (
@@ -273,7 +274,7 @@ $function$;
 -- Makes ready what is due, and ends the attempts of workers that were not heard of in time. Claims begin with it, so
 -- nobody else has to. Answers whether there may be more.
 create function "{schema}".jobs_wake(asked_at timestamptz) returns boolean language plpgsql
-set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   woken text[];
   lost record;
@@ -312,7 +313,7 @@ $function$;
 -- what it has beyond them is delivered once more, because the answer that brought it was lost.
 -- Answers { jobs: [...], again_ms }: after how long asking again may bring more, null when no time is known.
 create function "{schema}".jobs_claim(handled text[], wanted integer, claimant text, term_ms bigint, known bigint[])
-returns json language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+returns json language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
   more boolean := jobs_wake(asked_at);
@@ -361,14 +362,14 @@ begin
       again_ms := least(again_ms, 20);
     end if;
   end if;
-  return json_build_object('jobs', coalesce(answer, '[]'), 'again_ms', ceil(greatest(again_ms, 0)));
+  return json_build_object('jobs', coalesce(answer, '[]'), 'again_ms', case when again_ms > 0 then ceil(again_ms) else again_ms end);
 end
 $function$;
 
 -- Of jobs that the caller has locked, blocks those whose turn in their groups comes later, and answers those whose groups
 -- somebody else is at.
 create function "{schema}".jobs_refuse_groups(taken bigint[]) returns bigint[] language plpgsql
-set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   candidate record;
   head record;
@@ -401,7 +402,7 @@ $function$;
 -- Prolongs leases: [{ id, attempt }]. Answers { gone: [id], skipped: [id] }: whose attempt no longer runs, and whose row
 -- somebody is just changing, so that it has to be asked again.
 create function "{schema}".jobs_renew(entries json, term_ms bigint) returns json language plpgsql
-set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   renewed bigint[];
   answer json;
@@ -426,7 +427,7 @@ $function$;
 
 -- Ends a job that is not over. Answers the state that it was in, and null when there is no such job.
 create function "{schema}".jobs_cancel(cancelled bigint, reason text) returns text language plpgsql
-set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   job jobs;
 begin
@@ -446,7 +447,7 @@ $function$;
 -- Makes jobs that are over, but not completed, ready again. Those whose unique key another waiting job has are left alone.
 -- Answers an array with the ids of those that are ready now.
 create function "{schema}".jobs_retry(retried bigint[]) returns json language plpgsql
-set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   answer json;
   woken text[];
@@ -472,7 +473,7 @@ $function$;
 
 -- Forgets jobs that are over. Answers an array with the ids of those that were there.
 create function "{schema}".jobs_remove(removed bigint[]) returns json language sql
-set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
   with gone as (delete from finished_jobs where id = any (removed) returning id)
   select coalesce(json_agg(id::text order by id), '[]') from gone
 $function$;
@@ -481,7 +482,7 @@ $function$;
 -- is before the blocked ones: transactions that cannot see what others commit meanwhile may leave them so.
 -- Answers whether there may be more to do. One at a time; the others have nothing to do.
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
-set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   deleted_completed integer;
   deleted_ended integer;
@@ -491,13 +492,14 @@ begin
     return false;
   end if;
   delete from finished_jobs where id in (
-    select id from finished_jobs where state = 'completed' and finished_at < clock_timestamp() - completed_ms * interval '1 ms'
-    order by finished_at limit 1000 for update skip locked
+    select id from finished_jobs
+    where state = 'completed' and finished_at < (select clock_timestamp() - completed_ms * interval '1 ms')
+    limit 1000 for update skip locked
   );
   get diagnostics deleted_completed = row_count;
   delete from finished_jobs where id in (
     select id from finished_jobs
-    where state in ('dead', 'cancelled', 'superseded') and finished_at < clock_timestamp() - ended_ms * interval '1 ms'
+    where state <> 'completed' and finished_at < (select clock_timestamp() - ended_ms * interval '1 ms')
     limit 1000 for update skip locked
   );
   get diagnostics deleted_ended = row_count;
