@@ -13,6 +13,7 @@ declare
   v_answers text := '';
   v_answer text;
   v_wakes text := '';
+  v_holds boolean := false;
   v_key text;
   v_id text;
   v_units double precision;
@@ -20,7 +21,7 @@ declare
   v_end double precision;
   v_last bigint;
   v_mine boolean;
-  v_waiting boolean;
+  v_head double precision;
   v_closed boolean;
   v_buried boolean;
   v_place bigint;
@@ -36,17 +37,20 @@ begin
       select
         coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
         coalesce(min(expires_at), 'infinity'), coalesce(bool_or(id = v_id), false),
-        exists (select from "{schema}".lock_waiters where key = v_key),
+        (select remembered_until from "{schema}".lock_waiters where key = v_key order by place limit 1),
         exists (select from "{schema}".lock_closures where key = v_key and until > v_now),
         exists (select from "{schema}".lock_tombstones where key = v_key and id = v_id and until > v_now)
-      into v_units, v_limit, v_last, v_end, v_mine, v_waiting, v_closed, v_buried
+      into v_units, v_limit, v_last, v_end, v_mine, v_head, v_closed, v_buried
       from "{schema}".lock_holders where key = v_key;
-      exit when v_attempt = 2 or not (v_waiting or v_mine or v_buried or v_end <= v_now);
+      exit when v_attempt = 2 or not (v_head is not null or v_mine or v_buried or v_end <= v_now);
       -- Somebody else is known here, or this ticket is. What is left after that is as simple as a free key.
-      if v_waiting then
-        perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
+      -- A holder beside whom nobody fits asks again, or confirms: then there is nothing to settle.
+      if not v_mine or v_end <= v_now or v_head <= v_now or v_units < v_limit then
+        if v_head is not null then
+          perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
+        end if;
+        v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
       end if;
-      v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
       v_answer := "{schema}".lock_find(
         v_key, v_id, v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index], p_min_hold_ms[v_index], p_inbox
       );
@@ -58,8 +62,8 @@ begin
         where other.key = v_key
           and other.place < (select place from "{schema}".lock_waiters where key = v_key and id = v_id)
       ) || ' ' || substr(v_answer, 2);
-    elsif v_answer is null and not v_waiting and not v_closed and v_units + p_units[v_index] <= least(v_limit, p_limits[v_index]) then
-      v_last := "{schema}".lock_fence(v_us, v_last);
+    elsif v_answer is null and v_head is null and not v_closed and v_units + p_units[v_index] <= least(v_limit, p_limits[v_index]) then
+      v_last := "{schema}".lock_fence(v_key, v_us, v_last);
       insert into "{schema}".lock_holders values (
         v_key, v_id, p_units[v_index], p_limits[v_index], p_lock_delay_ms[v_index], v_last, v_now, 'h',
         v_now + greatest(p_ttl_ms[v_index], p_min_hold_ms[v_index]), v_now + p_min_hold_ms[v_index], p_inbox, p_owners[v_index]
@@ -76,7 +80,10 @@ begin
       v_answer := 'q' || (select count(*) - 1 from "{schema}".lock_waiters where key = v_key)
         || ' ' || "{schema}".lock_ask_again(v_key, v_place, v_now, p_patience_ms[v_index], p_accept_ms[v_index]);
     end if;
+    v_holds := v_holds or v_answer like 'h%';
     v_answers := v_answers || v_answer || E'\n';
   end loop;
+  -- Who only waits, or is gone, has been promised nothing that a crash could take back.
+  if not v_holds then perform set_config('synchronous_commit', 'off', true); end if;
   return rtrim(v_answers, E'\n') || v_wakes;
 end $body$;

@@ -13,6 +13,7 @@ declare
   v_answer text;
   v_fence bigint;
   v_wakes text := '';
+  v_holds boolean := false;
   v_key text;
   v_id text;
 begin
@@ -22,12 +23,22 @@ begin
   for v_index in 1 .. array_length(p_keys, 1) loop
     v_key := p_keys[v_index];
     v_id := p_ids[v_index];
-    -- Where nobody waits and nothing has expired there is nothing to settle, which is nearly every renewal.
-    update "{schema}".lock_holders set
-      expires_at = greatest(expires_at, v_now + p_ttl_ms[v_index], hold_until), inbox = p_inbox
-    where key = v_key and id = v_id and state = 'h' and expires_at > v_now
-      and not exists (select from "{schema}".lock_waiters where key = v_key)
+    -- Where nothing has expired, and nobody waits or nobody fits beside this holder, there is nothing to settle: that is
+    -- nearly every renewal, and every confirmation of a mutex.
+    update "{schema}".lock_holders as mine set
+      state = 'h',
+      hold_until = case state when 'o' then v_now + p_min_hold_ms[v_index] else hold_until end,
+      expires_at = greatest(
+        expires_at, v_now + p_ttl_ms[v_index],
+        case state when 'o' then v_now + p_min_hold_ms[v_index] else hold_until end
+      ),
+      inbox = p_inbox
+    where key = v_key and id = v_id and state <> 'l'
       and not exists (select from "{schema}".lock_holders where key = v_key and expires_at <= v_now)
+      and coalesce((
+        select remembered_until > v_now and mine.unit_limit <= mine.units
+        from "{schema}".lock_waiters where key = v_key order by place limit 1
+      ), true)
     returning fence into v_fence;
     if found then
       v_answer := 'h' || v_fence;
@@ -39,7 +50,10 @@ begin
         p_min_hold_ms[v_index], p_inbox
       ), 'g');
     end if;
+    v_holds := v_holds or v_answer like 'h%';
     v_answers := v_answers || v_answer || E'\n';
   end loop;
+  -- Who only waits, or is gone, has been promised nothing that a crash could take back.
+  if not v_holds then perform set_config('synchronous_commit', 'off', true); end if;
   return rtrim(v_answers, E'\n') || v_wakes;
 end $body$;

@@ -27,13 +27,19 @@ begin
   return extract(epoch from clock_timestamp()) * 1000000;
 end $body$;
 
--- max(last + 1, store time in µs), where last is that of the room and that of all rooms.
-create function "{schema}".lock_fence(p_us bigint, p_last bigint) returns bigint language plpgsql as $body$
+-- max(last + 1, store time in µs), where last is that of the room and of the others that share its lock. Under that lock,
+-- so nobody else raises it meanwhile.
+create function "{schema}".lock_fence(p_key text, p_us bigint, p_last bigint) returns bigint language plpgsql as $body$
 declare
-  v_mark bigint := nextval('"{schema}".lock_fences');
+  v_lock integer := hashtext(p_key) & 1023;
+  v_fence bigint;
 begin
-  if p_us <= v_mark and p_last < v_mark then return v_mark; end if;
-  return setval('"{schema}".lock_fences', greatest(p_us, p_last + 1));
+  update "{schema}".lock_fences as known set fence = greatest(known.fence + 1, p_last + 1, p_us)
+  where known.lock = v_lock returning known.fence into v_fence;
+  if not found then
+    insert into "{schema}".lock_fences values (v_lock, greatest(p_last + 1, p_us)) returning fence into v_fence;
+  end if;
+  return v_fence;
 end $body$;
 
 create function "{schema}".lock_wake(p_id text, p_inbox text, p_own text) returns text language plpgsql as $body$
@@ -84,7 +90,7 @@ begin
     end if;
     delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place;
     continue when v_waiter.remembered_until <= v_now;
-    v_last := "{schema}".lock_fence(p_us, v_last);
+    v_last := "{schema}".lock_fence(p_key, p_us, v_last);
     v_units := v_units + v_waiter.units;
     v_limit := least(v_limit, v_waiter.unit_limit);
     insert into "{schema}".lock_holders values (

@@ -61,5 +61,9 @@ create table "{schema}".lock_closures (
   until double precision not null
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500, vacuum_truncate = false);
 
--- The highest fence of all keys, so that fences rise although the clock was set back while nobody held the key.
-create sequence "{schema}".lock_fences;
+-- The highest fence of all keys that share a lock, so that fences rise although the clock was set back while nobody held
+-- the key. Rows and not a sequence: two who raise a sequence at once may leave it at the lower of their values.
+create table "{schema}".lock_fences (
+  lock integer primary key,
+  fence bigint not null
+) with (fillfactor = 20, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false);

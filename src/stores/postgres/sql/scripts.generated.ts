@@ -24,6 +24,7 @@ declare
   v_answers text := '';
   v_answer text;
   v_wakes text := '';
+  v_holds boolean := false;
   v_key text;
   v_id text;
   v_units double precision;
@@ -31,7 +32,7 @@ declare
   v_end double precision;
   v_last bigint;
   v_mine boolean;
-  v_waiting boolean;
+  v_head double precision;
   v_closed boolean;
   v_buried boolean;
   v_place bigint;
@@ -47,17 +48,20 @@ begin
       select
         coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
         coalesce(min(expires_at), 'infinity'), coalesce(bool_or(id = v_id), false),
-        exists (select from "{schema}".lock_waiters where key = v_key),
+        (select remembered_until from "{schema}".lock_waiters where key = v_key order by place limit 1),
         exists (select from "{schema}".lock_closures where key = v_key and until > v_now),
         exists (select from "{schema}".lock_tombstones where key = v_key and id = v_id and until > v_now)
-      into v_units, v_limit, v_last, v_end, v_mine, v_waiting, v_closed, v_buried
+      into v_units, v_limit, v_last, v_end, v_mine, v_head, v_closed, v_buried
       from "{schema}".lock_holders where key = v_key;
-      exit when v_attempt = 2 or not (v_waiting or v_mine or v_buried or v_end <= v_now);
+      exit when v_attempt = 2 or not (v_head is not null or v_mine or v_buried or v_end <= v_now);
       -- Somebody else is known here, or this ticket is. What is left after that is as simple as a free key.
-      if v_waiting then
-        perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
+      -- A holder beside whom nobody fits asks again, or confirms: then there is nothing to settle.
+      if not v_mine or v_end <= v_now or v_head <= v_now or v_units < v_limit then
+        if v_head is not null then
+          perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
+        end if;
+        v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
       end if;
-      v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
       v_answer := "{schema}".lock_find(
         v_key, v_id, v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index], p_min_hold_ms[v_index], p_inbox
       );
@@ -69,8 +73,8 @@ begin
         where other.key = v_key
           and other.place < (select place from "{schema}".lock_waiters where key = v_key and id = v_id)
       ) || ' ' || substr(v_answer, 2);
-    elsif v_answer is null and not v_waiting and not v_closed and v_units + p_units[v_index] <= least(v_limit, p_limits[v_index]) then
-      v_last := "{schema}".lock_fence(v_us, v_last);
+    elsif v_answer is null and v_head is null and not v_closed and v_units + p_units[v_index] <= least(v_limit, p_limits[v_index]) then
+      v_last := "{schema}".lock_fence(v_key, v_us, v_last);
       insert into "{schema}".lock_holders values (
         v_key, v_id, p_units[v_index], p_limits[v_index], p_lock_delay_ms[v_index], v_last, v_now, 'h',
         v_now + greatest(p_ttl_ms[v_index], p_min_hold_ms[v_index]), v_now + p_min_hold_ms[v_index], p_inbox, p_owners[v_index]
@@ -87,8 +91,11 @@ begin
       v_answer := 'q' || (select count(*) - 1 from "{schema}".lock_waiters where key = v_key)
         || ' ' || "{schema}".lock_ask_again(v_key, v_place, v_now, p_patience_ms[v_index], p_accept_ms[v_index]);
     end if;
+    v_holds := v_holds or v_answer like 'h%';
     v_answers := v_answers || v_answer || E'\\n';
   end loop;
+  -- Who only waits, or is gone, has been promised nothing that a crash could take back.
+  if not v_holds then perform set_config('synchronous_commit', 'off', true); end if;
   return rtrim(v_answers, E'\\n') || v_wakes;
 end $body$;
 `,
@@ -244,6 +251,7 @@ declare
   v_answer text;
   v_fence bigint;
   v_wakes text := '';
+  v_holds boolean := false;
   v_key text;
   v_id text;
 begin
@@ -253,12 +261,22 @@ begin
   for v_index in 1 .. array_length(p_keys, 1) loop
     v_key := p_keys[v_index];
     v_id := p_ids[v_index];
-    -- Where nobody waits and nothing has expired there is nothing to settle, which is nearly every renewal.
-    update "{schema}".lock_holders set
-      expires_at = greatest(expires_at, v_now + p_ttl_ms[v_index], hold_until), inbox = p_inbox
-    where key = v_key and id = v_id and state = 'h' and expires_at > v_now
-      and not exists (select from "{schema}".lock_waiters where key = v_key)
+    -- Where nothing has expired, and nobody waits or nobody fits beside this holder, there is nothing to settle: that is
+    -- nearly every renewal, and every confirmation of a mutex.
+    update "{schema}".lock_holders as mine set
+      state = 'h',
+      hold_until = case state when 'o' then v_now + p_min_hold_ms[v_index] else hold_until end,
+      expires_at = greatest(
+        expires_at, v_now + p_ttl_ms[v_index],
+        case state when 'o' then v_now + p_min_hold_ms[v_index] else hold_until end
+      ),
+      inbox = p_inbox
+    where key = v_key and id = v_id and state <> 'l'
       and not exists (select from "{schema}".lock_holders where key = v_key and expires_at <= v_now)
+      and coalesce((
+        select remembered_until > v_now and mine.unit_limit <= mine.units
+        from "{schema}".lock_waiters where key = v_key order by place limit 1
+      ), true)
     returning fence into v_fence;
     if found then
       v_answer := 'h' || v_fence;
@@ -270,8 +288,11 @@ begin
         p_min_hold_ms[v_index], p_inbox
       ), 'g');
     end if;
+    v_holds := v_holds or v_answer like 'h%';
     v_answers := v_answers || v_answer || E'\\n';
   end loop;
+  -- Who only waits, or is gone, has been promised nothing that a crash could take back.
+  if not v_holds then perform set_config('synchronous_commit', 'off', true); end if;
   return rtrim(v_answers, E'\\n') || v_wakes;
 end $body$;
 `,
@@ -304,13 +325,19 @@ begin
   return extract(epoch from clock_timestamp()) * 1000000;
 end $body$;
 
--- max(last + 1, store time in µs), where last is that of the room and that of all rooms.
-create function "{schema}".lock_fence(p_us bigint, p_last bigint) returns bigint language plpgsql as $body$
+-- max(last + 1, store time in µs), where last is that of the room and of the others that share its lock. Under that lock,
+-- so nobody else raises it meanwhile.
+create function "{schema}".lock_fence(p_key text, p_us bigint, p_last bigint) returns bigint language plpgsql as $body$
 declare
-  v_mark bigint := nextval('"{schema}".lock_fences');
+  v_lock integer := hashtext(p_key) & 1023;
+  v_fence bigint;
 begin
-  if p_us <= v_mark and p_last < v_mark then return v_mark; end if;
-  return setval('"{schema}".lock_fences', greatest(p_us, p_last + 1));
+  update "{schema}".lock_fences as known set fence = greatest(known.fence + 1, p_last + 1, p_us)
+  where known.lock = v_lock returning known.fence into v_fence;
+  if not found then
+    insert into "{schema}".lock_fences values (v_lock, greatest(p_last + 1, p_us)) returning fence into v_fence;
+  end if;
+  return v_fence;
 end $body$;
 
 create function "{schema}".lock_wake(p_id text, p_inbox text, p_own text) returns text language plpgsql as $body$
@@ -361,7 +388,7 @@ begin
     end if;
     delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place;
     continue when v_waiter.remembered_until <= v_now;
-    v_last := "{schema}".lock_fence(p_us, v_last);
+    v_last := "{schema}".lock_fence(p_key, p_us, v_last);
     v_units := v_units + v_waiter.units;
     v_limit := least(v_limit, v_waiter.unit_limit);
     insert into "{schema}".lock_holders values (
@@ -513,8 +540,12 @@ create table "{schema}".lock_closures (
   until double precision not null
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500, vacuum_truncate = false);
 
--- The highest fence of all keys, so that fences rise although the clock was set back while nobody held the key.
-create sequence "{schema}".lock_fences;
+-- The highest fence of all keys that share a lock, so that fences rise although the clock was set back while nobody held
+-- the key. Rows and not a sequence: two who raise a sequence at once may leave it at the lower of their values.
+create table "{schema}".lock_fences (
+  lock integer primary key,
+  fence bigint not null
+) with (fillfactor = 20, autovacuum_vacuum_threshold = 1000, vacuum_truncate = false);
 `,
   sweep: `-- Clears rooms that were left by everybody: their processes are gone, and nobody has asked for the key since. Nothing depends
 -- on it but the size of the tables. One process at a time, and never one that would have to wait.

@@ -1,0 +1,32 @@
+import pg from 'pg'
+import { expect, test } from 'vitest'
+import { migrate } from '../../../src/stores/postgres/index.ts'
+import { startPostgres } from '../../servers/postgres-server.ts'
+
+test('fences of a key rise while many keys get theirs at the same time and the clock jumps back and forth', async () => {
+  await using server = await startPostgres()
+  await migrate(new pg.Client({ connectionString: server.url }))
+  await server.sql('alter database holdfast set synchronous_commit = off')
+  const falls = await Promise.all(
+    ['a', 'b', 'c', 'd'].map(async (key) => {
+      const session = new pg.Client({ connectionString: server.url })
+      await session.connect()
+      let fallen = 0
+      let last = 0n
+      for (let turn = 0; turn < 1000; turn += 1) {
+        const { rows } = await session.query(GIVE, [key])
+        const fence = BigInt(rows[0].fence)
+        if (fence <= last) fallen += 1
+        last = fence
+      }
+      await session.end()
+      return fallen
+    }),
+  )
+  expect(falls).toEqual([0, 0, 0, 0])
+})
+
+/** One fence as a verb gives it, of a holder that has no row in the room: the one before has left. */
+const GIVE = `
+  select holdfast.lock_rooms(array[$1]),
+    holdfast.lock_fence($1, (extract(epoch from clock_timestamp()) * 1e6 - random() * 1e5)::bigint, 0)::text as fence`
