@@ -5,6 +5,7 @@ import { Arguments, type Command } from './arguments.ts'
 import { demo } from './demo/demo.ts'
 import { EXIT } from './exit-codes.ts'
 import { helpOf, overview } from './help.ts'
+import { jobs } from './jobs/jobs.ts'
 import { evict } from './rooms/evict.ts'
 import { ls } from './rooms/ls.ts'
 import { show } from './rooms/show.ts'
@@ -12,7 +13,7 @@ import { run } from './run/run.ts'
 import { complain } from './terminal.ts'
 import { UsageError } from './usage-error.ts'
 
-const commands: readonly Command[] = [run, ls, show, evict, demo]
+const commands: readonly Command[] = [run, ls, show, evict, jobs, demo]
 
 // `holdfast ls | head` closes the pipe when it has seen enough.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

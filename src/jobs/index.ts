@@ -1,3 +1,4 @@
+export type { PostgresPool } from '../postgres/connections.ts'
 export type {
   PgQueryable,
   PostgresJsQueryable,
@@ -5,16 +6,17 @@ export type {
   SqlExecutor,
   SqlRow,
 } from '../postgres/executor.ts'
-export type {
-  ClaimedJob,
-  FailOptions,
-  FailOutcome,
-  JobCount,
-  JobFacts,
-  JobState,
-  JobView,
-  RunningJob,
-  SettleOptions,
+export {
+  type ClaimedJob,
+  type FailOptions,
+  type FailOutcome,
+  JOB_STATES,
+  type JobCount,
+  type JobFacts,
+  type JobState,
+  type JobView,
+  type RunningJob,
+  type SettleOptions,
 } from './job.ts'
 export {
   type ClaimOptions,
@@ -26,5 +28,6 @@ export {
   type Worker,
 } from './jobs.ts'
 export type { EnqueueOptions, JobOptions, NewJob } from './new-job.ts'
+export { openJobs } from './open.ts'
 export type { WorkOptions } from './work-options.ts'
 export type { JobFailure, JobHandler } from './worker.ts'

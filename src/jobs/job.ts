@@ -84,6 +84,7 @@ export type JobState =
   | 'cancelled'
   | 'superseded'
 
+/** In the order in which a job may go through them. */
 export const JOB_STATES: readonly JobState[] = [
   'ready',
   'blocked',
@@ -106,6 +107,8 @@ export interface JobView extends JobFacts {
   /** When a delayed job may start, or the lease of a running one ends. */
   readonly dueAt: Date | null
   readonly finishedAt: Date | null
+  /** How long ago it was enqueued, in milliseconds. */
+  readonly ageMs: number
 }
 
 export interface JobCount {

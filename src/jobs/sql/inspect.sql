@@ -7,7 +7,8 @@ select json_build_object(
   'enqueuedAt', floor(extract(epoch from enqueued_at) * 1000),
   'startedAt', floor(extract(epoch from started_at) * 1000),
   'dueAt', floor(extract(epoch from due_at) * 1000),
-  'finishedAt', floor(extract(epoch from finished_at) * 1000)
+  'finishedAt', floor(extract(epoch from finished_at) * 1000),
+  'ageMs', greatest(0, floor(extract(epoch from clock_timestamp() - enqueued_at) * 1000))
 )::text as job
 from (
   select id, name, state, payload, priority, unique_key, group_key, attempt, failures, max_attempts, worker, error, enqueued_at,

@@ -1,0 +1,149 @@
+import { JOB_STATES, type JobState, type Jobs, type JobView, openJobs } from '../../jobs/index.ts'
+import type { Arguments, Command } from '../arguments.ts'
+import { EXIT } from '../exit-codes.ts'
+import { storeOption } from '../store-option.ts'
+import { complain, print } from '../terminal.ts'
+import { json, plain } from '../text.ts'
+import { expected, UsageError } from '../usage-error.ts'
+import { countLines, jobLines, jobPage } from './job-text.ts'
+
+export const jobs: Command = {
+  name: 'jobs',
+  usage: '[options] [count | list | show ID | retry ID… | cancel ID | remove ID…]',
+  summary: 'Counts, lists, shows, retries, cancels and removes jobs in PostgreSQL.',
+  options: {
+    state: {
+      value: 'STATE',
+      help: `of \`list\`: ${JOB_STATES.slice(0, 5).join(', ')},\n${JOB_STATES.slice(5).join(', ')}`,
+    },
+    name: { value: 'NAME', help: 'of `list` and `retry --dead`: only jobs of this name' },
+    limit: { value: 'N', help: 'of `list`: so many at most; default: 50' },
+    dead: { help: 'of `retry`: every dead job, instead of IDs' },
+    reason: { value: 'TEXT', help: 'of `cancel`: what is kept with the job; required' },
+    schema: { value: 'NAME', help: 'the schema with the tables; default: holdfast' },
+    json: { help: 'one JSON object on each line' },
+    store: { ...storeOption, help: 'postgres://user:password@host/database; default: HOLDFAST_STORE' },
+  },
+  details: `Without a word it counts. A worker whose job is cancelled is told with its next renewal, and cannot complete it.
+Exits with 1 when there was nothing to do it to.`,
+  async run(given: Arguments): Promise<number> {
+    const [word = 'count', ...ids] = given.words
+    const action = ACTIONS[word]
+    if (action === undefined)
+      throw expected('the first word', `one of ${Object.keys(ACTIONS).join(', ')}`, word)
+    const opened = await openJobs(urlOf(given), { schema: given.text('schema') })
+    try {
+      return await action(opened, given, ids)
+    } finally {
+      await opened.close()
+    }
+  },
+}
+
+type Action = (jobs: Jobs, given: Arguments, ids: readonly string[]) => Promise<number>
+
+const ACTIONS: Readonly<Record<string, Action>> = { count, list, show, retry, cancel, remove }
+
+async function count(jobs: Jobs, given: Arguments, words: readonly string[]): Promise<number> {
+  refuseWords(words)
+  const counts = await jobs.count()
+  if (given.flag('json')) for (const each of counts) print(json(each))
+  else if (counts.length === 0) complain('there are no jobs')
+  else for (const line of countLines(counts)) print(line)
+  return EXIT.ok
+}
+
+async function list(jobs: Jobs, given: Arguments, words: readonly string[]): Promise<number> {
+  refuseWords(words)
+  const state = stateOf(given)
+  const name = given.text('name')
+  const limit = given.count('limit', { least: 1, most: 999_999_999 }) ?? 50
+  const found: JobView[] = []
+  let isCut = false
+  for await (const job of jobs.inspect({ state, name })) {
+    isCut = found.length === limit
+    if (isCut) break
+    found.push(job)
+  }
+  if (given.flag('json')) for (const job of found) print(json(job))
+  else if (found.length === 0) complain('there are no such jobs')
+  else for (const line of jobLines(found)) print(line)
+  if (isCut) complain(`there are more than ${limit}: see --limit`)
+  return EXIT.ok
+}
+
+async function show(jobs: Jobs, given: Arguments, ids: readonly string[]): Promise<number> {
+  const job = await jobs.find(onlyId(ids))
+  if (job === null) return nothing(given, 'there is no job of this id (any more)')
+  if (given.flag('json')) print(json(job))
+  else for (const line of jobPage(job)) print(line)
+  return EXIT.ok
+}
+
+async function retry(jobs: Jobs, given: Arguments, ids: readonly string[]): Promise<number> {
+  if (given.flag('dead') === ids.length > 0) throw new UsageError('Expected either IDs or --dead.')
+  const chosen = given.flag('dead') ? await deadIds(jobs, given.text('name')) : ids
+  const retried: string[] = []
+  for (let from = 0; from < chosen.length; from += PORTION) {
+    retried.push(...(await jobs.retry(chosen.slice(from, from + PORTION))))
+  }
+  return report(given, 'retried', retried, 'there is no such job that is over and not completed')
+}
+
+async function deadIds(jobs: Jobs, name: string | undefined): Promise<string[]> {
+  const ids: string[] = []
+  for await (const { id } of jobs.inspect({ state: 'dead', name })) ids.push(id)
+  return ids
+}
+
+async function cancel(jobs: Jobs, given: Arguments, ids: readonly string[]): Promise<number> {
+  const id = onlyId(ids)
+  const reason = given.text('reason')
+  if (reason === undefined) throw new UsageError('Expected --reason followed by TEXT, got nothing.')
+  const cancelled = (await jobs.cancel(id, { reason })) ? [id] : []
+  return report(given, 'cancelled', cancelled, 'there is no such job that is not over')
+}
+
+async function remove(jobs: Jobs, given: Arguments, ids: readonly string[]): Promise<number> {
+  if (ids.length === 0) throw new UsageError('Expected IDs, got nothing.')
+  return report(given, 'removed', await jobs.remove(ids), 'there is no such job that is over')
+}
+
+function report(given: Arguments, done: string, ids: readonly string[], otherwise: string): number {
+  if (given.flag('json')) print(json({ [done]: ids }))
+  else for (const id of ids) print(`${done} ${plain(id)}`)
+  if (ids.length > 0) return EXIT.ok
+  return nothing(given, otherwise)
+}
+
+function nothing(given: Arguments, sentence: string): number {
+  if (!given.flag('json')) complain(sentence)
+  return EXIT.failed
+}
+
+const PORTION = 1000
+
+function urlOf(given: Arguments): string {
+  const url = given.text('store') ?? (process.env['HOLDFAST_STORE'] || undefined)
+  if (url !== undefined && /^postgres(ql)?:/i.test(url)) return url
+  // Not the url itself, which may hold a password.
+  const got = url === undefined ? 'nothing' : `one that begins with ${JSON.stringify(url.split(':')[0])}`
+  throw new UsageError(`Expected --store or HOLDFAST_STORE to be a postgres:// url, got ${got}.`)
+}
+
+function stateOf(given: Arguments): JobState | undefined {
+  const state = given.text('state')
+  if (state === undefined || JOB_STATES.includes(state as JobState)) return state as JobState | undefined
+  throw expected('--state', `one of ${JOB_STATES.join(', ')}`, state)
+}
+
+function onlyId(ids: readonly string[]): string {
+  const [id, more] = ids
+  if (id === undefined) throw new UsageError('Expected ID, got nothing.')
+  if (more !== undefined) throw expected('ID alone', 'given', more)
+  return id
+}
+
+function refuseWords([word]: readonly string[]): void {
+  if (word !== undefined) throw expected('the command', 'given without another word', word)
+}

@@ -1,0 +1,135 @@
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { createJobs, type Jobs } from '../../src/jobs/index.ts'
+import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { Shell } from './holdfast-process.ts'
+
+let server: PostgresServer
+let jobs: Jobs
+let shell: Shell
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server.close())
+beforeEach(async () => {
+  shell = new Shell({ HOLDFAST_STORE: server.url })
+  jobs = createJobs(new pg.Pool({ connectionString: server.url }))
+  await jobs.migrate()
+})
+afterEach(async () => {
+  await jobs.close()
+  await shell.close()
+  await server.sql('drop schema holdfast cascade')
+})
+
+test('jobs counts by name and state, for people and for programs', async () => {
+  expect(await shell.run(['jobs'])).toEqual({ code: 0, stdout: '', stderr: 'holdfast: there are no jobs\n' })
+  await jobs.enqueueAll([{ name: 'mail' }, { name: 'mail' }, { name: 'bill', delay: '1h' }])
+  const { code, stdout } = await shell.run(['jobs'])
+  expect(code).toBe(0)
+  expect(stdout.split('\n').map((line) => line.split(/ {2,}/).slice(0, 3))).toMatchObject([
+    ['NAME', 'STATE', 'JOBS'],
+    ['bill', 'delayed', '1'],
+    ['mail', 'ready', '2'],
+    [''],
+  ])
+  const lines = (await shell.run(['jobs', 'count', '--json'])).stdout.trimEnd().split('\n')
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+    { name: 'bill', state: 'delayed', count: 1 },
+    { name: 'mail', state: 'ready', count: 2 },
+  ])
+})
+
+test('jobs list and show tell what failed and why, and text of strangers does nothing to the terminal', async () => {
+  const id = (await jobs.enqueue('mail\x1b[2J', { to: 'a\x1b]0;x\x07' }, { maxAttempts: 1 })) ?? ''
+  const [job] = await jobs.claim('mail\x1b[2J', { worker: 'web-1' })
+  await job?.fail('no such\x1b[1m address\nsecond line')
+  const listed = await shell.run(['jobs', 'list', '--state', 'dead'])
+  expect(listed.stdout).toMatch(new RegExp(`^ *${id} +mail\\\\x1b\\[2J +dead +1 of 1 .* web-1 +no such`, 'm'))
+  const shown = await shell.run(['jobs', 'show', id])
+  expect(shown.stdout).toMatch(/^ +error +no such\\x1b\[1m address$/m)
+  expect(shown.stdout).toMatch(/^ +second line$/m)
+  const asJson = await shell.run(['jobs', 'show', id, '--json'])
+  expect(JSON.parse(asJson.stdout)).toMatchObject({ id, state: 'dead', failures: 1, worker: 'web-1' })
+  for (const { stdout } of [listed, shown, asJson]) expect(stdout).toMatch(/^[\x20-\x7e\n–…]+$/)
+  expect(await shell.run(['jobs', 'show', '999'])).toMatchObject({ code: 1, stdout: '' })
+  expect((await shell.run(['jobs', 'list', '--name', 'other'])).stderr).toBe(
+    'holdfast: there are no such jobs\n',
+  )
+})
+
+test('a list says when it is not all', async () => {
+  await jobs.enqueueAll(Array.from({ length: 5 }, () => ({ name: 'a' })))
+  const { stdout, stderr } = await shell.run(['jobs', 'list', '--limit', '3'])
+  expect(stdout.trimEnd().split('\n')).toHaveLength(4)
+  expect(stderr).toBe('holdfast: there are more than 3: see --limit\n')
+})
+
+test('jobs retry, cancel and remove say what they did, and exit with 1 when there was nothing', async () => {
+  const ids = (await jobs.enqueueAll([{ name: 'a' }, { name: 'b' }, { name: 'a' }])) as string[]
+  const claimed = await jobs.claim(['a', 'b'], { limit: 2 })
+  for (const job of claimed) await job.fail('x', { retry: false })
+  expect(await shell.run(['jobs', 'retry', '--dead', '--name', 'a'])).toMatchObject({
+    code: 0,
+    stdout: `retried ${ids[0]}\n`,
+  })
+  expect(await shell.run(['jobs', 'retry', ids[1] ?? ''])).toMatchObject({
+    code: 0,
+    stdout: `retried ${ids[1]}\n`,
+  })
+  expect(await shell.run(['jobs', 'retry', '--dead', '--json'])).toEqual({
+    code: 1,
+    stdout: '{"retried":[]}\n',
+    stderr: '',
+  })
+  const cancelled = await shell.run(['jobs', 'cancel', ids[2] ?? '', '--reason', 'wrong address'])
+  expect(cancelled).toMatchObject({ code: 0, stdout: `cancelled ${ids[2]}\n` })
+  expect(await jobs.find(ids[2] ?? '')).toMatchObject({ state: 'cancelled', error: 'wrong address' })
+  expect(await shell.run(['jobs', 'cancel', ids[2] ?? '', '--reason', 'x'])).toMatchObject({
+    code: 1,
+    stdout: '',
+  })
+  expect(await shell.run(['jobs', 'remove', ids[2] ?? '', '--json'])).toMatchObject({
+    stdout: `{"removed":["${ids[2]}"]}\n`,
+  })
+  expect(await jobs.find(ids[2] ?? '')).toBeNull()
+})
+
+test('what is typed wrong is said in one sentence, without the url', async () => {
+  const cases: [string[], string][] = [
+    [
+      ['jobs', 'drop'],
+      'Expected the first word to be one of count, list, show, retry, cancel, remove, got "drop".',
+    ],
+    [['jobs', 'list', 'x'], 'Expected the command to be given without another word, got "x".'],
+    [['jobs', 'list', '--state', 'late'], 'Expected --state to be one of ready, blocked'],
+    [['jobs', 'show'], 'Expected ID, got nothing.'],
+    [['jobs', 'show', 'x'], 'Expected `id` to be the id of a job, got "x".'],
+    [['jobs', 'retry'], 'Expected either IDs or --dead.'],
+    [['jobs', 'cancel', '1'], 'Expected --reason followed by TEXT, got nothing.'],
+    [
+      ['jobs', '--store', 'redis://:secret@h'],
+      'Expected --store or HOLDFAST_STORE to be a postgres:// url, got one that begins with "redis".',
+    ],
+  ]
+  for (const [typed, sentence] of cases) {
+    const { code, stdout, stderr } = await shell.run(typed)
+    expect([code, stdout]).toEqual([64, ''])
+    expect(stderr).toContain(sentence)
+    expect(stderr).not.toContain('secret')
+  }
+  expect((await shell.run(['jobs', '--help'])).stdout).toContain(
+    'Usage: holdfast jobs [options] [count | list',
+  )
+})
+
+test('without tables or without a server it says what to do, and exits with 69', async () => {
+  expect(await shell.run(['jobs', '--schema', 'elsewhere'])).toMatchObject({
+    code: 69,
+    stderr: expect.stringContaining('migrate()'),
+  })
+  expect(await shell.run(['jobs', '--store', 'postgres://127.0.0.1:1/x'])).toMatchObject({
+    code: 69,
+    stdout: '',
+  })
+})
