@@ -55,6 +55,8 @@ export interface OwnConnection extends SqlExecutor {
   readonly backendPid: number
   /** A pooler stands in between: the backend may be another one with every transaction. */
   readonly isPooled: boolean
+  /** As that of {@link PostgresConnections}. */
+  transaction<T>(work: (transaction: SqlExecutor) => Promise<T>): Promise<T>
   close(): void
 }
 
@@ -140,6 +142,7 @@ class Connections implements PostgresConnections {
       closed: line.session.closed,
       backendPid: line.backendPid,
       isPooled: line.isPooled,
+      transaction: (work) => line.transaction(work),
       close: () => line.session.close(),
     }
   }
@@ -196,8 +199,9 @@ class Connections implements PostgresConnections {
       },
       (error: unknown) => {
         this.#count -= 1
-        // Each of them would wait for an attempt of its own, and hear the same.
-        this.#refuseWaiting(error)
+        // Whoever waits may still get one of the others. Without any, each would wait for an attempt of its own, and hear
+        // the same.
+        if (this.#count === 0) this.#refuseWaiting(error)
       },
     )
   }

@@ -1,4 +1,5 @@
 import { StoreError } from '../errors.ts'
+import { sqlStateOf } from './executor.ts'
 
 /** The five characters by which PostgreSQL names what went wrong, or undefined when it was not the server that said it. */
 export function sqlState(error: unknown): string | undefined {
@@ -23,7 +24,8 @@ export function storeErrorOf(
   { key, doing }: { readonly key?: string | undefined; readonly doing: string },
 ): StoreError {
   if (error instanceof StoreError) return error
-  const state = sqlState(error)
+  // A client that wraps the errors of another one keeps the code further inside.
+  const state = sqlState(error) ?? sqlStateOf(error)
   const cause = causeOf(error, state)
   const refusal = state === undefined ? refusalOf(error) : (REFUSALS[state] ?? REFUSALS[state.slice(0, 2)])
   if (refusal !== undefined)

@@ -133,8 +133,11 @@ export class Line {
       return await this.session.query(text, parameters, { prepared })
     } catch (error) {
       if (this.isLost && sqlState(error) === undefined) throw await this.#lossOr(error)
+      const state = sqlState(error) ?? ''
+      // The server ends the session, and says so before we see the end: nobody else should be given it until then.
+      if (state.startsWith('57P')) this.#giveUp()
       // What the server has prepared is no longer what we take it for: after a migration, or behind a pooler.
-      if (prepared && DOUBTFUL.has(sqlState(error) ?? '')) this.#giveUp()
+      if (prepared && DOUBTFUL.has(state)) this.#giveUp()
       throw error
     } finally {
       clearTimeout(limit)

@@ -1,5 +1,5 @@
 import { StoreError } from '../errors.ts'
-import type { PostgresConnections } from './connections.ts'
+import type { OwnConnection, PostgresConnections } from './connections.ts'
 import type { SqlExecutor } from './executor.ts'
 import { sqlState, storeErrorOf } from './failures.ts'
 import { parseSchema, quoteIdentifier } from './identifiers.ts'
@@ -31,16 +31,26 @@ export async function migrate(
   const target = new Target(parseSchema(schema), component, migrations)
   try {
     if ((await target.versionNow(connections)) === migrations.length) return
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await connections.transaction((transaction) => target.upgrade(transaction))
-      } catch (error) {
-        // Somebody who does not know our lock made the same schema or table at the same time.
-        if (attempt === MOST_ATTEMPTS || !RACES.has(sqlState(error) ?? '')) throw error
-      }
+    // On a connection whose statements may take as long as somebody else's migration of large tables.
+    const connection = await connections.reserve({ limitMs: LIMIT_MS })
+    try {
+      await upgrade(connection, target)
+    } finally {
+      connection.close()
     }
   } catch (error) {
     throw storeErrorOf(error, { doing: `preparing the schema ${schema} for the ${component}` })
+  }
+}
+
+async function upgrade(connection: OwnConnection, target: Target): Promise<void> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await connection.transaction((transaction) => target.upgrade(transaction))
+    } catch (error) {
+      // Somebody who does not know our lock made the same schema or table at the same time.
+      if (attempt === MOST_ATTEMPTS || !RACES.has(sqlState(error) ?? '')) throw error
+    }
   }
 }
 
@@ -69,6 +79,7 @@ export function inSchema(text: string, schema: string): string {
   return text.replaceAll('"{schema}"', () => quoteIdentifier(schema))
 }
 
+const LIMIT_MS = 60_000
 const MOST_ATTEMPTS = 5
 const RACES: ReadonlySet<string> = new Set(['23505', '42P06', '42P07', '42723', '40001', '40P01'])
 
@@ -98,7 +109,7 @@ class Target {
 
   async upgrade(transaction: SqlExecutor): Promise<void> {
     // Before anything is looked at: who comes second finds the work done.
-    await transaction.query(`set local search_path = pg_catalog; set local statement_timeout = '60s'`)
+    await transaction.query(`set local search_path = pg_catalog`)
     await transaction.query('select pg_advisory_xact_lock(hashtextextended($1::text, 0))', [
       `holdfast migrate ${this.#schema}`,
     ])

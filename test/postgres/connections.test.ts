@@ -42,6 +42,18 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
     }
   }
 
+  test('wait for one that is open when no further one can be opened', async () => {
+    await server.sql(`create role frugal login connection limit 1`)
+    const url = server.url.replace('//holdfast@', '//frugal@')
+    await using(url, async (connections) => {
+      const first = connections.query('select pg_sleep(0.5)')
+      const others = Array.from({ length: 5 }, () => connections.query('select 1::text as one'))
+      await first
+      for (const rows of await Promise.all(others)) expect(rows).toEqual([{ one: '1' }])
+    })
+    await server.sql('drop role frugal')
+  })
+
   test('send text and read text, and are no more than they may be', () =>
     using(server.url, async (connections) => {
       const ask = async (_: unknown, index: number) => {
@@ -94,6 +106,20 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
       await expect(swallowed).rejects.toThrow('division by zero')
       expect(await connections.query(`select text from ${table}`)).toEqual([{ text: 'kept' }])
     }))
+
+  test('give nobody a session whose end was announced', () =>
+    using(
+      server.url,
+      async (connections) => {
+        for (let turn = 0; turn < 20; turn += 1) {
+          const ending = connections.query('select pg_terminate_backend(pg_backend_pid())')
+          const next = connections.query('select 1::text as one')
+          await expect(ending).rejects.toThrow()
+          expect(await next).toEqual([{ one: '1' }])
+        }
+      },
+      { max: 1 },
+    ))
 
   test('replace what a restart or an administrator has ended', () =>
     using(server.url, async (connections) => {
