@@ -1,7 +1,9 @@
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
+import { Pool } from 'pg'
 import { createLocks, type Locks, type Store } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
+import { postgresStore } from '../../src/stores/postgres/index.ts'
 import { redisStore } from '../../src/stores/redis/index.ts'
 import { sqliteStore } from '../../src/stores/sqlite/index.ts'
 import type { Adapter, Surroundings } from '../adapter.ts'
@@ -19,6 +21,16 @@ export async function openRedis({ redisPort }: Surroundings): Promise<Adapter> {
   return adapterOf(redisStore(client), async () => {
     client.disconnect()
   })
+}
+
+export async function openPostgres({ postgresUrl }: Surroundings): Promise<Adapter> {
+  const pool = new Pool({ connectionString: postgresUrl })
+  return adapterOf(postgresStore(pool), () => pool.end())
+}
+
+export async function openPostgresAsynchronous({ postgresUrl }: Surroundings): Promise<Adapter> {
+  const pool = new Pool({ connectionString: postgresUrl })
+  return adapterOf(postgresStore(pool, { durability: 'asynchronous' }), () => pool.end())
 }
 
 function adapterOf(store: Store, closeClient: () => Promise<void>): Adapter & { readonly locks: Locks } {
