@@ -1,11 +1,4 @@
-import {
-  type DurationRange,
-  HOLD_RANGE,
-  parseDuration,
-  show,
-  TTL_RANGE,
-  WAIT_RANGE,
-} from '../base/duration.ts'
+import { type DurationRange, HOLD_RANGE, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 
 const LIMIT_RANGE: DurationRange = { ...WAIT_RANGE, leastMs: 1 }
@@ -45,10 +38,6 @@ export function parseIds(name: string, ids: unknown): string[] {
   const wrong = list.find((id) => typeof id !== 'string' || !/^[1-9]\d{0,17}$/.test(id))
   if (wrong === undefined) return list as string[]
   throw expected(name, 'the id of a job', wrong)
-}
-
-export function parseLimit(name: string, value: unknown, standard: string): number {
-  return parseDuration(name, value ?? standard, LIMIT_RANGE)
 }
 
 export function expected(name: string, what: string, value: unknown): InvalidArgumentError {

@@ -196,3 +196,37 @@ test('claims stay cheap beside 100,000 jobs that are over and 100,000 that are d
   expect(pages).toBeGreaterThan(10)
   expect(pages).toBeLessThan(1000)
 })
+
+test('idle workers ask once in a poll interval, also beside jobs that are due in an hour and groups that are busy', async () => {
+  await using server = await startPostgres({ settings: { track_functions: 'pl' } })
+  await using scene = new JobsScene(server)
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll([
+    { name: 'a', delay: '1h' },
+    { name: 'a', group: 'g' },
+    { name: 'a', group: 'g' },
+    { name: 'a', group: 'g' },
+  ])
+  const [running] = await jobs.claim('a', { ttl: '1h' })
+  const done: unknown[] = []
+  for (let n = 0; n < 4; n += 1) jobs.work({ a: ({ id }) => done.push(id) }, { pollInterval: 400 })
+  const calls = async (): Promise<number> => {
+    const [row] = await server.sql<{ calls: number }>(
+      `select coalesce(sum(calls), 0)::int as calls from pg_stat_user_functions where funcname = 'jobs_claim'`,
+    )
+    return row?.calls ?? 0
+  }
+  await until('the first round is over and counted', async () => (await calls()) >= 8)
+  const before = await calls()
+  const startedAt = performance.now()
+  const after = await until('they have asked again', async () => {
+    const now = await calls()
+    return now >= before + 16 && now
+  })
+  // Four workers, at least 0.9 of the interval each, and the counters are told late, but never 100 in a second.
+  expect(((after - before) / (performance.now() - startedAt)) * 1000).toBeLessThan(50)
+  expect(done).toEqual([])
+  await running?.complete()
+  await until('the group goes on', () => done.length === 2)
+})
