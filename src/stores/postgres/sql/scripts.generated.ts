@@ -309,7 +309,9 @@ begin
   end if;
   -- Statistics of tables that fill and empty all the time are wrong most of the time, and the plans are kept for long.
   -- What is planned against this looks so expensive that it would be compiled, which takes longer than all the rest.
-  perform set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true);
+  -- And only a plain index scan remembers which entries lead to rows that are gone, of which there are many here.
+  perform set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+    set_config('jit', 'off', true);
   if array_length(p_keys, 1) = 1 then
     perform pg_advisory_xact_lock(1212236372, hashtext(p_keys[1]) & 1023);
   else
