@@ -19,6 +19,7 @@ const all: Readonly<Record<HoldfastErrorCode, (cause?: unknown) => holdfast.Hold
   'stale-fence': (cause) => new holdfast.StaleFenceError('m', { key: 'k', cause }),
   'invalid-argument': (cause) => new holdfast.InvalidArgumentError('m', { key: 'k', cause }),
   closed: (cause) => new holdfast.ClosedError('m', { key: 'k', cause }),
+  conflict: (cause) => new HoldfastError('conflict', 'm', { key: 'k', cause }),
   'queue-full': (cause) => new HoldfastError('queue-full', 'm', { key: 'k', cause }),
   'task-failed': (cause) => new HoldfastError('task-failed', 'm', { key: 'k', cause }),
 }

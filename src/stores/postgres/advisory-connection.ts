@@ -7,8 +7,9 @@ import {
 } from '../../postgres/connections.ts'
 import type { SqlRow } from '../../postgres/executor.ts'
 import { sqlState, storeErrorOf } from '../../postgres/failures.ts'
-import { inSchema, migrate } from '../../postgres/migrations.ts'
+import { inSchema } from '../../postgres/migrations.ts'
 import { scripts } from './advisory/sql/scripts.generated.ts'
+import { migrateAdvisory } from './tables.ts'
 
 /** Which lock is meant, and how it is kept. */
 export interface LockRequest {
@@ -92,7 +93,7 @@ export class LockConnection {
     try {
       const [row] = await ask().catch(async (error: unknown) => {
         if (sqlState(error) !== UNDEFINED_TABLE) throw error
-        await migrate(this.#connections, { schema, component: 'advisory', migrations: [scripts.migration1] })
+        await migrateAdvisory(this.#connections, schema)
         return ask()
       })
       return BigInt(String(row?.['fence']))

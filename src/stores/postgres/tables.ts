@@ -1,5 +1,6 @@
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../../postgres/connections.ts'
 import { migrate as migrateComponent } from '../../postgres/migrations.ts'
+import { scripts as advisory } from './advisory/sql/scripts.generated.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
 /**
@@ -22,15 +23,25 @@ export function migrateTables(connections: PostgresConnections, schema: string):
   return migrateComponent(connections, { schema, component: 'store', migrations: MIGRATIONS })
 }
 
+/** The fences of `advisorySession`. */
+export function migrateAdvisory(connections: PostgresConnections, schema: string): Promise<void> {
+  return migrateComponent(connections, {
+    schema,
+    component: 'advisory',
+    migrations: [advisory.migration1],
+  })
+}
+
 export interface MigrateOptions {
   /** Default: `holdfast`. */
   readonly schema?: string | undefined
 }
 
 /**
- * Makes the schema, the tables and the functions of {@link postgresStore}, or brings them to the version of this library:
- * all of it in one transaction, or nothing. For a deployment step with a role that may create them, when the role of the
- * application may not (`postgresStore(client, { migrate: false })`). Safe to run at any time, by any number at once.
+ * Makes the schema, the tables and the functions of `postgresStore` and `advisorySession`, or brings them to the version
+ * of this library: all that belongs to one of them in one transaction, or nothing. For a deployment step with a role that
+ * may create them, when the role of the application may not (`postgresStore(client, { migrate: false })`). Safe to run at
+ * any time, by any number at once.
  *
  * ```ts
  * import { migrate } from 'holdfast/postgres'
@@ -50,6 +61,7 @@ export async function migrate(
   const connections = connectionsOf(client, { max: 1, applicationName: 'holdfast migrate' })
   try {
     await migrateTables(connections, schema)
+    await migrateAdvisory(connections, schema)
   } finally {
     await connections.close()
   }

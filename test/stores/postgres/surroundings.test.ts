@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import type { Store } from '../../../src/contract/store.ts'
 import { createLocks } from '../../../src/index.ts'
 import {
+  advisorySession,
   migrate,
   openPostgres,
   type PostgresStoreOptions,
@@ -168,16 +169,30 @@ describe('a surrounding that cannot work is one clear sentence:', () => {
   })
 })
 
-test('a role with exactly the rights that the documentation lists can do everything', async () => {
-  const page = readFileSync(new URL('../../../docs/postgres.md', import.meta.url), 'utf8')
-  const grants = /```sql grants\n(.*?)```/s.exec(page)?.[1] ?? ''
-  const url = await server.createDatabase('granted')
+/** A database with everything in it, and a role that may do what a page of the documentation lists. */
+async function grantedBy(page: string, role: string): Promise<string> {
+  const text = readFileSync(new URL(`../../../docs/${page}`, import.meta.url), 'utf8')
+  const grants = /```sql grants\n(.*?)```/s.exec(text)?.[1] ?? ''
+  const url = await server.createDatabase(`granted_to_${role}`)
   await migrate(poolAt(url))
   const owner = new pg.Client(url)
   await owner.connect()
-  await owner.query(`create role app login; ${grants}`)
+  await owner.query(`create role ${role} login; ${grants.replaceAll(' to app', ` to ${role}`)}`)
   await owner.end()
-  const store = storeAt(as('app', url), { migrate: false })
+  return as(role, url)
+}
+
+test('a role with exactly the rights that the documentation lists can hold a session lock', async () => {
+  const pool = new pg.Pool({ connectionString: await grantedBy('advisory.md', 'locker') })
+  const lease = await advisorySession(pool, 'key')
+  expect(lease.fence).toBeGreaterThan(0n)
+  await lease.release()
+  await pool.end()
+})
+
+test('a role with exactly the rights that the documentation lists can do everything', async () => {
+  const url = await grantedBy('postgres.md', 'app')
+  const store = storeAt(url, { migrate: false })
   const [mine, next] = [ticket({ lockDelayMs: 10 }), ticket()]
   fenceOf(await store.acquire(mine))
   expect(await store.acquire(next)).toMatchObject({ tag: 'queued', ahead: 0 })
