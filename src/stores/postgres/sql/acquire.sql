@@ -23,7 +23,10 @@ declare
   v_mine boolean;
   v_head double precision;
   v_closed boolean;
+  v_queued boolean;
   v_buried boolean;
+  v_settled boolean;
+  v_known boolean;
   v_place bigint;
 begin
   perform "{schema}".lock_rooms(p_keys);
@@ -39,21 +42,26 @@ begin
         coalesce(min(expires_at), 'infinity'), coalesce(bool_or(id = v_id), false),
         (select remembered_until from "{schema}".lock_waiters where key = v_key order by place limit 1),
         exists (select from "{schema}".lock_closures where key = v_key and until > v_now),
+        exists (select from "{schema}".lock_waiters where key = v_key and id = v_id),
         exists (select from "{schema}".lock_tombstones where key = v_key and id = v_id and until > v_now)
-      into v_units, v_limit, v_last, v_end, v_mine, v_head, v_closed, v_buried
+      into v_units, v_limit, v_last, v_end, v_mine, v_head, v_closed, v_queued, v_buried
       from "{schema}".lock_holders where key = v_key;
-      exit when v_attempt = 2 or not (v_head is not null or v_mine or v_buried or v_end <= v_now);
-      -- Somebody else is known here, or this ticket is. What is left after that is as simple as a free key.
-      -- A holder beside whom nobody fits asks again, or confirms: then there is nothing to settle.
-      if not v_mine or v_end <= v_now or v_head <= v_now or v_units < v_limit then
-        if v_head is not null then
-          perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
-        end if;
+      -- Nothing has expired, and nobody waits or nobody fits beside who holds.
+      v_settled := v_end > v_now and (v_head is null or v_head > v_now and v_units >= v_limit);
+      v_known := v_mine or v_queued or v_buried;
+      exit when v_attempt = 2 or v_settled and not v_known;
+      if v_queued then
+        perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
+      end if;
+      if not v_settled then
         v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
       end if;
-      v_answer := "{schema}".lock_find(
-        v_key, v_id, v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index], p_min_hold_ms[v_index], p_inbox
-      );
+      if v_known then
+        v_answer := "{schema}".lock_find(
+          v_key, v_id, v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index],
+          p_min_hold_ms[v_index], p_inbox
+        );
+      end if;
       exit when v_answer is not null;
     end loop;
     if v_answer like 'q%' then
@@ -62,11 +70,14 @@ begin
         where other.key = v_key
           and other.place < (select place from "{schema}".lock_waiters where key = v_key and id = v_id)
       ) || ' ' || substr(v_answer, 2);
-    elsif v_answer is null and v_head is null and not v_closed and v_units + p_units[v_index] <= least(v_limit, p_limits[v_index]) then
+    elsif v_answer is null and v_head is null and not v_closed
+      and v_units + p_units[v_index] <= least(v_limit, p_limits[v_index])
+    then
       v_last := "{schema}".lock_fence(v_key, v_us, v_last);
       insert into "{schema}".lock_holders values (
         v_key, v_id, p_units[v_index], p_limits[v_index], p_lock_delay_ms[v_index], v_last, v_now, 'h',
-        v_now + greatest(p_ttl_ms[v_index], p_min_hold_ms[v_index]), v_now + p_min_hold_ms[v_index], p_inbox, p_owners[v_index]
+        v_now + greatest(p_ttl_ms[v_index], p_min_hold_ms[v_index]), v_now + p_min_hold_ms[v_index],
+        p_inbox, p_owners[v_index]
       );
       v_answer := 'h' || v_last;
     elsif v_answer is null and p_patience_ms[v_index] = 0 then
@@ -74,8 +85,8 @@ begin
     elsif v_answer is null then
       select coalesce(max(place), 0) + 1 into v_place from "{schema}".lock_waiters where key = v_key;
       insert into "{schema}".lock_waiters values (
-        v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index], v_now, v_now + p_patience_ms[v_index],
-        p_inbox, p_owners[v_index]
+        v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
+        v_now, v_now + p_patience_ms[v_index], p_inbox, p_owners[v_index]
       );
       v_answer := 'q' || (select count(*) - 1 from "{schema}".lock_waiters where key = v_key)
         || ' ' || "{schema}".lock_ask_again(v_key, v_place, v_now, p_patience_ms[v_index], p_accept_ms[v_index]);
