@@ -1,0 +1,22 @@
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { expect, test } from 'vitest'
+import { startPostgres } from '../../servers/postgres-server.ts'
+import { until } from '../../servers/until.ts'
+
+const script = fileURLToPath(new URL('processes/hold-and-leave.ts', import.meta.url))
+
+test.each(['pg', 'postgres'])('on %s, a process with idle connections ends by itself', async (name) => {
+  await using server = await startPostgres()
+  const args = ['--import', 'tsx', script, server.url, name, 'k']
+  // Rejects when it is still there after the time.
+  const { stdout } = await promisify(execFile)('node', args, { timeout: 15_000 })
+  expect(stdout).toBe('acquire-timeout\n')
+  await until('its sessions are gone', async () => {
+    const rows = await server.sql(`select 1 from pg_stat_activity where application_name like 'holdfast%'`)
+    return rows.length === 0
+  })
+  const holders = await server.sql('select count(*)::int as count from holdfast.lock_holders')
+  expect(holders).toEqual([{ count: 1 }])
+})
