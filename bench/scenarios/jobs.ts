@@ -15,15 +15,15 @@ export const jobsThroughput: Scenario = {
   metrics: [{ name: 'jobs', unit: '/s', better: 'higher' }],
   target: '≥ 0.7x',
   candidates: [
-    throughput('SKIP LOCKED + delete', drainBare, 40_000),
-    throughput('holdfast', (surroundings, count) => drainHoldfast(surroundings, count, '1h'), 40_000),
+    throughput('SKIP LOCKED + delete', drainBare, 120_000),
+    throughput('holdfast', (surroundings, count) => drainHoldfast(surroundings, count, '1h'), 120_000),
     throughput(
       'holdfast, keepCompleted: 0',
       (surroundings, count) => drainHoldfast(surroundings, count, 0),
       40_000,
     ),
-    throughput('graphile-worker', drainGraphile, 20_000),
-    throughput('pg-boss', drainPgBoss, 20_000),
+    throughput('graphile-worker', drainGraphile, 40_000),
+    throughput('pg-boss', drainPgBoss, 40_000),
   ],
 }
 
@@ -48,7 +48,7 @@ function throughput(name: string, drain: Drain, jobs: number): Candidate {
   return {
     name,
     async measure(surroundings, { quick }) {
-      const count = quick ? jobs / 2 : jobs
+      const count = quick ? jobs / 4 : jobs
       const tookMs = await drain(surroundings, count)
       return [(count / tookMs) * 1000]
     },

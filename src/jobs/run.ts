@@ -7,15 +7,14 @@ import { elapsedMs, type Instant, usableMs } from './lease-time.ts'
 export class Run {
   readonly facts: JobFacts
   readonly job: RunningJob
-  /** Rejects when the handler is no longer waited for. */
-  readonly cutOff: Promise<never>
   /** `handler`: it has settled the job itself. Where that was in a transaction, nobody knows yet whether it commits. */
   settledBy: 'nobody' | 'handler' = 'nobody'
   isLost = false
   isCutOff = false
   readonly #ttlMs: number
   readonly #startedAt = performance.now()
-  readonly #controller = new AbortController()
+  /** Made when it is first asked for: most handlers never look at it. */
+  #controller: AbortController | undefined
   #askedAt: Instant
   #cutOff: (error: unknown) => void = () => {}
 
@@ -26,11 +25,6 @@ export class Run {
     this.facts = facts
     this.#askedAt = askedAt
     this.#ttlMs = ttlMs
-    this.cutOff = new Promise((_, reject) => {
-      this.#cutOff = reject
-    })
-    // It may come when nobody waits any more.
-    this.cutOff.catch(() => {})
     const claimed = claimedJob(facts, settling)
     const settledBy = <Arguments extends unknown[], Result>(
       settle: (...given: Arguments) => Promise<Result>,
@@ -41,13 +35,26 @@ export class Run {
         return result
       }
     }
+    const signal = () => this.#signal()
     this.job = {
       ...claimed,
-      signal: this.#controller.signal,
+      get signal() {
+        return signal()
+      },
       complete: settledBy(claimed.complete),
       fail: settledBy(claimed.fail),
       giveBack: settledBy(claimed.giveBack),
     }
+  }
+
+  /** Resolves and rejects as the handler does, and rejects when that is no longer waited for. */
+  async until(handled: unknown): Promise<void> {
+    if (typeof (handled as { then?: unknown } | null | undefined)?.then !== 'function') return
+    await new Promise<unknown>((resolve, reject) => {
+      this.#cutOff = reject
+      ;(handled as PromiseLike<unknown>).then(resolve, reject)
+      if (this.isCutOff) reject(this.#signal().reason)
+    })
   }
 
   get runsForMs(): number {
@@ -68,7 +75,7 @@ export class Run {
   lose(reason: 'expired' | 'evicted'): void {
     if (this.isLost || this.settledBy === 'handler') return
     this.isLost = true
-    this.#controller.abort(
+    this.#abort(
       new LeaseLostError(
         reason === 'expired'
           ? `The lease of the job ${this.facts.id} (${this.facts.name}) ran out: the database has not confirmed it within ${this.#ttlMs} ms (\`ttl\`). Another worker may run the job now.`
@@ -81,7 +88,17 @@ export class Run {
   /** Asks the handler to end, and waits for it no longer. */
   cut(error: Error): void {
     this.isCutOff = true
-    this.#controller.abort(error)
+    this.#abort(error)
     this.#cutOff(error)
+  }
+
+  #abort(reason: Error): void {
+    this.#controller ??= new AbortController()
+    this.#controller.abort(reason)
+  }
+
+  #signal(): AbortSignal {
+    this.#controller ??= new AbortController()
+    return this.#controller.signal
   }
 }

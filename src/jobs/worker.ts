@@ -174,7 +174,7 @@ export class JobWorker {
     if (this.#isStopping) run.cut(stopped())
     this.#watch()
     try {
-      await Promise.race([this.#handlers.get(facts.name)?.(run.job), run.cutOff])
+      await run.until(this.#handlers.get(facts.name)?.(run.job))
       if (run.settledBy === 'nobody') await this.#settleCompleted(run)
     } catch (error) {
       await this.#settleFailed(run, error)

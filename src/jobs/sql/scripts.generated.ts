@@ -318,8 +318,8 @@ begin
 end
 $function$;
 
--- Makes ready what is due, and ends the attempts of workers that were not heard of in time. Claims begin with it, so
--- nobody else has to. Answers whether there may be more.
+-- Makes ready what is due, and ends the attempts of workers that were not heard of in time. Claims begin with it where
+-- something is due, so nobody else has to. Answers whether there may be more.
 create function "{schema}".jobs_wake(asked_at timestamptz) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -327,9 +327,6 @@ declare
   lost record;
   seen integer := 0;
 begin
-  if not exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
-    return false;
-  end if;
   with due as (
     select id from jobs where state = 'delayed' and due_at <= asked_at order by due_at limit 1000 for update skip locked
   ), ready as (
@@ -363,13 +360,18 @@ create function "{schema}".jobs_claim(handled text[], wanted integer, claimant t
 returns json language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
-  more boolean := jobs_wake(asked_at);
+  more boolean := false;
   taken bigint[];
   grouped boolean;
   refused bigint[];
+  leased_until timestamptz;
   again_ms double precision;
   answer json;
 begin
+  if exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
+    more := jobs_wake(asked_at);
+  end if;
+
   select array_agg(c.id), bool_or(c.group_key is not null) into taken, grouped
   from (
     select j.* from unnest(handled) as h (name) cross join lateral (
@@ -382,20 +384,20 @@ begin
     refused := jobs_refuse_groups(taken);
   end if;
 
+  leased_until := clock_timestamp() + term_ms * interval '1 ms';
   with running as (
-    update jobs j set state = 'running', attempt = j.attempt + 1, started_at = asked_at, worker = claimant,
-      due_at = clock_timestamp() + term_ms * interval '1 ms'
+    update jobs j set state = 'running', attempt = j.attempt + 1, started_at = asked_at, worker = claimant, due_at = leased_until
     where j.id = any (taken) and j.state = 'ready' and (refused is null or not (j.id = any (refused)))
     returning j.*
   ), again as (
-    update jobs j set due_at = clock_timestamp() + term_ms * interval '1 ms'
+    update jobs j set due_at = leased_until
     where known is not null and j.state = 'running' and j.worker = claimant and not (j.id = any (known))
     returning j.*
   )
   select json_agg(json_build_object(
     'id', id::text, 'name', name, 'payload', payload, 'priority', priority, 'key', unique_key, 'group', group_key,
     'attempt', attempt, 'failures', failures, 'maxAttempts', max_attempts,
-    'enqueuedAt', floor(extract(epoch from enqueued_at) * 1000)
+    'enqueuedAt', floor(date_part('epoch', enqueued_at) * 1000)::bigint
   ) order by priority desc, id) into answer
   from (select * from running union all select * from again) claimed;
 
