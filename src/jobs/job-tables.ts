@@ -57,7 +57,10 @@ export interface Claim {
 /** Wakes for all schemas of a database; the message is the name of a job. */
 export const CHANNEL = 'holdfast_jobs'
 
-/** The tables of the jobs, as the functions in them are called. Every call is one statement, and rejects with {@link StoreError}s. */
+/**
+ * The tables of the jobs, as the functions in them are called. Every call is one statement, and rejects with {@link
+ * StoreError}s.
+ */
 export class JobTables {
   readonly #connections: PostgresConnections
   readonly #schema: string
@@ -270,7 +273,10 @@ function withDates(job: RawJob): JobFacts {
   return job as unknown as JobFacts
 }
 
-/** What a transaction of the caller's cannot go on from; the rest (a conflict above all) is the caller's own to handle. */
+/**
+ * What a transaction of the caller's cannot go on from; the rest (a conflict above all) is the caller's own to
+ * handle.
+ */
 function transactionError(error: unknown, transaction: SqlClient, doing: string): unknown {
   switch (sqlStateOf(error)) {
     case 'ZF002':

@@ -1,6 +1,9 @@
 import type { SqlClient } from '../postgres/executor.ts'
 
-/** What is known of a job that was claimed. Its `attempt` is the fence of the claim: it rises each time the job is claimed. */
+/**
+ * What is known of a job that was claimed. Its `attempt` is the fence of the claim: it rises each time the job is
+ * claimed.
+ */
 export interface JobFacts<Payload = unknown> {
   readonly id: string
   readonly name: string
@@ -20,8 +23,8 @@ export interface JobFacts<Payload = unknown> {
 
 export interface SettleOptions {
   /**
-   * The caller's open transaction, in which the job ends together with what it did: exactly once. Of pg, postgres.js, Kysely,
-   * Drizzle, Prisma, or what has a `query(text, parameters)`. Default: a transaction of its own.
+   * The caller's open transaction, in which the job ends together with what it did: exactly once. Of pg, postgres.js,
+   * Kysely, Drizzle, Prisma, or what has a `query(text, parameters)`. Default: a transaction of its own.
    */
   readonly transaction?: SqlClient | undefined
 }
@@ -41,8 +44,8 @@ export interface ClaimedJob<Payload = unknown> extends JobFacts<Payload> {
   /**
    * The job is done. Calls of the same moment share a statement.
    *
-   * @throws {LeaseLostError} when this attempt is not the one that runs: nothing was changed, and a transaction given is
-   * to be rolled back, which throwing on from it does.
+   * @throws {LeaseLostError} when this attempt is not the one that runs: nothing was changed, and a transaction given
+   * is to be rolled back, which throwing on from it does.
    * @throws {StoreError} `store-unavailable`: nobody knows. Calling again is safe.
    */
   complete(options?: SettleOptions): Promise<void>
@@ -63,16 +66,17 @@ export interface ClaimedJob<Payload = unknown> extends JobFacts<Payload> {
 /** What a handler is given. The worker renews its lease, and settles it when the handler is over. */
 export interface RunningJob<Payload = unknown> extends ClaimedJob<Payload> {
   /**
-   * Aborts with a {@link LeaseLostError} when the job is no longer this worker's (before another one can have it), with `task-failed`
-   * after `maxRun`, and with {@link ClosedError} when the grace of `stop` is over. Pass it on to whatever the handler awaits.
+   * Aborts with a {@link LeaseLostError} when the job is no longer this worker's (before another one can have it),
+   * with `task-failed` after `maxRun`, and with {@link ClosedError} when the grace of `stop` is over. Pass it on to
+   * whatever the handler awaits.
    */
   readonly signal: AbortSignal
 }
 
 /**
- * `ready`: may be claimed. `blocked`: another job of its group comes first. `delayed`: until `runAt`, or its next attempt.
- * `running`: a worker has it. `completed`. `dead`: it failed too often, or was not to be retried. `cancelled`: by a person. `superseded`: it failed
- * while a newer job with its key waited, which stands for both.
+ * `ready`: may be claimed. `blocked`: another job of its group comes first. `delayed`: until `runAt`, or its next
+ * attempt. `running`: a worker has it. `completed`. `dead`: it failed too often, or was not to be retried.
+ * `cancelled`: by a person. `superseded`: it failed while a newer job with its key waited, which stands for both.
  */
 export type JobState =
   | 'ready'

@@ -17,22 +17,29 @@ export interface JobsOptions {
   /** The schema with the tables, made by `migrate()`. Default: `holdfast`. */
   readonly schema?: string | undefined
   /**
-   * How long completed jobs are kept: milliseconds, or `'30s'`, `'5m'`, `'1h'`; up to 24 days, or `Infinity`. With 0 they are deleted as they
-   * complete, and a `complete` that is repeated after a lost answer cannot be told from a late one. Default: `'1h'`.
+   * How long completed jobs are kept: milliseconds, or `'30s'`, `'5m'`, `'1h'`; up to 24 days, or `Infinity`. With 0
+   * they are deleted as they complete, and a `complete` that is repeated after a lost answer cannot be told from a
+   * late one. Default: `'1h'`.
    */
   readonly keepCompleted?: Duration | undefined
   /** How long jobs that are dead, cancelled or superseded are kept. Default: `'336h'` (14 days). */
   readonly keepEnded?: Duration | undefined
   /** The largest payload, in bytes of JSON. Default: 1,048,576. */
   readonly maxPayloadBytes?: number | undefined
-  /** How many connections of its own it opens at most, besides one to renew leases and one to listen, both for workers. Default: 2. */
+  /**
+   * How many connections of its own it opens at most, besides one to renew leases and one to listen, both for
+   * workers. Default: 2.
+   */
   readonly maxConnections?: number | undefined
 }
 
 export interface ClaimOptions {
   /** How many at most, from 1 to 1000. Default: 1. */
   readonly limit?: number | undefined
-  /** How long until another worker may have them, unless they are settled: milliseconds or `'30s'`. Nobody renews them. Default: `'30s'`. */
+  /**
+   * How long until another worker may have them, unless they are settled: milliseconds or `'30s'`. Nobody renews
+   * them. Default: `'30s'`.
+   */
   readonly ttl?: Duration | undefined
   /** Who claims, for people to read. Default: `pid` and the number of the process. */
   readonly worker?: string | undefined
@@ -57,8 +64,8 @@ export interface Worker {
   /** How many jobs it has at this moment. */
   readonly running: number
   /**
-   * Takes no new jobs, and resolves when none runs here any more. What is left after `grace` is asked to end through its signal, and given back to
-   * other workers. Repeatable.
+   * Takes no new jobs, and resolves when none runs here any more. What is left after `grace` is asked to end through
+   * its signal, and given back to other workers. Repeatable.
    */
   stop(options?: StopOptions): Promise<void>
   /** `stop()`, for `await using`. */
@@ -70,8 +77,8 @@ type NameOf<Payloads> = Extract<keyof Payloads, string>
 /** See {@link createJobs}. */
 export interface Jobs<Payloads extends object = Record<string, unknown>> {
   /**
-   * Makes or updates the tables: once, before the first job, or at every start. Any number of processes may call it at
-   * once, and when there is nothing to do it only reads.
+   * Makes or updates the tables: once, before the first job, or at every start. Any number of processes may call it
+   * at once, and when there is nothing to do it only reads.
    *
    * @throws {StoreError} when the tables are newer than this library, or the role may not make them.
    */
@@ -79,29 +86,37 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
   /**
    * Adds a job. Resolves with its id, and with null when a job with its `key` waits already.
    *
-   * @throws {InvalidArgumentError} the payload is not JSON or too large, or an option is not what it should be. Nothing is enqueued.
-   * @throws {StoreError} `store-unavailable`: no answer, so it may have been enqueued. Inside a `transaction`, that decides.
+   * @throws {InvalidArgumentError} the payload is not JSON or too large, or an option is not what it should be.
+   * Nothing is enqueued.
+   * @throws {StoreError} `store-unavailable`: no answer, so it may have been enqueued. Inside a `transaction`, that
+   * decides.
    */
   enqueue<Name extends NameOf<Payloads>>(
     name: Name,
     payload?: Payloads[Name],
     options?: EnqueueOptions,
   ): Promise<string | null>
-  /** Adds many jobs in one statement: all of them or none. Resolves and throws as {@link enqueue}, in the same order. */
+  /**
+   * Adds many jobs in one statement: all of them or none. Resolves and throws as {@link enqueue}, in the same order.
+   */
   enqueueAll(
     jobs: readonly (NewJob & { readonly name: NameOf<Payloads> })[],
     options?: { readonly transaction?: SqlClient | undefined },
   ): Promise<readonly (string | null)[]>
   /**
-   * Starts a worker. A handler that returns completes its job; one that throws fails it, and the job is tried again after its backoff. **A job runs
-   * at least once**: a process may die, or lose its lease, when the work is done and the job is not yet completed. `job.complete({ transaction })` in the
-   * transaction of the work makes its effect happen exactly once.
+   * Starts a worker. A handler that returns completes its job; one that throws fails it, and the job is tried again
+   * after its backoff. **A job runs at least once**: a process may die, or lose its lease, when the work is done and
+   * the job is not yet completed. `job.complete({ transaction })` in the transaction of the work makes its effect
+   * happen exactly once.
    */
   work(
     handlers: { readonly [Name in NameOf<Payloads>]?: JobHandler<Payloads[Name]> },
     options?: WorkOptions,
   ): Worker
-  /** Claims jobs for a loop of your own, most urgent first; an empty array when there are none. Nobody renews their leases. */
+  /**
+   * Claims jobs for a loop of your own, most urgent first; an empty array when there are none. Nobody renews their
+   * leases.
+   */
   claim<Name extends NameOf<Payloads>>(
     names: Name | readonly Name[],
     options?: ClaimOptions,
@@ -113,8 +128,8 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
   /** How many jobs there are of each name and state. Reads all of both tables. */
   count(): Promise<readonly JobCount[]>
   /**
-   * Makes dead, cancelled or superseded jobs ready again, with all their attempts. Resolves with the ids of those for which that worked: not where
-   * there is no such job, nor where a job with the same key waits.
+   * Makes dead, cancelled or superseded jobs ready again, with all their attempts. Resolves with the ids of those for
+   * which that worked: not where there is no such job, nor where a job with the same key waits.
    */
   retry(ids: string | readonly string[]): Promise<readonly string[]>
   /**
@@ -133,11 +148,11 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
 }
 
 /**
- * Jobs in PostgreSQL: enqueued also inside your own transactions, claimed with `FOR UPDATE SKIP LOCKED`, leased to one worker at a time, retried with
- * backoff, and taken over when their worker dies.
+ * Jobs in PostgreSQL: enqueued also inside your own transactions, claimed with `FOR UPDATE SKIP LOCKED`, leased to
+ * one worker at a time, retried with backoff, and taken over when their worker dies.
  *
- * @param client whose database and role are used, on connections of its own: a `Pool` or `Client` of the package pg, or a `sql` of the
- * package postgres. It is never closed.
+ * @param client whose database and role are used, on connections of its own: a `Pool` or `Client` of the package pg,
+ * or a `sql` of the package postgres. It is never closed.
  * @throws {InvalidArgumentError} when it is none of them, or an option is not what it should be.
  *
  * ```ts

@@ -6,20 +6,29 @@ import { payloadText } from './payload.ts'
 export interface JobOptions {
   /** A larger one starts first, among jobs of one worker. A whole number from -32768 to 32767. Default: 0. */
   readonly priority?: number | undefined
-  /** How long until it may start, by the database's clock: milliseconds, or `'30s'`, `'5m'`, `'1h'`; 24 days at most. Default: 0. */
+  /**
+   * How long until it may start, by the database's clock: milliseconds, or `'30s'`, `'5m'`, `'1h'`; 24 days at most.
+   * Default: 0.
+   */
   readonly delay?: Duration | undefined
   /** When it may start, instead of `delay`. */
   readonly runAt?: Date | undefined
   /**
-   * Not enqueued while a job of this name and key waits: is ready, blocked or delayed, also for its next attempt. While one runs, another one is
-   * enqueued, because what it has read may be out of date. Up to 500 characters. Default: none.
+   * Not enqueued while a job of this name and key waits: is ready, blocked or delayed, also for its next attempt.
+   * While one runs, another one is enqueued, because what it has read may be out of date. Up to 500 characters.
+   * Default: none.
    */
   readonly key?: string | undefined
-  /** Jobs of one group run one at a time, whatever their names, and start in order. Up to 500 characters. Default: none. */
+  /**
+   * Jobs of one group run one at a time, whatever their names, and start in order. Up to 500 characters. Default:
+   * none.
+   */
   readonly group?: string | undefined
   /** Dead once this many attempts have failed, or were lost with their worker. From 1 to 1000. Default: 10. */
   readonly maxAttempts?: number | undefined
-  /** Until the second attempt; doubled for each further one, and shortened by up to a half at random. Default: `'1s'`. */
+  /**
+   * Until the second attempt; doubled for each further one, and shortened by up to a half at random. Default: `'1s'`.
+   */
   readonly backoff?: Duration | undefined
   /** The longest wait between two attempts. Default: `'1h'`. */
   readonly maxBackoff?: Duration | undefined
@@ -27,8 +36,8 @@ export interface JobOptions {
 
 export interface EnqueueOptions extends JobOptions {
   /**
-   * The caller's open transaction: the job is there when that commits, and only then. Of pg, postgres.js, Kysely, Drizzle, Prisma, or what
-   * has a `query(text, parameters)`. Default: a transaction of its own.
+   * The caller's open transaction: the job is there when that commits, and only then. Of pg, postgres.js, Kysely,
+   * Drizzle, Prisma, or what has a `query(text, parameters)`. Default: a transaction of its own.
    */
   readonly transaction?: SqlClient | undefined
 }

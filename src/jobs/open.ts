@@ -3,8 +3,8 @@ import type { PostgresPool } from '../postgres/connections.ts'
 import { createJobs, type Jobs, type JobsOptions } from './jobs.ts'
 
 /**
- * The jobs in the database that a URL names, by the package `pg` or `postgres`, whichever is installed. Everything it opens is
- * closed by `jobs.close()`.
+ * The jobs in the database that a URL names, by the package `pg` or `postgres`, whichever is installed. Everything it
+ * opens is closed by `jobs.close()`.
  *
  * ```ts
  * import { openJobs } from 'holdfast/jobs'

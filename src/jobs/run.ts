@@ -3,11 +3,16 @@ import { claimedJob, type Settling } from './claimed-job.ts'
 import type { JobFacts, RunningJob } from './job.ts'
 import { elapsedMs, type Instant, usableMs } from './lease-time.ts'
 
-/** One job in one worker, from its claim until it is settled: its lease, its signal, and whether somebody has settled it. */
+/**
+ * One job in one worker, from its claim until it is settled: its lease, its signal, and whether somebody has settled
+ * it.
+ */
 export class Run {
   readonly facts: JobFacts
   readonly job: RunningJob
-  /** `handler`: it has settled the job itself. Where that was in a transaction, nobody knows yet whether it commits. */
+  /**
+   * `handler`: it has settled the job itself. Where that was in a transaction, nobody knows yet whether it commits.
+   */
   settledBy: 'nobody' | 'handler' = 'nobody'
   isLost = false
   isCutOff = false

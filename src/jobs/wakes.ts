@@ -6,8 +6,8 @@ export interface Sleeper {
 }
 
 /**
- * Listens for jobs that became ready, for all workers of a process, on one connection while there is at least one. Only a
- * hint: workers that hear nothing find the jobs when they poll.
+ * Listens for jobs that became ready, for all workers of a process, on one connection while there is at least one.
+ * Only a hint: workers that hear nothing find the jobs when they poll.
  */
 export class Wakes {
   readonly #connections: PostgresConnections

@@ -14,21 +14,29 @@ export interface WorkOptions {
   /** How many jobs it runs at once, and claims at once. From 1 to 1000. Default: 10. */
   readonly concurrency?: number | undefined
   /**
-   * How long after it was last heard of another worker may have its jobs: milliseconds, or `'30s'`, `'5m'`. Renewed at a third of it. Default: `'30s'`.
+   * How long after it was last heard of another worker may have its jobs: milliseconds, or `'30s'`, `'5m'`. Renewed
+   * at a third of it. Default: `'30s'`.
    */
   readonly ttl?: Duration | undefined
   /**
-   * How long a handler may run. Then its job has failed, its signal aborts and its place is free, **even if its function still runs**; it cannot complete the job
-   * any more. Up to 24 days, or `Infinity`. Default: `'1h'`.
+   * How long a handler may run. Then its job has failed, its signal aborts and its place is free, **even if its
+   * function still runs**; it cannot complete the job any more. Up to 24 days, or `Infinity`. Default: `'1h'`.
    */
   readonly maxRun?: Duration | undefined
-  /** How often to look for jobs when nobody tells of any: behind a pooler that LISTEN cannot pass, or after a lost message. Default: `'2s'`. */
+  /**
+   * How often to look for jobs when nobody tells of any: behind a pooler that LISTEN cannot pass, or after a lost
+   * message. Default: `'2s'`.
+   */
   readonly pollInterval?: Duration | undefined
-  /** A name for people, in `inspect` and `holdfast jobs`; its process id and a random part follow. Default: `worker`. */
+  /**
+   * A name for people, in `inspect` and `holdfast jobs`; its process id and a random part follow. Default: `worker`.
+   */
   readonly label?: string | undefined
   /** Called when an attempt has failed, or was lost. Default: a process warning. */
   readonly onFailure?: ((failure: JobFailure) => void) | undefined
-  /** Called when the database could not be asked, each time; the worker goes on trying. Default: a process warning. */
+  /**
+   * Called when the database could not be asked, each time; the worker goes on trying. Default: a process warning.
+   */
   readonly onError?: ((error: unknown) => void) | undefined
 }
 

@@ -9,7 +9,10 @@ import type { Wakes } from './wakes.ts'
 
 export type JobHandler<Payload = unknown> = (job: RunningJob<Payload>) => unknown
 
-/** What became of an attempt that did not end well. `lost`: it was no longer this worker's, which changes nothing in the database. */
+/**
+ * What became of an attempt that did not end well. `lost`: it was no longer this worker's, which changes nothing in
+ * the database.
+ */
 export interface JobFailure {
   readonly job: JobFacts
   readonly error: unknown
@@ -35,8 +38,9 @@ export interface WorkerParts {
 }
 
 /**
- * Claims as many jobs as it has places, runs them, and settles them. It claims again when it is woken, when it has a place and the
- * last claim left some behind, when the database said that something is due, and otherwise every `pollInterval`.
+ * Claims as many jobs as it has places, runs them, and settles them. It claims again when it is woken, when it has a
+ * place and the last claim left some behind, when the database said that something is due, and otherwise every
+ * `pollInterval`.
  */
 export class JobWorker {
   readonly #handlers: ReadonlyMap<string, JobHandler>
