@@ -72,7 +72,10 @@ export class JobTables {
   }
 
   async migrate(): Promise<void> {
-    const migrations = [scripts.version1]
+    const { version1Tables, version1Enqueue, version1Settle, version1Claim, version1Upkeep } = scripts
+    const migrations = [
+      [version1Tables, version1Enqueue, version1Settle, version1Claim, version1Upkeep].join('\n'),
+    ]
     await migrate(this.#connections, { schema: this.#schema, component: 'jobs', migrations })
   }
 

@@ -1,0 +1,159 @@
+-- The functions of the jobs, version 1: claims and their leases.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+
+-- Makes ready what is due, and ends the attempts of workers that were not heard of in time. Claims begin with it where
+-- something is due, so nobody else has to. Answers whether there may be more.
+create function "{schema}".jobs_wake(asked_at timestamptz) returns boolean language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  woken text[];
+  lost record;
+  seen integer := 0;
+begin
+  with due as (
+    select id from jobs where state = 'delayed' and due_at <= asked_at order by due_at limit 1000 for update skip locked
+  ), ready as (
+    update jobs j set state = 'ready', due_at = null from due where j.id = due.id returning j.name
+  )
+  select array_agg(distinct name), count(*) into woken, seen from ready;
+  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  for lost in
+    select id, attempt, group_key, worker from jobs where state = 'running' and due_at <= asked_at order by due_at limit 100
+  loop
+    -- Tried, because rows are locked already; who is at this group now, or at this job, leaves it to the next claim.
+    continue when lost.group_key is not null and not pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key));
+    perform from jobs where id = lost.id and attempt = lost.attempt and state = 'running' and due_at <= asked_at
+      for update skip locked;
+    continue when not found;
+    perform jobs_end_attempt(
+      lost.id, lost.attempt, format('The worker %s was not heard of within its lease.', lost.worker), true, null
+    );
+    if lost.group_key is not null then
+      perform jobs_unblock(array[lost.group_key]);
+    end if;
+  end loop;
+  return seen = 1000;
+end
+$function$;
+
+-- Claims up to wanted jobs of the names handled, for term_ms. known is null, or the jobs that the claimant knows it has:
+-- what it has beyond them is delivered once more, because the answer that brought it was lost.
+-- Answers { jobs: [...], again_ms }: after how long asking again may bring more, null when no time is known.
+create function "{schema}".jobs_claim(handled text[], wanted integer, claimant text, term_ms bigint, known bigint[])
+returns json language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  asked_at timestamptz := clock_timestamp();
+  more boolean := false;
+  taken bigint[];
+  grouped boolean;
+  refused bigint[];
+  leased_until timestamptz;
+  again_ms double precision;
+  answer json;
+begin
+  if exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
+    more := jobs_wake(asked_at);
+  end if;
+
+  select array_agg(c.id), bool_or(c.group_key is not null) into taken, grouped
+  from (
+    select j.* from unnest(handled) as h (name) cross join lateral (
+      select r.id, r.priority, r.group_key from jobs r where r.state = 'ready' and r.name = h.name
+      order by r.priority desc, r.id limit wanted for update skip locked
+    ) j order by j.priority desc, j.id limit wanted
+  ) c;
+  more := more or cardinality(taken) = wanted;
+  if grouped then
+    refused := jobs_refuse_groups(taken);
+  end if;
+
+  leased_until := clock_timestamp() + term_ms * interval '1 ms';
+  with running as (
+    update jobs j set state = 'running', attempt = j.attempt + 1, started_at = asked_at, worker = claimant, due_at = leased_until
+    where j.id = any (taken) and j.state = 'ready' and (refused is null or not (j.id = any (refused)))
+    returning j.*
+  ), again as (
+    update jobs j set due_at = leased_until
+    where known is not null and j.state = 'running' and j.worker = claimant and not (j.id = any (known))
+    returning j.*
+  )
+  select json_agg(json_build_object(
+    'id', id::text, 'name', name, 'payload', payload, 'priority', priority, 'key', unique_key, 'group', group_key,
+    'attempt', attempt, 'failures', failures, 'maxAttempts', max_attempts,
+    'enqueuedAt', floor(date_part('epoch', enqueued_at) * 1000)::bigint
+  ) order by priority desc, id) into answer
+  from (select * from running union all select * from again) claimed;
+
+  if more then
+    again_ms := 0;
+  else
+    select extract(epoch from min(due_at) - clock_timestamp()) * 1000 into again_ms
+    from jobs where state in ('delayed', 'running') and due_at > asked_at;
+    -- Somebody else is at one of these groups at this very moment.
+    if cardinality(refused) > 0 then
+      again_ms := least(again_ms, 20);
+    end if;
+  end if;
+  return json_build_object('jobs', coalesce(answer, '[]'), 'again_ms', case when again_ms > 0 then ceil(again_ms) else again_ms end);
+end
+$function$;
+
+-- Of jobs that the caller has locked, blocks those whose turn in their groups comes later, and answers those whose groups
+-- somebody else is at.
+create function "{schema}".jobs_refuse_groups(taken bigint[]) returns bigint[] language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  candidate record;
+  head record;
+  refused bigint[] := '{}';
+  blocked bigint[] := '{}';
+begin
+  for candidate in
+    select id, group_key from jobs where id = any (taken) and group_key is not null order by priority desc, id
+  loop
+    if not pg_try_advisory_xact_lock(jobs_group_lock(candidate.group_key)) then
+      refused := refused || candidate.id;
+      continue;
+    end if;
+    -- A statement of its own, after the lock: so it sees what the last one who had the lock has done.
+    select id, state, exists (
+      select from jobs r where r.group_key = candidate.group_key and r.state = 'running'
+    ) as running into head
+    from jobs where group_key = candidate.group_key and state in ('ready', 'blocked') order by priority desc, id limit 1;
+    continue when head.id = candidate.id and not head.running;
+    blocked := blocked || candidate.id;
+    if head.state = 'blocked' and not head.running then
+      perform jobs_unblock(array[candidate.group_key]);
+    end if;
+  end loop;
+  update jobs set state = 'blocked' where id = any (blocked);
+  return refused;
+end
+$function$;
+
+-- Prolongs leases: [{ id, attempt }]. Answers { gone: [id], skipped: [id] }: whose attempt no longer runs, and whose row
+-- somebody is just changing, so that it has to be asked again.
+create function "{schema}".jobs_renew(entries json, term_ms bigint) returns json language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  renewed bigint[];
+  answer json;
+begin
+  with held as (
+    select j.id from json_to_recordset(entries) as e (id bigint, attempt integer)
+    join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
+    for update of j skip locked
+  ), prolonged as (
+    update jobs j set due_at = clock_timestamp() + term_ms * interval '1 ms' from held where j.id = held.id returning j.id
+  )
+  select array_agg(id) into renewed from prolonged;
+  select json_build_object(
+    'gone', coalesce(json_agg(e.id::text) filter (where j.id is null), '[]'),
+    'skipped', coalesce(json_agg(e.id::text) filter (where j.id is not null and not e.id = any (coalesce(renewed, '{}'))), '[]')
+  ) into answer
+  from json_to_recordset(entries) as e (id bigint, attempt integer)
+  left join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false);
+  return answer;
+end
+$function$;

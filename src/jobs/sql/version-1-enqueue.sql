@@ -1,0 +1,50 @@
+-- The functions of the jobs, version 1: enqueuing.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+
+-- Raises ZF002 unless this is still the transaction that an earlier statement was in, which that statement gave a number.
+create function "{schema}".jobs_assert_transaction(earlier text) returns void language plpgsql as $function$
+begin
+  if pg_current_xact_id_if_assigned()::text is distinct from earlier then
+    raise exception using errcode = 'ZF002', message = 'there is no open transaction';
+  end if;
+end
+$function$;
+
+-- Enqueues a list of jobs in the caller's transaction, and wakes their workers when it commits. Each payload is a JSON text:
+-- inside the list's own JSON it could not contain \u0000.
+-- Answers an array with the id of each as text, or null where a job with its unique key waits already.
+create function "{schema}".jobs_enqueue(entries json) returns json language plpgsql
+set search_path = "{schema}", pg_temp as $function$
+declare
+  asked_at timestamptz := clock_timestamp();
+  answer json;
+  woken text[];
+begin
+  with entry as materialized (
+    select nextval('job_ids') as id, e.*, coalesce(e.run_at, asked_at + e.delay_ms * interval '1 ms') as due_at
+    from json_to_recordset(entries) as e (
+      position integer, name text, payload text, priority smallint, unique_key text, group_key text, max_attempts integer,
+      backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz
+    )
+  ), inserted as (
+    insert into jobs (
+      id, name, state, priority, payload, unique_key, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at, enqueued_at
+    )
+    select id, name, case when due_at > asked_at then 'delayed' else 'ready' end, priority, payload::json, unique_key, group_key,
+      max_attempts, backoff_ms, max_backoff_ms, case when due_at > asked_at then due_at end, asked_at
+    from entry
+    on conflict (name, unique_key) where unique_key is not null and state <> 'running' do nothing
+    returning id, name, due_at
+  )
+  select json_agg(inserted.id::text order by position),
+    -- Workers that sleep look at the next due time every few seconds; what is due before that has to be told.
+    array_agg(distinct inserted.name) filter (
+      where inserted.id is not null and (inserted.due_at is null or inserted.due_at < asked_at + interval '10 s')
+    )
+  into answer, woken
+  from entry left join inserted on inserted.id = entry.id;
+  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  return answer;
+end
+$function$;

@@ -1,0 +1,154 @@
+-- The functions of the jobs, version 1: how attempts end.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+
+-- The advisory lock by which claims and ends of one group take turns.
+create function "{schema}".jobs_group_lock(group_key text) returns bigint language sql immutable as $function$
+  select hashtextextended('holdfast jobs ' || group_key, 0)
+$function$;
+
+-- Lets the first waiting job of each group be claimed. The caller has the groups' locks.
+create function "{schema}".jobs_unblock(groups text[]) returns void language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  woken text[];
+begin
+  with head as (
+    select first.id from unnest(groups) as g (group_key) cross join lateral (
+      select j.id, j.state from jobs j
+      where j.group_key = g.group_key and j.state in ('ready', 'blocked') order by j.priority desc, j.id limit 1
+    ) first where first.state = 'blocked'
+  ), unblocked as (
+    update jobs j set state = 'ready' from head where j.id = head.id and j.state = 'blocked' returning j.name
+  )
+  select array_agg(distinct name) into woken from unblocked;
+  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+end
+$function$;
+
+-- Moves a job that is not over to those that are. The caller has its row, and its group's lock.
+create function "{schema}".jobs_finish(finished bigint, outcome text, reason text) returns void language sql
+set search_path = "{schema}", pg_temp as $function$
+  with gone as (delete from jobs where id = finished returning *)
+  insert into finished_jobs (
+    id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
+    enqueued_at, started_at, finished_at, worker, error
+  )
+  select id, name, outcome, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
+    max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, reason
+  from gone
+$function$;
+
+create function "{schema}".jobs_put_back(job "{schema}".jobs) returns void language sql
+set search_path = "{schema}", pg_temp as $function$
+  update jobs set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error where id = job.id
+$function$;
+
+-- Ends an attempt that did not complete its job: a retry, or death. The caller has the lock of its group, if it has one,
+-- and unblocks the group. reason is null when the job is given back unharmed, which does not count as a failure.
+-- Answers ready, delayed, dead, or superseded (a newer job with its unique key waits, and stands for both), and null when the
+-- attempt is not the one that runs.
+create function "{schema}".jobs_end_attempt(ended bigint, ended_attempt integer, reason text, retry boolean, retry_in_ms bigint)
+returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  job jobs;
+  failed integer := case when reason is null then 0 else 1 end;
+  delay_ms double precision;
+begin
+  select * into job from jobs where id = ended and attempt = ended_attempt and state = 'running' for update;
+  if not found then
+    return null;
+  end if;
+  if failed = 1 and (not retry or job.failures + 1 >= job.max_attempts) then
+    update jobs set failures = failures + 1 where id = ended;
+    perform jobs_finish(ended, 'dead', reason);
+    return 'dead';
+  end if;
+  delay_ms := case
+    when failed = 0 then 0
+    when retry_in_ms is not null then retry_in_ms
+    -- Between half of it and the whole, so that jobs that failed together do not come back together.
+    else least(job.max_backoff_ms, job.backoff_ms * power(2, least(job.failures, 40))) * (0.5 + random() / 2)
+  end;
+  job.state := case when delay_ms > 0 then 'delayed' else 'ready' end;
+  job.due_at := case when delay_ms > 0 then clock_timestamp() + delay_ms * interval '1 ms' end;
+  job.failures := job.failures + failed;
+  job.error := coalesce(reason, job.error);
+  if job.unique_key is null then
+    perform jobs_put_back(job);
+  else
+    begin
+      perform jobs_put_back(job);
+    exception when unique_violation then
+      update jobs set failures = job.failures where id = ended;
+      perform jobs_finish(ended, 'superseded', job.error);
+      return 'superseded';
+    end;
+  end if;
+  if delay_ms < 10000 then
+    perform pg_notify('holdfast_jobs', job.name);
+  end if;
+  return job.state;
+end
+$function$;
+
+-- Ends attempts: of the jobs that are done, in order of their ids, with their attempts, and of others:
+-- [{ id, attempt, reason, retry, retry_in_ms }], without reason when it is given back unharmed.
+-- Answers { lost: [id], outcomes: [...] }: the done ones whose attempt was not the one that runs, so that nothing was changed, and
+-- what became of each of the others, null for the same. Asked again after a lost answer, a job that is kept is not lost.
+create function "{schema}".jobs_settle(done bigint[], attempts integer[], others json, keeps_completed boolean)
+returns json language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  groups text[];
+  completed bigint[];
+  lost json := '[]';
+  other record;
+  outcomes jsonb := '[]';
+begin
+  -- Hidden from the planner: its statistics mostly know of no running jobs, so it would take a partial index and read them all.
+  select array_agg(distinct group_key) into groups from jobs
+  where id = any (done || array(select e.id from json_to_recordset(others) as e (id bigint)))
+    and group_key is not null and coalesce(state = 'running', false);
+  if groups is not null then
+    perform pg_advisory_xact_lock(key) from (
+      select distinct jobs_group_lock(g) as key from unnest(groups) as g order by key
+    ) keys;
+  end if;
+
+  with gone as (
+    delete from jobs
+    where id = any (done) and attempt = attempts[width_bucket(id, done)] and coalesce(state = 'running', false)
+    returning *
+  ), kept as (
+    insert into finished_jobs (
+      id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
+      enqueued_at, started_at, finished_at, worker, error
+    )
+    select id, name, 'completed', priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
+      max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error
+    from gone where keeps_completed
+  )
+  select array_agg(id) into completed from gone;
+  if cardinality(done) > coalesce(cardinality(completed), 0) then
+    select coalesce(json_agg(d.id::text), '[]') into lost from unnest(done, attempts) as d (id, attempt)
+    where not exists (select from unnest(completed) as c (id) where c.id = d.id) and not exists (
+      select from finished_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
+    );
+  end if;
+
+  for other in
+    select * from json_to_recordset(others) as e (
+      id bigint, attempt integer, reason text, retry boolean, retry_in_ms bigint
+    )
+  loop
+    outcomes := outcomes || coalesce(
+      to_jsonb(jobs_end_attempt(other.id, other.attempt, other.reason, other.retry, other.retry_in_ms)), 'null'
+    );
+  end loop;
+
+  if groups is not null then
+    perform jobs_unblock(groups);
+  end if;
+  return json_build_object('lost', lost, 'outcomes', outcomes);
+end
+$function$;

@@ -1,0 +1,74 @@
+-- The tables of the jobs, version 1; their functions are in the files beside it.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+--
+-- Jobs that are not over live in one small table, and those that are over in another: what has been done never slows down
+-- what is to be done. A job is
+--   ready     in the index from which claims take
+--   blocked   taken out of that index, because another job of its group comes first
+--   delayed   until due_at
+--   running   leased to a worker until due_at; its attempt number is the fence of the lease
+-- All times are of this database. Every function takes what it locks in an order that cannot deadlock: group locks before
+-- rows, several group locks sorted; and whoever holds rows already only ever tries.
+create sequence "{schema}".job_ids;
+
+create table "{schema}".jobs (
+  id bigint primary key,
+  name text collate "C" not null,
+  state text not null check (state in ('ready', 'blocked', 'delayed', 'running')),
+  priority smallint not null,
+  payload json not null,
+  unique_key text collate "C",
+  group_key text collate "C",
+  -- Rises with every claim and never falls, not even when a dead job is tried again.
+  attempt integer not null default 0,
+  -- Attempts that failed, or whose worker was not heard of in time.
+  failures integer not null default 0,
+  max_attempts integer not null,
+  backoff_ms bigint not null,
+  max_backoff_ms bigint not null,
+  due_at timestamptz check ((due_at is not null) = (state in ('delayed', 'running'))),
+  enqueued_at timestamptz not null,
+  started_at timestamptz,
+  worker text,
+  error text
+) with (
+  -- Every job leaves dead rows behind that the next claim has to step over.
+  autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0
+);
+
+alter sequence "{schema}".job_ids owned by "{schema}".jobs.id;
+
+create index jobs_ready on "{schema}".jobs (name, priority desc, id) where state = 'ready';
+create index jobs_due on "{schema}".jobs (due_at) where state in ('delayed', 'running');
+create unique index jobs_unique on "{schema}".jobs (name, unique_key) where unique_key is not null and state <> 'running';
+-- That a group runs one at a time is not only the claim's care: the database would refuse the second one.
+create unique index jobs_group_running on "{schema}".jobs (group_key) where group_key is not null and state = 'running';
+create index jobs_group_waiting on "{schema}".jobs (group_key, priority desc, id)
+  where group_key is not null and state in ('ready', 'blocked');
+
+create table "{schema}".finished_jobs (
+  id bigint primary key,
+  name text collate "C" not null,
+  state text not null check (state in ('completed', 'dead', 'cancelled', 'superseded')),
+  priority smallint not null,
+  payload json not null,
+  unique_key text collate "C",
+  group_key text collate "C",
+  attempt integer not null,
+  failures integer not null,
+  max_attempts integer not null,
+  backoff_ms bigint not null,
+  max_backoff_ms bigint not null,
+  enqueued_at timestamptz not null,
+  started_at timestamptz,
+  finished_at timestamptz not null,
+  worker text,
+  error text
+);
+
+-- A few bytes for many rows, which are written in this order: a tree would cost every completion another entry.
+create index finished_jobs_age on "{schema}".finished_jobs using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
+
+comment on table "{schema}".jobs is 'holdfast: jobs that are ready, blocked, delayed or running.';
+comment on table "{schema}".finished_jobs is 'holdfast: jobs that are over, until they are cleaned up.';
