@@ -141,9 +141,9 @@ begin
   else
     select extract(epoch from min(due_at) - clock_timestamp()) * 1000 into again_ms
     from jobs where state in ('delayed', 'running') and due_at > asked_at;
-    -- Somebody else is at one of these groups at this very moment.
+    -- Somebody else is at one of these groups at this very moment, and tells when it is through; unless it gives up.
     if cardinality(refused) > 0 then
-      again_ms := least(again_ms, 20);
+      again_ms := least(again_ms, 200);
     end if;
   end if;
   return json_build_object('jobs', coalesce(answer, '[]'), 'again_ms', case when again_ms > 0 then ceil(again_ms) else again_ms end);
@@ -276,14 +276,15 @@ declare
   woken text[];
 begin
   with head as (
-    select first.id from unnest(groups) as g (group_key) cross join lateral (
-      select j.id, j.state from jobs j
+    select first.* from unnest(groups) as g (group_key) cross join lateral (
+      select j.id, j.name, j.state from jobs j
       where j.group_key = g.group_key and j.state in ('ready', 'blocked') order by j.priority desc, j.id limit 1
-    ) first where first.state = 'blocked'
+    ) first
   ), unblocked as (
-    update jobs j set state = 'ready' from head where j.id = head.id and j.state = 'blocked' returning j.name
+    update jobs j set state = 'ready' from head where j.id = head.id and head.state = 'blocked'
   )
-  select array_agg(distinct name) into woken from unblocked;
+  -- Also of those that are ready: claims have passed them over while their group was locked.
+  select array_agg(distinct name) into woken from head;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
 end
 $function$;

@@ -90,9 +90,9 @@ begin
   else
     select extract(epoch from min(due_at) - clock_timestamp()) * 1000 into again_ms
     from jobs where state in ('delayed', 'running') and due_at > asked_at;
-    -- Somebody else is at one of these groups at this very moment.
+    -- Somebody else is at one of these groups at this very moment, and tells when it is through; unless it gives up.
     if cardinality(refused) > 0 then
-      again_ms := least(again_ms, 20);
+      again_ms := least(again_ms, 200);
     end if;
   end if;
   return json_build_object('jobs', coalesce(answer, '[]'), 'again_ms', case when again_ms > 0 then ceil(again_ms) else again_ms end);
