@@ -164,8 +164,9 @@ export class PostgresStore implements Store {
   ): Promise<void> {
     try {
       const lines = await this.#call(statement, parameters, { doing })
-      for (const [index, { resolve }] of batch.entries()) resolve(parse(lines[index] ?? ''))
+      // Whoever was let in confirms first: what the caller does next may be to stand in line again.
       this.#wakeOwn(lines.slice(batch.length))
+      for (const [index, { resolve }] of batch.entries()) resolve(parse(lines[index] ?? ''))
     } catch (error) {
       const { code, message, cause } = storeErrorOf(error, { doing })
       // Nothing of the call was done, and the others have nothing to do with what is wrong in one.
