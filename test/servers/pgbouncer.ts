@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { Client } from 'pg'
 import { freePort } from './free-port.ts'
 import { ensureBinary } from './install.ts'
-import { giveAway, hasEnded, type PostgresServer, spawnServer, tail } from './postgres-server.ts'
+import { giveAway, hasEnded, leftovers, type PostgresServer, spawnServer, tail } from './postgres-server.ts'
 import { until } from './until.ts'
 
 export interface PgBouncerOptions {
@@ -62,6 +62,7 @@ export async function startPgBouncer(
     ].join('\n'),
   )
   const child = spawnServer(binary, [configuration], folder)
+  leftovers.add(discard)
   const log = () => readFileSync(join(folder, 'server.log'), 'utf8')
   const url = `postgres://holdfast@127.0.0.1:${port}/holdfast`
   try {
@@ -101,6 +102,12 @@ export async function startPgBouncer(
       child.kill('SIGKILL')
       await ended
     }
+    discard()
+  }
+
+  function discard(): void {
+    child.kill('SIGKILL')
     rmSync(folder, { recursive: true, force: true })
+    leftovers.delete(discard)
   }
 }

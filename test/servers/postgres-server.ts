@@ -303,7 +303,7 @@ function run(command: string, args: readonly string[], input = ''): void {
 
 // A test run that is aborted must leave neither a server nor a folder behind. A worker of the runner then gets no exit: it
 // loses its channel, and ends at once.
-const leftovers = new Set<() => void>()
+export const leftovers: Set<() => void> = new Set()
 for (const event of ['exit', 'disconnect']) {
   process.once(event, () => {
     for (const discard of leftovers) discard()
