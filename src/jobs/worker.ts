@@ -191,7 +191,7 @@ export class JobWorker {
 
   async #settleCompleted(run: Run): Promise<void> {
     if ((await this.#settle(run, COMPLETED)) !== null) return
-    this.#tellFailure(run, run.job.signal.reason ?? lostError(run.facts), 'lost')
+    this.#tellFailure(run, run.isLost ? run.job.signal.reason : lostError(run.facts), 'lost')
   }
 
   async #settleFailed(run: Run, error: unknown): Promise<void> {
