@@ -31,7 +31,7 @@ export class Engine {
   readonly watched: Map<string, HeldLease> = new Map()
   readonly signals: SignalWatch = new SignalWatch()
   readonly returning: Returning = new Returning()
-  readonly #givingBack = new Set<GiveBack>()
+  readonly givingBack: Set<GiveBack> = new Set()
   #listening: 'no' | 'starting' | 'yes' = 'no'
   #unlisten: (() => void) | undefined
   #listenAgainAt = 0
@@ -99,11 +99,10 @@ export class Engine {
     const reply = this.askRelease(ticket, options)
     if (!isLater(reply)) return undefined
     const giveBack = new GiveBack(this, ticket, { ...options, reply })
-    this.#givingBack.add(giveBack)
-    const done = giveBack.done.then(() => {
-      this.#givingBack.delete(giveBack)
-    })
-    return this.#atMost(done, this.attemptMs(1))
+    this.givingBack.add(giveBack)
+    if (this.#closing === undefined) return giveBack.told
+    // Nobody may be left to tell: the keeper stops.
+    return this.#atMost(giveBack.told, this.attemptMs(1))
   }
 
   /** One release request; a failure is a rejection, also where the store throws at once. */
@@ -165,8 +164,9 @@ export class Engine {
     await undefined
     for (const waiting of [...this.waiting.values()]) waiting.giveUp(closedError(waiting.ticket.key))
     await Promise.all(this.#leases().map((lease) => lease.close(closedError(lease.key))))
-    const left = Promise.all([...this.#givingBack].map((giveBack) => giveBack.done)).then(() => undefined)
+    const left = Promise.all([...this.givingBack].map((giveBack) => giveBack.untilDone()))
     await this.#atMost(left, this.attemptMs(1))
+    for (const giveBack of this.givingBack) giveBack.tell()
     this.keeper.stop()
     try {
       this.#unlisten?.()
@@ -218,11 +218,11 @@ export class Engine {
     })
   }
 
-  #atMost(done: Promise<void>, limitMs: number): Promise<void> {
+  #atMost(done: Promise<unknown>, limitMs: number): Promise<void> {
     return new Promise((resolve, reject) => {
       const timer = this.clock.startTimer(limitMs, resolve)
       timer.keepAlive(true)
-      void done.then(resolve, reject).finally(() => timer.stop())
+      void done.then(() => resolve(), reject).finally(() => timer.stop())
     })
   }
 

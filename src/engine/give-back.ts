@@ -22,13 +22,17 @@ export class GiveBack implements Kept {
   kept = false
   previous: Kept | undefined
   next: Kept | undefined
-  /** Settles when the store has answered or nothing is left to give back. Never rejects. */
-  readonly done: Promise<void>
+  /** What its caller awaits: the answer, or the time of one attempt. Never rejects. */
+  readonly told: Promise<void>
   readonly #engine: Engine
   readonly #cancel: boolean
+  readonly #tellAt: number
   readonly #until: number
+  #askAt = 0
   #attempts = 0
-  #finish: () => void = () => {}
+  #isTold = false
+  #settle: () => void = nobodyAsked
+  #finish: () => void = nobodyAsked
 
   /** `reply` belongs to the first request, which is already on its way. */
   constructor(
@@ -40,20 +44,41 @@ export class GiveBack implements Kept {
     this.ticket = ticket
     this.#cancel = options.cancel
     const { termMs = 0 } = options
-    this.#until =
-      engine.clock.monotonicMs() + Math.max(termMs, ticket.ttlMs, ticket.patienceMs, ticket.minHoldMs)
-    this.done = new Promise((resolve) => {
-      this.#finish = resolve
+    const from = engine.clock.monotonicMs()
+    this.#tellAt = from + engine.attemptMs(1)
+    this.#until = from + Math.max(termMs, ticket.ttlMs, ticket.patienceMs, ticket.minHoldMs)
+    this.told = new Promise((resolve) => {
+      this.#settle = resolve
     })
     this.#expect(options.reply)
   }
 
   get awaited(): boolean {
-    return false
+    return !this.#isTold
+  }
+
+  /** Settles when the store has answered or nothing is left to give back. For the one who closes. Never rejects. */
+  untilDone(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#finish = resolve
+    })
+  }
+
+  /** Lets its caller go, whatever is known. It is looked after no more, unless it is kept again. */
+  tell(): void {
+    this.#engine.keeper.drop(this)
+    this.#isTold = true
+    this.#settle()
   }
 
   due(at: Instant): boolean {
-    if (at.monotonicMs >= this.#until) this.#end()
+    if (at.monotonicMs >= this.#until) {
+      this.#end()
+      return false
+    }
+    if (at.monotonicMs >= this.#tellAt) this.tell()
+    // Only its caller was due, or another one that succeeded has had it ask a moment ago.
+    if (at.monotonicMs < this.#askAt) this.#keep()
     else if (this.#engine.returning.admits(this, at)) this.again()
     else this.#setDue(this.#engine.backoffMs(LAST_PAUSE))
     return false
@@ -92,16 +117,24 @@ export class GiveBack implements Kept {
   }
 
   #setDue(pauseMs: number): void {
-    this.dueAt = this.#engine.clock.monotonicMs() + pauseMs
+    this.#askAt = this.#engine.clock.monotonicMs() + pauseMs
+    this.#keep()
+  }
+
+  #keep(): void {
+    this.dueAt = this.#isTold ? this.#askAt : Math.min(this.#askAt, this.#tellAt)
     this.#engine.keeper.keep(this)
   }
 
   #end(): void {
-    this.#engine.keeper.drop(this)
+    this.tell()
     this.#engine.returning.forget(this)
+    this.#engine.givingBack.delete(this)
     this.#finish()
   }
 }
+
+function nobodyAsked(): void {}
 
 /**
  * How many give-backs of one store are repeated at a time. While it is silent or fails, a few find out whether it is back;
@@ -115,8 +148,7 @@ export class Returning {
 
   /** Whether it may ask now. If not, it does when others have succeeded, or when it is due again. */
   admits(giveBack: GiveBack, at: Instant): boolean {
-    // Not answered in its time: it has its turn until it ends.
-    if (this.#asking.has(giveBack)) return true
+    if (this.#asking.has(giveBack)) return !this.#passOn(giveBack)
     if (this.#asking.size >= MOST_AT_A_TIME || at.monotonicMs < this.#notBefore) {
       this.#waiting.add(giveBack)
       return false
@@ -128,12 +160,24 @@ export class Returning {
 
   succeeded(): void {
     this.#notBefore = 0
-    for (const next of this.#waiting) {
-      if (this.#asking.size >= MOST_AT_A_TIME) return
-      this.#waiting.delete(next)
-      this.#asking.add(next)
-      next.again()
-    }
+    while (this.#waiting.size > 0 && this.#asking.size < MOST_AT_A_TIME) this.#startNext()
+  }
+
+  /** Not answered in its time. It may be the only one that never is, so the next one has its turn, and it comes after all. */
+  #passOn(giveBack: GiveBack): boolean {
+    if (this.#waiting.size === 0) return false
+    this.#asking.delete(giveBack)
+    this.#startNext()
+    this.#waiting.add(giveBack)
+    return true
+  }
+
+  #startNext(): void {
+    const [next] = this.#waiting
+    if (next === undefined) return
+    this.#waiting.delete(next)
+    this.#asking.add(next)
+    next.again()
   }
 
   failed(giveBack: GiveBack, notBefore: number): void {

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { delaysOf } from './fake-clock.ts'
 import { errorOf, outcomeOf, scene } from './scene.ts'
 import { Letter } from './scripted-store.ts'
 
@@ -38,6 +39,56 @@ describe('release', () => {
       expect(store.count('release')).toBeLessThan(12_000)
     },
   )
+
+  test('is repeated although others hang for good: these take turns with it', async () => {
+    const { clock, store, locks, rooms } = scene()
+    const stuck = await Promise.all(
+      Array.from({ length: 40 }, (_, index) => locks.acquire(`stuck ${index}`, { ttl: '1h' })),
+    )
+    const healthy = await locks.acquire('healthy', { ttl: '1h' })
+    const release = store.release.bind(store)
+    let away = true
+    store.release = (request) => {
+      if (request.key === 'healthy' || !away) return release(request)
+      return new Promise(() => {})
+    }
+    store.next('release', 'fail')
+    for (const lease of stuck) void lease.release()
+    await clock.advance(3000)
+    void healthy.release()
+    await clock.advance(60_000)
+    const keys = (await rooms()).map((room) => room.key)
+    away = false
+    await clock.advance(60_000)
+    expect(keys).not.toContain('healthy')
+  })
+
+  test('starts no timer of its own: the bound is looked after together with all else', async () => {
+    const { clock, locks } = scene()
+    const delays = delaysOf(clock)
+    for (let turn = 0; turn < 100; turn += 1) await (await locks.acquire('k')).release()
+    expect(delays.length).toBeLessThanOrEqual(5)
+  })
+
+  test('of a lost lease after close() resolves, too, when the store hangs', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL, renew: false })
+    await clock.advance(TTL)
+    await clock.until(locks.close())
+    store.always('lose request')
+    await clock.until(lease.release(), { withinMs: 2010 })
+    expect(clock.timers.keepingAlive).toBe(0)
+  })
+
+  test('that began just before close() resolves, too, when the store hangs', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    store.always('lose request', ['release'])
+    const releasing = lease.release()
+    await clock.until(locks.close())
+    await clock.until(releasing, { withinMs: 100 })
+    await clock.advance(TTL)
+  })
 
   test('may be called as often as one likes, and asks the store once', async () => {
     const { store, locks } = scene()
