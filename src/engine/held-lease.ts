@@ -188,6 +188,13 @@ export class HeldLease implements Lease, Kept {
     return this.release()
   }
 
+  /** Without renewal it asks whether it was evicted: that must not keep the key any longer, should this process end. */
+  get question(): Ticket {
+    if (this.#renew) return this.ticket
+    const ttlMs = Math.max(1, Math.floor(this.#term.remainingMs(this.#now())))
+    return { ...this.ticket, ttlMs, acceptMs: Math.min(ttlMs, this.ticket.acceptMs) }
+  }
+
   get slackMs(): number {
     return this.#renew ? this.ticket.ttlMs / 10 : 0
   }

@@ -13,7 +13,12 @@ export interface Kept {
   /** It is due. True: ask the store about its ticket, together with all others that are due. */
   due(at: Instant): boolean
   readonly ticket: Ticket
-  /** A caller awaits it, so the process has to stay. Work under a lease keeps itself alive. */
+  /** What to ask, where it is not the ticket as it is. */
+  readonly question?: Ticket
+  /**
+   * A caller awaits it, so the process has to stay. Work under a lease keeps itself alive. Counted as it joins and leaves,
+   * so it may change only in between.
+   */
   readonly awaited: boolean
   /** What the store said of the ticket as it was asked about. */
   answered(answer: RenewAnswer, asked: Ticket, when: Exchange): void
@@ -53,7 +58,8 @@ export class Keeper {
     void SOON.then(this.#flush)
   }
   readonly #flush = (): void => {
-    const hurried = this.#hurried
+    // Two wakes for one ticket in one tick are one question.
+    const hurried = this.#hurried.length > 1 ? [...new Set(this.#hurried)] : this.#hurried
     this.#hurried = []
     const at = now(this.#clock)
     this.#ask(
@@ -107,7 +113,7 @@ export class Keeper {
     this.#wakeBy(this.#clock.monotonicMs() + WATCH_MS)
   }
 
-  /** Everything kept at this moment, which fulfil `which`. A copy: looking after one may make others leave. */
+  /** Everything that is kept at this moment and fulfils `which`. A copy: looking after one may make others leave. */
   list(which: (kept: Kept) => boolean): Kept[] {
     const found: Kept[] = []
     for (let kept = this.#first; kept !== undefined; kept = kept.next) if (which(kept)) found.push(kept)
@@ -177,7 +183,7 @@ export class Keeper {
   }
 
   #askBatch(batch: readonly Kept[], askedAt: Instant): void {
-    const tickets = batch.map((kept) => kept.ticket)
+    const tickets = batch.map((kept) => kept.question ?? kept.ticket)
     try {
       const answers = this.#store.renew(tickets)
       if (isLater(answers)) {

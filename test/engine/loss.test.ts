@@ -206,6 +206,36 @@ describe('a lease that is lost', () => {
     expect(signal.reason).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
   })
 
+  test('is asked about once when it was woken twice', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const { signal } = lease
+    await clock.advance(10)
+    const before = store.count('renew')
+    store.wake({ tag: 'all' })
+    store.wake({ tag: 'ticket', id: lease.id })
+    await settled()
+    const asked = store.sent.filter((request) => request.verb === 'renew').slice(before)
+    expect(asked.map((request) => request.tickets.length)).toEqual([1])
+    expect(signal.aborted).toBe(false)
+    await lease.release()
+  })
+
+  test('and that is not renewed is not prolonged in the store by a question about an eviction', async () => {
+    const { clock, store, locks, rooms } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL, renew: false })
+    const { signal } = lease
+    await clock.advance(TTL / 2)
+    const asked = store.count('renew')
+    store.wake({ tag: 'all' })
+    await settled()
+    expect(store.count('renew')).toBe(asked + 1)
+    const [room] = await rooms()
+    expect(room?.holders[0]?.remainingMs).toBeLessThanOrEqual(TTL / 2)
+    expect(signal.aborted).toBe(false)
+    await lease.release()
+  })
+
   test('by eviction is looked for under its id: a wake for another process looks at no lease', async () => {
     const { clock, store, locks } = scene()
     const leases = await Promise.all(Array.from({ length: 100 }, (_, index) => locks.acquire(`k${index}`)))
