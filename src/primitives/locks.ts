@@ -205,6 +205,7 @@ export class Locks {
    */
   async adopt(json: LeaseJson, options?: HoldOptions): Promise<Lease> {
     const { key, id, fence, units, limit, ttlMs, minHoldMs, lockDelayMs } = parseJson(json)
+    if (options !== undefined) checkNames(options, TAKES.try)
     const { ttl = ttlMs, minHold = minHoldMs, lockDelay = lockDelayMs, ...rest } = options ?? {}
     const terms = parseTerms({ ttl, minHold, lockDelay, ...rest }, TAKES.try, this.#defaults)
     // With patience: should it be a waiter's id, it does not lose its place by being asked about.

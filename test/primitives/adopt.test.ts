@@ -183,6 +183,19 @@ describe('a lease that is handed over', () => {
     expect(await errorOf(locks.adopt(json))).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
   })
 
+  test.each([
+    ['a number', 5],
+    ['a Map', new Map()],
+    ['null', null],
+  ])('with %s for options is bad input', async (_what, options) => {
+    const { locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const adopting = locks.adopt(lease.toJSON(), options as never)
+    const outcome = await outcomeOf(adopting)
+    await lease.release()
+    expect(outcome).toMatchObject({ error: { code: 'invalid-argument' } })
+  })
+
   test('with an aborted signal rejects with its reason', async () => {
     const { clock, locks, other } = scene()
     const json = (await other.locks.acquire('k', { ttl: TTL })).detach()
