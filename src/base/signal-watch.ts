@@ -4,9 +4,9 @@ export interface Abortable {
 }
 
 /**
- * One listener per signal, however many waits and tasks it belongs to. Adding a listener to an AbortSignal walks over all its
- * listeners (measured on Node.js 20: 16,000 of them take 380 ms), and more than ten print a
- * warning; one shutdown signal for everything is the usual case.
+ * One listener per signal, however many waits and tasks it belongs to. Adding a listener to an AbortSignal walks over all
+ * its listeners (measured on Node.js 20: 16,000 of them take 380 ms), and more than ten print a warning; one shutdown
+ * signal for everything is the usual case.
  */
 export class SignalWatch {
   readonly #watched = new Map<

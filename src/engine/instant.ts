@@ -6,7 +6,10 @@ export interface Instant {
   readonly wallMs: number
 }
 
-/** A question to the store: before it was written, and when its answer was there (or before, as that is what matters less). */
+/**
+ * A question to the store: before it was written, and when its answer was there. Where the store answered in the same tick
+ * that is one and the same look at the clocks.
+ */
 export interface Exchange {
   readonly askedAt: Instant
   readonly answeredAt: Instant

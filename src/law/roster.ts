@@ -44,7 +44,10 @@ export class Roster<T> {
     return true
   }
 
-  /** While it goes on, the entry that was given last may be deleted, and others may be added. */
+  /**
+   * While it goes on, the entry that was given last may be deleted, and others may be added – but not after that one was
+   * deleted, had it been the last of all: these are not given.
+   */
   *[Symbol.iterator](): Generator<[string, T], void, void> {
     for (let entry = this.#first; entry !== undefined; entry = entry.next) yield [entry.id, entry.value]
   }

@@ -122,7 +122,7 @@ class MemoryStore implements Store {
     if (!isIdle(room, time)) return
     this.#fenceFloor = Math.max(this.#fenceFloor, room.lastFence)
     this.#rooms.delete(key)
-    // An idle room is as good as a new one, but for its clocks and its fence; making its maps costs more than a lock.
+    // An idle room is as good as a new one, but for its clocks and its fence; making its rosters costs more than a lock.
     room.closedUntil = 0
     room.nextExpiry = Number.POSITIVE_INFINITY
     if (this.#spare.length < SPARE_ROOMS) this.#spare.push(room)
