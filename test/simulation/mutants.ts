@@ -132,8 +132,8 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant('a give-back is not repeated', NETWORK, ['left behind'], {
     file: 'engine/give-back.ts',
-    find: 'if (at.monotonicMs >= this.#until) this.#end()',
-    replace: 'if (at.monotonicMs >= 0) this.#end()',
+    find: 'if (at.monotonicMs >= this.#until) {',
+    replace: 'if (at.monotonicMs >= 0) {',
   }),
   mutant('an acquire without an answer is forgotten', NETWORK, ['left behind'], {
     file: 'engine/acquisition.ts',
