@@ -22,8 +22,9 @@ export interface Store {
 
   /**
    * Asks for the key, or asks again: a ticket that already holds gets its full `ttlMs` anew under the same fence (its term
-   * never gets shorter, as a request with a shorter ttl may arrive late), one that waits keeps its place. With `patienceMs` 0 it is never queued. A ticket that was cancelled or evicted within
-   * the last {@link TOMBSTONE_MS} has no effect and gets `gone`.
+   * never gets shorter, as a request with a shorter ttl may arrive late), one that waits keeps its place. With
+   * `patienceMs` 0 it is never queued. A ticket that was cancelled or evicted within the last {@link TOMBSTONE_MS} has no
+   * effect and gets `gone`.
    */
   acquire(ticket: Ticket): Answer<AcquireAnswer>
 
