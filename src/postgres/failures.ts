@@ -84,6 +84,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
 const TROUBLES: Readonly<Record<string, string>> = {
   '08': NO_ANSWER,
   '25006': READ_ONLY,
+  '25P03': 'PostgreSQL ended a transaction that was left open for too long.',
   '40': 'PostgreSQL undid the statement because of others at the same time, several times in a row.',
   '53100': FULL,
   '53200': FULL,

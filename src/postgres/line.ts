@@ -14,12 +14,7 @@ export interface LineStart {
  */
 export async function openLine(driver: PostgresDriver, start: LineStart): Promise<Line> {
   const { applicationName, limitMs } = start
-  const settings = {
-    ...start.settings,
-    default_transaction_isolation: 'read committed',
-    statement_timeout: String(Number.isFinite(limitMs) ? limitMs : 0),
-    lock_timeout: '0',
-  }
+  const settings = { ...start.settings, ...ownSettings(limitMs) }
   const open = async (first: Readonly<Record<string, string>>): Promise<Line> => {
     const signal = AbortSignal.timeout(OPEN_LIMIT_MS)
     const session = await driver
@@ -49,6 +44,23 @@ export async function openLine(driver: PostgresDriver, start: LineStart): Promis
 /** Without it, a server that takes connections and says nothing would be waited for until TCP gives up. */
 const OPEN_LIMIT_MS = 5000
 
+/** What our statements rely on, whatever the defaults of the database and the role are. */
+function ownSettings(limitMs: number): Readonly<Record<string, string>> {
+  const limit = Number.isFinite(limitMs) ? limitMs : 0
+  return {
+    default_transaction_isolation: 'read committed',
+    statement_timeout: String(limit),
+    lock_timeout: '0',
+    // Who freezes in a transaction (behind a pooler, every call is one) would keep its locks until it is thawed. Half, so that
+    // the calls that wait for these locks meanwhile do not run into their own limit.
+    idle_in_transaction_session_timeout: String(Math.ceil(limit / 2)),
+    idle_session_timeout: '0',
+    // Whoever may create in a schema of the path could put a closer match before a function of PostgreSQL, and be run as us.
+    search_path: 'pg_catalog',
+    extra_float_digits: '1',
+  }
+}
+
 /** How much longer than the server a connection is trusted to answer, after its own limit. */
 const GRACE_MS = 1000
 
@@ -71,7 +83,7 @@ export class Line {
   constructor(session: Session, { limitMs, settings }: LineStart) {
     this.session = session
     this.#limitMs = limitMs
-    this.#settings = settings
+    this.#settings = { ...settings, ...ownSettings(limitMs) }
     void session.closed.then(() => {
       this.isLost = true
     })
@@ -79,18 +91,15 @@ export class Line {
 
   /** Finds out whom we talk to. */
   async greet({ tookSettings }: { readonly tookSettings: boolean }): Promise<void> {
-    const limitMs = String(Number.isFinite(this.#limitMs) ? this.#limitMs : 0)
-    const own = Object.entries({ ...this.#settings, statement_timeout: limitMs })
+    const own = Object.entries(this.#settings)
     const ownBegin = [this.#begin, ...own.map(([name, value]) => `set local ${name} = '${value}'`)].join('; ')
     // The role's own limit may be too short even for this.
     if (!tookSettings) await this.ask(ownBegin, [])
-    const [row] = await this.ask(GREETING, [])
+    const [row] = await this.ask(greeting(own), [])
     if (!tookSettings) await this.ask('commit', [])
     this.backendPid = Number(row?.['pid'])
     this.isPooled = this.backendPid !== this.session.announcedPid
-    const takesDefaults = tookSettings || Object.keys(this.#settings).length === 0
-    const hasOurs = row?.['isolation'] === 'read committed' && row?.['limit_ms'] === limitMs
-    this.#hasOwnDefaults = takesDefaults && hasOurs
+    this.#hasOwnDefaults = Number(row?.['ours']) === own.length
     if (!this.#hasOwnDefaults) this.#begin = ownBegin
   }
 
@@ -168,7 +177,9 @@ export class Line {
 
 const DOUBTFUL: ReadonlySet<string> = new Set(['0A000', '26000', '42P05'])
 
-const GREETING = `select
-  pg_backend_pid()::text as pid,
-  current_setting('default_transaction_isolation') as isolation,
-  (select reset_val from pg_settings where name = 'statement_timeout') as limit_ms`
+/** Who answers, and how many of the settings its sessions have from the start. */
+function greeting(settings: readonly (readonly [string, string])[]): string {
+  const pairs = settings.map(([name, value]) => `('${name}', '${value}')`).join(', ')
+  return `select pg_backend_pid()::text as pid,
+    (select count(*) from pg_catalog.pg_settings where (name, reset_val) in (${pairs}))::text as ours`
+}

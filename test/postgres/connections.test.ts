@@ -89,7 +89,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
 
   test('commit and roll back, and do not report a success that was none', () =>
     using(server.url, async (connections) => {
-      const table = `notes_${Math.random().toString(36).slice(2)}`
+      const table = `public.notes_${Math.random().toString(36).slice(2)}`
       await connections.query(`create table ${table} (text text)`)
       const kept = await connections.transaction(async (transaction) => {
         await transaction.query(`insert into ${table} values ($1::text)`, ['kept'])

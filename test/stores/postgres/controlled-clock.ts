@@ -1,9 +1,8 @@
 import { Client } from 'pg'
 
 /**
- * Lets the functions of the store in a database see a time that the test sets: the function that asks the server is another
- * one, and everything else is as it is. `inspect` is a statement and no function, so it sees a `clock_timestamp` of the
- * test's schema, which comes first on the path.
+ * Lets the store in a database see a time that the test sets: the function that asks the server is another one, and
+ * everything else is as it is.
  */
 export async function controlClock(
   url: string,
@@ -17,9 +16,8 @@ export async function controlClock(
     create schema clock;
     create unlogged table clock.now (ms double precision);
     insert into clock.now values (0);
-    create function clock.clock_timestamp() returns timestamptz volatile language sql
-      as 'select to_timestamp(ms / 1000) from clock.now';
-    alter database ${database} set search_path = clock, pg_catalog;
+    create or replace function holdfast.lock_clock() returns bigint language sql
+      as 'select (ms * 1000)::bigint from clock.now';
     alter database ${database} set synchronous_commit = off;
   `)
   return {

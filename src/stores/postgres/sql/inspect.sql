@@ -4,7 +4,7 @@
 -- Result  a row for each room: its key, and its tickets as JSON
 with present as (
   select ($1::text) collate "C" as prefix, ($2::text) collate "C" as last, $3::text::bigint as count,
-    floor(extract(epoch from clock_timestamp()) * 1000)::double precision as now
+    ("{schema}".lock_clock() / 1000)::double precision as now
 ), page as (
   select key from (
     (select distinct key from "{schema}".lock_holders, present

@@ -9,6 +9,10 @@ begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'A call of the lock store has to be READ COMMITTED' using errcode = '25001';
   end if;
+  -- A standby that lags would otherwise answer that a key is taken, where nothing has to be written for that.
+  if current_setting('transaction_read_only') = 'on' then
+    raise exception 'A call of the lock store has to be able to write' using errcode = '25006';
+  end if;
   -- Statistics of tables that fill and empty all the time are wrong most of the time, and the plans are kept for long.
   -- What is planned against this looks so expensive that it would be compiled, which takes longer than all the rest.
   -- And only a plain index scan remembers which entries lead to rows that are gone, of which there are many here.

@@ -154,7 +154,7 @@ end $body$;
 -- Result  a row for each room: its key, and its tickets as JSON
 with present as (
   select ($1::text) collate "C" as prefix, ($2::text) collate "C" as last, $3::text::bigint as count,
-    floor(extract(epoch from clock_timestamp()) * 1000)::double precision as now
+    ("{schema}".lock_clock() / 1000)::double precision as now
 ), page as (
   select key from (
     (select distinct key from "{schema}".lock_holders, present
@@ -317,6 +317,10 @@ create function "{schema}".lock_rooms(p_keys text[]) returns void language plpgs
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'A call of the lock store has to be READ COMMITTED' using errcode = '25001';
+  end if;
+  -- A standby that lags would otherwise answer that a key is taken, where nothing has to be written for that.
+  if current_setting('transaction_read_only') = 'on' then
+    raise exception 'A call of the lock store has to be able to write' using errcode = '25006';
   end if;
   -- Statistics of tables that fill and empty all the time are wrong most of the time, and the plans are kept for long.
   -- What is planned against this looks so expensive that it would be compiled, which takes longer than all the rest.
@@ -570,6 +574,8 @@ declare
   v_key text;
   v_cleared integer := 0;
 begin
+  -- No room is locked yet, but what holds for every call holds here.
+  perform "{schema}".lock_rooms('{}');
   if not pg_try_advisory_xact_lock(1212236372, 1024) then return 0; end if;
   delete from "{schema}".lock_tombstones where (key, id) in (
     select key, id from "{schema}".lock_tombstones where until <= v_now limit p_count for update skip locked

@@ -8,6 +8,8 @@ declare
   v_key text;
   v_cleared integer := 0;
 begin
+  -- No room is locked yet, but what holds for every call holds here.
+  perform "{schema}".lock_rooms('{}');
   if not pg_try_advisory_xact_lock(1212236372, 1024) then return 0; end if;
   delete from "{schema}".lock_tombstones where (key, id) in (
     select key, id from "{schema}".lock_tombstones where until <= v_now limit p_count for update skip locked

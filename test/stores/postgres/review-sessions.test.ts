@@ -1,0 +1,148 @@
+import pg from 'pg'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import type { Store } from '../../../src/contract/store.ts'
+import { UNLIMITED } from '../../../src/contract/store.ts'
+import { migrate, type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
+import { startPgBouncer } from '../../servers/pgbouncer.ts'
+import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
+import { startProxy } from '../../servers/tcp-proxy.ts'
+import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from './tickets.ts'
+
+let server: PostgresServer
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server?.close())
+
+const poolAt = (url: string) => new pg.Pool({ connectionString: url })
+
+function storeAt(url: string, options: PostgresStoreOptions = {}): Store {
+  const store = postgresStore(poolAt(url), options)
+  onTestFinished(() => store.close())
+  return store
+}
+
+function as(role: string, url: string): string {
+  return url.replace('holdfast@', `${role}@`)
+}
+
+async function clientAt(url: string): Promise<pg.Client> {
+  const client = new pg.Client(url)
+  await client.connect()
+  onTestFinished(() => client.end())
+  return client
+}
+
+test('a process that freezes between a call and its commit, behind a pooler, does not keep the room', async () => {
+  const direct = storeAt(server.url)
+  const [frozen, next] = [ticket({ key: 'frozen' }), ticket({ key: 'frozen' })]
+  await direct.release(releaseOf(next))
+  await using pooler = await startPgBouncer(server)
+  await using proxy = await startProxy({ targetPort: pooler.port })
+  const freezing = storeAt(pooler.url.replace(`:${pooler.port}/`, `:${proxy.port}/`), { connections: 1 })
+  await freezing.release(releaseOf(frozen))
+  // Long enough to see the call done before its commit is on its way.
+  proxy.delay({ requestMs: 500 })
+  const lost = expect(freezing.acquire(frozen)).rejects.toMatchObject({ code: 'store-unavailable' })
+  await until('its call is done and not committed', async () => {
+    const rows = await server.sql(
+      `select 1 from pg_stat_activity where state = 'idle in transaction' and query like '%lock_acquire%'`,
+    )
+    return rows.length > 0
+  })
+  proxy.halfOpen()
+  let fence: bigint | undefined
+  await until(
+    'the room is free',
+    async () => {
+      const answer = await Promise.resolve(direct.acquire(next)).catch(() => undefined)
+      if (answer !== undefined) fence = fenceOf(answer)
+      return fence !== undefined
+    },
+    { withinMs: 20_000 },
+  )
+  await lost
+  await direct.release(releaseOf(next))
+}, 40_000)
+
+test("behind a pooler, too, the database's lock_timeout is not what the store gets", async () => {
+  const url = await server.createDatabase('impatient')
+  await server.sql(`alter database impatient set lock_timeout = '1ms'`)
+  const blocker = await clientAt(url)
+  await using pooler = await startPgBouncer(server)
+  const store = storeAt(pooler.urlOf(url))
+  const mine = ticket()
+  await store.release(releaseOf(mine))
+  await blocker.query(`begin; select holdfast.lock_rooms(array['${mine.key}'])`)
+  const acquiring = Promise.resolve(store.acquire(mine))
+  const failed = acquiring.then(
+    () => false,
+    () => true,
+  )
+  await until('it waits for the room', async () => {
+    const rows = await server.sql(
+      `select 1 from pg_stat_activity where datname = 'impatient' and wait_event = 'advisory'`,
+    )
+    return rows.length > 0 || (await Promise.race([failed, false]))
+  })
+  await server.sql(`select pg_sleep(0.2)`)
+  await blocker.query('commit')
+  fenceOf(await acquiring)
+})
+
+test('whoever may create functions in a schema of the search path is not run with our rights', async () => {
+  const url = await server.createDatabase('shared_by_many')
+  await migrate(poolAt(url))
+  const owner = await clientAt(url)
+  await owner.query(`
+    create role intruder login;
+    grant create on schema public to intruder;
+    create table public.runs (role text);
+    grant insert on public.runs to public`)
+  const intruder = await clientAt(as('intruder', url))
+  // A closer match than array_length(anyarray, integer), which is PostgreSQL's.
+  await intruder.query(`
+    create function public.array_length(text[], integer) returns integer language plpgsql as $$
+    begin insert into public.runs values (current_user); return cardinality($1); end $$`)
+  const store = storeAt(url)
+  fenceOf(await store.acquire(ticket()))
+  expect((await owner.query('select role from public.runs')).rows).toEqual([])
+})
+
+test('a standby that lags does not say that a key is taken', async () => {
+  const holder = ticket({ key: 'on the primary' })
+  fenceOf(await storeAt(server.url).acquire(holder))
+  await using standby = await startPostgres({ standbyOf: server })
+  await until('the standby knows', async () => {
+    return (await standby.sql(`select 1 from holdfast.lock_holders where id = '${holder.id}'`)).length === 1
+  })
+  await expect(
+    storeAt(standby.url).acquire(ticket({ ...holder, id: 'other', patienceMs: 0 })),
+  ).rejects.toMatchObject({ code: 'store-unavailable', message: expect.stringContaining('is read-only') })
+})
+
+test('the documented grants are enough where functions are not for everybody, and limits of a role are not ours', async () => {
+  const url = await server.createDatabase('strict')
+  const owner = await clientAt(url)
+  await owner.query('alter default privileges revoke execute on functions from public')
+  await migrate(poolAt(url))
+  await owner.query(`
+    create role plain login;
+    alter role plain set extra_float_digits = 0;
+    alter role plain set idle_session_timeout = '100ms';
+    grant usage on schema holdfast to plain;
+    grant select on holdfast.holdfast_versions to plain;
+    grant select, insert, update, delete on all tables in schema holdfast to plain;
+    grant execute on all functions in schema holdfast to plain`)
+  const store = storeAt(as('plain', url), { migrate: false })
+  const reader = ticket({ limit: UNLIMITED })
+  fenceOf(await store.acquire(reader))
+  const session = async () =>
+    await server.sql(`select pid from pg_stat_activity where usename = 'plain' order by pid`)
+  const before = await session()
+  await server.sql('select pg_sleep(0.5)')
+  expect(await session()).toEqual(before)
+  const { rooms } = await store.inspect({ prefix: '', cursor: undefined, count: 1 })
+  expect(rooms[0]?.holders[0]?.limit).toBe(UNLIMITED)
+})
