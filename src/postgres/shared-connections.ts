@@ -13,7 +13,13 @@ import { sqlState } from './failures.ts'
 
 /** A pg.Pool, as far as it is used here. */
 interface Pool extends PgQueryable {
-  connect(): Promise<PgQueryable & { release(error?: Error): void }>
+  connect(): Promise<PooledClient>
+}
+
+interface PooledClient extends PgQueryable {
+  on(event: 'error', listener: (error: Error) => void): void
+  off(event: 'error', listener: (error: Error) => void): void
+  release(error?: Error): void
 }
 
 /** A `sql` of postgres.js, as far as it is used here. */
@@ -66,6 +72,11 @@ class SharedConnections implements PostgresConnections {
     }
     const client = await (this.#client as unknown as Pool).connect()
     let failure: Error | undefined
+    // A pool listens only to those that nobody has taken, and the loss of one that nobody listens to ends the process.
+    const onLoss = (error: Error): void => {
+      failure = error
+    }
+    client.on('error', onLoss)
     try {
       const executor = executorOf(client)
       await executor.query('begin isolation level read committed')
@@ -80,6 +91,7 @@ class SharedConnections implements PostgresConnections {
         throw error
       }
     } finally {
+      client.off('error', onLoss)
       client.release(failure)
     }
   }

@@ -110,6 +110,32 @@ test('whoever may create functions in a schema of the search path is not run wit
   expect((await owner.query('select role from public.runs')).rows).toEqual([])
 })
 
+test("the loss of one of the application's connections in a call does not end the process", async () => {
+  const url = await server.createDatabase('lossy')
+  await server.sql(`alter database lossy set default_transaction_isolation = 'serializable'`)
+  const pool = poolAt(url)
+  pool.on('error', () => {})
+  const store = postgresStore(pool, { connections: 'shared' })
+  const mine = ticket()
+  await store.release(releaseOf(mine))
+  const blocker = await clientAt(url)
+  await blocker.query(
+    `begin isolation level read committed; select holdfast.lock_rooms(array['${mine.key}'])`,
+  )
+  const lost = expect(store.acquire(mine)).rejects.toMatchObject({ code: 'store-unavailable' })
+  await until('the call is ended where it waits', async () => {
+    const ended = await server.sql(
+      `select pg_terminate_backend(pid) from pg_stat_activity where datname = 'lossy' and wait_event = 'advisory'`,
+    )
+    return ended.length > 0
+  })
+  await lost
+  await blocker.query('commit')
+  fenceOf(await store.acquire(mine))
+  await store.close()
+  await pool.end()
+})
+
 test('a standby that lags does not say that a key is taken', async () => {
   const holder = ticket({ key: 'on the primary' })
   fenceOf(await storeAt(server.url).acquire(holder))
