@@ -149,6 +149,11 @@ class Connections implements PostgresConnections {
 
   async listen(channel: string, listener: MessageListener): Promise<() => void> {
     const listening = await listenOn(channel, listener, () => this.#openOther(this.#start.limitMs))
+    // It has begun to look after itself, and would go on for ever.
+    if (this.#closed) {
+      listening.close()
+      throw closedError()
+    }
     this.#open.add(listening)
     return () => {
       this.#open.delete(listening)

@@ -39,7 +39,16 @@ test('takes any name of a schema that PostgreSQL takes', async () => {
   expect(await server.sql(`select to_regclass('"Order-$".things') is not null as made`)).toEqual([
     { made: true },
   ])
-  for (const schema of ['', 'a"b', 'pg_mine', 'information_schema', '1st', 'x'.repeat(64), undefined]) {
+  for (const schema of [
+    '',
+    'a"b',
+    'pg_mine',
+    'information_schema',
+    '1st',
+    'a$body$b',
+    'x'.repeat(64),
+    undefined,
+  ]) {
     const refused = migrate(connections, { schema: schema as string, component: 'jobs', migrations: [] })
     await expect(refused).rejects.toThrow(/^Expected `schema` to be a name of 1 to 63 letters/)
   }
