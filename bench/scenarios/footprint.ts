@@ -51,6 +51,9 @@ export const memoryFootprint: Candidate = {
     const heapWaiting = heap()
     await Promise.all(leases.map((lease) => lease.release()))
     await Promise.all(waiting.map(async (lease) => (await lease).release()))
+    // What the caller still has of them is not the key's.
+    leases.length = 0
+    waiting.length = 0
     const heapIdle = heap()
     await locks.close()
     return [
