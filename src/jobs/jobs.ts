@@ -7,7 +7,16 @@ import { claimedJob, type Settling } from './claimed-job.ts'
 import { type ClaimedJob, JOB_STATES, type JobCount, type JobState, type JobView } from './job.ts'
 import { JobTables } from './job-tables.ts'
 import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
-import { checkOptions, expected, parseIds, parseText, parseWhole, TTL_RANGE, WAIT_RANGE } from './options.ts'
+import {
+  checkOptions,
+  expected,
+  parseIds,
+  parseNames,
+  parseText,
+  parseWhole,
+  TTL_RANGE,
+  WAIT_RANGE,
+} from './options.ts'
 import { Settler } from './settler.ts'
 import { Wakes } from './wakes.ts'
 import { parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
@@ -274,9 +283,8 @@ class PostgresJobs implements Jobs {
       ttl = '30s',
       worker = `pid ${process.pid}`,
     } = checkOptions(options, ['limit', 'ttl', 'worker'])
-    const list = (typeof names === 'string' ? [names] : names).map((name) => parseText('names', name))
     const request = {
-      names: list,
+      names: parseNames('names', names),
       limit: parseWhole('limit', limit, { least: 1, most: 1000 }),
       worker: parseText('worker', worker),
       ttlMs: parseDuration('ttl', ttl, TTL_RANGE),
@@ -288,8 +296,8 @@ class PostgresJobs implements Jobs {
 
   async *inspect(options: InspectOptions = {}): AsyncGenerator<JobView, void, undefined> {
     const { state, name, after = '0' } = checkOptions(options, ['state', 'name', 'after'])
-    const names = typeof name === 'string' ? [name] : name
-    const filter = { states: parseStates(state), names: names?.map((each) => parseText('name', each)) }
+    const names = name === undefined ? undefined : parseNames('name', name)
+    const filter = { states: parseStates(state), names }
     let from = after === '0' ? after : (parseIds('after', after)[0] ?? '0')
     for (;;) {
       const page = await this.#tables.inspect({ ...filter, after: from, limit: PAGE })

@@ -15,12 +15,12 @@ export interface JobOptions {
   readonly runAt?: Date | undefined
   /**
    * Not enqueued while a job of this name and key waits: is ready, blocked or delayed, also for its next attempt.
-   * While one runs, another one is enqueued, because what it has read may be out of date. Up to 500 characters.
+   * While one runs, another one is enqueued, because what it has read may be out of date. Up to 500 bytes.
    * Default: none.
    */
   readonly key?: string | undefined
   /**
-   * Jobs of one group run one at a time, whatever their names, and start in order. Up to 500 characters. Default:
+   * Jobs of one group run one at a time, whatever their names, and start in order. Up to 500 bytes. Default:
    * none.
    */
   readonly group?: string | undefined
@@ -83,8 +83,8 @@ export function parseNewJob(
     maxBackoff = '1h',
   } = options
   if (delay !== undefined && runAt !== undefined) throw expected('runAt', 'left out beside `delay`', runAt)
-  if (runAt !== undefined && !(runAt instanceof Date && Number.isFinite(runAt.getTime())))
-    throw expected('runAt', 'a valid Date', runAt)
+  if (runAt !== undefined && !(runAt instanceof Date && /^\d{4}-/.test(isoOf(runAt))))
+    throw expected('runAt', 'a valid Date before the year 10000', runAt)
   return {
     position,
     name: parseText('name', name),
@@ -98,4 +98,9 @@ export function parseNewJob(
     delay_ms: delay === undefined ? null : parseDuration('delay', delay, HOLD_RANGE),
     run_at: runAt === undefined ? null : runAt.toISOString(),
   }
+}
+
+/** Four digits for a year that PostgreSQL reads as it is; empty for a date that is none. */
+function isoOf(date: Date): string {
+  return Number.isFinite(date.getTime()) ? date.toISOString() : ''
 }

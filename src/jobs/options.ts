@@ -25,12 +25,23 @@ export function parseWhole(name: string, value: unknown, range: { least: number;
   throw expected(name, `a whole number from ${range.least} to ${range.most}`, value)
 }
 
-/** What PostgreSQL takes as text, and a notification or an index as well. */
+/** What PostgreSQL takes as text, and a notification or an index of two of them as well. */
 export function parseText(name: string, value: unknown): string {
-  const isText =
-    typeof value === 'string' && value !== '' && value.length <= MOST_TEXT && !/\0|\p{Cs}/u.test(value)
+  const isText = typeof value === 'string' && value !== '' && !/\0|\p{Cs}/u.test(value) && isShort(value)
   if (isText) return value
-  throw expected(name, `a text of 1 to ${MOST_TEXT} characters without U+0000`, value)
+  throw expected(name, `a text of 1 to ${MOST_TEXT} bytes (UTF-8) without U+0000`, value)
+}
+
+/** A character is three bytes at most (a pair of them four), so the long way is only for what is near the limit. */
+function isShort(text: string): boolean {
+  if (text.length > MOST_TEXT) return false
+  return text.length * 3 <= MOST_TEXT || new TextEncoder().encode(text).length <= MOST_TEXT
+}
+
+/** Each of them once. */
+export function parseNames(option: string, names: unknown): string[] {
+  const list: readonly unknown[] = Array.isArray(names) ? names : [names]
+  return [...new Set(list.map((name) => parseText(option, name)))]
 }
 
 export function parseIds(name: string, ids: unknown): string[] {

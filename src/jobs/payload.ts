@@ -15,7 +15,8 @@ export function payloadText(payload: unknown, { maxBytes }: { readonly maxBytes:
 function stringify(payload: unknown): string {
   if (payload === undefined) return 'null'
   try {
-    return JSON.stringify(payload, refuseWhatJsonLoses)
+    const text = JSON.stringify(payload, refuseWhatJsonLoses) as string | undefined
+    if (text !== undefined) return text
   } catch (error) {
     if (error instanceof InvalidArgumentError) throw error
     // A cycle, or a `toJSON` that throws.
@@ -24,6 +25,9 @@ function stringify(payload: unknown): string {
       cause: error,
     })
   }
+  throw new InvalidArgumentError(
+    `Expected \`payload\` to be JSON, got ${show(payload)}, whose \`toJSON\` gives nothing.`,
+  )
 }
 
 function refuseWhatJsonLoses(name: string, value: unknown): unknown {

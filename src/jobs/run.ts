@@ -1,6 +1,6 @@
 import { LeaseLostError } from '../errors.ts'
 import { claimedJob, type Settling } from './claimed-job.ts'
-import type { JobFacts, RunningJob } from './job.ts'
+import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
 import { elapsedMs, type Instant, usableMs } from './lease-time.ts'
 
 /**
@@ -11,9 +11,9 @@ export class Run {
   readonly facts: JobFacts
   readonly job: RunningJob
   /**
-   * `handler`: it has settled the job itself. Where that was in a transaction, nobody knows yet whether it commits.
+   * What the handler itself has made of the job. Where that was in a transaction, nobody knows yet whether it commits.
    */
-  settledBy: 'nobody' | 'handler' = 'nobody'
+  settledAs: 'completed' | FailOutcome | undefined
   isLost = false
   isCutOff = false
   readonly #ttlMs: number
@@ -31,24 +31,25 @@ export class Run {
     this.#askedAt = askedAt
     this.#ttlMs = ttlMs
     const claimed = claimedJob(facts, settling)
-    const settledBy = <Arguments extends unknown[], Result>(
-      settle: (...given: Arguments) => Promise<Result>,
-    ) => {
-      return async (...given: Arguments): Promise<Result> => {
-        const result = await settle(...given)
-        this.settledBy = 'handler'
-        return result
-      }
-    }
     const signal = () => this.#signal()
     this.job = {
       ...claimed,
       get signal() {
         return signal()
       },
-      complete: settledBy(claimed.complete),
-      fail: settledBy(claimed.fail),
-      giveBack: settledBy(claimed.giveBack),
+      complete: async (options) => {
+        await claimed.complete(options)
+        this.settledAs = 'completed'
+      },
+      fail: async (error, options) => {
+        const outcome = await claimed.fail(error, options)
+        this.settledAs = outcome
+        return outcome
+      },
+      giveBack: async (options) => {
+        await claimed.giveBack(options)
+        this.settledAs = 'ready'
+      },
     }
   }
 
@@ -78,7 +79,7 @@ export class Run {
 
   /** Another worker may have the job from now on, or has it. */
   lose(reason: 'expired' | 'evicted'): void {
-    if (this.isLost || this.settledBy === 'handler') return
+    if (this.isLost || this.settledAs !== undefined) return
     this.isLost = true
     this.#abort(
       new LeaseLostError(

@@ -43,6 +43,9 @@ export interface WorkOptions {
 export function parseWorkOptions(options: WorkOptions): WorkerSettings {
   checkOptions(options, ['concurrency', 'ttl', 'maxRun', 'pollInterval', 'label', 'onFailure', 'onError'])
   const label = parseText('label', options.label ?? 'worker')
+  const onError = guarded(parseFunction('onError', options.onError) ?? warnOfError, (error) =>
+    warn('`onError` of a worker itself failed.', error),
+  )
   return {
     concurrency: parseWhole('concurrency', options.concurrency ?? 10, { least: 1, most: 1000 }),
     ttlMs: parseDuration('ttl', options.ttl ?? '30s', TTL_RANGE),
@@ -50,8 +53,19 @@ export function parseWorkOptions(options: WorkOptions): WorkerSettings {
     pollMs: parseDuration('pollInterval', options.pollInterval ?? '2s', POLL_RANGE),
     // Unlike any other worker's: what an answer was lost of is found by it.
     name: `${label}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`,
-    onFailure: parseFunction('onFailure', options.onFailure) ?? warnOfFailure,
-    onError: parseFunction('onError', options.onError) ?? warnOfError,
+    onFailure: guarded(parseFunction('onFailure', options.onFailure) ?? warnOfFailure, onError),
+    onError,
+  }
+}
+
+/** What the user's function throws or rejects with must not end the worker. */
+function guarded<Given>(
+  call: (given: Given) => unknown,
+  failed: (error: unknown) => void,
+): (given: Given) => void {
+  return (given) => {
+    // A function that is async is not awaited, only heard.
+    new Promise((resolve) => resolve(call(given))).catch(failed)
   }
 }
 

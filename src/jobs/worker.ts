@@ -25,6 +25,7 @@ export interface WorkerSettings {
   readonly maxRunMs: number
   readonly pollMs: number
   readonly name: string
+  /** Neither of them throws. */
   readonly onFailure: (failure: JobFailure) => void
   readonly onError: (error: unknown) => void
 }
@@ -178,8 +179,10 @@ export class JobWorker {
     if (this.#isStopping) run.cut(stopped())
     this.#watch()
     try {
+      // Stopped while it was claimed: it is given back and never begun, or it would run here and elsewhere.
+      if (run.isCutOff) throw run.job.signal.reason
       await run.until(this.#handlers.get(facts.name)?.(run.job))
-      if (run.settledBy === 'nobody') await this.#settleCompleted(run)
+      if (run.settledAs === undefined) await this.#settleCompleted(run)
     } catch (error) {
       await this.#settleFailed(run, error)
     } finally {
@@ -198,8 +201,7 @@ export class JobWorker {
     const isGivenBack = run.isCutOff && error instanceof ClosedError
     const outcome = await this.#settle(run, isGivenBack ? GIVEN_BACK : failed(error))
     if (isGivenBack) return
-    const settled = run.settledBy === 'handler' ? 'completed' : 'lost'
-    this.#tellFailure(run, error, outcome ?? settled)
+    this.#tellFailure(run, error, outcome ?? run.settledAs ?? 'lost')
   }
 
   /** Until the database has answered, or it makes no difference any more. */
@@ -285,11 +287,7 @@ export class JobWorker {
   }
 
   #tellFailure(run: Run, error: unknown, outcome: JobFailure['outcome']): void {
-    try {
-      this.#settings.onFailure({ job: run.facts, error, outcome })
-    } catch (ownError) {
-      this.#settings.onError(ownError)
-    }
+    this.#settings.onFailure({ job: run.facts, error, outcome })
   }
 }
 

@@ -27,13 +27,16 @@ test('what cannot be enqueued is said in one sentence, and nothing is enqueued',
       ['a', 'é'.repeat(60)],
       'Expected `payload` to be at most 100 bytes of JSON (`maxPayloadBytes`), got 122. Store',
     ],
-    [['', 1], 'Expected `name` to be a text of 1 to 500 characters without U+0000, got "".'],
+    [['', 1], 'Expected `name` to be a text of 1 to 500 bytes (UTF-8) without U+0000, got "".'],
     [['a', 1, { delay: -1 }], 'Expected `delay` to be a duration from 0 ms'],
     [['a', 1, { runAt: new Date('x') }], 'Expected `runAt` to be a valid Date'],
     [['a', 1, { delay: 1, runAt: new Date() }], 'Expected `runAt` to be left out beside `delay`'],
     [['a', 1, { priority: 0.5 }], 'Expected `priority` to be a whole number from -32768 to 32767, got 0.5.'],
     [['a', 1, { maxAttempts: 0 }], 'Expected `maxAttempts` to be a whole number from 1 to 1000, got 0.'],
-    [['a', 1, { key: 'zero\0' }], 'Expected `key` to be a text of 1 to 500 characters without U+0000'],
+    [['a', 1, { key: 'zero\0' }], 'Expected `key` to be a text of 1 to 500 bytes (UTF-8) without U+0000'],
+    [['a', 1, { key: '鍵'.repeat(200) }], 'Expected `key` to be a text of 1 to 500 bytes (UTF-8)'],
+    [['a', 1, { runAt: new Date(8e15) }], 'Expected `runAt` to be a valid Date before the year 10000'],
+    [['a', { toJSON: () => undefined }], 'Expected `payload` to be JSON, got an object (Object), whose'],
     [['a', 1, { delayed: 5 }], 'Expected `options` to have nothing but `priority`, `delay`'],
     [['a', 1, null], 'Expected `options` to be an object, got null.'],
     [['a', 1, { transaction: 5 }], 'Expected `transaction` to be a client of pg, postgres'],
@@ -43,6 +46,13 @@ test('what cannot be enqueued is said in one sentence, and nothing is enqueued',
     await expect(answer).rejects.toMatchObject({ code: 'invalid-argument' })
     await expect(answer).rejects.toThrow(message)
   }
+  await expect(jobs.claim(undefined as never)).rejects.toThrow('Expected `names` to be a text of 1 to')
+  await expect(
+    jobs
+      .inspect({ name: 42 as never })
+      [Symbol.asyncIterator]()
+      .next(),
+  ).rejects.toThrow('Expected `name` to be a text')
   const list = [{ name: 'a' }, { name: 'a', payload: 1n }]
   await expect(jobs.enqueueAll(list)).rejects.toMatchObject({ code: 'invalid-argument' })
   expect(await jobs.count()).toEqual([])

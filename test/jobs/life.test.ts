@@ -1,5 +1,7 @@
+import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { JobFailure, JobView } from '../../src/jobs/index.ts'
+import { createJobs, type JobFailure, type JobView } from '../../src/jobs/index.ts'
+import { startPostgres } from '../servers/postgres-server.ts'
 import { until } from '../servers/until.ts'
 import { CLIENT_KINDS, closeSharedServer, openScene, sharedServer } from './scene.ts'
 
@@ -245,3 +247,78 @@ test('a page is not the end of a list', async () => {
     { name: 'n1', state: 'ready', count: 601 },
   ])
 })
+
+test('what its handler has made of a job is told when it throws afterwards', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll([{ name: 'dead' }, { name: 'done' }])
+  const outcomes: string[] = []
+  const worker = jobs.work(
+    {
+      dead: async (job) => {
+        await job.fail('no use', { retry: false })
+        throw new Error('afterwards')
+      },
+      done: async (job) => {
+        await job.complete()
+        throw new Error('afterwards')
+      },
+    },
+    { onFailure: ({ job, outcome }) => outcomes.push(`${job.name} ${outcome}`) },
+  )
+  await until('both are told', () => outcomes.length === 2)
+  await worker.stop()
+  expect(outcomes.sort()).toEqual(['dead dead', 'done completed'])
+})
+
+test('functions of the user that throw or reject do not end a worker', async () => {
+  const server = await startPostgres()
+  const pool = new pg.Pool({ connectionString: server.url })
+  pool.on('error', () => {})
+  const jobs = createJobs(pool)
+  const warnings: string[] = []
+  const listen = (warning: Error): void => {
+    warnings.push(warning.message)
+  }
+  process.on('warning', listen)
+  try {
+    await jobs.migrate()
+    let calls = 0
+    let done = 0
+    const worker = jobs.work(
+      {
+        a: () => {
+          done += 1
+          if (done === 2) throw new Error('fails')
+        },
+      },
+      {
+        pollInterval: 50,
+        onFailure: async () => {
+          throw new Error('onFailure')
+        },
+        onError: () => {
+          calls += 1
+          throw new Error('onError')
+        },
+      },
+    )
+    await jobs.enqueue('a')
+    await until('it works', () => done === 1)
+    await server.kill()
+    await until('it is told', () => calls > 0)
+    await server.restart()
+    await until('it works again', async () => {
+      await jobs.enqueue('a', null, { maxAttempts: 1 }).catch(() => {})
+      return done >= 3
+    })
+    expect(warnings).toContain('`onError` of a worker itself failed.')
+    await worker.stop()
+  } finally {
+    process.off('warning', listen)
+    await jobs.close({ grace: 0 })
+    await pool.end()
+    await server.close()
+  }
+}, 40_000)

@@ -56,6 +56,22 @@ test('what still runs after the grace is told, and given back to others at once,
   expect((await jobs.claim('a'))[0]?.attempt).toBe(2)
 })
 
+test('a worker that is stopped while it claims begins nothing of what comes, and gives it back', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll([{ name: 'a' }, { name: 'a' }, { name: 'a' }])
+  let begun = 0
+  const worker = jobs.work({
+    a: () => {
+      begun += 1
+    },
+  })
+  await worker.stop()
+  expect(begun).toBe(0)
+  expect(await jobs.count()).toMatchObject([{ state: 'ready', count: 3 }])
+})
+
 test('closing stops the workers, ends the connections, and takes no more jobs', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
