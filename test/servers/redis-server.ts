@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { freePort } from './free-port.ts'
@@ -19,6 +19,8 @@ export interface RedisOptions {
   readonly replicaOf?: { readonly port: number; readonly password?: string }
   /** More arguments, as on the command line: `['--maxmemory', '2mb']`. */
   readonly args?: readonly string[]
+  /** The lines of a configuration file, for a server that has to rewrite it: a Sentinel. It survives a restart. */
+  readonly config?: readonly string[]
 }
 
 export interface RedisServer extends AsyncDisposable {
@@ -51,7 +53,8 @@ export interface RedisServer extends AsyncDisposable {
 export async function startRedis(options: RedisOptions = {}): Promise<RedisServer> {
   const binary = ensureBinary('redis-server')
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-redis-'))
-  const { password } = options
+  const { password, config } = options
+  if (config !== undefined) writeFileSync(join(folder, CONFIG_FILE), `${config.join('\n')}\n`)
   let port = await freePort()
   let running: ChildProcess | undefined
   leftovers.add(discard)
@@ -158,8 +161,9 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
 }
 
 function serverArguments(port: number, folder: string, options: RedisOptions): string[] {
-  const { appendOnly = false, password, users = [], replicaOf, args = [] } = options
+  const { appendOnly = false, password, users = [], replicaOf, args = [], config } = options
   return [
+    ...(config === undefined ? [] : [join(folder, CONFIG_FILE)]),
     ...['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', ''],
     // The title would overwrite the environment, by which a run finds the processes that it left behind.
     ...['--set-proc-title', 'no'],
@@ -173,6 +177,8 @@ function serverArguments(port: number, folder: string, options: RedisOptions): s
     ...args,
   ]
 }
+
+const CONFIG_FILE = 'server.conf'
 
 // A test run that is aborted must leave neither a server nor a folder behind. A worker of the runner then gets no exit: it
 // loses its channel, and ends at once.

@@ -1,0 +1,149 @@
+import { type RedisOptions, type RedisServer, startRedis } from './redis-server.ts'
+import { until } from './until.ts'
+
+export interface SentinelOptions {
+  /** How many replicas the master begins with. Default 1. */
+  readonly replicas?: number
+  /** Of the master and its replicas. */
+  readonly password?: string
+  /** Of the Sentinels themselves. */
+  readonly sentinelPassword?: string
+  /** More arguments for the master and its replicas. */
+  readonly args?: readonly string[]
+}
+
+export interface SentinelGroup extends AsyncDisposable {
+  /** What the Sentinels call the master. */
+  readonly name: string
+  readonly sentinels: readonly RedisServer[]
+  /** The first master, then its replicas; who is what changes with a fail-over. */
+  readonly servers: readonly RedisServer[]
+  readonly addresses: readonly { readonly host: string; readonly port: number }[]
+  /** `redis+sentinel://…`, with the password of the servers if there is one. */
+  readonly url: string
+  /** Who a majority of the Sentinels says is the master. */
+  master(): Promise<RedisServer>
+  /** Resolves with the new master once a majority of the Sentinels knows another one than this, and it takes writes. */
+  successorOf(former: RedisServer): Promise<RedisServer>
+  /** Repeatable. */
+  close(): Promise<void>
+}
+
+/**
+ * A master with replicas, watched by three Sentinels of which two have to agree. Their periods are a fraction of the usual
+ * ones, so that a fail-over takes about a second.
+ */
+export async function startSentinels(options: SentinelOptions = {}): Promise<SentinelGroup> {
+  const { replicas = 1, password, sentinelPassword, args = [] } = options
+  const started: RedisServer[] = []
+  try {
+    return await start()
+  } catch (error) {
+    await close()
+    throw error
+  }
+
+  async function start(): Promise<SentinelGroup> {
+    // Each may have to follow another one later.
+    const common: RedisOptions = {
+      ...(password === undefined ? {} : { password }),
+      args: [...args, '--repl-ping-replica-period', '1', ...(password ? ['--masterauth', password] : [])],
+    }
+    const first = keep(await startRedis(common))
+    const followers = await Promise.all(
+      Array.from({ length: replicas }, async () =>
+        keep(await startRedis({ ...common, replicaOf: { port: first.port, ...(password && { password }) } })),
+      ),
+    )
+    const servers = [first, ...followers]
+    const config = sentinelConfig(first.port, { password })
+    const sentinels = await Promise.all(
+      Array.from({ length: SENTINELS }, async () =>
+        keep(
+          await startRedis({
+            ...(sentinelPassword === undefined ? {} : { password: sentinelPassword }),
+            config,
+            args: ['--sentinel'],
+          }),
+        ),
+      ),
+    )
+    for (const sentinel of sentinels) await sentinel.command('SENTINEL', 'DEBUG', ...FAST)
+    await until('the Sentinels know each other and the replicas', async () => {
+      const views = await Promise.all(sentinels.map(viewOf))
+      return views.every(
+        (view) =>
+          view['num-other-sentinels'] === String(SENTINELS - 1) &&
+          view['num-slaves'] === String(replicas) &&
+          view['flags'] === 'master',
+      )
+    })
+    const hosts = sentinels.map(({ port }) => `127.0.0.1:${port}`).join(',')
+    const master = async (): Promise<RedisServer> => {
+      const ports = (await Promise.all(sentinels.map(portFrom))).sort()
+      const port = ports[Math.floor(SENTINELS / 2)]
+      const server = servers.find((each) => each.port === port)
+      if (server === undefined) throw new Error(`Expected the master to be one of ours, got port ${port}`)
+      return server
+    }
+    return {
+      name: NAME,
+      sentinels,
+      servers,
+      addresses: sentinels.map(({ port }) => ({ host: '127.0.0.1', port })),
+      url: `redis+sentinel://${password === undefined ? '' : `:${encodeURIComponent(password)}@`}${hosts}/${NAME}`,
+      master,
+      successorOf: (former) =>
+        until(
+          'there is another master',
+          async () => {
+            const server = await master()
+            if (server === former) return undefined
+            return String(await server.command('INFO', 'replication')).includes('role:master') && server
+          },
+          { withinMs: 20_000, everyMs: 50 },
+        ),
+      close,
+      [Symbol.asyncDispose]: close,
+    }
+  }
+
+  function keep(server: RedisServer): RedisServer {
+    started.push(server)
+    return server
+  }
+
+  async function close(): Promise<void> {
+    await Promise.all(started.map((server) => server.close()))
+  }
+}
+
+const NAME = 'mymaster'
+const SENTINELS = 3
+
+function sentinelConfig(port: number, { password }: { readonly password: string | undefined }): string[] {
+  return [
+    `sentinel monitor ${NAME} 127.0.0.1 ${port} ${Math.floor(SENTINELS / 2) + 1}`,
+    `sentinel down-after-milliseconds ${NAME} 500`,
+    `sentinel failover-timeout ${NAME} 2000`,
+    ...(password === undefined ? [] : [`sentinel auth-pass ${NAME} ${password}`]),
+  ]
+}
+
+/** How often they look at the servers and talk to each other, in ms. */
+const FAST = ['INFO-PERIOD', 200, 'PING-PERIOD', 100, 'ASK-PERIOD', 100, 'PUBLISH-PERIOD', 100] as const
+
+/** What a Sentinel knows of the master. */
+async function viewOf(sentinel: RedisServer): Promise<Record<string, string>> {
+  const flat = (await sentinel.command('SENTINEL', 'MASTER', NAME)) as string[]
+  return Object.fromEntries(flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? '']] : [])))
+}
+
+async function portFrom(sentinel: RedisServer): Promise<number> {
+  try {
+    const [, port] = (await sentinel.command('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', NAME)) as string[]
+    return Number(port)
+  } catch {
+    return 0
+  }
+}
