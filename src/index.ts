@@ -40,6 +40,7 @@ export {
 } from './errors.ts'
 export type { Outcome } from './primitives/hold.ts'
 export { createLocks } from './primitives/locks.ts'
+export type { OnceOptions, OnceOutcome } from './primitives/once.ts'
 export type {
   CallbackOptions,
   HoldOptions,

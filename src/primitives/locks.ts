@@ -1,5 +1,5 @@
-import { HOLD_RANGE, parseDuration, show, TTL_RANGE } from '../base/duration.ts'
-import { type RoomView, type Store, UNLIMITED } from '../contract/store.ts'
+import { show } from '../base/duration.ts'
+import type { RoomView, Store } from '../contract/store.ts'
 import { Engine } from '../engine/engine.ts'
 import { HeldLease } from '../engine/held-lease.ts'
 import { chance, describeOwner, nextTicketId } from '../engine/ids.ts'
@@ -16,6 +16,8 @@ import {
   tryWithHold,
   withHold,
 } from './hold.ts'
+import { parseLeaseJson } from './lease-json.ts'
+import { type OnceOptions, type OnceOutcome, parseOnce, runOnce } from './once.ts'
 import {
   type CallbackOptions,
   checkCallback,
@@ -197,6 +199,31 @@ export class Locks {
   }
 
   /**
+   * Runs `work` unless it succeeded within `remember`, here or in another process; then it is `{ ran: false }`. Whoever
+   * comes while it runs waits for its end; if it fails, the next one tries. `work` may still run twice: when the lease is
+   * lost on the way, or the process ends between its success and the moment when the store knows. Pass `lease.fence` or
+   * an idempotency key along where that matters.
+   *
+   * ```ts
+   * import { connect } from 'holdfast'
+   *
+   * const locks = await connect('memory:')
+   * const welcome = await locks.once('welcome:42', async () => 'sent', { remember: '24h' })
+   * console.log(welcome.ran ? welcome.value : 'already done')
+   * ```
+   *
+   * @throws like {@link withLock}.
+   */
+  async once<T>(
+    key: string,
+    work: (lease: Lease) => Promise<T> | T,
+    options: OnceOptions,
+  ): Promise<OnceOutcome<T>> {
+    checkCallback(work)
+    return runOnce(this.#desk, key, parseOnce(options, this.#defaults), work)
+  }
+
+  /**
    * Continues a lease that another process (or an earlier run) described with `lease.detach()` or `lease.toJSON()`. It
    * keeps its fence, its ttl, its `minHold` and its `lockDelay` where the options do not say otherwise, and is renewed
    * here from now on.
@@ -204,7 +231,7 @@ export class Locks {
    * @throws {LeaseLostError} when the store does not hold it any more; {@link StoreError} when it does not answer.
    */
   async adopt(json: LeaseJson, options?: HoldOptions): Promise<Lease> {
-    const { key, id, fence, units, limit, ttlMs, minHoldMs, lockDelayMs } = parseJson(json)
+    const { key, id, fence, units, limit, ttlMs, minHoldMs, lockDelayMs } = parseLeaseJson(json)
     if (options !== undefined) checkNames(options, TAKES.try)
     const { ttl = ttlMs, minHold = minHoldMs, lockDelay = lockDelayMs, ...rest } = options ?? {}
     const terms = parseTerms({ ttl, minHold, lockDelay, ...rest }, TAKES.try, this.#defaults)
@@ -306,29 +333,3 @@ function split<O, L, T>(rest: Arguments<O, L, T>): readonly [O | undefined, Work
   checkCallback(work)
   return [options, work]
 }
-
-function parseJson(json: unknown): Omit<LeaseJson, 'fence'> & { fence: bigint } {
-  const fields = (json ?? {}) as Partial<Record<keyof LeaseJson, unknown>>
-  const { key, id, fence, units, limit, ttlMs, minHoldMs, lockDelayMs } = fields
-  const isNamed = typeof id === 'string' && id !== '' && id.length <= LONGEST_ID
-  if (!isNamed || typeof fence !== 'string' || !/^\d{1,19}$/.test(fence)) {
-    throw new InvalidArgumentError(
-      `Expected \`json\` to be what lease.detach() or lease.toJSON() returned, got ${show(json)}.`,
-    )
-  }
-  checkKey(key)
-  const most = parseCount('limit', limit, UNLIMITED)
-  return {
-    key,
-    id,
-    fence: BigInt(fence),
-    limit: most,
-    units: parseCount('units', units, most),
-    ttlMs: parseDuration('ttlMs', ttlMs, TTL_RANGE),
-    minHoldMs: minHoldMs === undefined ? undefined : parseDuration('minHoldMs', minHoldMs, HOLD_RANGE),
-    lockDelayMs:
-      lockDelayMs === undefined ? undefined : parseDuration('lockDelayMs', lockDelayMs, HOLD_RANGE),
-  }
-}
-
-const LONGEST_ID = 200

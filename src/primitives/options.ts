@@ -91,13 +91,14 @@ const HOLD: readonly (keyof HoldOptions)[] = ['ttl', 'renew', 'maxHold', 'minHol
 
 /** Which options a call takes, so that a misspelt one is an error and not a surprise in production. */
 export const TAKES: Readonly<
-  Record<'locks' | 'try' | 'wait' | 'tryCallback' | 'callback', ReadonlySet<string>>
+  Record<'locks' | 'try' | 'wait' | 'tryCallback' | 'callback' | 'once', ReadonlySet<string>>
 > = {
   locks: new Set(['ttl', 'renew', 'maxHold', 'minHold', 'lockDelay', 'wait', 'reentrant', 'label']),
   try: new Set(HOLD),
   wait: new Set([...HOLD, 'wait']),
   tryCallback: new Set([...HOLD, 'reentrant']),
   callback: new Set([...HOLD, 'wait', 'reentrant']),
+  once: new Set(['ttl', 'renew', 'maxHold', 'signal', 'wait']),
 }
 
 export function parseTerms(
@@ -185,7 +186,7 @@ export function checkOptions(options: unknown): asserts options is object {
 
 let lastKey: string | undefined
 
-const LONGEST_KEY = 1024
+export const LONGEST_KEY = 1024
 const NOT_TEXT = /[\0\p{Surrogate}]/u
 
 function flag(name: string, value: unknown, otherwise: boolean): boolean {

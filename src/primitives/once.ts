@@ -1,0 +1,97 @@
+import { type Duration, parseDuration, TTL_RANGE } from '../base/duration.ts'
+import type { Lease } from '../engine/lease.ts'
+import { terms } from '../engine/terms.ts'
+import { AcquireTimeoutError, InvalidArgumentError, StoreError } from '../errors.ts'
+import { type Desk, hold, tryHold, withHold } from './hold.ts'
+import {
+  checkKey,
+  checkOptions,
+  EXCLUSIVE,
+  LONGEST_KEY,
+  parseTerms,
+  SHARED,
+  TAKES,
+  type Terms,
+  type WaitOptions,
+} from './options.ts'
+
+export interface OnceOptions extends Omit<WaitOptions, 'minHold' | 'lockDelay'> {
+  /** How long a success is remembered: as long as a repetition may come. From 50 ms to 24 days. No default. */
+  readonly remember: Duration
+}
+
+/** The value of the work, or that it was done before. */
+export type OnceOutcome<T> = { readonly ran: true; readonly value: T } | { readonly ran: false }
+
+export interface OnceTerms {
+  readonly terms: Terms
+  readonly rememberMs: number
+}
+
+export function parseOnce(options: OnceOptions, defaults: Terms): OnceTerms {
+  checkOptions(options)
+  const { remember, ...rest } = options
+  return {
+    terms: parseTerms(rest, TAKES.once, { ...defaults, minHoldMs: 0, lockDelayMs: 0 }),
+    rememberMs: parseDuration('remember', remember, TTL_RANGE),
+  }
+}
+
+/**
+ * A success is remembered as a second key that stays taken: by a lease that nobody renews, and that nobody gives back. So
+ * every store can do it, and it is forgotten by the store's own clock.
+ */
+export async function runOnce<T>(
+  desk: Desk,
+  key: string,
+  { terms, rememberMs }: OnceTerms,
+  work: (lease: Lease) => Promise<T> | T,
+): Promise<OnceOutcome<T>> {
+  checkKey(key)
+  const mark = `${key}${MARK}`
+  if (mark.length > LONGEST_KEY) {
+    throw new InvalidArgumentError(
+      `Expected \`key\` to have at most ${LONGEST_KEY - MARK.length} characters, got ${key.length}.`,
+    )
+  }
+  if (await isTaken(desk, mark, terms)) return DONE_BEFORE
+  return withHold(desk, key, EXCLUSIVE, { ...terms, reentrant: false }, async (lease) => {
+    // Whoever we waited for may have succeeded.
+    if (await isTaken(desk, mark, terms)) return DONE_BEFORE
+    const value = await work(lease)
+    // Also under a lease that was lost meanwhile: what was done is done.
+    await take(desk, mark, key, rememberMs)
+    return { ran: true, value }
+  })
+}
+
+const DONE_BEFORE = { ran: false } as const
+
+/** What the key of the mark has more than the key of the work. */
+const MARK = '#done'
+
+/** Looks as a reader does, because those who look must not see one another. */
+async function isTaken(desk: Desk, mark: string, { signal }: Terms): Promise<boolean> {
+  const lease = await tryHold(desk, mark, SHARED, { ...LOOKING, signal })
+  await lease?.release()
+  return lease === null
+}
+
+async function take(desk: Desk, mark: string, key: string, rememberMs: number): Promise<void> {
+  try {
+    const marked = await hold(desk, mark, EXCLUSIVE, { ...MARKING, ...terms(rememberMs) })
+    marked.detach()
+  } catch (cause) {
+    // Still in the queue after all who look are gone: another one has remembered it, under whom our lease was lost.
+    if (cause instanceof AcquireTimeoutError && cause.ahead !== undefined) return
+    throw new StoreError(
+      'store-unavailable',
+      `The work for ${JSON.stringify(key)} is done, but the store could not be told: the next call will do it again.`,
+      { key, cause },
+    )
+  }
+}
+
+/** Whoever looks has it for one round trip, or until this if it dies; and giving up would not undo the work. */
+const LOOKING: Terms = parseTerms({ ttl: 2000, renew: false }, TAKES.try)
+const MARKING: Terms = parseTerms({ wait: 10_000, renew: false }, TAKES.wait)

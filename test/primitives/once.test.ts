@@ -1,0 +1,214 @@
+import { describe, expect, test } from 'vitest'
+import type { OnceOptions, OnceOutcome } from '../../src/index.ts'
+import { settled } from '../engine/fake-clock.ts'
+import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
+
+const HOUR_MS = 3_600_000
+const HOUR: OnceOptions = { remember: '1h' }
+const DONE_BEFORE: OnceOutcome<never> = { ran: false }
+
+describe('once', () => {
+  test('runs what succeeds once, for all processes, until it is forgotten', async () => {
+    const { locks, other, clock, rooms } = scene()
+    let runs = 0
+    const work = () => {
+      runs += 1
+      return runs
+    }
+    expect(await locks.once('k', work, HOUR)).toEqual({ ran: true, value: 1 })
+    expect(await locks.once('k', work, HOUR)).toEqual(DONE_BEFORE)
+    expect(await other.locks.once('k', work, HOUR)).toEqual(DONE_BEFORE)
+    await clock.advance(HOUR_MS - 1)
+    expect(await other.locks.once('k', work, HOUR)).toEqual(DONE_BEFORE)
+    await clock.advance(1)
+    expect(await rooms()).toEqual([])
+    expect(await other.locks.once('k', work, HOUR)).toEqual({ ran: true, value: 2 })
+    await clock.advance(HOUR_MS)
+  })
+
+  test('keeps those who come meanwhile waiting, and tells them that it was done', async () => {
+    const { locks, other, clock } = scene()
+    let finish = (_value: string) => {}
+    const working = locks.once(
+      'k',
+      () =>
+        new Promise<string>((resolve) => {
+          finish = resolve
+        }),
+      HOUR,
+    )
+    await settled()
+    const others = [locks, other.locks, other.locks].map((one) => one.once('k', () => 'again', HOUR))
+    await clock.advance(1000)
+    for (const one of others) expect(await outcomeOf(one)).toBe('pending')
+    finish('first')
+    expect(await working).toEqual({ ran: true, value: 'first' })
+    expect(await clock.until(Promise.all(others))).toEqual([DONE_BEFORE, DONE_BEFORE, DONE_BEFORE])
+    await clock.advance(HOUR_MS)
+  })
+
+  test('lets a failure be tried again, by those who waited for it too', async () => {
+    const { locks, other, clock } = scene()
+    let fail = (_error: Error) => {}
+    const failing = locks.once(
+      'k',
+      () =>
+        new Promise((_, reject) => {
+          fail = reject
+        }),
+      HOUR,
+    )
+    await settled()
+    const next = other.locks.once('k', () => 'better', HOUR)
+    expect(await outcomeOf(next)).toBe('pending')
+    const broken = new Error('not today')
+    fail(broken)
+    expect(await errorOf(failing)).toBe(broken)
+    expect(await clock.until(next)).toEqual({ ran: true, value: 'better' })
+    await clock.advance(HOUR_MS)
+  })
+
+  test('is tried again by another one when its process dies half-way', async () => {
+    const { store, locks, other, clock } = scene()
+    const dead = locks.once('k', () => new Promise(() => {}), HOUR)
+    dead.catch(() => {})
+    await settled()
+    store.always('lose request')
+    expect(await clock.until(other.locks.once('k', () => 'taken over', { ...HOUR, wait: '1m' }))).toEqual({
+      ran: true,
+      value: 'taken over',
+    })
+    await clock.advance(HOUR_MS)
+  })
+
+  test('remembers what was done under a lease that was lost meanwhile, and says that it was lost', async () => {
+    const { locks, other, clock } = scene()
+    let finish = () => {}
+    const slow = locks.once(
+      'k',
+      () =>
+        new Promise<void>((resolve) => {
+          finish = resolve
+        }),
+      HOUR,
+    )
+    await settled()
+    await other.locks.evict('k', undefined, { reason: 'test' })
+    await clock.advance(11_000)
+    finish()
+    expect(await errorOf(clock.until(slow))).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
+    expect(await other.locks.once('k', () => 'again', HOUR)).toEqual(DONE_BEFORE)
+    await clock.advance(HOUR_MS)
+  })
+
+  test('does not mind that another one has remembered it first, under whom its lease was lost', async () => {
+    const { locks, other, clock } = scene()
+    let finish = () => {}
+    const slow = locks.once(
+      'k',
+      () =>
+        new Promise<void>((resolve) => {
+          finish = resolve
+        }),
+      HOUR,
+    )
+    await settled()
+    await other.locks.evict('k', undefined, { reason: 'test' })
+    expect(await other.locks.once('k', () => 'meanwhile', HOUR)).toEqual({ ran: true, value: 'meanwhile' })
+    finish()
+    expect(await errorOf(clock.until(slow))).toMatchObject({ code: 'lease-lost' })
+    await clock.advance(HOUR_MS)
+  })
+
+  test('says so when the work is done and the store cannot be told, and then does it again', async () => {
+    const { store, locks, clock } = scene()
+    let runs = 0
+    const unheard = locks.once(
+      'k',
+      () => {
+        runs += 1
+        store.always('lose request', ['acquire'])
+      },
+      HOUR,
+    )
+    expect(await errorOf(clock.until(unheard))).toMatchObject({
+      code: 'store-unavailable',
+      message: 'The work for "k" is done, but the store could not be told: the next call will do it again.',
+    })
+    store.always('answer')
+    await clock.until(locks.once('k', () => (runs += 1), HOUR))
+    expect(runs).toBe(2)
+    await clock.advance(HOUR_MS)
+  })
+
+  test('breaks on no lost reply', async () => {
+    const { store, locks, other, clock } = scene()
+    store.next(
+      'acquire',
+      'lose reply',
+      'answer',
+      'lose reply',
+      'answer',
+      'lose reply',
+      'answer',
+      'lose reply',
+    )
+    store.next('release', 'lose reply', 'lose reply', 'lose reply')
+    expect(await clock.until(locks.once('k', () => 'done', HOUR))).toEqual({ ran: true, value: 'done' })
+    expect(await clock.until(other.locks.once('k', () => 'again', HOUR))).toEqual(DONE_BEFORE)
+    await clock.advance(HOUR_MS)
+  })
+
+  test('does not take those who look at the same time for a success', async () => {
+    const { locks, other } = scene()
+    let runs = 0
+    const failing = () => {
+      runs += 1
+      throw new Error(`run ${runs}`)
+    }
+    const all = Array.from({ length: 20 }, (_, index) =>
+      (index % 2 === 0 ? locks : other.locks).once('k', failing, HOUR),
+    )
+    const errors = await Promise.all(all.map(errorOf))
+    expect(errors.map(({ message }) => message).sort()).toEqual(
+      Array.from({ length: 20 }, (_, index) => `run ${index + 1}`).sort(),
+    )
+  })
+
+  test('obeys `wait` and `signal`', async () => {
+    const { locks, clock } = scene()
+    const lease = await locks.acquire('k')
+    const unrun = () => expect.unreachable()
+    expect(await errorOf(locks.once('k', unrun, { ...HOUR, wait: 0 }))).toMatchObject({
+      code: 'acquire-timeout',
+    })
+    const giveUp = new AbortController()
+    const waiting = locks.once('k', unrun, { ...HOUR, signal: giveUp.signal })
+    await settled()
+    giveUp.abort(new Error('enough'))
+    expect(await errorOf(waiting)).toMatchObject({ message: 'enough' })
+    await lease.release()
+    await clock.advance(1000)
+  })
+
+  test('is a deadlock inside of itself', async () => {
+    const { locks } = realScene()
+    const inner = locks.once('k', () => locks.once('k', () => 'inner', HOUR), HOUR)
+    expect(await errorOf(inner)).toMatchObject({ code: 'deadlock' })
+  })
+
+  test.each<[unknown[], string]>([
+    [['', () => {}, HOUR], 'Expected `key` to be a string with at least one character, got "".'],
+    [['k'.repeat(1020), () => {}, HOUR], 'Expected `key` to have at most 1019 characters, got 1020.'],
+    [['k', 'work', HOUR], 'Expected the last argument to be a function, got "work".'],
+    [['k', () => {}], 'Expected the options to be an object, got undefined.'],
+    [['k', () => {}, {}], 'Expected `remember` to be a duration from 50 ms to 24 days'],
+    [['k', () => {}, { remember: 'for ever' }], 'Expected `remember` to be a duration from 50 ms to 24 days'],
+    [['k', () => {}, { ...HOUR, minHold: 1 }], 'Expected the options to be among'],
+  ])('says what is wrong with %o', async (call, message) => {
+    const { locks } = realScene()
+    const error = await errorOf(locks.once(...(call as Parameters<typeof locks.once>)))
+    expect(error).toMatchObject({ code: 'invalid-argument' })
+    expect(error.message).toContain(message)
+  })
+})
