@@ -9,6 +9,26 @@ export interface RedisLink {
   open(onLost: () => void): CommandConnection
   /** Another one, for messages. */
   subscribe(channel: string, listener: MessageListener): Subscription
+  /** Ends what its connections share. Those that are open end by themselves. */
+  close?(): void
+}
+
+export interface ServerAddress {
+  readonly host: string
+  readonly port: number
+}
+
+/** A server other than the one that the client was made for. */
+export interface Target extends ServerAddress {
+  /** How to get in there. Without it: as the client gets in where it was made for. */
+  readonly access?: ServerAccess
+}
+
+export interface ServerAccess {
+  readonly username?: string | undefined
+  readonly password?: string | undefined
+  /** Options of `tls.connect`, or true for its defaults. */
+  readonly tls?: object | boolean | undefined
 }
 
 /**
@@ -16,7 +36,7 @@ export interface RedisLink {
  * keeps the process alive: whoever waits for an answer has a timer that does.
  */
 export interface CommandConnection {
-  send(command: 'EVAL' | 'EVALSHA' | 'SCAN', args: string[]): Promise<unknown>
+  send(command: string, args: string[]): Promise<unknown>
   /** Why a command failed, where the client's own error does not say it. */
   reasonOf(error: unknown): unknown
   /** At once; what is not answered yet is rejected. Repeatable. */

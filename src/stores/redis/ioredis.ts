@@ -5,6 +5,7 @@ import {
   type RedisLink,
   reconnectDelayMs,
   type Subscription,
+  type Target,
 } from './connection.ts'
 
 /** What the store uses of a `Redis` object of the package `ioredis`, version 5 or 6. */
@@ -23,12 +24,13 @@ export interface IoredisConnection {
   disconnect(): void
 }
 
-export function ioredisLink(client: IoredisClient): RedisLink {
+export function ioredisLink(client: IoredisClient, target?: Target): RedisLink {
   const { keyPrefix } = client.options as { readonly keyPrefix?: unknown }
+  const duplicate = (): IoredisConnection => duplicateOf(client, target)
   return {
     keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
-    open: (onLost) => new IoredisCommands(client, onLost),
-    subscribe: (channel, listener) => subscribe(client, channel, listener),
+    open: (onLost) => new IoredisCommands(duplicate(), onLost),
+    subscribe: (channel, listener) => subscribe(duplicate(), channel, listener),
   }
 }
 
@@ -55,13 +57,29 @@ const OWN_OPTIONS = {
   readOnly: false,
 }
 
-function duplicateOf(client: IoredisClient): IoredisConnection {
-  const redis = client.duplicate(OWN_OPTIONS)
+function duplicateOf(client: IoredisClient, target: Target | undefined): IoredisConnection {
+  const redis = client.duplicate(
+    target === undefined ? OWN_OPTIONS : { ...OWN_OPTIONS, ...optionsFor(client, target) },
+  )
   redis.on('connect', () => letProcessEnd(redis))
   redis.on('reconnecting', () => letProcessEnd(redis))
   // Its socket is made a little later.
   redis.on('connecting', () => setImmediate(letProcessEnd, redis))
   return redis
+}
+
+/** Of a client that may find its server by Sentinels, these are the options of a plain one. */
+function optionsFor(client: IoredisClient, { host, port, access }: Target): object {
+  const at = { host, port, path: undefined, sentinels: null, name: null }
+  if (access !== undefined) {
+    const { username = null, password = null, tls } = access
+    return { ...at, username, password, tls: tls === true ? {} : tls || undefined, db: 0 }
+  }
+  // A client with Sentinels uses TLS for the servers only if it is told so twice.
+  const { sentinels, tls, enableTLSForSentinelMode } = client.options as {
+    readonly [name in 'sentinels' | 'tls' | 'enableTLSForSentinelMode']?: unknown
+  }
+  return { ...at, tls: sentinels && !enableTLSForSentinelMode ? undefined : tls }
 }
 
 /** Neither a socket nor the pause before the next attempt may keep the process. The client has no words for it. */
@@ -81,8 +99,8 @@ class IoredisCommands implements CommandConnection {
   readonly #redis: IoredisConnection
   #lastError: unknown
 
-  constructor(client: IoredisClient, onLost: () => void) {
-    this.#redis = duplicateOf(client)
+  constructor(redis: IoredisConnection, onLost: () => void) {
+    this.#redis = redis
     this.#redis.on('close', onLost)
     this.#redis.on('error', (error: unknown) => {
       this.#lastError = error
@@ -106,11 +124,10 @@ class IoredisCommands implements CommandConnection {
 }
 
 function subscribe(
-  client: IoredisClient,
+  redis: IoredisConnection,
   channel: string,
   { onMessage, onResubscribed }: MessageListener,
 ): Subscription {
-  const redis = duplicateOf(client)
   let lastError: unknown
   redis.on('error', (error) => {
     lastError = error

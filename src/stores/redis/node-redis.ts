@@ -5,6 +5,7 @@ import {
   type RedisLink,
   reconnectDelayMs,
   type Subscription,
+  type Target,
 } from './connection.ts'
 
 /** What the store uses of a client of the package `redis`, version 5 or 6. */
@@ -26,21 +27,24 @@ export interface NodeRedisConnection {
   unref(): void
 }
 
-export function nodeRedisLink(client: NodeRedisClient): RedisLink {
+export function nodeRedisLink(client: NodeRedisClient, target?: Target): RedisLink {
   const { keyPrefix } = (client.options ?? {}) as { readonly keyPrefix?: unknown }
+  const duplicate = (): NodeRedisConnection => duplicateOf(client, target)
   return {
     keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
-    open: (onLost) => new NodeRedisCommands(client, onLost),
-    subscribe: (channel, listener) => subscribe(client, channel, listener),
+    open: (onLost) => new NodeRedisCommands(duplicate(), onLost),
+    subscribe: (channel, listener) => subscribe(duplicate(), channel, listener),
   }
 }
 
 /** The settings of our connections where they must not be the application's. */
-function duplicateOf(client: NodeRedisClient): NodeRedisConnection {
+function duplicateOf(client: NodeRedisClient, target: Target | undefined): NodeRedisConnection {
   const { socket } = (client.options ?? {}) as { readonly socket?: object }
   const redis = client.duplicate({
+    ...accessFor(target),
     socket: {
-      ...socket,
+      ...(target?.access === undefined && socket),
+      ...socketFor(target),
       keepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_MS,
       // Its own pauses between attempts would keep the process alive.
@@ -65,12 +69,29 @@ function duplicateOf(client: NodeRedisClient): NodeRedisConnection {
   return redis
 }
 
+function accessFor(target: Target | undefined): object {
+  if (target === undefined) return {}
+  // The client has merged its URL into its other options, and would do so again.
+  if (target.access === undefined) return { url: undefined }
+  const { username, password } = target.access
+  return { url: undefined, credentialsProvider: undefined, username, password, database: 0 }
+}
+
+function socketFor(target: Target | undefined): object {
+  if (target === undefined) return {}
+  const { host, port, access } = target
+  const at = { host, port, path: undefined }
+  if (access === undefined) return at
+  const { tls } = access
+  return typeof tls === 'object' ? { ...at, ...tls, tls: true } : { ...at, tls: tls === true }
+}
+
 class NodeRedisCommands implements CommandConnection {
   readonly #redis: NodeRedisConnection
   #waiting: ((error?: unknown) => void)[] = []
 
-  constructor(client: NodeRedisClient, onLost: () => void) {
-    this.#redis = duplicateOf(client)
+  constructor(redis: NodeRedisConnection, onLost: () => void) {
+    this.#redis = redis
     this.#redis.on('ready', () => this.#settle())
     this.#redis.on('error', (error: unknown) => {
       onLost()
@@ -108,11 +129,10 @@ class NodeRedisCommands implements CommandConnection {
 }
 
 function subscribe(
-  client: NodeRedisClient,
+  redis: NodeRedisConnection,
   channel: string,
   { onMessage, onResubscribed }: MessageListener,
 ): Subscription {
-  const redis = duplicateOf(client)
   let pause: NodeJS.Timeout | undefined
   let closed = false
   const close = (): void => {

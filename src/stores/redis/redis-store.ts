@@ -141,6 +141,7 @@ export class RedisStore implements Store {
     this.#listeners.clear()
     this.#line.close()
     this.#subscription?.close()
+    this.#link.close?.()
   }
 
   #gather(): void {
