@@ -37,6 +37,11 @@ export function ensurePostgres(): string {
   return ensureBinary('postgres', { packageName: 'postgresql', folders: postgresFolders })
 }
 
+/** Its package has another name than its binary. */
+export function ensureEtcd(): string {
+  return ensureBinary('etcd', { packageName: 'etcd-server' })
+}
+
 function postgresFolders(): readonly string[] {
   const versions = existsSync(POSTGRES_FOLDER) ? readdirSync(POSTGRES_FOLDER) : []
   return versions

@@ -1,13 +1,14 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { ensureBinary, ensurePostgres } from './install.ts'
+import { ensureBinary, ensureEtcd, ensurePostgres } from './install.ts'
 
 /** Once before all tests: a missing server is installed or fails the run, and never skips a test. */
 export default function setup(): () => void {
   ensureBinary('redis-server')
   ensurePostgres()
   ensureBinary('pgbouncer')
+  ensureEtcd()
   // Where the first file that needs PostgreSQL leaves its new cluster, for the others to copy.
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-clusters-'))
   process.env['HOLDFAST_TEST_CLUSTERS'] = folder

@@ -1,0 +1,350 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { request as httpRequest } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+import { freePort } from './free-port.ts'
+import { ensureEtcd } from './install.ts'
+import { until } from './until.ts'
+
+export interface EtcdOptions {
+  /** `server`: clients check the member's certificate. `mutual`: and it checks theirs. Default: no TLS. */
+  readonly tls?: 'server' | 'mutual'
+  /** Which certificate it shows. Default: `member`, which is valid. */
+  readonly certificate?: 'member' | 'expired'
+  /** More arguments, as on the command line: `['--auth-token-ttl', '1']`. */
+  readonly args?: readonly string[]
+}
+
+export interface EtcdServer extends AsyncDisposable {
+  readonly port: number
+  /** `http://127.0.0.1:<port>`, or `https://localhost:<port>`. */
+  readonly url: string
+  /** Of the running process; changes with `restart`. */
+  readonly pid: number
+  /** SIGTERM. */
+  stop(): Promise<void>
+  /** SIGKILL. */
+  kill(): Promise<void>
+  /** SIGSTOP: hangs with its connections open; resolves once it does nothing any more. */
+  pause(): Promise<void>
+  /** SIGCONT. */
+  resume(): void
+  /** Stops it if it runs, and starts it again on the same ports; `empty`: with everything it knew lost. */
+  restart(options?: { readonly empty?: boolean }): Promise<void>
+  /** One request of etcd's JSON gateway: `call('/v3/kv/range', { key: base64('k') })`. */
+  call(path: string, body?: object, options?: { readonly token?: string }): Promise<Record<string, unknown>>
+  /** Makes root, with this password, and turns authentication on; resolves with a token for `call`. */
+  enableAuth(password: string): Promise<string>
+  /** Requests that it has answered or streams that it has opened since it started, by method: `{ Txn: 3, Watch: 1 }`. */
+  requests(): Promise<Record<string, number>>
+  /** Messages that it has got, in streams too: `{ Txn: 3, LeaseKeepAlive: 40 }`. */
+  messages(): Promise<Record<string, number>>
+  /** What it has printed since its last start. */
+  log(): string
+  /** Ends the process and removes its folder; repeatable. */
+  close(): Promise<void>
+}
+
+export interface EtcdCluster extends AsyncDisposable {
+  readonly members: readonly EtcdServer[]
+  readonly urls: readonly string[]
+  /** The member that leads, as most of those that answer say. Waits for an election. */
+  leader(): Promise<EtcdServer>
+  /** Any member that answers and does not lead. */
+  follower(): Promise<EtcdServer>
+  close(): Promise<void>
+}
+
+/** Starts `etcd` (or what `ETCD` names) as a cluster of one on free loopback ports, in a folder of its own. */
+export async function startEtcd(options: EtcdOptions = {}): Promise<EtcdServer> {
+  for (let attempt = 1; ; attempt += 1) {
+    const member = await newMember('m0', options)
+    try {
+      await member.launch(member.peer)
+      return member.server
+    } catch (error) {
+      await member.server.close()
+      // Between our look and the server's bind somebody else may have taken a port.
+      if (!portWasTaken(error) || attempt === 5) throw error
+    }
+  }
+}
+
+/** Three members (or another number) that know each other. */
+export async function startEtcdCluster(
+  options: EtcdOptions & { readonly members?: number } = {},
+): Promise<EtcdCluster> {
+  for (let attempt = 1; ; attempt += 1) {
+    const members: Member[] = []
+    for (let index = 0; index < (options.members ?? 3); index += 1)
+      members.push(await newMember(`m${index}`, options))
+    const all = members.map(({ peer }) => peer).join(',')
+    const started = await Promise.allSettled(members.map((member) => member.launch(all)))
+    const failed = started.find((one) => one.status === 'rejected')
+    if (failed === undefined) return clusterOf(members.map(({ server }) => server))
+    await Promise.all(members.map(({ server }) => server.close()))
+    if (!portWasTaken(failed.reason) || attempt === 5) throw failed.reason
+  }
+}
+
+/** Text as the JSON gateway wants it. */
+export function base64(text: string): string {
+  return Buffer.from(text).toString('base64')
+}
+
+/** The folder of the certificates that the tests use; all are signed by `authority.pem`. */
+export function certificate(name: string): string {
+  return join(fileURLToPath(new URL('etcd-certificates/', import.meta.url)), name)
+}
+
+interface Member {
+  readonly server: EtcdServer
+  /** `name=url`, as etcd wants its cluster described. */
+  readonly peer: string
+  launch(all: string): Promise<void>
+}
+
+async function newMember(name: string, options: EtcdOptions): Promise<Member> {
+  const binary = ensureEtcd()
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-etcd-'))
+  const port = await freePort()
+  const peerUrl = `http://127.0.0.1:${await freePort()}`
+  const url = options.tls === undefined ? `http://127.0.0.1:${port}` : `https://localhost:${port}`
+  const peer = `${name}=${peerUrl}`
+  let running: ChildProcess | undefined
+  let cluster = peer
+  leftovers.add(discard)
+
+  const server: EtcdServer = {
+    port,
+    url,
+    get pid() {
+      return running?.pid as number
+    },
+    stop,
+    kill: () => end(running, 'SIGKILL'),
+    async pause() {
+      signal('SIGSTOP')
+      await until('the kernel has stopped etcd', () => isStopped(running?.pid))
+    },
+    resume: () => signal('SIGCONT'),
+    async restart({ empty = false } = {}) {
+      await stop()
+      if (empty) rmSync(join(folder, 'data'), { recursive: true, force: true })
+      await launch(cluster)
+    },
+    call,
+    async enableAuth(password) {
+      await call('/v3/auth/user/add', { name: 'root', password })
+      await call('/v3/auth/role/add', { name: 'root' })
+      await call('/v3/auth/user/grant', { user: 'root', role: 'root' })
+      await call('/v3/auth/enable', {})
+      return String((await call('/v3/auth/authenticate', { name: 'root', password }))['token'])
+    },
+    requests: () => counted('grpc_server_started_total'),
+    messages: () => counted('grpc_server_msg_received_total'),
+    log,
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+  return { server, peer, launch }
+
+  async function launch(all: string): Promise<void> {
+    cluster = all
+    const child = spawnServer(binary, [...addresses(), ...security(options), ...(options.args ?? [])], folder)
+    running = child
+    try {
+      await until('etcd has a leader', () => isReady(child), { withinMs: 30_000, everyMs: 25 })
+    } catch (error) {
+      await end(child, 'SIGKILL')
+      throw new Error(`etcd did not start on port ${port}: ${tail(log())}`, { cause: error })
+    }
+  }
+
+  function addresses(): string[] {
+    const client = options.tls === undefined ? url : `https://127.0.0.1:${port}`
+    return [
+      ...['--name', name, '--data-dir', join(folder, 'data'), '--logger', 'zap'],
+      ...['--listen-client-urls', client, '--advertise-client-urls', url],
+      ...['--listen-peer-urls', peerUrl, '--initial-advertise-peer-urls', peerUrl],
+      ...['--initial-cluster', cluster, '--initial-cluster-state', 'new'],
+    ]
+  }
+
+  async function isReady(child: ChildProcess): Promise<boolean> {
+    if (hasEnded(child)) throw new Error(`etcd exited with ${child.exitCode ?? child.signalCode}`)
+    try {
+      return String((await call('/v3/maintenance/status'))['leader'] ?? '0') !== '0'
+    } catch (error) {
+      // Who is not let in has met a member that runs.
+      return String(error).includes('etcd said')
+    }
+  }
+
+  async function call(
+    path: string,
+    body: object = {},
+    { token }: { readonly token?: string } = {},
+  ): Promise<Record<string, unknown>> {
+    const reply = await fetchText(url + path, options, { body: JSON.stringify(body), token })
+    const answer = JSON.parse(reply) as Record<string, unknown>
+    if (answer['error'] !== undefined) throw new Error(`etcd said: ${answer['error']}`)
+    return answer
+  }
+
+  async function counted(metric: string): Promise<Record<string, number>> {
+    const page = await fetchText(`${url}/metrics`, options)
+    const lines = page.matchAll(new RegExp(`^${metric}\\{grpc_method="(\\w+)".*\\} (\\S+)$`, 'gm'))
+    const counts: Record<string, number> = {}
+    for (const [, method = '', count] of lines) if (Number(count) > 0) counts[method] = Number(count)
+    return counts
+  }
+
+  function log(): string {
+    return readFileSync(join(folder, 'server.log'), 'utf8')
+  }
+
+  function signal(kind: NodeJS.Signals): void {
+    if (!running?.kill(kind)) throw new Error(`Expected etcd to be running, got none to send ${kind} to`)
+  }
+
+  async function stop(): Promise<void> {
+    running?.kill('SIGCONT')
+    await end(running, 'SIGTERM')
+  }
+
+  async function close(): Promise<void> {
+    await end(running, 'SIGKILL')
+    discard()
+  }
+
+  function discard(): void {
+    running?.kill('SIGKILL')
+    rmSync(folder, { recursive: true, force: true })
+    leftovers.delete(discard)
+  }
+}
+
+function clusterOf(members: readonly EtcdServer[]): EtcdCluster {
+  async function close(): Promise<void> {
+    await Promise.all(members.map((member) => member.close()))
+  }
+  return {
+    members,
+    urls: members.map(({ url }) => url),
+    leader: () =>
+      until('a member leads', async () => (await withLead(members)).find((one) => one.leads)?.member),
+    follower: () =>
+      until('a member follows', async () => (await withLead(members)).find((one) => !one.leads)?.member),
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+}
+
+/** Those that answer and know a leader. */
+async function withLead(members: readonly EtcdServer[]): Promise<{ member: EtcdServer; leads: boolean }[]> {
+  const found = await Promise.all(
+    members.map(async (member) => {
+      try {
+        const status = await member.call('/v3/maintenance/status')
+        const { member_id: id } = status['header'] as { member_id?: string }
+        // A member that is cut off still says what it believed when it heard of the others last.
+        await member.call('/v3/kv/range', { key: base64('\0') })
+        return status['leader'] === undefined ? [] : [{ member, leads: status['leader'] === id }]
+      } catch {
+        return []
+      }
+    }),
+  )
+  return found.flat()
+}
+
+function security({ tls, certificate: shown = 'member' }: EtcdOptions): string[] {
+  if (tls === undefined) return []
+  return [
+    ...['--cert-file', certificate(`${shown}.pem`), '--key-file', certificate(`${shown}.key`)],
+    ...(tls === 'mutual' ? ['--client-cert-auth', '--trusted-ca-file', certificate('authority.pem')] : []),
+  ]
+}
+
+/** A member that has lost its leader keeps its clients waiting; so does one that is stopped. */
+const REPLY_MS = 1500
+
+/** Bounded, and rejects where nobody answers. */
+async function fetchText(
+  url: string,
+  { tls }: EtcdOptions,
+  { body, token }: { body?: string; token?: string | undefined } = {},
+): Promise<string> {
+  const read = (name: string) => readFileSync(certificate(name))
+  const request = (tls === undefined ? httpRequest : httpsRequest)(url, {
+    method: body === undefined ? 'GET' : 'POST',
+    headers: token === undefined ? {} : { authorization: token },
+    signal: AbortSignal.timeout(REPLY_MS),
+    agent: false,
+    ...(tls === undefined
+      ? {}
+      : { rejectUnauthorized: false, cert: read('client.pem'), key: read('client.key') }),
+  })
+  request.end(body)
+  const [response] = await once(request, 'response')
+  return text(response)
+}
+
+// A test run that is aborted must leave neither a server nor a folder behind. A worker of the runner then gets no exit: it
+// loses its channel, and ends at once.
+const leftovers = new Set<() => void>()
+for (const event of ['exit', 'disconnect']) {
+  process.once(event, () => {
+    for (const discard of leftovers) discard()
+  })
+}
+
+const setpriv = '/usr/bin/setpriv'
+
+function spawnServer(binary: string, args: readonly string[], folder: string): ChildProcess {
+  const output = openSync(join(folder, 'server.log'), 'w')
+  // A test process that is killed runs no exit handler; where the kernel can, it takes the server along.
+  const [command, ...before] = existsSync(setpriv) ? [setpriv, '--pdeathsig', 'KILL', binary] : [binary]
+  const child = spawn(command as string, [...before, ...args], { stdio: ['ignore', output, output] })
+  closeSync(output)
+  child.unref()
+  // Without a listener it would be thrown; that the server does not answer is reported anyway.
+  child.on('error', () => {})
+  return child
+}
+
+async function end(child: ChildProcess | undefined, name: NodeJS.Signals): Promise<void> {
+  if (child === undefined || hasEnded(child)) return
+  const ended = once(child, 'exit', { signal: AbortSignal.timeout(10_000) })
+  child.kill(name)
+  child.ref()
+  try {
+    await ended
+  } catch (error) {
+    child.kill('SIGKILL')
+    throw new Error(`etcd ${child.pid} was still there 10 s after ${name}`, { cause: error })
+  }
+}
+
+function portWasTaken(error: unknown): boolean {
+  return error instanceof Error && error.message.includes('address already in use')
+}
+
+function hasEnded(child: ChildProcess): boolean {
+  return child.pid === undefined || child.exitCode !== null || child.signalCode !== null
+}
+
+function isStopped(pid: number | undefined): boolean {
+  if (process.platform !== 'linux') return true
+  return /\) [Tt] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+}
+
+function tail(text: string): string {
+  return text.trim().split('\n').slice(-5).join(' | ')
+}
