@@ -11,6 +11,7 @@ import type { LocksOptions } from './primitives/options.ts'
  * | `memory:` | this process alone |
  * | `sqlite:./locks.db`, `sqlite:/var/lib/app/locks.db` | a file, for all processes of this machine |
  * | `redis://user:password@host:6379/0`, `rediss://…` | a Redis or Valkey server, by the `ioredis` or `redis` package |
+ * | `redis+sentinel://user:password@host:26379,host:26379/mymaster/0`, `rediss+sentinel://…` | the Redis server that is the master, as Sentinels know it |
  * | `postgres://user:password@host:5432/database`, `postgresql://…` | a PostgreSQL database, by the `pg` or `postgres` package |
  *
  * ```ts
@@ -65,6 +66,11 @@ async function open(url: unknown): Promise<Store> {
       const { openRedis } = await import('./stores/redis/index.ts')
       return openRedis(url)
     }
+    case 'redis+sentinel':
+    case 'rediss+sentinel': {
+      const { openRedisSentinel } = await import('./stores/redis/index.ts')
+      return openRedisSentinel(url)
+    }
     case 'postgres':
     case 'postgresql': {
       const { openPostgres } = await import('./stores/postgres/index.ts')
@@ -77,7 +83,7 @@ async function open(url: unknown): Promise<Store> {
   }
 }
 
-const KNOWN = 'memory:, sqlite:, redis:, rediss:, postgres: or postgresql:'
+const KNOWN = 'memory:, sqlite:, redis:, rediss:, redis+sentinel:, rediss+sentinel:, postgres: or postgresql:'
 
 async function openMemory(url: string): Promise<Store> {
   if (!/^memory:$/i.test(url)) {

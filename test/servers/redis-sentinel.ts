@@ -23,6 +23,8 @@ export interface SentinelGroup extends AsyncDisposable {
   readonly url: string
   /** Who a majority of the Sentinels says is the master. */
   master(): Promise<RedisServer>
+  /** The replicas hear no more of what the master is told, and are not let in again. They may still be promoted. */
+  cutOffReplicas(): Promise<void>
   /** Resolves with the new master once a majority of the Sentinels knows another one than this, and it takes writes. */
   successorOf(former: RedisServer): Promise<RedisServer>
   /** Repeatable. */
@@ -93,13 +95,23 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
       addresses: sentinels.map(({ port }) => ({ host: '127.0.0.1', port })),
       url: `redis+sentinel://${password === undefined ? '' : `:${encodeURIComponent(password)}@`}${hosts}/${NAME}`,
       master,
+      async cutOffReplicas() {
+        const source = await master()
+        for (const server of servers) {
+          if (server === source) continue
+          await server.command('CONFIG', 'SET', 'masteruser', 'nobody')
+          await server.command('CONFIG', 'SET', 'masterauth', 'nothing')
+        }
+        await source.command('CLIENT', 'KILL', 'TYPE', 'replica')
+      },
       successorOf: (former) =>
         until(
           'there is another master',
           async () => {
             const server = await master()
-            if (server === former) return undefined
-            return String(await server.command('INFO', 'replication')).includes('role:master') && server
+            // Whoever is connected when it is promoted is thrown out.
+            const info = server === former ? '' : await server.command('INFO', 'replication').catch(() => '')
+            return String(info).includes('role:master') && server
           },
           { withinMs: 20_000, everyMs: 50 },
         ),

@@ -5,6 +5,8 @@ import type { RedisLink } from './connection.ts'
 import { type IoredisClient, ioredisLink } from './ioredis.ts'
 import { type NodeRedisClient, nodeRedisLink } from './node-redis.ts'
 import { RedisStore } from './redis-store.ts'
+import { sentinelLink } from './sentinel.ts'
+import { parseSentinel, type SentinelOptions, sentinelOf } from './sentinel-options.ts'
 
 export interface RedisStoreOptions {
   /**
@@ -12,6 +14,12 @@ export interface RedisStoreOptions {
    * prefixes do not see each other. Default: `holdfast:`.
    */
   readonly prefix?: string | undefined
+  /**
+   * Asks these Sentinels for the master, and follows it when there is another one. The client is then only asked for its
+   * settings, such as user and password, and not for its address. A `Redis` of ioredis that was made with `sentinels` needs
+   * no such option.
+   */
+  readonly sentinel?: SentinelOptions | undefined
 }
 
 /**
@@ -37,23 +45,38 @@ export interface RedisStoreOptions {
  * @throws {InvalidArgumentError} when the client or an option is not what it should be.
  */
 export function redisStore(client: IoredisClient | NodeRedisClient, options: RedisStoreOptions = {}): Store {
-  return new RedisStore(linkOf(client), parsePrefix(options))
-}
-
-function parsePrefix(options: RedisStoreOptions): string {
   for (const name of Object.keys(options)) {
-    if (name !== 'prefix') {
-      throw new InvalidArgumentError(`Expected the options to be among \`prefix\`, got \`${name}\`.`)
+    if (!OPTIONS.includes(name)) {
+      const known = OPTIONS.map((option) => `\`${option}\``).join(', ')
+      throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
     }
   }
-  const { prefix = 'holdfast:' } = options
+  return new RedisStore(linkOf(client, options), parsePrefix(options))
+}
+
+const OPTIONS: readonly string[] = ['prefix', 'sentinel']
+
+function parsePrefix({ prefix = 'holdfast:' }: RedisStoreOptions): string {
   if (typeof prefix === 'string') return prefix
   throw new InvalidArgumentError(`Expected \`prefix\` to be a string, got ${show(prefix)}.`)
 }
 
-function linkOf(client: unknown): RedisLink {
-  if (isIoredis(client)) return ioredisLink(client)
-  if (isNodeRedis(client)) return nodeRedisLink(client)
+function linkOf(client: unknown, { sentinel }: RedisStoreOptions): RedisLink {
+  const given = sentinel === undefined ? undefined : parseSentinel(sentinel)
+  if (isIoredis(client)) {
+    const settings = given ?? sentinelOf(client)
+    if (settings === undefined) return ioredisLink(client)
+    return sentinelLink((target) => ioredisLink(client, target), settings)
+  }
+  if (isNodeRedis(client)) {
+    if (given === undefined) return nodeRedisLink(client)
+    return sentinelLink((target) => nodeRedisLink(client, target), given)
+  }
+  if (has(client, 'getSentinelNode')) {
+    throw new InvalidArgumentError(
+      'Expected `client` to be made with createClient(), and the option `sentinel` to say who knows the master, got a client of createSentinel(), which does not tell how it was made.',
+    )
+  }
   throw new InvalidArgumentError(
     `Expected \`client\` to be a \`Redis\` of the package ioredis or a client of the package redis, got ${show(client)}.`,
   )

@@ -14,6 +14,7 @@ export function replyCode(error: unknown): string | undefined {
  * `store-unavailable`. The server's own words are in the `cause`, without the command: that may hold a password.
  */
 export function storeErrorOf(error: unknown, key: string | undefined, readOnlyForMs: number): StoreError {
+  if (error instanceof StoreError) return error
   const code = replyCode(error)
   const cause = code === undefined ? error : new Error(messageOf(error))
   const refusal = code === undefined ? undefined : (REFUSALS[code] ?? refusalOf(messageOf(error)))

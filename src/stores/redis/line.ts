@@ -75,7 +75,6 @@ export class Line {
 
   /** The error for the caller of a request that failed with `error`. */
   failure(error: unknown, key?: string): StoreError {
-    if (error instanceof StoreError) return error
     const since = this.#readOnlySince
     return storeErrorOf(error, key, since === undefined ? 0 : performance.now() - since)
   }

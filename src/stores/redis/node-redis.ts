@@ -80,7 +80,7 @@ function accessFor(target: Target | undefined): object {
 function socketFor(target: Target | undefined): object {
   if (target === undefined) return {}
   const { host, port, access } = target
-  const at = { host, port, path: undefined }
+  const at = { host, port }
   if (access === undefined) return at
   const { tls } = access
   return typeof tls === 'object' ? { ...at, ...tls, tls: true } : { ...at, tls: tls === true }

@@ -13,7 +13,11 @@ import type { NodeRedisClient } from './node-redis.ts'
  */
 export async function openRedis(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   checkUrl(url)
-  const store = redisStore(await newClient(url), options)
+  return answering(redisStore(await newClient(url), options))
+}
+
+/** The store, once it has answered something; else it is closed. */
+export async function answering(store: Store): Promise<Store> {
   // Also keeps the process for whoever awaits this, which our connections do not.
   let patience: NodeJS.Timeout | undefined
   const silence = new Promise<never>((_, reject) => {
@@ -56,7 +60,7 @@ function checkUrl(url: string): void {
   }
 }
 
-function isDecodable(text: string): boolean {
+export function isDecodable(text: string): boolean {
   try {
     decodeURIComponent(text)
     return true
@@ -66,7 +70,7 @@ function isDecodable(text: string): boolean {
 }
 
 /** Never connected itself: the store only duplicates it. */
-async function newClient(url: string): Promise<IoredisClient | NodeRedisClient> {
+export async function newClient(url: string): Promise<IoredisClient | NodeRedisClient> {
   const ioredis = await imported(() => import('ioredis'))
   if (ioredis !== undefined) return new ioredis.Redis(url, { lazyConnect: true })
   const redis = await imported(() => import('redis'))

@@ -1,0 +1,202 @@
+import { StoreError } from '../../errors.ts'
+import type { CommandConnection, RedisLink, ServerAddress, Subscription } from './connection.ts'
+import { reconnectDelayMs } from './connection.ts'
+import { replyCode } from './failures.ts'
+
+export interface MasterWatchOptions {
+  /** What the Sentinels call the master. */
+  readonly name: string
+  /** One link to each Sentinel. */
+  readonly sentinels: readonly RedisLink[]
+}
+
+/** What a Sentinel says: where the master is, and how many fail-overs it has seen. Null: it knows no such master. */
+type Answer = { readonly address: ServerAddress; readonly epoch: number } | null
+
+/**
+ * Knows where the master is. Asks all Sentinels at once, so that one that hangs costs nothing; a majority of answers is
+ * enough, and of these the one with the highest epoch counts: a Sentinel that is cut off together with the old master has
+ * not seen the fail-over. Hears of a fail-over from each of them, for as long as it is open.
+ */
+export class MasterWatch {
+  readonly #name: string
+  readonly #sentinels: readonly RedisLink[]
+  readonly #listeners = new Set<(master: ServerAddress) => void>()
+  readonly #pauses = new Set<NodeJS.Timeout>()
+  #subscriptions: (Subscription | undefined)[] | undefined
+  #known: NonNullable<Answer> | undefined
+  #round: Promise<ServerAddress> | undefined
+  #closed = false
+
+  constructor({ name, sentinels }: MasterWatchOptions) {
+    this.#name = name
+    this.#sentinels = sentinels
+  }
+
+  /** @throws {StoreError} when no Sentinel answers, or none knows the master. */
+  find(): Promise<ServerAddress> {
+    if (this.#subscriptions === undefined && !this.#closed) {
+      this.#subscriptions = []
+      for (const index of this.#sentinels.keys()) this.#listen(index, 1)
+    }
+    this.#round ??= this.#askAll().finally(() => {
+      this.#round = undefined
+    })
+    return this.#round
+  }
+
+  /** Calls when the master is found to be another one than before. Returns how to stop. */
+  onMove(listener: (master: ServerAddress) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#listeners.clear()
+    for (const pause of this.#pauses) clearTimeout(pause)
+    for (const subscription of this.#subscriptions ?? []) subscription?.close()
+  }
+
+  #askAll(): Promise<ServerAddress> {
+    return new Promise((resolve, reject) => {
+      const majority = Math.floor(this.#sentinels.length / 2) + 1
+      const answers: Answer[] = []
+      const errors: unknown[] = []
+      let decided = false
+      const decide = (): void => {
+        const total = answers.length + errors.length
+        if (decided || (answers.length < majority && total < this.#sentinels.length)) return
+        decided = true
+        const best = answers.reduce((one, other) => (epochOf(other) > epochOf(one) ? other : one), null)
+        if (best === null) reject(answers.length > 0 ? this.#unknownMaster() : unreachable(errors))
+        else {
+          // Also back to a lower epoch: where a majority says so, somebody has set the Sentinels up anew.
+          this.#learn(best)
+          resolve(best.address)
+        }
+      }
+      for (const sentinel of this.#sentinels) {
+        this.#ask(sentinel)
+          .then(
+            (answer) => {
+              if (decided) this.#learnIfNewer(answer)
+              answers.push(answer)
+            },
+            (error: unknown) => errors.push(error),
+          )
+          .then(decide, reject)
+      }
+    })
+  }
+
+  async #ask(sentinel: RedisLink): Promise<Answer> {
+    const connection = sentinel.open(() => {})
+    let limit: NodeJS.Timeout | undefined
+    const silence = new Promise<never>((_, reject) => {
+      limit = setTimeout(() => reject(new Error('The Sentinel did not answer.')), SILENCE_MS).unref()
+    })
+    try {
+      return await Promise.race([askOn(connection, this.#name), silence])
+    } catch (error) {
+      throw connection.reasonOf(error)
+    } finally {
+      clearTimeout(limit)
+      connection.close()
+    }
+  }
+
+  #listen(index: number, attempt: number): void {
+    const sentinel = this.#sentinels[index] as RedisLink
+    const look = (): void => {
+      this.#ask(sentinel).then(
+        (answer) => this.#learnIfNewer(answer),
+        () => {},
+      )
+    }
+    const subscription = sentinel.subscribe('+switch-master', {
+      onMessage: (message) => message.startsWith(`${this.#name} `) && look(),
+      onResubscribed: look,
+    })
+    if (this.#subscriptions !== undefined) this.#subscriptions[index] = subscription
+    subscription.flowing.then(
+      () => attempt > 1 && look(),
+      () => {
+        if (this.#closed) return
+        const pause = setTimeout(() => {
+          this.#pauses.delete(pause)
+          this.#listen(index, attempt + 1)
+        }, reconnectDelayMs(attempt)).unref()
+        this.#pauses.add(pause)
+      },
+    )
+  }
+
+  #learnIfNewer(answer: Answer): void {
+    if (answer !== null && answer.epoch > epochOf(this.#known ?? null)) this.#learn(answer)
+  }
+
+  #learn(answer: NonNullable<Answer>): void {
+    const before = this.#known?.address
+    this.#known = answer
+    if (before === undefined || isSame(before, answer.address)) return
+    for (const listener of this.#listeners) listener(answer.address)
+  }
+
+  #unknownMaster(): StoreError {
+    return new StoreError(
+      'store-refused',
+      `The Sentinels know no master called ${JSON.stringify(this.#name)}. Check the name, and that these are the Sentinels that watch it.`,
+    )
+  }
+}
+
+export function isSame(one: ServerAddress, other: ServerAddress): boolean {
+  return one.host === other.host && one.port === other.port
+}
+
+/** A Sentinel that says nothing for this long is left out. */
+const SILENCE_MS = 1000
+
+async function askOn(connection: CommandConnection, name: string): Promise<Answer> {
+  // During a fail-over the first already tells the new address, and the second the epoch that goes with it.
+  const [at, facts] = await Promise.all([
+    connection.send('SENTINEL', ['GET-MASTER-ADDR-BY-NAME', name]),
+    connection.send('SENTINEL', ['MASTER', name]).catch((error: unknown) => {
+      if (replyCode(error) === 'ERR' || replyCode(error) === 'IDONTKNOW') return []
+      throw error
+    }),
+  ])
+  if (!Array.isArray(at)) return null
+  const [host, port] = at as [string, string]
+  return { address: { host, port: Number(port) }, epoch: configEpochOf(facts) }
+}
+
+/** The fields of a master come as a list of names and values, or as a map where the client speaks RESP3. */
+function configEpochOf(facts: unknown): number {
+  const field = 'config-epoch'
+  if (Array.isArray(facts)) return Number(facts[facts.indexOf(field) + 1])
+  return Number(facts instanceof Map ? facts.get(field) : (facts as Record<string, unknown>)[field])
+}
+
+function epochOf(answer: Answer): number {
+  return answer?.epoch ?? -1
+}
+
+function unreachable(errors: readonly unknown[]): StoreError {
+  const reply = errors.find((error) => replyCode(error) !== undefined)
+  const code = replyCode(reply)
+  if (code === 'WRONGPASS' || code === 'NOAUTH' || code === 'NOPERM') {
+    const cause = new Error(reply instanceof Error ? reply.message : String(reply))
+    return new StoreError('store-refused', NO_ACCESS, { cause })
+  }
+  const cause = reply ?? errors[0]
+  return new StoreError('store-unavailable', reply === undefined ? NOBODY : NO_SENTINEL, { cause })
+}
+
+const NOBODY =
+  'No Sentinel could be reached. Check that they run, their addresses, and the network in between.'
+const NO_SENTINEL =
+  'None of the Sentinels gave an answer that makes sense. Check that the addresses are those of Sentinels, and not of Redis servers.'
+const NO_ACCESS =
+  'The Sentinels did not accept the user name and password for them, which are others than those for the servers; or they do not allow this user to ask for the master.'
