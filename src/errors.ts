@@ -14,6 +14,7 @@ export type HoldfastErrorCode =
   | 'deadlock'
   | 'stale-fence'
   | 'conflict'
+  | 'step-down'
   | 'invalid-argument'
   | 'closed'
   | 'queue-full'
@@ -67,10 +68,16 @@ export type LossReason = 'expired' | 'evicted' | 'store-reset'
 export class LeaseLostError extends HoldfastError {
   override readonly name = 'LeaseLostError'
   readonly reason: LossReason
+  /** What the one who evicted it said; `undefined` for any other reason. */
+  readonly evictedBecause: string | undefined
 
-  constructor(message: string, options: HoldfastErrorOptions & { reason: LossReason }) {
+  constructor(
+    message: string,
+    options: HoldfastErrorOptions & { reason: LossReason; evictedBecause?: string | undefined },
+  ) {
     super('lease-lost', message, options)
     this.reason = options.reason
+    this.evictedBecause = options.evictedBecause
   }
 }
 
@@ -157,6 +164,7 @@ const codes: ReadonlySet<string> = new Set<HoldfastErrorCode>([
   'deadlock',
   'stale-fence',
   'conflict',
+  'step-down',
   'invalid-argument',
   'closed',
   'queue-full',

@@ -1,3 +1,4 @@
+import type { Election as ElectionClass } from './primitives/election.ts'
 import type { Locks as LocksClass } from './primitives/locks.ts'
 import type { ReadWriteLock as ReadWriteLockClass } from './primitives/read-write.ts'
 import type { Semaphore as SemaphoreClass } from './primitives/semaphore.ts'
@@ -38,7 +39,10 @@ export {
   StaleFenceError,
   StoreError,
 } from './errors.ts'
+export type { CampaignOptions } from './primitives/election.ts'
 export type { Outcome } from './primitives/hold.ts'
+export type { Leader } from './primitives/leader-watch.ts'
+export type { Leadership } from './primitives/leadership.ts'
 export { createLocks } from './primitives/locks.ts'
 export type { OnceOptions, OnceOutcome } from './primitives/once.ts'
 export type {
@@ -53,6 +57,8 @@ export type { LeaseSet } from './primitives/together.ts'
 
 /** What `createLocks` and `connect` return. Its public members only, so that a test double can stand in for it. */
 export type Locks = Pick<LocksClass, keyof LocksClass>
+/** What `locks.election(key)` returns. */
+export type Election = Pick<ElectionClass, keyof ElectionClass>
 /** What `locks.readWrite(key)` returns. */
 export type ReadWriteLock = Pick<ReadWriteLockClass, keyof ReadWriteLockClass>
 /** What `locks.semaphore(key, permits)` returns. */

@@ -20,6 +20,7 @@ const all: Readonly<Record<HoldfastErrorCode, (cause?: unknown) => holdfast.Hold
   'invalid-argument': (cause) => new holdfast.InvalidArgumentError('m', { key: 'k', cause }),
   closed: (cause) => new holdfast.ClosedError('m', { key: 'k', cause }),
   conflict: (cause) => new HoldfastError('conflict', 'm', { key: 'k', cause }),
+  'step-down': (cause) => new HoldfastError('step-down', 'm', { key: 'k', cause }),
   'queue-full': (cause) => new HoldfastError('queue-full', 'm', { key: 'k', cause }),
   'task-failed': (cause) => new HoldfastError('task-failed', 'm', { key: 'k', cause }),
 }

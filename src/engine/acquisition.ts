@@ -317,7 +317,7 @@ export class Acquisition implements Kept, Abortable {
     const key = this.ticket.key
     return new LeaseLostError(
       `The ticket for ${JSON.stringify(key)} was evicted while it waited: ${reason ?? 'no reason given'}.`,
-      { key, reason: 'evicted' },
+      { key, reason: 'evicted', evictedBecause: reason },
     )
   }
 }

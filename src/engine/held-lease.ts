@@ -238,7 +238,11 @@ export class HeldLease implements Lease, Kept {
         return this.#expireIfOver(when.answeredAt)
       case 'gone':
         if (answer.evicted) {
-          return this.#lose('evicted', `Somebody evicted it: ${answer.reason ?? 'no reason given'}.`)
+          return this.#lose(
+            'evicted',
+            `Somebody evicted it: ${answer.reason ?? 'no reason given'}.`,
+            answer.reason,
+          )
         }
         return this.#term.remainingMs(when.answeredAt) <= 0
           ? this.#lose('expired', EXPIRED)
@@ -294,8 +298,8 @@ export class HeldLease implements Lease, Kept {
     this.#lose('expired', this.#term.isUsedUp(at) ? 'It was held for its whole `maxHold`.' : EXPIRED)
   }
 
-  #lose(reason: LossReason, why: string): void {
-    const error = lossOf(this.ticket, reason, why, this.#lastError)
+  #lose(reason: LossReason, why: string, evictedBecause?: string): void {
+    const error = lossOf(this.ticket, why, { reason, evictedBecause, cause: this.#lastError })
     this.#end({ tag: 'lost', error })
     this.#tell(error)
   }
@@ -323,10 +327,14 @@ function releasedError(ticket: Ticket): LeaseLostError {
   return new LeaseLostError(message, { key: ticket.key, reason: 'expired' })
 }
 
-function lossOf(ticket: Ticket, reason: LossReason, why: string, cause?: unknown): LeaseLostError {
+function lossOf(
+  ticket: Ticket,
+  why: string,
+  details: { reason: LossReason; evictedBecause: string | undefined; cause: unknown },
+): LeaseLostError {
   return new LeaseLostError(
     `The lease on ${JSON.stringify(ticket.key)} is over. ${why} Stop writing: others may hold the key.`,
-    { key: ticket.key, reason, cause },
+    { key: ticket.key, ...details },
   )
 }
 

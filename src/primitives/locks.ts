@@ -6,6 +6,7 @@ import { chance, describeOwner, nextTicketId } from '../engine/ids.ts'
 import type { Lease, LeaseJson } from '../engine/lease.ts'
 import { systemClock } from '../engine/system-clock.ts'
 import { InvalidArgumentError, LeaseLostError } from '../errors.ts'
+import { Election } from './election.ts'
 import {
   type Desk,
   hold,
@@ -196,6 +197,11 @@ export class Locks {
   semaphore(key: string, permits: number): Pick<Semaphore, keyof Semaphore> {
     checkKey(key)
     return new Semaphore(this.#desk, key, permits, this.#defaults)
+  }
+
+  /** One leader at a time among those who campaign for this key. */
+  election(key: string): Pick<Election, keyof Election> {
+    return new Election(this.#desk, key, this.#defaults)
   }
 
   /**

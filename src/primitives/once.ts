@@ -1,13 +1,12 @@
 import { type Duration, parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { Lease } from '../engine/lease.ts'
 import { terms } from '../engine/terms.ts'
-import { AcquireTimeoutError, InvalidArgumentError, StoreError } from '../errors.ts'
+import { AcquireTimeoutError, StoreError } from '../errors.ts'
 import { type Desk, hold, tryHold, withHold } from './hold.ts'
 import {
-  checkKey,
   checkOptions,
   EXCLUSIVE,
-  LONGEST_KEY,
+  markedKey,
   parseTerms,
   SHARED,
   TAKES,
@@ -47,13 +46,7 @@ export async function runOnce<T>(
   { terms, rememberMs }: OnceTerms,
   work: (lease: Lease) => Promise<T> | T,
 ): Promise<OnceOutcome<T>> {
-  checkKey(key)
-  const mark = `${key}${MARK}`
-  if (mark.length > LONGEST_KEY) {
-    throw new InvalidArgumentError(
-      `Expected \`key\` to have at most ${LONGEST_KEY - MARK.length} characters, got ${key.length}.`,
-    )
-  }
+  const mark = markedKey(key, '#done')
   if (await isTaken(desk, mark, terms)) return DONE_BEFORE
   return withHold(desk, key, EXCLUSIVE, { ...terms, reentrant: false }, async (lease) => {
     // Whoever we waited for may have succeeded.
@@ -66,9 +59,6 @@ export async function runOnce<T>(
 }
 
 const DONE_BEFORE = { ran: false } as const
-
-/** What the key of the mark has more than the key of the work. */
-const MARK = '#done'
 
 /** Looks as a reader does, because those who look must not see one another. */
 async function isTaken(desk: Desk, mark: string, { signal }: Terms): Promise<boolean> {

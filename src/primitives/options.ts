@@ -154,6 +154,14 @@ export function checkKey(key: unknown): asserts key is string {
   lastKey = key
 }
 
+/** A key of ours beside one of the caller's, which has to leave room for what is added. */
+export function markedKey(key: string, mark: string): string {
+  checkKey(key)
+  const longest = LONGEST_KEY - mark.length
+  if (key.length <= longest) return `${key}${mark}`
+  throw new InvalidArgumentError(`Expected \`key\` to have at most ${longest} characters, got ${key.length}.`)
+}
+
 export function checkCallback(callback: unknown): asserts callback is (...args: never[]) => unknown {
   if (typeof callback !== 'function') {
     throw new InvalidArgumentError(`Expected the last argument to be a function, got ${show(callback)}.`)
@@ -186,7 +194,7 @@ export function checkOptions(options: unknown): asserts options is object {
 
 let lastKey: string | undefined
 
-export const LONGEST_KEY = 1024
+const LONGEST_KEY = 1024
 const NOT_TEXT = /[\0\p{Surrogate}]/u
 
 function flag(name: string, value: unknown, otherwise: boolean): boolean {

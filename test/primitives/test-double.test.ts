@@ -41,6 +41,7 @@ test('a plain object may stand in for the locks of a program under test', async 
     readWrite: (key) => real.readWrite(key),
     semaphore: (key, permits) => real.semaphore(key, permits),
     once: async () => ({ ran: false }),
+    election: (key) => real.election(key),
     adopt: (json, options) => real.adopt(json, options),
     inspect: (options) => real.inspect(options),
     evict: async () => [],

@@ -1,0 +1,204 @@
+import { type Duration, HOLD_RANGE, parseDuration, show } from '../base/duration.ts'
+import type { HeldLease } from '../engine/held-lease.ts'
+import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
+import { type Desk, hold } from './hold.ts'
+import { currentLeader, type Leader, LeaderWatch } from './leader-watch.ts'
+import { type Leadership, LeaderTerm, markOf } from './leadership.ts'
+import {
+  checkCallback,
+  checkNames,
+  EXCLUSIVE,
+  type HoldOptions,
+  parseTerms,
+  TAKES,
+  type Terms,
+} from './options.ts'
+import { paused } from './paused.ts'
+
+export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold'> {
+  /** What the others see of the leader: an address, a name. At most 1,000 characters. Default: nothing. */
+  readonly value?: string | undefined
+  /**
+   * How long the work may take to settle once the leader was asked to go. Then its lease is left to run out, and another
+   * one leads. Default: the ttl.
+   */
+  readonly stopTimeout?: Duration | undefined
+  /**
+   * Told when the store refuses (`store-refused`); the campaign goes on, and asks again after 1 to 30 s. Without it a
+   * refusal ends the campaign.
+   */
+  readonly onError?: ((error: unknown) => void) | undefined
+}
+
+/**
+ * One leader at a time among those who campaign for a key, in order of arrival. Made by `locks.election(key)`.
+ *
+ * ```ts
+ * import { connect } from 'holdfast'
+ *
+ * const locks = await connect('memory:')
+ * const election = locks.election('scheduler')
+ * const result = await election.campaign(async ({ signal, fence }) => {
+ *   // Leads here. Stop when the signal aborts; what returns ends the campaign.
+ *   return `led under ${fence}, ${signal.aborted ? 'asked to go' : 'done'}`
+ * })
+ * console.log(result)
+ * await locks.close()
+ * ```
+ */
+export class Election {
+  readonly key: string
+  readonly #desk: Desk
+  readonly #defaults: Terms
+  readonly #leading = new Set<LeaderTerm>()
+
+  constructor(desk: Desk, key: string, defaults: Terms) {
+    markOf(key)
+    this.#desk = desk
+    this.key = key
+    this.#defaults = defaults
+  }
+
+  /**
+   * Waits to be elected, for as long as it takes, and runs `work` while leading. When the leadership is lost or given up,
+   * `signal` aborts, and once the work has settled it campaigns again, behind those who wait. Work never runs twice at the
+   * same time in one campaign.
+   *
+   * @returns what `work` returns of itself, before it was asked to go; the key is free by then.
+   * @throws what `work` throws, unless that only passes on why its signal aborted; the reason of `options.signal`, once the
+   * work has settled; {@link StoreError} `store-refused`, without `onError`; {@link ClosedError}.
+   */
+  async campaign<T>(
+    work: (leadership: Leadership) => Promise<T> | T,
+    options: CampaignOptions = {},
+  ): Promise<T> {
+    checkCallback(work)
+    const { terms, stopMs, value, onError } = this.#parse(options)
+    const desk = { ...this.#desk, owner: withValue(this.#desk.owner, value) }
+    for (;;) {
+      const lease = await elected(desk, this.key, terms, onError)
+      const term = new LeaderTerm(desk, lease, terms, stopMs)
+      const onAbort = () => term.stepDown('its campaign was ended.')
+      terms.signal?.addEventListener('abort', onAbort)
+      if (terms.signal?.aborted === true) onAbort()
+      this.#leading.add(term)
+      const end = await term.run(work)
+      this.#leading.delete(term)
+      terms.signal?.removeEventListener('abort', onAbort)
+      if (end.tag === 'failed') throw end.error
+      if (end.tag === 'done') return end.value
+      terms.signal?.throwIfAborted()
+    }
+  }
+
+  /**
+   * Ends the present terms of this object's campaigns: their signals abort, their work settles, the key goes to the next
+   * one, and they campaign again. Resolves when the key was given back, or at once when nobody here leads.
+   */
+  async resign(): Promise<void> {
+    const terms = [...this.#leading]
+    for (const term of terms) term.stepDown('it resigned.')
+    await Promise.all(terms.map((term) => term.over))
+  }
+
+  /**
+   * Asks the leader to go, wherever it is. It stops in its own time: its signal aborts, its work settles, and the next one
+   * leads. Resolves when the store has taken the request, which the leader hears of at once.
+   *
+   * @returns whether there was a leader to ask.
+   */
+  async requestStepDown(options: { readonly reason: string }): Promise<boolean> {
+    checkNames(options, new Set(['reason']))
+    const reason: unknown = options.reason
+    if (typeof reason !== 'string' || reason === '' || reason.length > 500) {
+      throw new InvalidArgumentError(
+        `Expected \`reason\` to be a text of 1 to 500 characters, got ${show(reason)}.`,
+      )
+    }
+    if ((await this.leader()) === null) return false
+    const { engine } = this.#desk
+    const removed = await engine.ask(
+      () => engine.store.evict({ key: markOf(this.key), id: undefined, reason }),
+      ADMINISTRATION_MS,
+    )
+    return removed.length > 0
+  }
+
+  /** Who leads at this moment, as the store knows it; `null` when nobody does. */
+  leader(): Promise<Leader | null> {
+    return currentLeader(this.#desk.engine, this.key)
+  }
+
+  /**
+   * The present leader (or `null`), and then every change in order, until the loop ends or `signal` aborts. A loop that is
+   * slow misses none: what it has not taken yet is kept for it. While the store is away nothing is told, and then what has
+   * changed. Told by messages; only while nobody leads it asks every second.
+   *
+   * @throws {StoreError} `store-refused`; {@link ClosedError} when the locks are closed. An abort only ends it.
+   */
+  observe(
+    options: { readonly signal?: AbortSignal | undefined } = {},
+  ): AsyncGenerator<Leader | null, void, void> {
+    checkNames(options, new Set(['signal']))
+    return new LeaderWatch(this.#desk, this.key, this.#defaults).changes(options.signal)
+  }
+
+  #parse(options: CampaignOptions) {
+    checkNames(options, CAMPAIGN)
+    const { value, stopTimeout, onError, ...rest } = options
+    const terms = parseTerms(rest, TAKES.try, {
+      ...this.#defaults,
+      renew: true,
+      maxHoldMs: Number.POSITIVE_INFINITY,
+      waitMs: Number.POSITIVE_INFINITY,
+    })
+    const stopMs =
+      stopTimeout === undefined ? terms.ttlMs : parseDuration('stopTimeout', stopTimeout, HOLD_RANGE)
+    if (value !== undefined && (typeof value !== 'string' || value.length > 1000)) {
+      throw new InvalidArgumentError(
+        `Expected \`value\` to be a text of at most 1000 characters, got ${show(value)}.`,
+      )
+    }
+    if (onError !== undefined && typeof onError !== 'function') {
+      throw new InvalidArgumentError(`Expected \`onError\` to be a function, got ${show(onError)}.`)
+    }
+    return { terms, stopMs, value, onError }
+  }
+}
+
+const CAMPAIGN: ReadonlySet<string> = new Set([
+  'ttl',
+  'minHold',
+  'lockDelay',
+  'signal',
+  'value',
+  'stopTimeout',
+  'onError',
+])
+const ADMINISTRATION_MS = 10_000
+
+/** Waits to be elected, through whatever the store says meanwhile. */
+async function elected(
+  desk: Desk,
+  key: string,
+  terms: Terms,
+  onError: ((error: unknown) => void) | undefined,
+): Promise<HeldLease> {
+  for (let refusals = 1; ; refusals += 1) {
+    try {
+      return await hold(desk, key, EXCLUSIVE, terms)
+    } catch (error) {
+      // Evicted from the queue: somebody wanted this place to be given up, and it is.
+      if (isHoldfastError(error, 'lease-lost')) continue
+      if (onError === undefined || !isHoldfastError(error, 'store-refused')) throw error
+      onError(error)
+      await paused(desk.engine.clock, Math.min(1000 * 2 ** (refusals - 1), 30_000), terms.signal)
+      terms.signal?.throwIfAborted()
+    }
+  }
+}
+
+/** What people see of a process, and what the leader says of itself. */
+function withValue(owner: string, value: string | undefined): string {
+  return value === undefined ? owner : JSON.stringify({ ...JSON.parse(owner), value })
+}

@@ -1,0 +1,166 @@
+import type { Engine } from '../engine/engine.ts'
+import { terms } from '../engine/terms.ts'
+import { isHoldfastError } from '../errors.ts'
+import { type Desk, makeTicket } from './hold.ts'
+import { markOf } from './leadership.ts'
+import { SHARED, type Terms } from './options.ts'
+import { paused } from './paused.ts'
+
+/** Who leads, as anybody can see it. */
+export interface Leader {
+  /** Larger than that of every leader before: each term has its own. */
+  readonly fence: bigint
+  /** What the leader published of itself with `value`. */
+  readonly value: string | undefined
+  /** Host, process id and label, for people. */
+  readonly owner: Readonly<Record<string, unknown>>
+}
+
+export async function currentLeader(engine: Engine, key: string): Promise<Leader | null> {
+  const page = await engine.ask(
+    () => engine.store.inspect({ prefix: key, cursor: undefined, count: 1 }),
+    ADMINISTRATION_MS,
+    key,
+  )
+  // The room of that very key comes first, where there is one.
+  const [room] = page.rooms
+  const holder = room?.key === key ? room.holders.find(({ state }) => state === 'held') : undefined
+  if (holder === undefined) return null
+  const { value, ...owner } = JSON.parse(holder.owner) as Record<string, unknown>
+  return { fence: holder.fence, value: typeof value === 'string' ? value : undefined, owner }
+}
+
+/**
+ * Hears of changes without asking over and over: it waits as a reader for the mark that the leader holds, and so is let in
+ * when the term ends. What it then sees is compared by fence, so a turn too many tells nothing.
+ */
+export class LeaderWatch {
+  readonly #desk: Desk
+  readonly #key: string
+  readonly #terms: Terms
+  readonly #stopping = new AbortController()
+  /** What the loop has not taken yet. */
+  readonly #changes: (Leader | null)[] = []
+  /** The fence of the leader that was told last; `undefined` before the first. */
+  #known: bigint | null | undefined
+  #looking: Promise<unknown> = Promise.resolve()
+  #end: { readonly error: unknown } | undefined
+  #tell: () => void = () => {}
+
+  constructor(desk: Desk, key: string, defaults: Terms) {
+    this.#desk = desk
+    this.#key = key
+    // Taken for an instant only. Should this process die just then, the next leader is announced that much later.
+    this.#terms = {
+      ...defaults,
+      ...LOOKING,
+      waitMs: Number.POSITIVE_INFINITY,
+      renew: false,
+      minHoldMs: 0,
+      lockDelayMs: 0,
+      signal: this.#stopping.signal,
+    }
+  }
+
+  async *changes(signal: AbortSignal | undefined): AsyncGenerator<Leader | null, void, void> {
+    const onAbort = () => {
+      this.#stopping.abort()
+      this.#tell()
+    }
+    if (signal?.aborted === true) return
+    signal?.addEventListener('abort', onAbort)
+    const watching = this.#watch()
+    try {
+      for (;;) {
+        const next = this.#changes.shift()
+        if (next !== undefined) yield next
+        else if (this.#stopping.signal.aborted) return
+        else if (this.#end !== undefined) throw this.#end.error
+        else {
+          await new Promise<void>((resolve) => {
+            this.#tell = resolve
+          })
+        }
+      }
+    } finally {
+      signal?.removeEventListener('abort', onAbort)
+      this.#stopping.abort()
+      await watching
+    }
+  }
+
+  async #watch(): Promise<void> {
+    // How often in a row nothing had changed.
+    for (let idle = 0; !this.#stopping.signal.aborted; ) {
+      try {
+        idle = (await this.#look()) ? 0 : idle + 1
+        // Let in at once means that the leader has not announced itself yet, or is on its way out.
+        if (this.#known === null) await this.#pause(SELDOM_MS)
+        else {
+          if (idle > 0) await this.#pause(Math.min(FIRST_PAUSE_MS * 2 ** (idle - 1), SELDOM_MS))
+          await this.#waitForEnd()
+        }
+      } catch (error) {
+        if (this.#stopping.signal.aborted) return
+        // The mark was evicted, and who waits for it, too: somebody asked the leader to go.
+        if (isHoldfastError(error, 'lease-lost')) continue
+        if (!isHoldfastError(error, 'store-unavailable')) return this.#fail(error)
+        await this.#pause(SELDOM_MS)
+      }
+    }
+  }
+
+  /** Waits until the mark is free. */
+  async #waitForEnd(): Promise<void> {
+    const { engine, nextId } = this.#desk
+    const key = markOf(this.#key)
+    let looked = false
+    const turn = await engine.acquire({
+      ticket: makeTicket(this.#desk, key, nextId(), SHARED, this.#terms, this.#terms.patienceMs),
+      waitMs: Number.POSITIVE_INFINITY,
+      signal: this.#stopping.signal,
+      lease: this.#terms,
+      // Behind whose mark it stands is known only now: the leader may have changed since the last look.
+      whileQueued: () => {
+        if (!looked) {
+          looked = true
+          this.#look().catch(() => {
+            looked = false
+          })
+        }
+        return undefined
+      },
+    })
+    await turn?.release()
+  }
+
+  /** Whether another one leads than at the last look. One look at a time, so that changes are told in their order. */
+  #look(): Promise<boolean> {
+    const look = this.#looking.then(async () => {
+      const leader = await currentLeader(this.#desk.engine, this.#key)
+      const fence = leader?.fence ?? null
+      if (fence === this.#known) return false
+      this.#known = fence
+      this.#changes.push(leader)
+      this.#tell()
+      return true
+    })
+    this.#looking = look.catch(() => {})
+    return look
+  }
+
+  #fail(error: unknown): void {
+    this.#end = { error }
+    this.#tell()
+  }
+
+  #pause(durationMs: number): Promise<void> {
+    const { clock, chance } = this.#desk.engine
+    return paused(clock, durationMs * (0.8 + chance() * 0.4), this.#stopping.signal)
+  }
+}
+
+const LOOKING = terms(3000)
+const FIRST_PAUSE_MS = 20
+const SELDOM_MS = 1000
+const ADMINISTRATION_MS = 10_000

@@ -1,0 +1,162 @@
+import { outsideOfCallers } from '../engine/async-context.ts'
+import type { HeldLease } from '../engine/held-lease.ts'
+import { HoldfastError, isHoldfastError, LeaseLostError } from '../errors.ts'
+import { runInScope } from './held-keys.ts'
+import { type Desk, hold } from './hold.ts'
+import { EXCLUSIVE, markedKey, type Terms } from './options.ts'
+import { paused } from './paused.ts'
+
+/** What the leader is given for one term. */
+export interface Leadership {
+  readonly key: string
+  /** Larger than that of every leader before. */
+  readonly fence: bigint
+  /**
+   * Aborts when the term ends: with the {@link LeaseLostError} when the lease is lost, at its deadline at the latest, and
+   * with a {@link HoldfastError} `step-down` when the leader is asked to go. Then it still leads, until the work has
+   * settled.
+   */
+  readonly signal: AbortSignal
+  /** Milliseconds until the term ends, if no renewal succeeds; 0 when it is over. */
+  readonly remainingMs: number
+  /** Throws unless it leads at this very moment, by the clocks and not by a timer. @throws {LeaseLostError} */
+  assertHeld(): void
+}
+
+export type TermEnd<T> =
+  | { readonly tag: 'done'; readonly value: T }
+  | { readonly tag: 'failed'; readonly error: unknown }
+  /** It was lost, or the leader was asked to go. */
+  | { readonly tag: 'over' }
+
+/** The second key of an election. Held by the leader, so that who observes can wait for its end, and an eviction can ask it to go. */
+export function markOf(key: string): string {
+  return markedKey(key, '#leader')
+}
+
+/** One term of one leader. */
+export class LeaderTerm implements Leadership {
+  readonly #desk: Desk
+  readonly #lease: HeldLease
+  readonly #terms: Terms
+  readonly #stopMs: number
+  readonly #ending = new AbortController()
+  readonly #settled = new AbortController()
+  /** Aborts when it leads no more: its work has settled, or its lease is over. */
+  readonly #gone = new AbortController()
+  /** Resolves when the key was given back. */
+  readonly over: Promise<void>
+  #tellOver: () => void = () => {}
+
+  /** `stopMs`: how long the work may take to settle once the leader was asked to go. */
+  constructor(desk: Desk, lease: HeldLease, terms: Terms, stopMs: number) {
+    this.#desk = desk
+    this.#lease = lease
+    this.#terms = terms
+    this.#stopMs = stopMs
+    this.over = new Promise((resolve) => {
+      this.#tellOver = resolve
+    })
+  }
+
+  get key(): string {
+    return this.#lease.key
+  }
+
+  get fence(): bigint {
+    return this.#lease.fence
+  }
+
+  get signal(): AbortSignal {
+    return this.#ending.signal
+  }
+
+  get remainingMs(): number {
+    return this.#lease.remainingMs
+  }
+
+  assertHeld(): void {
+    this.#lease.assertHeld()
+  }
+
+  /** Runs the work, and gives the key back only when it has settled: nobody else begins before. */
+  async run<T>(work: (leadership: Leadership) => Promise<T> | T): Promise<TermEnd<T>> {
+    const lost = this.#lease.signal
+    const onLost = () => {
+      this.#ending.abort(lost.reason)
+      this.#gone.abort()
+    }
+    if (lost.aborted) onLost()
+    else lost.addEventListener('abort', onLost, { once: true })
+    void outsideOfCallers(() => this.#keepMark())
+    try {
+      const value = await runInScope(this.#desk.engine, this.#lease, () => work(this))
+      return this.#ending.signal.aborted ? { tag: 'over' } : { tag: 'done', value }
+    } catch (error) {
+      return this.#isEnd(error) ? { tag: 'over' } : { tag: 'failed', error }
+    } finally {
+      lost.removeEventListener('abort', onLost)
+      this.#settled.abort()
+      this.#gone.abort()
+      await this.#lease.release()
+      this.#tellOver()
+    }
+  }
+
+  /** Asks the leader to go. What it has begun may settle; after `stopMs` the lease is left to run out. */
+  stepDown(why: string): void {
+    if (this.#ending.signal.aborted || this.#settled.signal.aborted) return
+    this.#ending.abort(
+      new HoldfastError('step-down', `The leader of ${JSON.stringify(this.key)} is asked to go: ${why}`, {
+        key: this.key,
+      }),
+    )
+    void paused(this.#desk.engine.clock, this.#stopMs, this.#settled.signal).then(() => {
+      if (this.#gone.signal.aborted) return
+      this.#gone.abort()
+      // Nobody renews it from now on.
+      if (this.#lease.state !== 'lost') this.#lease.detach()
+    })
+  }
+
+  /** An error that only passes on why the signal aborted is no failure of the work. */
+  #isEnd(error: unknown): boolean {
+    const { aborted, reason } = this.#ending.signal
+    if (!aborted) return false
+    return (
+      error === reason || (error instanceof Error && (error.name === 'AbortError' || error.cause === reason))
+    )
+  }
+
+  /** Keeps the mark for as long as it leads. Its eviction is how somebody asks the leader to go. */
+  async #keepMark(): Promise<void> {
+    const gone = this.#gone.signal
+    const terms = { ...this.#terms, minHoldMs: 0, lockDelayMs: 0, signal: gone }
+    for (let failures = 0; !gone.aborted; failures += 1) {
+      try {
+        const mark = await hold(this.#desk, markOf(this.key), EXCLUSIVE, terms)
+        failures = 0
+        const end = await Promise.race([abortOf(mark.signal), abortOf(gone)])
+        await mark.release()
+        if (isEviction(end)) return this.stepDown(end.evictedBecause ?? UNSAID)
+      } catch (error) {
+        if (isEviction(error)) return this.stepDown(error.evictedBecause ?? UNSAID)
+        if (isHoldfastError(error, 'closed')) return
+        await paused(this.#desk.engine.clock, this.#desk.engine.backoffMs(failures), gone)
+      }
+    }
+  }
+}
+
+const UNSAID = 'no reason given.'
+
+function isEviction(error: unknown): error is LeaseLostError {
+  return error instanceof LeaseLostError && error.reason === 'evicted'
+}
+
+function abortOf(signal: AbortSignal): Promise<unknown> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve(signal.reason)
+    else signal.addEventListener('abort', () => resolve(signal.reason), { once: true })
+  })
+}

@@ -1,0 +1,468 @@
+import { describe, expect, onTestFinished, test } from 'vitest'
+import type { Election, Leader, Leadership } from '../../src/index.ts'
+import { settled } from '../engine/fake-clock.ts'
+import { errorOf, outcomeOf, realScene, type Scene, scene } from '../engine/scene.ts'
+
+/** Work that leads until it is told to settle, or its signal aborts. */
+class Office {
+  terms: Leadership[] = []
+  inside = 0
+  most = 0
+  #settle: (how: { value?: string; error?: unknown }) => void = () => {}
+
+  /** Whether it settles when it is asked to go. */
+  readonly polite: boolean
+
+  constructor(polite = true) {
+    this.polite = polite
+  }
+
+  readonly work = (leadership: Leadership): Promise<string> => {
+    this.terms.push(leadership)
+    this.inside += 1
+    this.most = Math.max(this.most, this.inside)
+    return new Promise<string>((resolve, reject) => {
+      this.#settle = ({ value, error }) => (error === undefined ? resolve(value ?? '') : reject(error))
+      if (this.polite) leadership.signal.addEventListener('abort', () => reject(leadership.signal.reason))
+    }).finally(() => {
+      this.inside -= 1
+    })
+  }
+
+  finish(value: string): void {
+    this.#settle({ value })
+  }
+
+  fail(error: unknown): void {
+    this.#settle({ error })
+  }
+
+  get term(): Leadership {
+    const term = this.terms.at(-1)
+    if (term === undefined) throw new Error('It has never led')
+    return term
+  }
+}
+
+/** A campaign that ends with the test. */
+function campaign(election: Election, office: Office, options: Parameters<Election['campaign']>[1] = {}) {
+  const end = new AbortController()
+  const over = election.campaign(office.work, { signal: end.signal, ...options })
+  over.catch(() => {})
+  return { over, end: () => end.abort(new Error('the test is over')) }
+}
+
+/** Notes what it is told, without ever being slow. */
+function observer(scene: Scene, election: Election) {
+  const end = new AbortController()
+  const seen: (Leader | null)[] = []
+  const over = (async () => {
+    for await (const leader of election.observe({ signal: end.signal })) seen.push(leader)
+  })()
+  onTestFinished(async () => {
+    end.abort()
+    await scene.clock.until(over)
+  })
+  return { seen, end: () => end.abort(), over }
+}
+
+describe('an election', () => {
+  test('has one leader at a time, in the order of the campaigns, under rising fences', async () => {
+    const { locks, other, clock } = scene()
+    const offices = [new Office(), new Office(), new Office()]
+    const campaigns = offices.map((office, index) =>
+      campaign((index === 1 ? other.locks : locks).election('k'), office),
+    )
+    await settled()
+    expect(offices.map(({ inside }) => inside)).toEqual([1, 0, 0])
+    offices[0]?.finish('first')
+    expect(await clock.until(campaigns[0]?.over ?? Promise.reject())).toBe('first')
+    await clock.untilTrue(() => offices[1]?.inside === 1)
+    offices[1]?.finish('second')
+    await clock.untilTrue(() => offices[2]?.inside === 1)
+    const fences = offices.map(({ term }) => term.fence)
+    expect([...fences].sort()).toEqual(fences)
+    offices[2]?.finish('third')
+    await clock.advance(5000)
+  })
+
+  test('shows who leads, and what the leader says of itself', async () => {
+    const { locks, other, clock } = scene()
+    const office = new Office()
+    expect(await other.locks.election('k').leader()).toBeNull()
+    const running = campaign(locks.election('k'), office, { value: 'http://10.0.0.1:8080' })
+    await settled()
+    expect(await other.locks.election('k').leader()).toEqual({
+      fence: office.term.fence,
+      value: 'http://10.0.0.1:8080',
+      owner: { label: 'test' },
+    })
+    running.end()
+    await clock.advance(100)
+    expect(await other.locks.election('k').leader()).toBeNull()
+    await clock.advance(5000)
+  })
+
+  test('does not take a key that begins like its own for its own', async () => {
+    const { locks } = scene()
+    const lease = await locks.acquire('kk')
+    expect(await locks.election('k').leader()).toBeNull()
+    await lease.release()
+  })
+
+  test('aborts the signal when the lease is lost, waits for the work to settle, and campaigns again', async () => {
+    const { locks, other, clock } = scene()
+    const office = new Office(false)
+    const running = campaign(locks.election('k'), office)
+    await settled()
+    const first = office.term
+    await other.locks.evict('k', undefined, { reason: 'test' })
+    await clock.untilTrue(() => first.signal.aborted)
+    expect(first.signal.reason).toMatchObject({
+      code: 'lease-lost',
+      reason: 'evicted',
+      evictedBecause: 'test',
+    })
+    expect(() => first.assertHeld()).toThrow()
+    await clock.advance(60_000)
+    expect(office.terms).toHaveLength(1)
+    office.finish('too late')
+    await clock.untilTrue(() => office.terms.length === 2)
+    expect(office.term.fence).toBeGreaterThan(first.fence)
+    expect(office.most).toBe(1)
+    running.end()
+    await settled()
+    office.finish('the end')
+    await clock.advance(5000)
+  })
+
+  test('loses the leadership by its deadline when the store is away, and leads again when it is back', async () => {
+    const { store, locks, other, clock } = scene()
+    const office = new Office()
+    const running = campaign(locks.election('k'), office, { ttl: '5s' })
+    await settled()
+    const before = office.term
+    store.always('lose request')
+    const rival = new Office()
+    const rivals = campaign(other.locks.election('k'), rival, { ttl: '5s' })
+    await clock.untilTrue(() => rival.inside === 1)
+    expect(office.inside).toBe(0)
+    expect(before.signal.reason).toMatchObject({ code: 'lease-lost', reason: 'expired' })
+    store.always('answer')
+    rivals.end()
+    await clock.untilTrue(() => office.inside === 1)
+    expect(office.term.fence).toBeGreaterThan(rival.term.fence)
+    running.end()
+    await clock.advance(10_000)
+  })
+
+  test('ends with what the work throws of itself, and gives the key back first', async () => {
+    const { locks, other, clock } = scene()
+    const office = new Office()
+    const running = campaign(locks.election('k'), office)
+    await settled()
+    const broken = new Error('the work failed')
+    office.fail(broken)
+    expect(await errorOf(clock.until(running.over))).toBe(broken)
+    const lease = await other.locks.tryAcquire('k')
+    expect(lease).not.toBeNull()
+    await lease?.release()
+    await clock.advance(5000)
+  })
+
+  test('ends with the error of work that failed while it was asked to go', async () => {
+    const { locks, clock } = scene()
+    const office = new Office(false)
+    const election = locks.election('k')
+    const running = campaign(election, office)
+    await settled()
+    const resigned = election.resign()
+    const broken = new Error('the clean-up failed')
+    office.fail(broken)
+    await clock.until(resigned)
+    expect(await errorOf(clock.until(running.over))).toBe(broken)
+    await clock.advance(5000)
+  })
+
+  test('rejects with the reason of its signal, after the work has settled and the key is free', async () => {
+    const { locks, clock, rooms } = scene()
+    const office = new Office(false)
+    const running = campaign(locks.election('k'), office)
+    await settled()
+    running.end()
+    await clock.advance(1000)
+    expect(await outcomeOf(running.over)).toBe('pending')
+    expect(office.term.signal.reason).toMatchObject({ code: 'step-down' })
+    office.term.assertHeld()
+    office.finish('done')
+    expect(await errorOf(clock.until(running.over))).toMatchObject({ message: 'the test is over' })
+    await clock.advance(100)
+    expect(await rooms()).toEqual([])
+  })
+
+  test('ends a campaign that still waits', async () => {
+    const { locks, other, clock } = scene()
+    const lease = await other.locks.acquire('k')
+    const running = campaign(locks.election('k'), new Office())
+    await settled()
+    running.end()
+    expect(await errorOf(clock.until(running.over))).toMatchObject({ message: 'the test is over' })
+    await lease.release()
+    await clock.advance(5000)
+  })
+
+  test('ends with the locks', async () => {
+    const { locks, engine, clock } = scene()
+    const office = new Office()
+    const running = campaign(locks.election('k'), office)
+    await settled()
+    await clock.until(locks.close())
+    expect(await errorOf(clock.until(running.over))).toMatchObject({ code: 'closed' })
+    expect(office.inside).toBe(0)
+    expect(engine.waiting.size).toBe(0)
+    await clock.advance(60_000)
+  })
+
+  test('is a deadlock inside of itself', async () => {
+    const { locks } = realScene()
+    const election = locks.election('k')
+    const inner = election.campaign(() => election.campaign(() => 'inner'))
+    expect(await errorOf(inner)).toMatchObject({ code: 'deadlock' })
+    await settled()
+  })
+})
+
+describe('stepping down', () => {
+  test('by resign() lets the work settle, the next one lead, and campaigns again behind it', async () => {
+    const { locks, other, clock } = scene()
+    const [office, rival] = [new Office(), new Office()]
+    const election = locks.election('k')
+    const running = campaign(election, office)
+    await settled()
+    const rivals = campaign(other.locks.election('k'), rival)
+    await settled()
+    await clock.until(election.resign())
+    expect(office.inside).toBe(0)
+    await clock.untilTrue(() => rival.inside === 1)
+    rivals.end()
+    await clock.untilTrue(() => office.inside === 1)
+    running.end()
+    await clock.advance(5000)
+  })
+
+  test('by resign() is nothing where nobody leads', async () => {
+    const { locks } = scene()
+    await locks.election('k').resign()
+  })
+
+  test('by request of another process is heard at once, with its reason', async () => {
+    const { locks, other, clock } = scene()
+    const office = new Office()
+    const running = campaign(locks.election('k'), office)
+    await settled()
+    const first = office.term
+    expect(await other.locks.election('k').requestStepDown({ reason: 'deploy' })).toBe(true)
+    await clock.untilTrue(() => first.signal.aborted, { withinMs: 100 })
+    expect(first.signal.reason).toMatchObject({ code: 'step-down', key: 'k' })
+    expect(first.signal.reason.message).toContain('deploy')
+    await clock.untilTrue(() => office.terms.length === 2)
+    running.end()
+    await clock.advance(5000)
+  })
+
+  test('by request is `false` where nobody leads', async () => {
+    const { locks } = scene()
+    expect(await locks.election('k').requestStepDown({ reason: 'deploy' })).toBe(false)
+  })
+
+  test('is heard also by a leader who has not announced itself yet', async () => {
+    const { locks, other, clock, store } = scene()
+    const office = new Office()
+    // The leadership is granted; the request for the mark is lost, and made again later.
+    store.next('acquire', 'answer', 'lose request')
+    const running = campaign(locks.election('k'), office)
+    await settled()
+    const first = office.term
+    await other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    await clock.advance(3000)
+    await other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    await clock.untilTrue(() => first.signal.aborted, { withinMs: 100 })
+    running.end()
+    await clock.advance(5000)
+  })
+
+  test('has a hard stop: work that does not settle is left behind, and another one leads', async () => {
+    const { locks, other, clock } = scene()
+    const [office, rival] = [new Office(false), new Office()]
+    const running = campaign(locks.election('k'), office, { ttl: '5s', stopTimeout: '10s' })
+    await settled()
+    const rivals = campaign(other.locks.election('k'), rival, { ttl: '5s' })
+    await settled()
+    running.end()
+    await clock.advance(9900)
+    expect(rival.inside).toBe(0)
+    office.term.assertHeld()
+    await clock.untilTrue(() => rival.inside === 1, { withinMs: 5200 })
+    expect(() => office.term.assertHeld()).toThrow()
+    expect(await outcomeOf(running.over)).toBe('pending')
+    office.finish('at last')
+    expect(await errorOf(clock.until(running.over))).toMatchObject({ message: 'the test is over' })
+    expect(await other.locks.election('k').leader()).toMatchObject({ fence: rival.term.fence })
+    rivals.end()
+    await clock.advance(10_000)
+  })
+})
+
+describe('observing', () => {
+  test('begins with who leads now, and tells every change in order', async () => {
+    const here = scene()
+    const { locks, other, clock } = here
+    const { seen } = observer(here, other.locks.election('k'))
+    await settled()
+    expect(seen).toEqual([null])
+    const offices = [new Office(), new Office(), new Office()]
+    const running = offices.map((office, index) =>
+      campaign(locks.election('k'), office, { value: String(index) }),
+    )
+    await clock.untilTrue(() => seen.length === 2)
+    for (const [index, office] of offices.entries()) {
+      await clock.untilTrue(() => office.inside === 1 && seen.at(-1)?.fence === office.term.fence)
+      office.finish(String(index))
+    }
+    await clock.untilTrue(() => seen.at(-1) === null)
+    expect(seen.map((leader) => leader?.value)).toEqual([undefined, '0', '1', '2', undefined])
+    await Promise.all(running.map(({ over }) => over))
+  })
+
+  test('keeps for a slow listener what it has not taken', async () => {
+    const { locks, other, clock } = scene()
+    const changes = other.locks.election('k').observe()
+    expect(await clock.until(changes.next())).toEqual({ done: false, value: null })
+    const fences: bigint[] = []
+    for (let round = 0; round < 5; round += 1) {
+      const office = new Office()
+      const running = campaign(locks.election('k'), office)
+      await clock.advance(3000)
+      fences.push(office.term.fence)
+      running.end()
+      await clock.advance(3000)
+    }
+    const seen: (bigint | null)[] = []
+    while (seen.length < 10) {
+      const { value } = await clock.until(changes.next())
+      seen.push(value === undefined ? -1n : (value?.fence ?? null))
+    }
+    expect(seen).toEqual(fences.flatMap((fence) => [fence, null]))
+    await clock.until(changes.return())
+    await clock.advance(5000)
+  })
+
+  test('asks nothing while a leader leads, but that it is still there', async () => {
+    const here = scene()
+    const { locks, other, clock, store } = here
+    const office = new Office()
+    const running = campaign(other.locks.election('k'), office)
+    await settled()
+    const { seen } = observer(here, locks.election('k'))
+    await clock.advance(10_000)
+    expect(seen).toHaveLength(1)
+    const before = store.sent.length
+    await clock.advance(60_000)
+    // One request every two seconds keeps its place in the queue, as for everybody who waits.
+    expect(store.sent.length - before).toBeLessThanOrEqual(35)
+    running.end()
+    await clock.advance(5000)
+  })
+
+  test('tells nothing while the store is away, and then what has changed', async () => {
+    const here = scene()
+    const { locks, other, clock, store } = here
+    const { seen } = observer(here, locks.election('k'))
+    await clock.advance(100)
+    store.always('fail')
+    const office = new Office()
+    const running = campaign(other.locks.election('k'), office)
+    await clock.advance(30_000)
+    expect(seen).toEqual([null])
+    store.always('answer')
+    await clock.untilTrue(() => seen.length === 2)
+    expect(seen[1]?.fence).toBe(office.term.fence)
+    running.end()
+    await clock.advance(5000)
+  })
+
+  test('goes on when the leader was asked to go, which evicts who waits for the mark', async () => {
+    const here = scene()
+    const { locks, other, clock } = here
+    const [office, rival] = [new Office(), new Office()]
+    const running = campaign(locks.election('k'), office)
+    await settled()
+    const rivals = campaign(locks.election('k'), rival)
+    const { seen } = observer(here, other.locks.election('k'))
+    await clock.untilTrue(() => seen.length === 1)
+    await clock.advance(1000)
+    await other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    await clock.untilTrue(() => rival.inside === 1)
+    await clock.untilTrue(() => seen.at(-1)?.fence === rival.term.fence)
+    running.end()
+    rivals.end()
+    await clock.advance(10_000)
+  })
+
+  test('ends with the locks, and by its signal', async () => {
+    const { locks, other, clock } = scene()
+    const end = new AbortController()
+    const aborted = locks.election('k').observe({ signal: end.signal })
+    const closed = other.locks.election('k').observe()
+    await clock.until(Promise.all([aborted.next(), closed.next()]))
+    end.abort()
+    expect(await clock.until(aborted.next())).toEqual({ done: true, value: undefined })
+    const next = errorOf(closed.next())
+    await clock.until(other.locks.close())
+    expect(await clock.until(next)).toMatchObject({ code: 'closed' })
+    expect(await locks.election('k').observe({ signal: end.signal }).next()).toMatchObject({ done: true })
+  })
+})
+
+test.each<[string, (election: Election) => Promise<unknown>]>([
+  ['Expected the last argument to be a function', (election) => election.campaign('work' as never)],
+  ['Expected the options to be among', (election) => election.campaign(() => {}, { renew: false } as object)],
+  [
+    'Expected `value` to be a text of at most 1000',
+    (election) => election.campaign(() => {}, { value: 'v'.repeat(1001) }),
+  ],
+  [
+    'Expected `stopTimeout` to be a duration',
+    (election) => election.campaign(() => {}, { stopTimeout: 'soon' }),
+  ],
+  ['Expected `onError` to be a function', (election) => election.campaign(() => {}, { onError: 1 as never })],
+  ['Expected `reason` to be a text', (election) => election.requestStepDown({ reason: '' })],
+])('says what is wrong: %s', async (message, call) => {
+  const { locks } = realScene()
+  const error = await errorOf(call(locks.election('k')))
+  expect(error).toMatchObject({ code: 'invalid-argument' })
+  expect(error.message).toContain(message)
+})
+
+test('says what is wrong with the key of an election', () => {
+  const { locks } = realScene()
+  expect(() => locks.election('')).toThrow('Expected `key` to be a string with at least one character')
+  expect(() => locks.election('k'.repeat(1024))).toThrow(
+    'Expected `key` to have at most 1017 characters, got 1024.',
+  )
+})
+
+test('a campaign that the store refuses ends, or tells and goes on where it has somebody to tell', async () => {
+  const { store, locks, clock } = scene()
+  store.always('refuse', ['acquire'])
+  expect(await errorOf(clock.until(locks.election('k').campaign(() => 'led')))).toMatchObject({
+    code: 'store-refused',
+  })
+  const told: unknown[] = []
+  const running = locks.election('k').campaign(() => 'led', { onError: (error) => told.push(error) })
+  await clock.advance(5000)
+  expect(told.length).toBeGreaterThanOrEqual(2)
+  store.always('answer')
+  expect(await clock.until(running)).toBe('led')
+  await clock.advance(5000)
+})
