@@ -101,10 +101,12 @@ export class RedisStore implements Store {
   async inspect({ prefix, cursor, count }: InspectRequest): Promise<RoomPage> {
     let { scan, after } = cursor === undefined ? FIRST_PAGE : (JSON.parse(cursor) as PageStart)
     try {
+      const exact = cursor === undefined ? await this.#look([prefix]) : []
+      if (exact.length > 0) return { rooms: exact, next: JSON.stringify(FIRST_PAGE) }
       for (let scans = 0; scans < MOST_SCANS; scans += 1) {
         const { next, keys } = await this.#scan(scan, prefix)
         // In an order of our own, so that a page can go on inside what one SCAN returned.
-        const rest = keys.filter((key) => key > after).sort()
+        const rest = keys.filter((key) => key > after && key !== prefix).sort()
         const page = rest.slice(0, count)
         const rooms = await this.#look(page)
         if (rest.length > count) return { rooms, next: JSON.stringify({ scan, after: page.at(-1) }) }
@@ -131,7 +133,9 @@ export class RedisStore implements Store {
         JSON.stringify(reason),
       ])
       if (typeof removed === 'string') throw layoutErrorOf(key, room, removed.slice(1))
-      return removed as readonly string[]
+      const [rest, ...ids] = removed as [string, ...string[]]
+      if (rest === '+') this.#settle(key)
+      return ids
     } catch (error) {
       throw this.#line.failure(error, key)
     }
@@ -185,7 +189,7 @@ export class RedisStore implements Store {
     this.#line
       .run(script, args)
       .then((reply) => {
-        const lines = this.#linesOf(reply, batch.length)
+        const lines = this.#linesOf(reply, batch)
         let index = 0
         for (const { asked, resolve, reject } of batch) {
           const text = lines[index] ?? ''
@@ -205,7 +209,7 @@ export class RedisStore implements Store {
     for (const { id } of tickets) args.push(id)
     try {
       // One key that is not ours must not stop the renewal of the others.
-      return this.#linesOf(await this.#line.run(renewScript, args), tickets.length).map((text) =>
+      return this.#linesOf(await this.#line.run(renewScript, args), tickets).map((text) =>
         text[0] === '?' ? GONE : renewAnswer(text),
       )
     } catch (error) {
@@ -214,15 +218,15 @@ export class RedisStore implements Store {
   }
 
   /** The line of each ticket. What follows them is done first: whoever was woken asks with the next request that is written. */
-  #linesOf(reply: unknown, tickets: number): readonly string[] {
+  #linesOf(reply: unknown, asked: readonly { readonly key: string }[]): readonly string[] {
     const lines = (reply as string).split('\n')
-    if (lines.length === tickets) return lines
-    for (const line of lines.slice(tickets)) {
+    if (lines.length === asked.length) return lines
+    for (const line of lines.slice(asked.length)) {
       const name = line.slice(1)
       if (line[0] === '*') this.#wake({ tag: 'ticket', id: name })
-      else this.#settle(this.#names.keyOf(name))
+      else this.#settle((asked[Number(name)] as { readonly key: string }).key)
     }
-    return lines.slice(0, tickets)
+    return lines.slice(0, asked.length)
   }
 
   /** Forgets nobody, which admits who is next. If this does not arrive, those who were admitted go on with it. */

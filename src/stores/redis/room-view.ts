@@ -11,13 +11,15 @@ export function roomView(
 ): RoomView | undefined {
   const entries = typeof content === 'string' ? [content.slice('1 '.length)] : content
   const [first = ''] = typeof content === 'string' ? [content] : content
-  if (!first.startsWith('1 ')) return undefined
+  if (typeof content === 'string' ? !first.startsWith('1 ') : !SUMMARY.test(first)) return undefined
   const holders: HolderView[] = []
   const queue: [arrival: number, waiter: WaiterView][] = []
   let closedUntil = typeof content === 'string' ? 0 : Number(first.split(' ')[6])
   for (const entry of entries) {
-    if (!entry.startsWith('t')) continue
-    const { id, state, number, sinceUs, until, units, limit, lockDelayMs, owner } = parseTicket(entry)
+    if (typeof content !== 'string' && !entry.startsWith('t')) continue
+    const ticket = parseTicket(entry)
+    if (ticket === undefined) return undefined
+    const { id, state, number, sinceUs, until, units, limit, lockDelayMs, owner } = ticket
     if (until <= nowMs) {
       // Nobody has called since it expired, but its lock-delay counts from then.
       if (state === 'h') closedUntil = Math.max(closedUntil, until + lockDelayMs)
@@ -53,13 +55,12 @@ interface KeptTicket {
   readonly owner: string
 }
 
-function parseTicket(entry: string): KeptTicket {
-  const end = entry.indexOf('\0')
-  const [state = '', number = '', sinceUs, until, , units, limit, , lockDelay, , ...owner] = entry
-    .slice(end + 1)
-    .split(' ')
+function parseTicket(entry: string): KeptTicket | undefined {
+  const parts = TICKET.exec(entry)
+  if (parts === null) return undefined
+  const [, id = '', state = '', number = '', sinceUs, until, units, limit, lockDelay, owner = ''] = parts
   return {
-    id: entry.slice(1, end),
+    id,
     state,
     number,
     sinceUs: Number(sinceUs),
@@ -67,6 +68,10 @@ function parseTicket(entry: string): KeptTicket {
     units: Number(units),
     limit: Number(limit),
     lockDelayMs: Number(lockDelay),
-    owner: owner.join(' '),
+    owner,
   }
 }
+
+// As `room.lua` describes them: what else a key may hold that begins like a room is not shown.
+const SUMMARY = /^1(?: \d+){7}$/
+const TICKET = /^t([^\0]*)\0([howl]) (\d+) (\d+) (\d+) \d+ (\d+) (\d+) \d+ (\d+) \S+ (.*)$/s

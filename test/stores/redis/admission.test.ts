@@ -53,6 +53,26 @@ test('who was admitted goes on with it when the client that released is gone', a
   await releaseAll(readers)
 })
 
+test.each([
+  ['a key of two lines', 'two\nlines', (store: Store, writer: Ticket) => store.release(releaseOf(writer))],
+  [
+    'an eviction',
+    'evicted',
+    (store: Store, { key, id }: Ticket) => store.evict({ key, id, reason: 'stuck' }),
+  ],
+] as const)('hundreds are admitted to the last of them after %s, too', async (_what, key, end) => {
+  const writer = ticket({ key })
+  const readers = Array.from({ length: 500 }, () => ticket({ key, limit: UNLIMITED }))
+  await acquireAll([writer, ...readers])
+  await end(store, writer)
+  // Looked at, not asked again: whoever asks admits the next of them.
+  await until('all are admitted', async () => {
+    const { rooms } = await store.inspect({ prefix: key, cursor: undefined, count: 1 })
+    return rooms[0]?.holders.length === readers.length
+  })
+  await Promise.all(readers.map((each) => store.release(releaseOf(each))))
+})
+
 test('thousands of waiters that never came back do not keep back who waits behind them', async () => {
   const [holder, last] = [ticket({ key: 'dead' }), ticket({ key: 'dead' })]
   const dead = Array.from({ length: 1000 }, () => ticket({ key: 'dead', patienceMs: 100 }))

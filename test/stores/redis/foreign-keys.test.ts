@@ -14,6 +14,7 @@ test.each([
   ['a text that begins like a room', (redis: Redis, key: string) => redis.set(key, '1 apples')],
   ['a sorted set that begins like a room', (redis: Redis, key: string) => redis.zadd(key, 0, '1 x')],
   ['a lone holder that is cut off', (redis: Redis, key: string) => redis.set(key, '1 tfoo\0h 12 apples')],
+  ['a lone holder without a fence', (redis: Redis, key: string) => redis.set(key, '1 tfoo\0h apples')],
 ] as const)(
   '%s fails its own call, and neither its neighbours in the same tick nor the fences',
   async (_what, spoil) => {
@@ -26,6 +27,13 @@ test.each([
     const calls = ['one', 'bad', 'two'].map((key) => locks.tryAcquire(key))
     const [one, bad, two] = await Promise.allSettled(calls)
     expect(bad).toMatchObject({ reason: { code: 'store-refused', message: /used by something else/ } })
+    await expect(locks.evict('bad', undefined, { reason: 'stuck' })).rejects.toMatchObject({
+      code: 'store-refused',
+      message: /used by something else/,
+    })
+    const seen: string[] = []
+    for await (const { key } of locks.inspect()) seen.push(key)
+    expect(seen.sort()).toEqual(['one', 'two'])
     for (const neighbour of [one, two]) {
       if (neighbour?.status !== 'fulfilled' || neighbour.value === null)
         throw new Error('a neighbour was refused')

@@ -4,6 +4,7 @@ import { lawComparison } from '../../../src/testing/index.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { newClient } from './clients.ts'
 import { clockClient } from './clock-client.ts'
+import { soundRooms } from './sound-rooms.ts'
 
 let server: RedisServer
 beforeAll(async () => {
@@ -13,15 +14,20 @@ afterAll(() => server.close())
 
 test('the redis store follows the law step by step, with time under control', async () => {
   const client = clockClient(server.url)
-  const store = redisStore(client)
-  const { answers } = await lawComparison({ store, setTime: client.setTime, histories: 300 })
+  let now = 0
+  const store = soundRooms(redisStore(client), server.url, () => now)
+  const setTime = (ms: number): Promise<void> => {
+    now = ms
+    return client.setTime(ms)
+  }
+  const { answers } = await lawComparison({ store, setTime, histories: 300 })
   expect(Object.keys(answers).sort()).toEqual(EVERY_ANSWER)
   expect(Math.min(...Object.values(answers))).toBeGreaterThan(20)
   await store.close()
 }, 60_000)
 
 test('the redis store follows the law step by step on the clock of the server', async () => {
-  const store = redisStore(newClient(server.url))
+  const store = soundRooms(redisStore(newClient(server.url)), server.url, Date.now)
   const { answers } = await lawComparison({ store, histories: 150 })
   expect(Object.keys(answers).sort()).toEqual(EVERY_ANSWER)
   await store.close()

@@ -4,7 +4,7 @@
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs minHoldMs`
 --         4 facts: `units limit acceptMs lockDelayMs inbox owner` · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
---         then +<room> for each room with more to admit
+--         then +<index> for each room with more to admit, by its first ticket, counted from 0
 --@ start
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.sub(ARGV[3], -2) == ' 0'

@@ -2,34 +2,38 @@
 --
 -- KEYS    1 the last fence · 2 the room
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
--- Result  the ids removed · or ?<layout> alone
+-- Result  `+` if the room has more to admit, else nothing; then the ids removed · or ?<layout> alone
 --@ start
 --@ fence
 --@ wake
 --@ tried
 --@ room
 
-local refusal = open(KEYS[2])
-if refusal then return refusal end
-settle()
-local removed, known = {}, {}
-for _, ticket in ipairs(room.woken) do known[ticket.id] = true end
-for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
-  local id = string.match(entry, '^t(.-)%z')
-  if ARGV[1] == '' or ARGV[1] == id then
-    local ticket = find(id)
-    if ticket.state == 'w' then
-      erase(ticket)
-    else
-      drop(ticket)
-      delay(ticket, now)
+local function remove()
+  settle()
+  local removed, known = { '' }, {}
+  for _, ticket in ipairs(room.woken) do known[ticket.id] = true end
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
+    local id = string.match(entry, '^t(.-)%z')
+    if ARGV[1] == '' or ARGV[1] == id then
+      local ticket = find(id)
+      if ticket.state == 'w' then
+        erase(ticket)
+      else
+        drop(ticket)
+        delay(ticket, now)
+      end
+      bury(id, 'e' .. ARGV[2])
+      removed[#removed + 1] = id
+      if not known[id] then room.woken[#room.woken + 1] = ticket end
     end
-    bury(id, 'e' .. ARGV[2])
-    removed[#removed + 1] = id
-    if not known[id] then room.woken[#room.woken + 1] = ticket end
   end
+  admit()
+  close()
+  if unsettled[room.key] then removed[1] = '+' end
+  return removed
 end
-admit()
-close()
+
+local answer = attempt(KEYS[2], remove)
 keepFence()
-return removed
+return answer

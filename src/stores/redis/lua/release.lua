@@ -3,7 +3,7 @@
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 `c` to leave tombstones, or `r` · 2 the inbox of who asks · 3… the ids
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
---         then *<id> for each ticket to wake in the process that asks · +<room> for each room with more to admit
+--         then *<id> for each ticket to wake in the process that asks · +<index> for each room with more to admit, by its first ticket, counted from 0
 --@ start
 -- A lone holder without a minimum hold; see room.lua for where its expiry is.
 local function isPlain(content, id)

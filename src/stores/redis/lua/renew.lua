@@ -4,7 +4,7 @@
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs minHoldMs`
 --         4 `acceptMs inbox` of who asks · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
---         then +<room> for each room with more to admit
+--         then +<index> for each room with more to admit, by its first ticket, counted from 0
 --@ start
 local ttl = tonumber(ARGV[1])
 local inbox = string.match(ARGV[4], ' (.*)$')

@@ -136,8 +136,9 @@ local function summarize()
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
-  if room.summary then redis.call('ZREM', room.key, room.summary) end
+  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
   redis.call('ZADD', room.key, '0', text)
+  if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
 -- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
@@ -236,7 +237,7 @@ local function admit(asker)
     local forgotten = waiter.till <= now
     if not forgotten and not admits(waiter) then return end
     if budget == 0 then
-      unsettled[room.key] = '+' .. room.key
+      unsettled[room.key] = true
       return
     end
     budget = budget - 1
@@ -312,5 +313,10 @@ end
 -- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for _, line in pairs(unsettled) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
 end

@@ -19,7 +19,7 @@ export const scripts: {
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs minHoldMs\`
 --         4 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
---         then +<room> for each room with more to admit
+--         then +<index> for each room with more to admit, by its first ticket, counted from 0
 --@ start
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.sub(ARGV[3], -2) == ' 0'
@@ -157,37 +157,41 @@ end
 --
 -- KEYS    1 the last fence · 2 the room
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
--- Result  the ids removed · or ?<layout> alone
+-- Result  \`+\` if the room has more to admit, else nothing; then the ids removed · or ?<layout> alone
 --@ start
 --@ fence
 --@ wake
 --@ tried
 --@ room
 
-local refusal = open(KEYS[2])
-if refusal then return refusal end
-settle()
-local removed, known = {}, {}
-for _, ticket in ipairs(room.woken) do known[ticket.id] = true end
-for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
-  local id = string.match(entry, '^t(.-)%z')
-  if ARGV[1] == '' or ARGV[1] == id then
-    local ticket = find(id)
-    if ticket.state == 'w' then
-      erase(ticket)
-    else
-      drop(ticket)
-      delay(ticket, now)
+local function remove()
+  settle()
+  local removed, known = { '' }, {}
+  for _, ticket in ipairs(room.woken) do known[ticket.id] = true end
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
+    local id = string.match(entry, '^t(.-)%z')
+    if ARGV[1] == '' or ARGV[1] == id then
+      local ticket = find(id)
+      if ticket.state == 'w' then
+        erase(ticket)
+      else
+        drop(ticket)
+        delay(ticket, now)
+      end
+      bury(id, 'e' .. ARGV[2])
+      removed[#removed + 1] = id
+      if not known[id] then room.woken[#room.woken + 1] = ticket end
     end
-    bury(id, 'e' .. ARGV[2])
-    removed[#removed + 1] = id
-    if not known[id] then room.woken[#room.woken + 1] = ticket end
   end
+  admit()
+  close()
+  if unsettled[room.key] then removed[1] = '+' end
+  return removed
 end
-admit()
-close()
+
+local answer = attempt(KEYS[2], remove)
 keepFence()
-return removed
+return answer
 `,
   fence: `-- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
 -- As text, because numbers become text with 14 digits only.
@@ -250,7 +254,7 @@ redis.call('PUBLISH', ARGV[1], '')
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 \`c\` to leave tombstones, or \`r\` · 2 the inbox of who asks · 3… the ids
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
---         then *<id> for each ticket to wake in the process that asks · +<room> for each room with more to admit
+--         then *<id> for each ticket to wake in the process that asks · +<index> for each room with more to admit, by its first ticket, counted from 0
 --@ start
 -- A lone holder without a minimum hold; see room.lua for where its expiry is.
 local function isPlain(content, id)
@@ -344,7 +348,7 @@ return table.concat(answers, '\\n')
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs minHoldMs\`
 --         4 \`acceptMs inbox\` of who asks · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
---         then +<room> for each room with more to admit
+--         then +<index> for each room with more to admit, by its first ticket, counted from 0
 --@ start
 local ttl = tonumber(ARGV[1])
 local inbox = string.match(ARGV[4], ' (.*)$')
@@ -554,8 +558,9 @@ local function summarize()
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
-  if room.summary then redis.call('ZREM', room.key, room.summary) end
+  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
   redis.call('ZADD', room.key, '0', text)
+  if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
 -- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
@@ -654,7 +659,7 @@ local function admit(asker)
     local forgotten = waiter.till <= now
     if not forgotten and not admits(waiter) then return end
     if budget == 0 then
-      unsettled[room.key] = '+' .. room.key
+      unsettled[room.key] = true
       return
     end
     budget = budget - 1
@@ -730,7 +735,12 @@ end
 -- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for _, line in pairs(unsettled) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
 end
 `,
   start: `-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text.

@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict'
+import { Redis } from 'ioredis'
+import type { Store } from '../../../src/contract/store.ts'
+
+/**
+ * The same store, but every look at its rooms begins with a look at what Redis keeps of them. Answers alone would not
+ * tell of a room that vanishes too early, or never, or of a sum that will only matter to the next holder.
+ */
+export function soundRooms(store: Store, url: string, nowMs: () => number): Store {
+  const redis = new Redis(url)
+  let fenceBefore: number | undefined
+  return {
+    name: store.name,
+    acquire: (ticket) => store.acquire(ticket),
+    renew: (tickets) => store.renew(tickets),
+    release: (request) => store.release(request),
+    evict: (request) => store.evict(request),
+    close: () => {
+      redis.disconnect()
+      return store.close()
+    },
+    ...(store.listen && { listen: store.listen.bind(store) }),
+    async inspect(request) {
+      const [keys, last] = await Promise.all([
+        redis.keys(`holdfast:{${request.prefix}*`),
+        redis.get('holdfast:fence'),
+      ])
+      const [fence, now] = [Number(last), nowMs()]
+      // As much as one script gives at most. Where the clock was set back, a script that fails leaves far more.
+      const most = Math.max(fenceBefore ?? fence, now * 1000 + 999) + 1000
+      assert.ok(fence >= (fenceBefore ?? 0) && fence < most, `the last fence ${fence} follows ${fenceBefore}`)
+      fenceBefore = fence
+      await Promise.all(keys.map((key) => checkKey(redis, key, { fence, now })))
+      return store.inspect(request)
+    },
+  }
+}
+
+async function checkKey(redis: Redis, key: string, time: Omit<Context, 'pttl'>): Promise<void> {
+  const [pttl, type] = await Promise.all([redis.pttl(key), redis.type(key)])
+  if (type === 'string') checkLone((await redis.get(key)) ?? '', { ...time, pttl })
+  else checkRoom(await redis.zrange(key, 0, -1), { ...time, pttl })
+}
+
+interface Context {
+  readonly pttl: number
+  readonly fence: number
+  readonly now: number
+}
+
+function checkLone(content: string, { pttl, fence, now }: Context): void {
+  const ticket = parse(content.slice(2))
+  assert.match(content, /^1 t[^\0]*\0h \d{16} \d{16} \d{13} 0 /)
+  assert.ok(ticket.number <= fence, `a fence beyond the last one: ${content}`)
+  assert.ok(ticket.till + ticket.delay - now <= pttl, `kept for ${pttl} ms only: ${content}`)
+}
+
+function checkRoom(members: readonly string[], { pttl, fence, now }: Context): void {
+  const all = JSON.stringify(members)
+  const tickets = members.filter((member) => member.startsWith('t')).map(parse)
+  const places = tickets.map((ticket) => ticket.place)
+  const graves = members.filter((member) => member.startsWith('x'))
+  const graveEnds = graves.map((grave) => {
+    const [, id, until] = /^x([^\0]*)\0(\d{13}) [ge]/.exec(grave) ?? []
+    return `y${until}${id}`
+  })
+  const inPlace = members.filter((member) => /^[eqy]/.test(member))
+  assert.deepEqual(inPlace, [...places, ...graveEnds].sort(), `places and entries differ: ${all}`)
+  const [summary = '', ...others] = members.filter((member) => !/^[eqtxy]/.test(member))
+  assert.deepEqual(others, [], `more than a summary: ${all}`)
+  assert.match(summary, /^1(?: \d+){7}$/)
+  const [, arrivals = 0, holders, units, limit, smallest, closed = 0, kept = 0] = summary
+    .split(' ')
+    .map(Number)
+  const holding = tickets.filter(({ state }) => state !== 'w')
+  const least = Math.min(Number.MAX_SAFE_INTEGER, ...holding.map((ticket) => ticket.limit))
+  assert.equal(holders, holding.length, all)
+  assert.equal(
+    units,
+    holding.reduce((sum, ticket) => sum + ticket.units, 0),
+    all,
+  )
+  assert.equal(limit, least, all)
+  assert.equal(smallest, holding.filter((ticket) => ticket.limit === least).length, all)
+  for (const { state, number, till, hold, delay } of tickets) {
+    if (state === 'w') assert.ok(number <= arrivals && till <= kept && hold === 0, all)
+    else assert.ok(number <= fence && till + delay <= kept && (hold === 0 || hold > 1e12), all)
+  }
+  for (const end of graveEnds) assert.ok(Number(end.slice(1, 14)) <= kept, all)
+  assert.ok(closed <= kept, all)
+  // The clock that the scripts see may be ahead of the one that Redis lets its keys expire by, and never behind.
+  assert.ok(pttl > 0 && pttl + 10_000 > kept - now, `kept for ${pttl} ms only: ${all}`)
+}
+
+interface Kept {
+  readonly place: string
+  readonly state: string
+  readonly number: number
+  readonly till: number
+  readonly hold: number
+  readonly units: number
+  readonly limit: number
+  readonly delay: number
+}
+
+function parse(entry: string): Kept {
+  const [, id, state = '', number = '', till = '', hold, units, limit, delay] =
+    /^t([^\0]*)\0([howl]) (\d+) \d{16} (\d{13}) (\d+) (\d+) (\d+) \d+ (\d+) \S+ ./s.exec(entry) ?? []
+  assert.ok(id !== undefined, `a ticket in a form of its own: ${JSON.stringify(entry)}`)
+  return {
+    place: state === 'w' ? `q${number}${id}` : `e${till}${id}`,
+    state,
+    number: Number(number),
+    till: Number(till),
+    hold: Number(hold),
+    units: Number(units),
+    limit: Number(limit),
+    delay: Number(delay),
+  }
+}
