@@ -2,6 +2,7 @@ import type { Locks, RoomView } from '../index.ts'
 
 /** One key as the store has it; `undefined` when nobody holds it or waits for it. */
 export async function findRoom(locks: Locks, key: string): Promise<RoomView | undefined> {
-  for await (const room of locks.inspect({ prefix: key })) if (room.key === key) return room
-  return undefined
+  // The room whose key is the prefix itself comes first: whatever else there is need not be looked at.
+  const first = await locks.inspect({ prefix: key, pageSize: 1 }).next()
+  return first.done || first.value.key !== key ? undefined : first.value
 }

@@ -45,7 +45,10 @@ export interface Store {
    */
   listen?(onWake: (wake: Wake) => void): Answer<() => void>
 
-  /** Lists rooms whose key starts with `prefix`, in a stable order, a page at a time. Changes nothing. */
+  /**
+   * Lists rooms whose key starts with `prefix`, in a stable order, a page at a time; the room whose key is the prefix
+   * itself comes first of all, so that one key is found at once however many there are. Changes nothing.
+   */
   inspect(request: InspectRequest): Answer<RoomPage>
 
   /**

@@ -74,6 +74,26 @@ export const roomCases: readonly ConformanceScript[] = [
     },
   },
   {
+    name: 'inspect begins with the room whose key is the prefix itself, and shows it once',
+    async play(scene) {
+      const store = await scene.view()
+      const key = `${scene.prefix}exact`
+      const others = Array.from({ length: 30 }, (_, index) => `${key}:${index}`)
+      for (const other of [...others, `${key} `, `${key}\t`])
+        heldFence(await store.acquire(scene.ticket({ key: other })))
+      const exact = scene.ticket({ key })
+      heldFence(await store.acquire(exact))
+      for (const count of [1, 2, 100]) {
+        const { rooms } = await store.inspect({ prefix: key, cursor: undefined, count })
+        assert.equal(rooms[0]?.key, key, `pages of ${count}`)
+        const seen = (await allRooms(store, key, count)).map((room) => room.key)
+        assert.deepEqual([seen.length, new Set(seen).size], [33, 33], `pages of ${count}`)
+      }
+      await store.release(releaseOf(exact))
+      assert.ok((await allRooms(store, key)).every((room) => room.key !== key))
+    },
+  },
+  {
     name: 'inspect changes nothing, even where something has expired',
     async play(scene) {
       const store = await scene.view()
