@@ -15,13 +15,18 @@ type Terms = Pick<Role, 'ttlMs' | 'acceptMs' | 'patienceMs' | 'minHoldMs' | 'loc
 
 /** Roles and rooms are named by their number. */
 export type Step =
+  | CallStep
+  // All in one tick, so that a store may send them together; each in another room, because their order is no promise.
+  | { readonly verb: 'together'; readonly calls: readonly CallStep[] }
+  | { readonly verb: 'pass'; readonly ms: number }
+
+export type CallStep =
   | { readonly verb: 'acquire'; readonly role: number }
   | { readonly verb: 'renew'; readonly roles: readonly number[]; readonly ttlMs: number | undefined }
   | { readonly verb: 'release'; readonly role: number; readonly cancel: boolean }
   | { readonly verb: 'evict'; readonly room: number; readonly role: number | undefined }
-  | { readonly verb: 'pass'; readonly ms: number }
 
-export const ROOMS = 2
+export const ROOMS = 3
 
 /**
  * A random history. With `time`, terms are short and time passes, often exactly to the edge of a term; without, terms
@@ -31,20 +36,33 @@ export function drawHistory(
   random: Random,
   options: { readonly steps: number; readonly time: boolean },
 ): History {
-  const shares = random.pick(PALETTES)
-  const cast = Array.from({ length: random.between(3, 9) }, (_, index) => ({
-    ...random.pick(shares),
-    room: index === 0 ? 0 : random.pick([0, 0, 0, 1]),
-    ...(options.time ? shortTerms(random) : longTerms(random)),
-    ...(shares === MUTEXES ? WITHOUT_EXTRAS : {}),
-    owner: `{"role":"${nameOf(index)}"}`,
-  }))
-  const steps: Step[] = []
+  const cast = drawCast(random, options.time)
+  // A queue to begin with: by chance alone there is rarely one that is long enough for somebody in it to be forgotten.
+  const steps: Step[] = random.chance(0.5)
+    ? cast.flatMap(({ room }, role) => (room === 0 ? [{ verb: 'acquire', role } as const] : []))
+    : []
   while (steps.length < options.steps) {
-    const passes = options.time && random.chance(0.3)
-    steps.push(passes ? drawPass(random) : drawCall(random, cast, steps))
+    if (options.time && random.chance(0.3)) steps.push(drawPass(random))
+    else steps.push(random.chance(0.2) ? drawTogether(random, cast, steps) : drawCall(random, cast, steps))
   }
   return { cast, steps }
+}
+
+function drawCast(random: Random, time: boolean): readonly Role[] {
+  const shares = random.pick(PALETTES)
+  const plain = shares === MUTEXES && random.chance(0.5)
+  const drawTerms = (name: string): Omit<Role, 'room'> => ({
+    ...random.pick(shares),
+    ...(time ? shortTerms(random) : longTerms(random)),
+    ...(plain ? WITHOUT_EXTRAS : {}),
+    owner: `{"role":"${name}"}`,
+  })
+  // The tickets of one process are usually on the same terms, and a store may send these together.
+  const common = random.chance(0.3) ? drawTerms('any') : undefined
+  return Array.from({ length: random.between(3, 9) }, (_, index) => ({
+    ...(common ?? drawTerms(nameOf(index))),
+    room: index === 0 ? 0 : random.pick([0, 0, 0, 0, 1, 2]),
+  }))
 }
 
 /** One line per step, for people who look for the difference. */
@@ -58,6 +76,8 @@ export function describeStep(step: Step): string {
       return `${step.cancel ? 'cancel' : 'release'} ${nameOf(step.role)}`
     case 'evict':
       return `evict ${step.role === undefined ? `everybody in room ${step.room}` : nameOf(step.role)}`
+    case 'together':
+      return `in one tick: ${step.calls.map(describeStep).join(', ')}`
     case 'pass':
       return `${step.ms} ms pass`
     default:
@@ -75,6 +95,7 @@ export function describeRole(role: Role, index: number): string {
 /** Which roles a step names. */
 export function rolesOf(step: Step): readonly number[] {
   if (step.verb === 'renew') return step.roles
+  if (step.verb === 'together') return step.calls.flatMap(rolesOf)
   return step.verb === 'pass' || step.role === undefined ? [] : [step.role]
 }
 
@@ -103,7 +124,7 @@ const PALETTES: readonly (readonly Share[])[] = [
 ]
 
 // Round terms and steps of time meet at the same millisecond often, which is where a `<` differs from a `<=`.
-const TERMS_MS = [20, 30, 50, 100] as const
+const TERMS_MS = [20, 30, 50, 100, 100, 300] as const
 const PASSES_MS = [1, 1, 9, 10, 10, 20, 30, 50, 100, 300] as const
 const LONG_TERMS_MS = [60_000, 120_000, 240_000] as const
 const TOMBSTONE_PASS_MS = 60_000
@@ -112,7 +133,7 @@ function shortTerms(random: Random): Terms {
   const ttlMs = random.pick(TERMS_MS)
   return {
     ttlMs,
-    acceptMs: Math.min(ttlMs, random.pick([10, 20, 30])),
+    acceptMs: Math.min(ttlMs, random.pick([10, 20, 30, 100])),
     patienceMs: random.pick([0, 30, 50, 100, 1_000, 1_000]),
     minHoldMs: random.pick([0, 0, 0, 20, 70]),
     lockDelayMs: random.pick([0, 0, 0, 30, 60]),
@@ -134,7 +155,21 @@ function drawPass(random: Random): Step {
   return { verb: 'pass', ms: random.chance(0.03) ? TOMBSTONE_PASS_MS : random.pick(PASSES_MS) }
 }
 
-function drawCall(random: Random, cast: readonly Role[], earlier: readonly Step[]): Step {
+function drawTogether(random: Random, cast: readonly Role[], earlier: readonly Step[]): Step {
+  const calls: CallStep[] = []
+  const rooms = new Set<number | undefined>()
+  for (let tries = 0; tries < 3 * ROOMS; tries += 1) {
+    const call = drawCall(random, cast, earlier)
+    if (call.verb !== 'acquire' && call.verb !== 'release') continue
+    const room = cast[call.role]?.room
+    if (rooms.has(room)) continue
+    rooms.add(room)
+    calls.push(call)
+  }
+  return { verb: 'together', calls }
+}
+
+function drawCall(random: Random, cast: readonly Role[], earlier: readonly Step[]): CallStep {
   const anybody = random.between(0, cast.length - 1)
   const verb = random.pick(VERBS)
   if (verb === 'acquire') return { verb, role: anybody }

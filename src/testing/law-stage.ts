@@ -2,7 +2,7 @@ import type { RoomView, Store, Ticket } from '../contract/store.ts'
 import type { StoreTime } from '../law/room.ts'
 import { show } from './conformance-scene.ts'
 import { FenceMatch, firstDifference } from './law-difference.ts'
-import { type History, nameOf, ROOMS, type Step } from './law-history.ts'
+import { type CallStep, type History, nameOf, ROOMS, type Step } from './law-history.ts'
 import { type Call, type CallAnswer, LawModel } from './law-model.ts'
 
 export interface StageOptions {
@@ -70,14 +70,15 @@ export class Stage {
   async #differs(play: Play, step: Step): Promise<string | undefined> {
     if (step.verb === 'pass') await this.#pass(step.ms)
     else {
-      const text = await this.#answersDiffer(play, callOf(step, play))
+      const calls = (step.verb === 'together' ? step.calls : [step]).map((call) => callOf(call, play))
+      const answers = await Promise.all(calls.map((call) => ask(this.#store, call)))
+      const text = first(calls, (call, index) => this.#answersDiffer(play, call, answers[index]))
       if (text !== undefined) return text
     }
     return (await this.#roomsDiffer(play)) ?? (await this.#wakesDiffer(play))
   }
 
-  async #answersDiffer(play: Play, call: Call): Promise<string | undefined> {
-    const answer = await ask(this.#store, call)
+  #answersDiffer(play: Play, call: Call, answer: CallAnswer | undefined): string | undefined {
     const { answer: expected, offered } = play.law.ask(call, this.#time())
     for (const id of offered) addOne(play.offered, id)
     this.#count(call, expected)
@@ -195,7 +196,7 @@ interface Play {
 /** Longer than any term of a history in which time passes, but for tombstones, which are not to be seen. */
 const LONGEST_TERM_MS = 10_000
 
-function callOf(step: Exclude<Step, { verb: 'pass' }>, { prefix, tickets }: Play): Call {
+function callOf(step: CallStep, { prefix, tickets }: Play): Call {
   const ticketOf = (role: number): Ticket => {
     const ticket = tickets[role]
     if (ticket === undefined)
@@ -248,7 +249,7 @@ function inOrder(room: RoomView | undefined): RoomView | undefined {
   )
 }
 
-function sorted(answer: CallAnswer): readonly unknown[] {
+function sorted(answer: CallAnswer | undefined): readonly unknown[] {
   return Array.isArray(answer) ? [...answer].sort() : [answer]
 }
 
