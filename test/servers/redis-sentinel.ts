@@ -25,6 +25,11 @@ export interface SentinelGroup extends AsyncDisposable {
   master(): Promise<RedisServer>
   /** The replicas hear no more of what the master is told, and are not let in again. They may still be promoted. */
   cutOffReplicas(): Promise<void>
+  /**
+   * From now on the Sentinels take this server for dead and cannot tell it anything, while it answers everybody else. Only
+   * where there is a password, since without one it lets in anybody.
+   */
+  hideFromSentinels(server: RedisServer): Promise<void>
   /** Resolves with the new master once a majority of the Sentinels knows another one than this, and it takes writes. */
   successorOf(former: RedisServer): Promise<RedisServer>
   /** Repeatable. */
@@ -48,6 +53,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
   async function start(): Promise<SentinelGroup> {
     // Each may have to follow another one later.
     const common: RedisOptions = {
+      users: [`${WATCHER} on >${WATCHER} ~* &* +@all`],
       ...(password === undefined ? {} : { password }),
       args: [...args, '--repl-ping-replica-period', '1', ...(password ? ['--masterauth', password] : [])],
     }
@@ -58,7 +64,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
       ),
     )
     const servers = [first, ...followers]
-    const config = sentinelConfig(first.port, { password })
+    const config = sentinelConfig(first.port)
     const sentinels = await Promise.all(
       Array.from({ length: SENTINELS }, async () =>
         keep(
@@ -104,6 +110,9 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
         }
         await source.command('CLIENT', 'KILL', 'TYPE', 'replica')
       },
+      async hideFromSentinels(server) {
+        await server.command('ACL', 'DELUSER', WATCHER)
+      },
       successorOf: (former) =>
         until(
           'there is another master',
@@ -113,7 +122,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
             const info = server === former ? '' : await server.command('INFO', 'replication').catch(() => '')
             return String(info).includes('role:master') && server
           },
-          { withinMs: 20_000, everyMs: 50 },
+          { withinMs: 40_000, everyMs: 50 },
         ),
       close,
       [Symbol.asyncDispose]: close,
@@ -133,17 +142,24 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
 const NAME = 'mymaster'
 const SENTINELS = 3
 
-function sentinelConfig(port: number, { password }: { readonly password: string | undefined }): string[] {
+/** The user of the Sentinels on the servers, and its password. */
+const WATCHER = 'watcher'
+
+function sentinelConfig(port: number): string[] {
   return [
     `sentinel monitor ${NAME} 127.0.0.1 ${port} ${Math.floor(SENTINELS / 2) + 1}`,
     `sentinel down-after-milliseconds ${NAME} 500`,
     `sentinel failover-timeout ${NAME} 2000`,
-    ...(password === undefined ? [] : [`sentinel auth-pass ${NAME} ${password}`]),
+    `sentinel auth-user ${NAME} ${WATCHER}`,
+    `sentinel auth-pass ${NAME} ${WATCHER}`,
   ]
 }
 
-/** How often they look at the servers and talk to each other, in ms. */
-const FAST = ['INFO-PERIOD', 200, 'PING-PERIOD', 100, 'ASK-PERIOD', 100, 'PUBLISH-PERIOD', 100] as const
+/**
+ * How often they look at the servers and talk to each other, in ms. A replica that was promoted by one and is still a
+ * replica to the others is demoted again after four times the publish period, and its promotion noticed within a second.
+ */
+const FAST = ['INFO-PERIOD', 200, 'PING-PERIOD', 100, 'ASK-PERIOD', 100, 'PUBLISH-PERIOD', 400] as const
 
 /** What a Sentinel knows of the master. */
 async function viewOf(sentinel: RedisServer): Promise<Record<string, string>> {
