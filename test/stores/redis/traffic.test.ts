@@ -130,3 +130,37 @@ test('rooms whose holders and waiters never came back are gone soon after the la
   }
   for (const each of [lone, holder, waiter]) await store.release(releaseOf(each))
 })
+
+// What nearly every call does has a way of its own in the scripts: other answers would not tell that it is not taken.
+test.each([
+  ['a free key is taken', [], 'acquire', 3],
+  ['a lone holder is renewed', ['mine'], 'renew', 3],
+  ['a lone holder is released', ['mine'], 'release', 3],
+  ['a free key is released', [], 'release', 2],
+  ['a key without holder is renewed', [], 'renew', 2],
+  ['one more queues', ['other', 'other'], 'acquire', 9],
+  ['the key is handed over', ['mine', 'other', 'other'], 'release', 9],
+  ['the key is handed over to the last', ['mine', 'other'], 'release', 8],
+  ['the key is handed over after an eviction', ['evicted', 'mine', 'other', 'other'], 'release', 9],
+  ['a holder is renewed before a queue', ['mine', 'other', 'other'], 'renew', 7],
+] as const)('%s with few commands inside the script', async (what, before, verb, commands) => {
+  const mine = ticket({ key: what })
+  let former: string | undefined
+  for (const who of before) {
+    const { key, id } = who === 'mine' ? mine : ticket({ key: what })
+    await store.acquire({ ...mine, id })
+    if ((before as readonly string[]).includes('evicted') && who === 'mine')
+      await store.evict({ key, id: former, reason: 'stuck' })
+    former = id
+  }
+  await server.command('CONFIG', 'RESETSTAT')
+  if (verb === 'acquire') await store.acquire(mine)
+  else if (verb === 'renew') await store.renew([mine])
+  else await store.release(releaseOf(mine))
+  const { evalsha: _, 'config|resetstat': _ours, ...inside } = await server.commandStats()
+  expect(
+    Object.values(inside).reduce((sum, calls) => sum + calls, 0),
+    JSON.stringify(inside),
+  ).toBe(commands)
+  await store.evict({ key: what, id: undefined, reason: 'the end' })
+})

@@ -555,6 +555,8 @@ local function isEmpty()
 end
 
 local function summarize()
+  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  if room.closed <= now then room.closed = 0 end
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
