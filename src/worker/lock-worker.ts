@@ -1,0 +1,223 @@
+import { type Actor, createActor } from 'xstate'
+import { ClosedError } from '../errors.ts'
+import type { Lease, Locks } from '../index.ts'
+import type { WorkerLease } from './lock.ts'
+import { type LockWorkerMachine, type LockWorkerStateValue, lockWorkerMachine } from './machine.ts'
+import {
+  checkFunction,
+  expected,
+  type LockWorkerOptions,
+  type LockWorkerSettings,
+  parseOptions,
+  warn,
+} from './options.ts'
+import { type ShutdownSignal, stopOnSignals } from './shutdown.ts'
+
+/**
+ * `idle`: not started · `trying`: asks whether the key is free · `waiting`: queued behind its holder · `starting`, `working`,
+ * `stopping`: holds the key, and where its work is · `jeopardy`: works, while a renewal is overdue · `overdue`: the work did
+ * not end within `stopTimeout`, and until it does nothing else is started · `releasing`: gives the key back · `pausing`: after
+ * a loss or a failure · `stopped`: for good.
+ */
+export type WorkerState =
+  | 'idle'
+  | 'trying'
+  | 'waiting'
+  | 'starting'
+  | 'working'
+  | 'jeopardy'
+  | 'stopping'
+  | 'overdue'
+  | 'releasing'
+  | 'pausing'
+  | 'stopped'
+
+export interface WorkerChange {
+  readonly from: WorkerState
+  readonly to: WorkerState
+  /** What it holds, or is about to give back. */
+  readonly lease: Lease | undefined
+}
+
+/** See {@link lockWorker}. */
+export interface LockWorker extends AsyncDisposable {
+  readonly key: string
+  readonly state: WorkerState
+  /** What it holds, from before `start` is called until it has been given back. For reading: the worker releases it. */
+  readonly lease: Lease | undefined
+  /**
+   * Starts trying for the key. Called again it changes nothing. From now on the process stays alive until the worker is stopped.
+   *
+   * @throws {ClosedError} once `stop()` was called: make a new worker.
+   */
+  start(): void
+  /**
+   * Ends the work, gives the key back, and tries no more. Resolves when all of that is done, or when `stopTimeout` is over;
+   * never rejects. Called again it waits for the same end. Do not await it in `start` or `stop` of this worker, which it waits
+   * for.
+   */
+  stop(): Promise<void>
+  /**
+   * Calls `stop()` at the first of these signals, so that another process takes over within milliseconds; further ones change
+   * nothing. Then the signal ends the process as it usually does, unless your program listens to it as well: then that is up to
+   * your program. Default: SIGTERM and SIGINT.
+   *
+   * @throws {InvalidArgumentError} when it is another signal.
+   */
+  stopOn(signals?: readonly ShutdownSignal[]): void
+  /** Calls the listener at each change of `state`, in order, and at once. Returns what ends it. */
+  subscribe(listener: (change: WorkerChange) => void): () => void
+}
+
+/**
+ * Keeps one piece of work running in one process of many: whoever holds the key works, the others wait in its queue. When the
+ * holder is stopped, another one takes over within milliseconds; when it crashes, within the ttl. A worker that lost its key
+ * ends its work and tries again.
+ *
+ * ```ts
+ * import { connect } from 'holdfast'
+ * import { lockWorker } from 'holdfast/worker'
+ *
+ * const locks = await connect('redis://localhost:6379', { ttl: '10s' })
+ * let timer: NodeJS.Timeout | undefined
+ * const worker = lockWorker(locks, 'mailer', {
+ *   start(lease) {
+ *     timer = setInterval(() => console.log('sends mail under fence', lease.fence), 1000)
+ *   },
+ *   stop() {
+ *     clearInterval(timer)
+ *   },
+ * })
+ * worker.stopOn(['SIGTERM', 'SIGINT'])
+ * worker.start()
+ * ```
+ *
+ * @throws {InvalidArgumentError} when an argument is not what it should be.
+ */
+export function lockWorker(locks: Locks, key: string, options: LockWorkerOptions): LockWorker {
+  if (typeof locks?.tryAcquire !== 'function') {
+    throw expected('locks', 'what createLocks(…) or connect(…) returns', locks)
+  }
+  // Makes nothing, and refuses a key that is none.
+  locks.readWrite(key)
+  return new LockWorkerOverLocks(locks, key, parseOptions(options))
+}
+
+class LockWorkerOverLocks implements LockWorker {
+  readonly key: string
+  readonly #actor: Actor<LockWorkerMachine>
+  readonly #listeners = new Set<(change: WorkerChange) => void>()
+  #seen: WorkerState = 'idle'
+  #alive: NodeJS.Timeout | undefined
+  #atEnd: (() => void)[] = []
+
+  constructor(locks: Locks, key: string, settings: LockWorkerSettings) {
+    this.key = key
+    const { hold, onError, clock, start, stop, ...times } = settings
+    this.#actor = createActor(lockWorkerMachine, {
+      ...(clock === undefined ? {} : { clock: clock as Actor<LockWorkerMachine>['clock'] }),
+      input: {
+        ...times,
+        lock: {
+          tryAcquire: (signal) => locks.tryAcquire(key, { ...hold, signal }),
+          acquire: (signal) => locks.acquire(key, { ...hold, signal, wait: Number.POSITIVE_INFINITY }),
+        },
+        start: (lease, term) => start(ofLocks(lease), term),
+        stop: (reason, lease) => stop(reason, ofLocks(lease)),
+        chance: Math.random,
+      },
+    })
+    this.#actor.on('trouble', ({ during, error }) => onError(error, { key, during }))
+    this.#actor.subscribe({
+      next: () => this.#tell(),
+      complete: () => this.#end(),
+      error: (error) => {
+        onError(error, { key, during: 'work' })
+        this.#end()
+      },
+    })
+    this.#actor.start()
+  }
+
+  get state(): WorkerState {
+    return stateOf(this.#actor.getSnapshot().value)
+  }
+
+  get lease(): Lease | undefined {
+    const { term } = this.#actor.getSnapshot().context
+    return term === undefined ? undefined : ofLocks(term.lease)
+  }
+
+  start(): void {
+    if (this.state === 'stopped' || this.#actor.getSnapshot().context.isStopping) {
+      throw new ClosedError('Expected a worker that was not stopped, got one that was. Make a new one.', {
+        key: this.key,
+      })
+    }
+    this.#alive ??= setInterval(() => {}, LONG_MS)
+    this.#actor.send({ type: 'start' })
+  }
+
+  async stop(): Promise<void> {
+    if (this.state === 'stopped') return
+    const ended = new Promise<void>((resolve) => this.#atEnd.push(resolve))
+    this.#actor.send({ type: 'stop' })
+    await ended
+  }
+
+  stopOn(signals: readonly ShutdownSignal[] = ['SIGTERM', 'SIGINT']): void {
+    const ignore = stopOnSignals(signals, () => this.stop())
+    if (this.state === 'stopped') ignore()
+    else this.#atEnd.push(ignore)
+  }
+
+  subscribe(listener: (change: WorkerChange) => void): () => void {
+    checkFunction('listener', listener)
+    // Of its own, so that one function may be given twice.
+    const own = (change: WorkerChange) => listener(change)
+    this.#listeners.add(own)
+    return () => {
+      this.#listeners.delete(own)
+    }
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop()
+  }
+
+  #tell(): void {
+    const from = this.#seen
+    const to = this.state
+    if (from === to) return
+    this.#seen = to
+    const change = { from, to, lease: this.lease }
+    for (const listener of this.#listeners) {
+      try {
+        listener(change)
+      } catch (error) {
+        warn(`A listener of the worker on ${JSON.stringify(this.key)} failed.`, error)
+      }
+    }
+  }
+
+  #end(): void {
+    clearInterval(this.#alive)
+    for (const end of this.#atEnd.splice(0)) end()
+  }
+}
+
+const LONG_MS = 2 ** 30
+
+/** The machine knows leases only by what it needs of them; this worker's all come from its own locks. */
+function ofLocks(lease: WorkerLease): Lease {
+  return lease as Lease
+}
+
+function stateOf(value: LockWorkerStateValue): WorkerState {
+  if (typeof value === 'string') return value
+  const { lease, work, term } = value.working
+  if (term === 'overdue') return 'overdue'
+  if (term === 'ending') return 'stopping'
+  if (work === 'starting') return 'starting'
+  return typeof lease === 'object' && lease.kept === 'jeopardy' ? 'jeopardy' : 'working'
+}

@@ -1,0 +1,438 @@
+import {
+  type AnyActorRef,
+  assign,
+  emit,
+  fromCallback,
+  fromPromise,
+  type MetaObject,
+  type NonReducibleUnknown,
+  type ParameterizedObject,
+  type ProvidedActor,
+  raise,
+  type StateMachine,
+  type StateSchema,
+  setup,
+} from 'xstate'
+import { ClosedError, HoldfastError, isHoldfastError, LeaseLostError } from '../errors.ts'
+import { asking, type LockAnswer, letGo, type WorkerLease, type WorkerLock } from './lock.ts'
+
+/** Why a term ends: `worker.stop()` was called, the lease was lost, or the work reported that it failed. */
+export type StopReason = 'stopped' | 'lost' | 'failed'
+
+/** One time of holding the lock, as its work sees it. */
+export interface Term {
+  /** Aborts when the term is to end, for whatever reason: begin nothing new, and bring to an end what runs. */
+  readonly signal: AbortSignal
+  /** Says that the work broke after it had started: it is stopped, the lock is given back, and it is tried again later. */
+  readonly fail: (error: unknown) => void
+}
+
+export interface LockWorkerInput {
+  readonly lock: WorkerLock
+  /** Starts the work of one term. */
+  readonly start: (lease: WorkerLease, term: Term) => unknown
+  /** Ends it. Called once for each `start` that succeeded. */
+  readonly stop: (reason: StopReason, lease: WorkerLease) => unknown
+  /** How long the work may take to end before the lock is let go of without it. */
+  readonly stopTimeoutMs: number
+  /** The pause after the first failure in a row; each further one doubles it. */
+  readonly pauseMs: number
+  readonly longestPauseMs: number
+  /** A number from 0 to 1: pauses are spread over their upper half, so that a fleet does not come back at once. */
+  readonly chance: () => number
+}
+
+export interface LockWorkerContext extends LockWorkerInput {
+  readonly term: CurrentTerm | undefined
+  /** Set when the term is to end. */
+  readonly reason: StopReason | undefined
+  /** In a row, without work that ran in between. */
+  readonly failures: number
+  /** Nothing is tried after this: `stop` came, or the locks are closed. */
+  readonly isStopping: boolean
+}
+
+interface CurrentTerm extends Term {
+  readonly lease: WorkerLease
+  readonly ending: AbortController
+}
+
+/** `start` and `stop` come from outside, the others from the machine's own actors. */
+export type LockWorkerEvent =
+  | { readonly type: 'start' }
+  | { readonly type: 'stop' }
+  | LockAnswer
+  | { readonly type: 'lost'; readonly error: unknown }
+  | { readonly type: 'broke'; readonly error: unknown }
+  | { readonly type: 'overdue' }
+
+export type Doing = 'acquire' | 'hold' | 'start' | 'work' | 'stop'
+
+/** What went wrong, and during what, for people to read: the machine goes on by itself. */
+export interface WorkerTrouble {
+  readonly type: 'trouble'
+  readonly during: Doing
+  readonly error: unknown
+}
+
+/** `snapshot.value` of the machine. */
+export type LockWorkerStateValue =
+  | 'idle'
+  | 'trying'
+  | 'waiting'
+  | {
+      working: {
+        lease: { kept: 'held' | 'jeopardy' } | 'over'
+        work: 'starting' | 'running' | 'stopping' | 'settled'
+        term: 'lasting' | 'ending' | 'overdue'
+      }
+    }
+  | 'releasing'
+  | 'pausing'
+  | 'stopped'
+
+/** Written out, because the inferred type of a machine cannot stand in a declaration file. */
+export type LockWorkerMachine = StateMachine<
+  LockWorkerContext,
+  LockWorkerEvent,
+  Record<string, AnyActorRef | undefined>,
+  ProvidedActor,
+  ParameterizedObject,
+  ParameterizedObject,
+  string,
+  LockWorkerStateValue,
+  string,
+  LockWorkerInput,
+  NonReducibleUnknown,
+  WorkerTrouble,
+  MetaObject,
+  StateSchema
+>
+
+const parts = setup({
+  types: {
+    context: {} as LockWorkerContext,
+    events: {} as LockWorkerEvent,
+    input: {} as LockWorkerInput,
+    emitted: {} as WorkerTrouble,
+  },
+  actors: {
+    tryAcquire: fromCallback<LockWorkerEvent, WorkerLock>(({ input, sendBack }) =>
+      asking((signal) => input.tryAcquire(signal), sendBack),
+    ),
+    acquire: fromCallback<LockWorkerEvent, WorkerLock>(({ input, sendBack }) =>
+      asking((signal) => input.acquire(signal), sendBack),
+    ),
+    hearLoss: fromCallback<LockWorkerEvent, WorkerLease>(({ input: { signal }, sendBack }) => {
+      const tell = () => sendBack({ type: 'lost', error: signal.reason })
+      if (signal.aborted) tell()
+      else signal.addEventListener('abort', tell, { once: true })
+      return () => signal.removeEventListener('abort', tell)
+    }),
+    start: fromPromise<unknown, LockWorkerContext>(async ({ input }) => {
+      const { lease, signal, fail } = current(input)
+      lease.signal.throwIfAborted()
+      await input.start(lease, { signal, fail })
+    }),
+    stop: fromPromise<unknown, LockWorkerContext>(async ({ input }) => {
+      await input.stop(input.reason ?? 'stopped', current(input).lease)
+    }),
+    release: fromPromise<unknown, LockWorkerContext>(async ({ input }) => current(input).lease.release()),
+  },
+  guards: {
+    isEnding: ({ context }) => context.reason !== undefined,
+    isStopping: ({ context }) => context.isStopping,
+    isInJeopardy: ({ context }) => context.term?.lease.state === 'jeopardy',
+    isReleased: ({ context }) => context.term?.lease.state === 'released',
+    isClosed: (_, { error }: { error: unknown }) => isHoldfastError(error, 'closed'),
+    isHopeless: (_, { error }: { error: unknown }) => isHoldfastError(error, 'invalid-argument'),
+    /** It only passes on why the signal aborted, which is no failure. */
+    isObedience: ({ context: { term } }, { error }: { error: unknown }) =>
+      term?.signal.aborted === true && isAnswerTo(term.signal.reason, error),
+  },
+  delays: {
+    pause: ({ context: { failures, pauseMs, longestPauseMs, chance } }) =>
+      Math.min(pauseMs * 2 ** Math.min(30, Math.max(0, failures - 1)), longestPauseMs) * (0.5 + chance() / 2),
+    stopTimeout: ({ context }) => context.stopTimeoutMs,
+    releaseTimeout: 5000,
+    look: ({ context }) => Math.min(Math.max((context.term?.lease.remainingMs ?? 8000) / 8, 20), 5000),
+  },
+  actions: {
+    begin: assign(({ event, self }) => {
+      if (event.type !== 'granted') return {}
+      return { term: newTerm(event.lease, (error) => self.send({ type: 'broke', error })) }
+    }),
+    end: assign(({ context: { reason, isStopping } }, params: { reason: StopReason; error: unknown }) => ({
+      reason: reason ?? params.reason,
+      isStopping: isStopping || isHoldfastError(params.error, 'closed'),
+    })),
+    tellTerm: ({ context }, { error }: { error: unknown }) => context.term?.ending.abort(error),
+    letGo: ({ context }) => letGo(current(context).lease),
+    forget: assign({ term: undefined, reason: undefined }),
+    fail: assign({ failures: ({ context }) => context.failures + 1 }),
+    succeed: assign({ failures: 0 }),
+    stopAfterwards: assign({ isStopping: true }),
+    report: emit((_, { during, error }: { during: Doing; error: unknown }) => ({
+      type: 'trouble',
+      during,
+      error,
+    })),
+  },
+})
+
+/** After a term: try again, unless that was the last one. */
+const next = [{ guard: 'isStopping', target: 'stopped' }, { target: 'pausing' }] as const
+
+const unavailable = [
+  { guard: { type: 'isClosed', params: errorOf }, target: 'stopped' },
+  {
+    guard: { type: 'isHopeless', params: errorOf },
+    target: 'stopped',
+    actions: { type: 'report', params: troubleOf('acquire') },
+  },
+  { target: 'pausing', actions: ['fail', { type: 'report', params: troubleOf('acquire') }] },
+] as const
+
+/**
+ * The lock worker as a state machine: it tries for a lock, waits in its queue, does the work of one term while it holds it,
+ * and tries again after a loss or a failure. Serves any {@link WorkerLock}; `lockWorker` is this machine over `Locks`.
+ *
+ * ```ts
+ * import { connect } from 'holdfast'
+ * import { lockWorkerMachine } from 'holdfast/worker'
+ * import { createActor } from 'xstate'
+ *
+ * const locks = await connect('memory:')
+ * const actor = createActor(lockWorkerMachine, {
+ *   input: {
+ *     lock: {
+ *       tryAcquire: (signal) => locks.tryAcquire('mailer', { signal }),
+ *       acquire: (signal) => locks.acquire('mailer', { signal, wait: Infinity }),
+ *     },
+ *     start: () => console.log('sends mail'),
+ *     stop: (reason) => console.log('sends no more:', reason),
+ *     stopTimeoutMs: 10_000,
+ *     pauseMs: 1000,
+ *     longestPauseMs: 30_000,
+ *     chance: Math.random,
+ *   },
+ * })
+ * actor.on('trouble', ({ during, error }) => console.error(during, error))
+ * actor.start()
+ * actor.send({ type: 'start' })
+ * ```
+ */
+export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
+  id: 'lockWorker',
+  context: ({ input }) => ({
+    ...input,
+    term: undefined,
+    reason: undefined,
+    failures: 0,
+    isStopping: false,
+  }),
+  initial: 'idle',
+  states: {
+    idle: {
+      on: { start: 'trying', stop: 'stopped' },
+    },
+    trying: {
+      description: 'asks whether the lock is free',
+      invoke: { src: 'tryAcquire', input: ({ context }) => context.lock },
+      on: { granted: 'working', busy: 'waiting', unavailable, stop: 'stopped' },
+    },
+    waiting: {
+      description: 'stands in the queue',
+      invoke: { src: 'acquire', input: ({ context }) => context.lock },
+      on: { granted: 'working', unavailable, stop: 'stopped' },
+    },
+    working: {
+      type: 'parallel',
+      entry: 'begin',
+      states: {
+        lease: {
+          initial: 'kept',
+          states: {
+            kept: {
+              invoke: { src: 'hearLoss', input: ({ context }) => current(context).lease },
+              initial: 'held',
+              on: { lost: 'over', overdue: 'over' },
+              states: {
+                held: {
+                  after: {
+                    look: [
+                      { guard: 'isReleased', actions: raise({ type: 'lost', error: released() }) },
+                      { guard: 'isInJeopardy', target: 'jeopardy' },
+                      { target: 'held', reenter: true },
+                    ],
+                  },
+                },
+                jeopardy: {
+                  after: {
+                    look: [{ guard: 'isInJeopardy', target: 'jeopardy', reenter: true }, { target: 'held' }],
+                  },
+                },
+              },
+            },
+            over: {},
+          },
+        },
+        work: {
+          initial: 'starting',
+          states: {
+            starting: {
+              invoke: {
+                src: 'start',
+                input: ({ context }) => context,
+                onDone: 'running',
+                onError: [
+                  { guard: { type: 'isObedience', params: errorOf }, target: 'settled' },
+                  {
+                    target: 'settled',
+                    actions: [
+                      'fail',
+                      { type: 'tellTerm', params: errorOf },
+                      { type: 'report', params: troubleOf('start') },
+                    ],
+                  },
+                ],
+              },
+            },
+            running: {
+              entry: 'succeed',
+              always: { guard: 'isEnding', target: 'stopping' },
+            },
+            stopping: {
+              invoke: {
+                src: 'stop',
+                input: ({ context }) => context,
+                onDone: 'settled',
+                onError: { target: 'settled', actions: { type: 'report', params: troubleOf('stop') } },
+              },
+            },
+            settled: {
+              always: '#lockWorker.releasing',
+            },
+          },
+        },
+        term: {
+          initial: 'lasting',
+          states: {
+            lasting: {
+              on: {
+                stop: {
+                  target: 'ending',
+                  actions: [
+                    'stopAfterwards',
+                    { type: 'end', params: { reason: 'stopped', error: undefined } },
+                    { type: 'tellTerm', params: () => ({ error: stopped() }) },
+                  ],
+                },
+                lost: {
+                  target: 'ending',
+                  actions: [
+                    'fail',
+                    { type: 'end', params: ({ event }) => ({ reason: 'lost', error: event.error }) },
+                    { type: 'tellTerm', params: errorOf },
+                    { type: 'report', params: troubleOf('hold') },
+                  ],
+                },
+                broke: {
+                  target: 'ending',
+                  actions: [
+                    'fail',
+                    { type: 'end', params: ({ event }) => ({ reason: 'failed', error: event.error }) },
+                    { type: 'tellTerm', params: errorOf },
+                    { type: 'report', params: troubleOf('work') },
+                  ],
+                },
+              },
+            },
+            ending: {
+              after: { stopTimeout: 'overdue' },
+              on: {
+                stop: { actions: 'stopAfterwards' },
+                lost: { actions: { type: 'report', params: troubleOf('hold') } },
+              },
+            },
+            overdue: {
+              description: 'lets the lock run out, and starts nothing before the work has ended',
+              entry: [
+                'letGo',
+                { type: 'report', params: ({ context }) => ({ during: 'stop', error: overdue(context) }) },
+                raise({ type: 'overdue' }),
+              ],
+              always: { guard: 'isStopping', target: '#lockWorker.stopped' },
+              on: { stop: '#lockWorker.stopped' },
+            },
+          },
+        },
+      },
+    },
+    releasing: {
+      invoke: {
+        src: 'release',
+        input: ({ context }) => context,
+        onDone: next,
+        onError: next,
+      },
+      after: { releaseTimeout: next },
+      on: { stop: { actions: 'stopAfterwards' } },
+      exit: 'forget',
+    },
+    pausing: {
+      description: 'waits longer after each failure in a row',
+      after: { pause: 'trying' },
+      on: { stop: 'stopped' },
+    },
+    stopped: { type: 'final' },
+  },
+})
+
+function errorOf({ event }: { event: { error?: unknown } }): { error: unknown } {
+  return { error: event.error }
+}
+
+function troubleOf(during: Doing): (at: { event: { error?: unknown } }) => { during: Doing; error: unknown } {
+  return ({ event }) => ({ during, error: event.error })
+}
+
+function newTerm(lease: WorkerLease, broke: (error: unknown) => void): CurrentTerm {
+  const ending = new AbortController()
+  const fail = (error: unknown) => {
+    // A term that is over must not end the next one.
+    if (!ending.signal.aborted) broke(error)
+  }
+  return { lease, ending, signal: ending.signal, fail }
+}
+
+function current({ term }: LockWorkerContext): CurrentTerm {
+  if (term === undefined) throw new Error('The worker has no lease where it needs one')
+  return term
+}
+
+function isAnswerTo(reason: unknown, error: unknown): boolean {
+  return (
+    error === reason || (error instanceof Error && (error.name === 'AbortError' || error.cause === reason))
+  )
+}
+
+function stopped(): ClosedError {
+  return new ClosedError('The worker was stopped: end the work of this term.')
+}
+
+function released(): LeaseLostError {
+  return new LeaseLostError(
+    'The lease was released while the work under it went on. Leave that to the worker.',
+    {
+      reason: 'expired',
+    },
+  )
+}
+
+function overdue({ stopTimeoutMs, reason }: LockWorkerContext): HoldfastError {
+  return new HoldfastError(
+    'task-failed',
+    `The work did not end within ${stopTimeoutMs} ms after its term was over (${reason}). Its lock is not renewed any more and runs out, and nothing is started again in this process before it has ended.`,
+  )
+}

@@ -1,0 +1,158 @@
+import {
+  type Duration,
+  type DurationRange,
+  HOLD_RANGE,
+  parseDuration,
+  show,
+  TTL_RANGE,
+  WAIT_RANGE,
+} from '../base/duration.ts'
+import { InvalidArgumentError } from '../errors.ts'
+import type { HoldOptions, Lease } from '../index.ts'
+import type { Doing, StopReason, Term } from './machine.ts'
+
+/** Where the timers of a worker come from: XState's own `SimulatedClock` in a test, `setTimeout` otherwise. */
+export interface WorkerClock {
+  setTimeout(fire: () => void, delayMs: number): unknown
+  clearTimeout(timer: never): void
+}
+
+/** `ttl`, `maxHold`, `minHold` and `lockDelay` are those of `locks.acquire`, and default to those of `createLocks`. */
+export interface LockWorkerOptions extends Pick<HoldOptions, 'ttl' | 'maxHold' | 'minHold' | 'lockDelay'> {
+  /**
+   * Starts the work. Called once per term, when the key is held, and never again before the work of the last term has ended
+   * in this process. What it returns is awaited: once it has resolved the work counts as started, and goes on in the background
+   * until `stop` is called. When it throws, the key is given back and it is tried again after a pause, without `stop`.
+   */
+  readonly start: (lease: Lease, term: Term) => unknown
+  /**
+   * Ends the work, and resolves when nothing of it runs any more. Called once for each `start` that succeeded. `lost`: others
+   * may hold the key already. `stopped` and `failed`: the key is still held, and renewed, until this has resolved.
+   */
+  readonly stop: (reason: StopReason, lease: Lease) => unknown
+  /** Told of everything that went wrong; the worker goes on by itself. Default: a process warning. */
+  readonly onError?: ((error: unknown, context: { key: string; during: Doing }) => void) | undefined
+  /**
+   * How long the work may take to end. Then the key is not renewed any more and runs out within the ttl, `stop()` resolves,
+   * and nothing is started again here before the work has ended after all. Default: 10 s.
+   */
+  readonly stopTimeout?: Duration | undefined
+  /** The pause after a loss or a failure; it doubles with each failure in a row, up to `longestPause`. Default: 1 s. */
+  readonly pause?: Duration | undefined
+  /** Default: 30 s. */
+  readonly longestPause?: Duration | undefined
+  /** Default: `setTimeout`. */
+  readonly clock?: WorkerClock | undefined
+}
+
+export interface LockWorkerSettings {
+  readonly hold: Pick<HoldOptions, 'ttl' | 'maxHold' | 'minHold' | 'lockDelay'>
+  readonly start: LockWorkerOptions['start']
+  readonly stop: LockWorkerOptions['stop']
+  readonly onError: NonNullable<LockWorkerOptions['onError']>
+  readonly stopTimeoutMs: number
+  readonly pauseMs: number
+  readonly longestPauseMs: number
+  readonly clock: WorkerClock | undefined
+}
+
+export function parseOptions(options: LockWorkerOptions): LockWorkerSettings {
+  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
+  for (const name of Object.keys(options)) {
+    if (NAMES.has(name)) continue
+    const known = [...NAMES].map((one) => `\`${one}\``).join(', ')
+    throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
+  }
+  const { ttl, maxHold, minHold, lockDelay, start, stop, onError, clock } = options
+  const pauseMs = durationOr('pause', options.pause, PAUSE_RANGE, 1000)
+  const longestPauseMs = durationOr(
+    'longestPause',
+    options.longestPause,
+    PAUSE_RANGE,
+    Math.max(30_000, pauseMs),
+  )
+  if (longestPauseMs < pauseMs) {
+    throw expected('longestPause', `at least as long as \`pause\` (${pauseMs} ms)`, options.longestPause)
+  }
+  if (clock !== undefined) checkFunction('clock.setTimeout', clock?.setTimeout)
+  return {
+    hold: {
+      ...given('ttl', ttl, TTL_RANGE),
+      ...given('maxHold', maxHold, TTL_RANGE),
+      ...given('minHold', minHold, HOLD_RANGE),
+      ...given('lockDelay', lockDelay, HOLD_RANGE),
+    },
+    start: checkFunction('start', start),
+    stop: checkFunction('stop', stop),
+    onError: guarded(onError === undefined ? warnOfError : checkFunction('onError', onError)),
+    stopTimeoutMs: durationOr('stopTimeout', options.stopTimeout, HOLD_RANGE, 10_000),
+    pauseMs,
+    longestPauseMs,
+    clock,
+  }
+}
+
+export function checkFunction<F>(name: string, value: F): F {
+  if (typeof value !== 'function') throw expected(name, 'a function', value)
+  return value
+}
+
+export function expected(name: string, what: string, value: unknown): InvalidArgumentError {
+  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(value)}.`)
+}
+
+export function warn(message: string, error: unknown): void {
+  process.emitWarning(message, {
+    type: 'HoldfastWarning',
+    code: 'HOLDFAST_WORKER',
+    detail: error instanceof Error ? (error.stack ?? error.message) : String(error),
+  })
+}
+
+/** Without a pause, a store that is away would be asked without end. */
+const PAUSE_RANGE: DurationRange = { ...WAIT_RANGE, leastMs: 10, endless: false }
+
+const NAMES: ReadonlySet<string> = new Set<keyof LockWorkerOptions>([
+  'start',
+  'stop',
+  'onError',
+  'ttl',
+  'maxHold',
+  'minHold',
+  'lockDelay',
+  'stopTimeout',
+  'pause',
+  'longestPause',
+  'clock',
+])
+
+function durationOr(name: string, value: unknown, range: DurationRange, otherwiseMs: number): number {
+  return value === undefined ? otherwiseMs : parseDuration(name, value, range)
+}
+
+/** Nothing where nothing was given, so that the default of the locks stays. */
+function given(name: string, value: unknown, range: DurationRange): Readonly<Record<string, number>> {
+  return value === undefined ? {} : { [name]: parseDuration(name, value, range) }
+}
+
+function guarded(onError: NonNullable<LockWorkerOptions['onError']>): typeof onError {
+  return (error, context) => {
+    try {
+      onError(error, context)
+    } catch (ownError) {
+      warn('`onError` of a worker itself failed.', ownError)
+    }
+  }
+}
+
+function warnOfError(error: unknown, { key, during }: { key: string; during: Doing }): void {
+  warn(`The worker on ${JSON.stringify(key)} ${FAILED[during]} It goes on by itself. See \`onError\`.`, error)
+}
+
+const FAILED: Readonly<Record<Doing, string>> = {
+  acquire: 'could not ask for its key.',
+  hold: 'lost its key.',
+  start: 'could not start its work.',
+  work: 'was told that its work failed.',
+  stop: 'could not end its work.',
+}

@@ -1,0 +1,44 @@
+import { show } from '../base/duration.ts'
+import { InvalidArgumentError } from '../errors.ts'
+
+/** What ends a process from outside, and what a process may do something about. */
+export type ShutdownSignal = 'SIGTERM' | 'SIGINT' | 'SIGHUP' | 'SIGQUIT' | 'SIGBREAK'
+
+/**
+ * Stops at the first of the signals. More of them change nothing, as a terminal and a process manager often send one each,
+ * and stopping is bounded. Afterwards the signal does what it would have done, unless the program listens to it itself.
+ *
+ * @returns stops listening.
+ */
+export function stopOnSignals(signals: readonly ShutdownSignal[], stop: () => Promise<void>): () => void {
+  checkSignals(signals)
+  const ignore = () => {
+    for (const signal of signals) process.off(signal, hear)
+  }
+  let begun = false
+  const hear = (signal: NodeJS.Signals) => {
+    if (begun) return
+    begun = true
+    const passOn = () => {
+      ignore()
+      if (process.listenerCount(signal) === 0) process.kill(process.pid, signal)
+    }
+    stop().then(passOn, passOn)
+  }
+  for (const signal of signals) process.on(signal, hear)
+  return ignore
+}
+
+const KNOWN: ReadonlySet<unknown> = new Set<ShutdownSignal>([
+  'SIGTERM',
+  'SIGINT',
+  'SIGHUP',
+  'SIGQUIT',
+  'SIGBREAK',
+])
+
+function checkSignals(signals: unknown): void {
+  if (Array.isArray(signals) && signals.length > 0 && signals.every((signal) => KNOWN.has(signal))) return
+  const got = Array.isArray(signals) ? signals.map(show).join(', ') || 'none' : show(signals)
+  throw new InvalidArgumentError(`Expected \`signals\` to be a list of ${[...KNOWN].join(', ')}, got ${got}.`)
+}
