@@ -36,24 +36,27 @@ export function drawHistory(
   random: Random,
   options: { readonly steps: number; readonly time: boolean },
 ): History {
-  const cast = drawCast(random, options.time)
-  // A queue to begin with: by chance alone there is rarely one that is long enough for somebody in it to be forgotten.
-  const steps: Step[] = random.chance(0.5)
-    ? cast.flatMap(({ room }, role) => (room === 0 ? [{ verb: 'acquire', role } as const] : []))
-    : []
+  // Long terms show what a store that keeps rooms for some seconds longer makes of those that have to be kept.
+  const scale = random.pick([1, 1, 1, 100])
+  const cast = drawCast(random, options.time ? scale : undefined)
+  const steps: Step[] = random.chance(0.5) ? drawQueue(random, cast) : []
+  // As long as somebody is remembered: that very millisecond is where a `<` differs from a `<=`.
+  if (options.time && steps.length > 0)
+    steps.splice(-1, 0, { verb: 'pass', ms: Math.max(1, random.pick(cast).patienceMs) })
   while (steps.length < options.steps) {
-    if (options.time && random.chance(0.3)) steps.push(drawPass(random))
+    if (options.time && random.chance(0.3)) steps.push(drawPass(random, scale))
     else steps.push(random.chance(0.2) ? drawTogether(random, cast, steps) : drawCall(random, cast, steps))
   }
   return { cast, steps }
 }
 
-function drawCast(random: Random, time: boolean): readonly Role[] {
+/** `scale`: of the terms, where time passes. */
+function drawCast(random: Random, scale: number | undefined): readonly Role[] {
   const shares = random.pick(PALETTES)
   const plain = shares === MUTEXES && random.chance(0.5)
   const drawTerms = (name: string): Omit<Role, 'room'> => ({
     ...random.pick(shares),
-    ...(time ? shortTerms(random) : longTerms(random)),
+    ...(scale === undefined ? longTerms(random) : shortTerms(random, scale)),
     ...(plain ? WITHOUT_EXTRAS : {}),
     owner: `{"role":"${name}"}`,
   })
@@ -129,14 +132,15 @@ const PASSES_MS = [1, 1, 9, 10, 10, 20, 30, 50, 100, 300] as const
 const LONG_TERMS_MS = [60_000, 120_000, 240_000] as const
 const TOMBSTONE_PASS_MS = 60_000
 
-function shortTerms(random: Random): Terms {
-  const ttlMs = random.pick(TERMS_MS)
+function shortTerms(random: Random, scale: number): Terms {
+  const pick = (choice: readonly number[]): number => scale * random.pick(choice)
+  const ttlMs = pick(TERMS_MS)
   return {
     ttlMs,
-    acceptMs: Math.min(ttlMs, random.pick([10, 20, 30, 100])),
-    patienceMs: random.pick([0, 30, 50, 100, 1_000, 1_000]),
-    minHoldMs: random.pick([0, 0, 0, 20, 70]),
-    lockDelayMs: random.pick([0, 0, 0, 30, 60]),
+    acceptMs: Math.min(ttlMs, pick([10, 20, 30, 100])),
+    patienceMs: pick([0, 30, 50, 100, 1_000, 1_000]),
+    minHoldMs: pick([0, 0, 0, 20, 70]),
+    lockDelayMs: pick([0, 0, 0, 30, 60]),
   }
 }
 
@@ -151,8 +155,17 @@ function longTerms(random: Random): Terms {
   }
 }
 
-function drawPass(random: Random): Step {
-  return { verb: 'pass', ms: random.chance(0.03) ? TOMBSTONE_PASS_MS : random.pick(PASSES_MS) }
+function drawPass(random: Random, scale: number): Step {
+  return { verb: 'pass', ms: random.chance(0.03) ? TOMBSTONE_PASS_MS : scale * random.pick(PASSES_MS) }
+}
+
+/**
+ * Everybody in the first room asks, and some time later the first of them releases: by chance alone a queue is rarely
+ * long enough for somebody in it to be forgotten while others wait before and behind.
+ */
+function drawQueue(random: Random, cast: readonly Role[]): Step[] {
+  const queue = cast.flatMap(({ room }, role) => (room === 0 ? [{ verb: 'acquire', role } as const] : []))
+  return [...queue, { verb: 'release', role: 0, cancel: random.chance(0.1) }]
 }
 
 function drawTogether(random: Random, cast: readonly Role[], earlier: readonly Step[]): Step {

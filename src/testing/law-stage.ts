@@ -194,7 +194,7 @@ interface Play {
 }
 
 /** Longer than any term of a history in which time passes, but for tombstones, which are not to be seen. */
-const LONGEST_TERM_MS = 10_000
+const LONGEST_TERM_MS = 200_000
 
 function callOf(step: CallStep, { prefix, tickets }: Play): Call {
   const ticketOf = (role: number): Ticket => {

@@ -60,8 +60,10 @@ test.each([
     'evicted',
     (store: Store, { key, id }: Ticket) => store.evict({ key, id, reason: 'stuck' }),
   ],
+  ['an expiry that a request finds', 'asked', expireAnd((store, key) => store.acquire(stranger(key)))],
+  ['an expiry that a renewal finds', 'renewed', expireAnd((store, key) => store.renew([stranger(key)]))],
 ] as const)('hundreds are admitted to the last of them after %s, too', async (_what, key, end) => {
-  const writer = ticket({ key })
+  const writer = ticket({ key, ttlMs: 1000 })
   const readers = Array.from({ length: 500 }, () => ticket({ key, limit: UNLIMITED }))
   await acquireAll([writer, ...readers])
   await end(store, writer)
@@ -86,6 +88,23 @@ test('thousands of waiters that never came back do not keep back who waits behin
   fenceOf((await store.renew([last]))[0])
   await store.release(releaseOf(last))
 })
+
+function expireAnd(
+  ask: (store: Store, key: string) => unknown,
+): (store: Store, writer: Ticket) => Promise<void> {
+  return async (store, { key }) => {
+    await until('the writer has expired', async () => {
+      const { rooms } = await store.inspect({ prefix: key, cursor: undefined, count: 1 })
+      return rooms[0]?.holders.length === 0
+    })
+    await ask(store, key)
+  }
+}
+
+/** Takes no place in the queue. */
+function stranger(key: string): Ticket {
+  return ticket({ key, patienceMs: 0 })
+}
 
 async function acquireAll(tickets: readonly Ticket[]): Promise<void> {
   await Promise.all(tickets.map((each) => store.acquire(each)))

@@ -72,6 +72,34 @@ test('requests of one tick share a command, and are answered one by one', async 
   expect(await sent()).toBe(2)
 })
 
+test('many free keys are taken with one command inside the script for each', async () => {
+  const tickets = Array.from({ length: 60 }, (_, index) => ticket({ key: `free:${index}` }))
+  await Promise.all(tickets.map((each) => store.acquire(each)))
+  const { set = 0, get = 0, del = 0, zadd = 0 } = await server.commandStats()
+  // The last fence is asked for, and written, once.
+  expect([set, get, del, zadd]).toEqual([60 + 2, 0, 0, 0])
+  await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
+})
+
+test('a key may come several times in one tick', async () => {
+  const [first, second, third] = [ticket(), ticket(), ticket()]
+  const [one, other, again] = await Promise.all([first, second, first].map((each) => store.acquire(each)))
+  expect(again).toEqual(one)
+  expect(other).toMatchObject({ tag: 'queued', ahead: 0 })
+  const [handedOver, unknown, behind, confirmed] = await Promise.all([
+    store.release(releaseOf(first)),
+    store.release(releaseOf(first)),
+    store.acquire(third),
+    store.acquire(second),
+  ])
+  expect([handedOver, unknown]).toEqual([{ was: 'held' }, { was: 'unknown' }])
+  expect(behind).toMatchObject({ tag: 'queued', ahead: 0 })
+  expect(fenceOf(confirmed)).toBeGreaterThan(fenceOf(one))
+  const ends = [second, third, second].map((each) => store.release(releaseOf(each)))
+  expect(await Promise.all(ends)).toEqual([{ was: 'held' }, { was: 'held' }, { was: 'unknown' }])
+  expect(await server.command('EXISTS', 'holdfast:{key}')).toBe(0)
+})
+
 test('a key that is given back in a tick is free for who asks for it in the same tick', async () => {
   const [first, second] = [ticket(), ticket({ patienceMs: 0 })]
   await store.acquire(first)
