@@ -123,8 +123,8 @@ export const delayCases: readonly ConformanceScript[] = [
     async play(scene) {
       const store = await scene.view()
       const [long, short] = [
-        scene.ticket({ limit: 2, lockDelayMs: scene.span(600) }),
-        scene.ticket({ limit: 2, lockDelayMs: scene.span(10) }),
+        scene.ticket({ limit: scene.several(2), lockDelayMs: scene.span(600) }),
+        scene.ticket({ limit: scene.several(2), lockDelayMs: scene.span(10) }),
       ]
       heldFence(await store.acquire(long))
       heldFence(await store.acquire(short))

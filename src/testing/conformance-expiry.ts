@@ -85,27 +85,28 @@ export const expiryCases: readonly ConformanceScript[] = [
     async play(scene) {
       const store = await scene.view()
       const [first, second] = [
-        scene.ticket({ limit: 2, ttlMs: scene.span(100) }),
-        scene.ticket({ limit: 2, ttlMs: scene.span(500) }),
+        scene.ticket({ limit: scene.several(2), ttlMs: scene.span(100) }),
+        scene.ticket({ limit: scene.several(2), ttlMs: scene.span(500) }),
       ]
       const watch = scene.stopwatch()
       heldFence(await store.acquire(first))
       heldFence(await store.acquire(second))
       await scene.outlive(first.ttlMs)
-      const answer = await store.acquire(scene.ticket({ units: 2, limit: 2, patienceMs: 0 }))
+      const answer = await store.acquire(scene.ticket({ ...scene.all(2), patienceMs: 0 }))
       const holders = await scene.holders(store)
       watch.within(second.ttlMs)
       busyAnswer(answer)
       assert.deepEqual(ids(holders), [second.id])
       await scene.outlive(second.ttlMs)
-      heldFence(await store.acquire(scene.ticket({ units: 2, limit: 2, patienceMs: 0 })))
+      heldFence(await store.acquire(scene.ticket({ ...scene.all(2), patienceMs: 0 })))
     },
   },
   {
     name: 'an eviction does not name those who had expired',
     async play(scene) {
       const store = await scene.view()
-      const [dead, alive] = [scene.ticket({ limit: 2, ttlMs: scene.span(80) }), scene.ticket({ limit: 2 })]
+      const limit = scene.several(2)
+      const [dead, alive] = [scene.ticket({ limit, ttlMs: scene.span(80) }), scene.ticket({ limit })]
       heldFence(await store.acquire(dead))
       heldFence(await store.acquire(alive))
       await scene.outlive(dead.ttlMs)

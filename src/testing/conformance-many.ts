@@ -21,6 +21,7 @@ export const manyCases: readonly ConformanceScript[] = [
   },
   {
     name: 'calls for one key that arrive at once admit one ticket and queue the others in some order',
+    needs: 'exact-order',
     async play(scene) {
       const views = [await scene.view(), await scene.view(), await scene.view()]
       const tickets = Array.from({ length: 30 }, () => scene.ticket())
@@ -38,14 +39,17 @@ export const manyCases: readonly ConformanceScript[] = [
   {
     name: 'one acquire that is sent many times at once is one holder under one fence',
     async play(scene) {
-      const views = [await scene.view(), await scene.view()]
-      const ticket = scene.ticket({ limit: 9 })
+      // Two processes never ask with one ticket at once, and servers without a common order could not tell which was first.
+      const views = scene.exactOrder ? [await scene.view(), await scene.view()] : [await scene.view()]
+      const ticket = scene.ticket({ limit: scene.several(9) })
       const answers = await Promise.all(
-        Array.from({ length: 20 }, (_, index) => (views[index % 2] as Store).acquire(ticket)),
+        Array.from({ length: 20 }, (_, index) => (views[index % views.length] as Store).acquire(ticket)),
       )
       assert.equal(new Set(answers.map(heldFence)).size, 1)
       assert.equal((await scene.holders(views[0] as Store)).length, 1)
-      const releases = await Promise.all(views.map((store) => store.release(releaseOf(ticket))))
+      const releases = await Promise.all(
+        [0, 1].map((at) => (views[at] ?? (views[0] as Store)).release(releaseOf(ticket))),
+      )
       assert.deepEqual(releases.map(({ was }) => was).sort(), ['held', 'unknown'])
     },
   },
@@ -67,7 +71,7 @@ async function work(
   let served = 0
   for (let round = 0; round < ROUNDS; round += 1) {
     const key = `${scene.key}:${random.between(1, 4)}`
-    const ticket = scene.ticket({ key, ...random.pick(KINDS) })
+    const ticket = scene.ticket({ key, ...random.pick(scene.semaphores ? KINDS : KINDS.slice(0, 2)) })
     const holders = inside.get(key) ?? new Set()
     inside.set(key, holders)
     await admitted(scene, store, ticket)

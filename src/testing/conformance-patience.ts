@@ -123,9 +123,10 @@ export const patienceCases: readonly ConformanceScript[] = [
     name: 'a forgotten head lets those behind it in without any release',
     async play(scene) {
       const store = await scene.view()
-      heldFence(await store.acquire(scene.ticket({ limit: 3 })))
-      const wide = scene.ticket({ units: 3, limit: 3, patienceMs: scene.span(120) })
-      const narrow = scene.ticket({ limit: 3 })
+      const limit = scene.several(3)
+      heldFence(await store.acquire(scene.ticket({ limit })))
+      const wide = scene.ticket({ ...scene.all(3), patienceMs: scene.span(120) })
+      const narrow = scene.ticket({ limit })
       queuedAnswer(await store.acquire(wide))
       await store.acquire(narrow)
       await scene.outlive(wide.patienceMs)

@@ -22,8 +22,8 @@ export const roomCases: readonly ConformanceScript[] = [
         limit: UNLIMITED,
         owner: '{"host":"α-1","pid":7,"label":"\\"quoted\\""}',
       })
-      const second = scene.ticket({ units: 2, limit: 7, ttlMs: LONG / 2 })
-      const waiter = scene.ticket({ units: 6, limit: 6, owner: '{}' })
+      const second = scene.ticket({ units: 2, limit: scene.several(7), ttlMs: LONG / 2 })
+      const waiter = scene.ticket({ ...scene.all(6), owner: '{}' })
       const fences = [heldFence(await one.acquire(reader)), heldFence(await one.acquire(second))]
       queuedAnswer(await one.acquire(waiter))
       const room = await scene.room(other)
@@ -48,7 +48,7 @@ export const roomCases: readonly ConformanceScript[] = [
       const [waiting, ...others] = room.queue
       assert.ok(waiting)
       const { waitedMs, ...facts } = waiting
-      assert.deepEqual(facts, { id: waiter.id, units: 6, limit: 6, owner: '{}' })
+      assert.deepEqual(facts, { id: waiter.id, ...scene.all(6), owner: '{}' })
       assert.ok(waitedMs >= 0 && waitedMs < LONG / 4, `waitedMs ${waitedMs}`)
       assert.deepEqual(others, [])
     },
@@ -130,8 +130,9 @@ export const roomCases: readonly ConformanceScript[] = [
     name: 'evict without an id removes everybody, holders and waiters',
     async play(scene) {
       const store = await scene.view()
-      const readers = [scene.ticket({ limit: 5 }), scene.ticket({ limit: 5 })]
-      const waiters = [scene.ticket(), scene.ticket({ limit: 5 })]
+      const limit = scene.several(5)
+      const readers = [scene.ticket({ limit }), scene.ticket({ limit })]
+      const waiters = [scene.ticket(), scene.ticket({ limit })]
       for (const ticket of readers) heldFence(await store.acquire(ticket))
       for (const ticket of waiters) queuedAnswer(await store.acquire(ticket))
       const everybody = [...readers, ...waiters]

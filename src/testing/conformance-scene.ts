@@ -1,14 +1,16 @@
 import assert from 'node:assert/strict'
-import type {
-  AcquireAnswer,
-  HolderView,
-  ReleaseRequest,
-  RenewAnswer,
-  RoomView,
-  Store,
-  Ticket,
-  WaiterView,
+import {
+  type AcquireAnswer,
+  type HolderView,
+  type ReleaseRequest,
+  type RenewAnswer,
+  type RoomView,
+  type Store,
+  type Ticket,
+  UNLIMITED,
+  type WaiterView,
 } from '../contract/store.ts'
+import type { Share } from '../law/law.ts'
 
 /** How a store under test is reached. */
 export interface ConformanceSubject {
@@ -31,6 +33,18 @@ export interface ConformanceSubject {
    */
   readonly sharesClock?: boolean
   /**
+   * `false` for a store that refuses limits other than 1 and `UNLIMITED`, as on several servers that do not know of one
+   * another permits cannot be counted: cases about semaphores are left out, the others use readers. Default: `true`.
+   */
+  readonly semaphores?: boolean
+  /**
+   * `best-effort` for a store on several servers that do not know of one another. What follows from a call that was
+   * answered is as everywhere; but calls that come at the same moment may be in another order on each server, so that nobody
+   * may have the key until some of them have asked again, and a fence is chosen when a ticket confirms, not when it is
+   * offered the key. Cases that need more are left out. Default: `exact`.
+   */
+  readonly order?: 'exact' | 'best-effort'
+  /**
    * What the store still keeps under the prefix when all tickets were released without a cancel, apart from what the
    * fence rule needs: names for the failure message. Default: only `inspect` is believed.
    */
@@ -41,7 +55,7 @@ export interface ConformanceSubject {
 export interface ConformanceScript {
   readonly name: string
   /** Only for stores that have it. */
-  readonly needs?: 'push' | 'own-clock'
+  readonly needs?: 'push' | 'own-clock' | 'semaphores' | 'exact-order'
   readonly play: (scene: Scene) => Promise<void>
 }
 
@@ -74,6 +88,35 @@ export class Scene {
 
   get leftovers(): ConformanceSubject['leftovers'] {
     return this.#subject.leftovers
+  }
+
+  get semaphores(): boolean {
+    return this.#subject.semaphores ?? true
+  }
+
+  get exactOrder(): boolean {
+    return this.#subject.order !== 'best-effort'
+  }
+
+  /** The limit of tickets that hold together where it does not matter how many: of readers, if there are no semaphores. */
+  several(limit: number): number {
+    return this.semaphores ? limit : UNLIMITED
+  }
+
+  /** What a ticket is told that asks because it was woken. */
+  async whenWoken(store: Store, ticket: Ticket): Promise<AcquireAnswer> {
+    const giveUpAt = performance.now() + 10_000
+    for (;;) {
+      const answer = await store.acquire(ticket)
+      // Let in by some servers, and by the others in a moment.
+      if (this.exactOrder || answer.tag !== 'queued' || performance.now() > giveUpAt) return answer
+      await new Promise((resolve) => setTimeout(resolve, answer.askAgainMs))
+    }
+  }
+
+  /** A ticket that takes all there is of what tickets of `several(limit)` share: of a writer, if there are no semaphores. */
+  all(limit: number): Share {
+    return this.semaphores ? { units: limit, limit } : { units: 1, limit: 1 }
   }
 
   async view(): Promise<Store> {

@@ -15,11 +15,12 @@ export const wakeCases: readonly ConformanceScript[] = [
       queuedAnswer(await one.acquire(second))
       await one.release(releaseOf(holder))
       await earsOfOther.hear(head.id)
-      heldFence(await other.acquire(head))
+      heldFence(await scene.whenWoken(other, head))
       await other.release(releaseOf(head))
       await earsOfOne.hear(second.id)
-      heldFence(await one.acquire(second))
-      assert.equal(earsOfOther.heard.filter((id) => id === head.id).length, 1, 'woken once')
+      heldFence(await scene.whenWoken(one, second))
+      if (scene.exactOrder)
+        assert.equal(earsOfOther.heard.filter((id) => id === head.id).length, 1, 'woken once')
     },
   },
   {
@@ -29,14 +30,14 @@ export const wakeCases: readonly ConformanceScript[] = [
       const [one, other] = [await scene.view(), await scene.view()]
       const ears = await scene.listen(other)
       const holder = scene.ticket()
-      const readers = [scene.ticket({ limit: 9 }), scene.ticket({ limit: 9 })]
+      const readers = [scene.ticket({ limit: scene.several(9) }), scene.ticket({ limit: scene.several(9) })]
       const writer = scene.ticket()
       heldFence(await one.acquire(holder))
       for (const ticket of [...readers, writer]) queuedAnswer(await other.acquire(ticket))
       await one.release(releaseOf(holder))
       for (const { id } of readers) await ears.hear(id)
       for (const reader of readers) {
-        heldFence(await other.acquire(reader))
+        heldFence(await scene.whenWoken(other, reader))
         await one.release(releaseOf(reader))
       }
       await ears.hear(writer.id)
@@ -61,7 +62,7 @@ export const wakeCases: readonly ConformanceScript[] = [
       await scene.outlive(dead.ttlMs)
       await one.acquire(scene.ticket({ patienceMs: 0 }))
       await ears.hear(head.id)
-      heldFence(await other.acquire(head))
+      heldFence(await scene.whenWoken(other, head))
     },
   },
   {
@@ -96,7 +97,7 @@ export const wakeCases: readonly ConformanceScript[] = [
       await one.evict({ key: holder.key, id: holder.id, reason: 'second' })
       await ears.hear(holder.id)
       await ears.hear(next.id)
-      heldFence(await other.acquire(next))
+      heldFence(await scene.whenWoken(other, next))
     },
   },
   {
@@ -105,13 +106,14 @@ export const wakeCases: readonly ConformanceScript[] = [
     async play(scene) {
       const [one, other] = [await scene.view(), await scene.view()]
       const ears = await scene.listen(other)
-      heldFence(await one.acquire(scene.ticket({ limit: 2 })))
-      const [wide, narrow] = [scene.ticket({ units: 2, limit: 2 }), scene.ticket({ limit: 2 })]
+      const limit = scene.several(2)
+      heldFence(await one.acquire(scene.ticket({ limit })))
+      const [wide, narrow] = [scene.ticket(scene.all(2)), scene.ticket({ limit })]
       queuedAnswer(await one.acquire(wide))
       queuedAnswer(await other.acquire(narrow))
       await one.release({ key: wide.key, id: wide.id, cancel: true })
       await ears.hear(narrow.id)
-      heldFence(await other.acquire(narrow))
+      heldFence(await scene.whenWoken(other, narrow))
     },
   },
   {
@@ -127,7 +129,7 @@ export const wakeCases: readonly ConformanceScript[] = [
       await Promise.all([staying.hear(second.id), leaving.hear(second.id)])
       leaving.unlisten()
       leaving.unlisten()
-      heldFence(await store.acquire(second))
+      heldFence(await scene.whenWoken(store, second))
       await store.release(releaseOf(second))
       await staying.hear(third.id)
       assert.ok(!leaving.heard.includes(third.id), 'It stopped listening')
@@ -165,13 +167,15 @@ export const wakeCases: readonly ConformanceScript[] = [
       for (const { ticket, via } of waiters) {
         const store = views[via] ?? views[0]
         await ears[via]?.hear(ticket.id)
-        fences.push(heldFence(await store.acquire(ticket)))
+        fences.push(heldFence(await scene.whenWoken(store, ticket)))
         await store.release(releaseOf(ticket))
       }
       const tookMs = performance.now() - startedAt
       assert.ok(tookMs < LONG / 4, `${Math.round(tookMs)} ms for 1,000 hand-overs`)
       for (const [index, fence] of fences.slice(1).entries()) assert.ok(fence > (fences[index] ?? fence))
-      for (const { heard } of ears) assert.equal(new Set(heard).size, heard.length, 'nobody was woken twice')
+      if (scene.exactOrder)
+        for (const { heard } of ears)
+          assert.equal(new Set(heard).size, heard.length, 'nobody was woken twice')
     },
   },
 ]

@@ -54,6 +54,8 @@ const SCRIPTS: readonly ConformanceScript[] = [
 function applies(script: ConformanceScript, subject: ConformanceSubject): boolean {
   if (script.needs === 'push') return subject.pushes !== false
   if (script.needs === 'own-clock') return subject.sharesClock !== true
+  if (script.needs === 'semaphores') return subject.semaphores !== false
+  if (script.needs === 'exact-order') return subject.order !== 'best-effort'
   return true
 }
 

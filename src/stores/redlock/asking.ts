@@ -1,0 +1,145 @@
+import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
+import { contend } from './contention.ts'
+import { type Council, forgetfulError, settle, surelyMs, tooFewError, withdraw } from './council.ts'
+import { claimFence } from './fencing.ts'
+import type { RedlockNode } from './node.ts'
+import { poll, type Tally } from './poll.ts'
+import type { TicketState } from './tickets.ts'
+
+/** What the servers have decided about one acquire. */
+type Decision =
+  | { readonly tag: 'elected'; readonly votes: readonly bigint[] }
+  | { readonly tag: 'contended'; readonly tally: Tally<AcquireAnswer> }
+  | Gone
+
+/** Asks for a key. Requests of one ticket follow one another: each one's deadline counts from when it was made itself. */
+export function ask(council: Council, ticket: Ticket): Promise<AcquireAnswer> {
+  const state = council.tickets.of(ticket)
+  const before = state.asking
+  const asking = before === undefined ? askNow(council, ticket, state) : before.then(next, next)
+  function next(): Promise<AcquireAnswer> {
+    return askNow(council, ticket, state)
+  }
+  state.asking = asking
+  const done = (): void => {
+    if (state.asking === asking) state.asking = undefined
+  }
+  asking.then(done, done)
+  return asking
+}
+
+async function askNow(council: Council, ticket: Ticket, state: TicketState): Promise<AcquireAnswer> {
+  for (let attempt = 1; ; attempt += 1) {
+    const round = new AskingRound(council, ticket, state)
+    const answer = await round.play(attempt)
+    if (answer !== undefined) return answer
+    // Nobody has the key, and everybody else should have stepped back by then.
+    const pauseMs = 2 ** attempt * (1 + Math.random())
+    await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    // Released meanwhile: asking again would let it in once more.
+    if (state.over) return { tag: 'busy', retryMs: 1 }
+  }
+}
+
+/** One question to all servers, and what to do with the answers that come after it was decided. */
+class AskingRound {
+  readonly #council: Council
+  readonly #ticket: Ticket
+  readonly #state: TicketState
+  #outcome: 'open' | 'held' | 'queued' | 'refused' = 'open'
+
+  constructor(council: Council, ticket: Ticket, state: TicketState) {
+    this.#council = council
+    this.#ticket = ticket
+    this.#state = state
+  }
+
+  /** Undefined: nobody had a quorum, and this ticket is the one that should ask again. */
+  async play(attempt: number): Promise<AcquireAnswer | undefined> {
+    const { tickets, nodes } = this.#council
+    const [ticket, state] = [this.#ticket, this.#state]
+    const askedAt = performance.now()
+    const decision = await poll(nodes, (node) => this.#ask(node), {
+      decide: (tally: Tally<AcquireAnswer>) => decide(this.#council, ticket.key, tally),
+      late: (node, answer) => this.#late(node, answer),
+    })
+    switch (decision.tag) {
+      case 'gone':
+        this.#outcome = 'refused'
+        tickets.end(ticket.id)
+        for (const node of nodes) withdraw(node, ticket)
+        return decision
+      case 'elected': {
+        const fence = await claimFence(this.#council, ticket, state, decision.votes)
+        this.#outcome = 'held'
+        state.fence = fence
+        state.splits = 0
+        state.validUntil = Math.max(state.validUntil, askedAt + surelyMs(ticket.ttlMs))
+        return { tag: 'held', fence }
+      }
+      case 'contended': {
+        const answer = await contend(this.#council, ticket, state, decision.tally)
+        if (answer === undefined && ticket.patienceMs === 0 && attempt < MOST_ROUNDS) return undefined
+        if (answer?.tag === 'queued') {
+          this.#outcome = 'queued'
+          return answer
+        }
+        this.#outcome = 'refused'
+        this.#leave(decision.tally)
+        return answer ?? { tag: 'busy', retryMs: 1 }
+      }
+      default:
+        return decision satisfies never
+    }
+  }
+
+  #ask(node: RedlockNode): AcquireAnswer | Promise<AcquireAnswer> {
+    this.#state.asked |= 1 << node.index
+    return node.store.acquire(this.#ticket)
+  }
+
+  #late(node: RedlockNode, answer: AcquireAnswer): void {
+    // The release was sent after this request, or is owed.
+    if (this.#state.over && this.#outcome !== 'refused') return
+    if (answer.tag !== 'held') return
+    if (this.#outcome === 'refused') withdraw(node, this.#ticket)
+    else if (this.#outcome === 'queued') this.#council.wake(this.#ticket.id)
+    else if (this.#outcome === 'held' && answer.fence !== this.#state.fence) {
+      settle(node, this.#ticket, this.#state)
+    }
+  }
+
+  /** With patience 0 nothing is left behind. */
+  #leave(tally: Tally<AcquireAnswer>): void {
+    this.#council.tickets.end(this.#ticket.id)
+    for (const node of this.#council.nodes) {
+      if (tally.answers[node.index]?.tag === 'held') withdraw(node, this.#ticket)
+    }
+  }
+}
+
+function decide(council: Council, key: string, tally: Tally<AcquireAnswer>): Decision | undefined {
+  const { nodes, quorum } = council
+  const votes: bigint[] = []
+  let forgetful = 0
+  let answered = 0
+  for (const [index, answer] of tally.answers.entries()) {
+    if (answer === undefined) continue
+    if (answer.tag === 'gone') return answer
+    answered += 1
+    if (answer.tag !== 'held') continue
+    if (nodes[index]?.counts === true) votes.push(answer.fence)
+    else forgetful += 1
+  }
+  if (votes.length >= quorum) return { tag: 'elected', votes }
+  if (votes.length + tally.pending >= quorum) return undefined
+  if (answered < quorum) {
+    if (answered + tally.pending >= quorum) return undefined
+    throw tooFewError(council, tally, key)
+  }
+  if (votes.length + forgetful >= quorum) throw forgetfulError(council, key)
+  return { tag: 'contended', tally }
+}
+
+/** Who does not wait is told that a key is busy, although nobody has it, only if this many tries were in vain. */
+const MOST_ROUNDS = 6

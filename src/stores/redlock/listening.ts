@@ -1,0 +1,84 @@
+import type { Wake } from '../../contract/store.ts'
+import type { RedlockNode } from './node.ts'
+import type { Wakes } from './wakes.ts'
+
+/** Subscribes on every server, and for as long as it takes on those that are away. */
+export class Listening {
+  /** Resolves once wakes flow from a quorum, rejects when they cannot. */
+  readonly flowing: Promise<void>
+  readonly #wakes: Wakes
+  readonly #onWake: (wake: Wake) => void
+  #pauses = new Set<NodeJS.Timeout>()
+  #closed = false
+
+  constructor(
+    nodes: readonly RedlockNode[],
+    {
+      quorum,
+      wakes,
+      onWake,
+    }: { readonly quorum: number; readonly wakes: Wakes; onWake: (wake: Wake) => void },
+  ) {
+    this.#wakes = wakes
+    this.#onWake = onWake
+    this.flowing = new Promise((resolve, reject) => {
+      let flowing = 0
+      let failed = 0
+      for (const node of nodes) {
+        void this.#subscribe(node, {
+          flows: () => {
+            flowing += 1
+            if (flowing === quorum) resolve()
+          },
+          fails: (error) => {
+            failed += 1
+            if (nodes.length - failed < quorum) reject(error)
+          },
+        })
+      }
+    })
+  }
+
+  close(): void {
+    this.#closed = true
+    for (const pause of this.#pauses) clearTimeout(pause)
+    this.#pauses.clear()
+  }
+
+  async #subscribe(node: RedlockNode, first: FirstAttempt): Promise<void> {
+    for (let attempt = 1; !this.#closed; attempt += 1) {
+      try {
+        await node.store.listen?.((wake) => {
+          if (wake.tag === 'ticket') this.#wakes.heard(wake.id, node.index)
+          else this.#onWake(wake)
+        })
+        if (attempt === 1) first.flows()
+        // Wakes of this server were missed until now.
+        else this.#onWake({ tag: 'all' })
+        return
+      } catch (error) {
+        if (attempt === 1) first.fails(error)
+        await this.#pause(
+          Math.min(250 * 2 ** Math.min(attempt, 5), LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2),
+        )
+      }
+    }
+  }
+
+  #pause(pauseMs: number): Promise<void> {
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => {
+        this.#pauses.delete(timer)
+        resolve()
+      }, pauseMs).unref()
+      this.#pauses.add(timer)
+    })
+  }
+}
+
+interface FirstAttempt {
+  flows(): void
+  fails(error: unknown): void
+}
+
+const LONGEST_PAUSE_MS = 5000

@@ -1,0 +1,78 @@
+-- Gives a holder the fence that its process chose, where no other ticket of the room was given as much before.
+--
+-- Who holds alone was granted the room under a fence above all that were claimed here before, and nobody else can have claimed
+-- one since: at least its own is enough. Readers share the room, so they have to be above everything that was ever given here.
+--
+-- KEYS    1 the last fence · 2 the room
+-- ARGV    1 the fence · 2 how long this server must have kept its memory, in ms · 3 minHoldMs · 4 the id
+--         5 `c` to claim, or `s` to write down what a quorum has accepted already
+-- Result  a(ccepted) · b<fence>: it has to be above this · g: it does not hold here · y: this server may have forgotten others
+--@ start
+--@ fence
+--@ wake
+--@ tried
+--@ room
+
+local asked, minHold, id, settles = ARGV[1], tonumber(ARGV[3]), ARGV[4], ARGV[5] == 's'
+
+-- All fences have 16 digits until the year 2286, so their texts are in the order of their numbers.
+local function raise()
+  local last = redis.call('SET', KEYS[1], asked, 'GET')
+  if last and (#last > #asked or #last == #asked and last > asked) then redis.call('SET', KEYS[1], last) end
+end
+
+local function refusal(fence, limit)
+  if settles or asked == fence then return end
+  local bound = fence
+  if limit ~= '1' then
+    local last = redis.call('GET', KEYS[1])
+    if last and last >= asked then return 'b' .. last end
+  end
+  if asked < bound then return 'b' .. bound end
+end
+
+-- A lone holder; see room.lua for what is where in its entry.
+local function claimLone(content)
+  local lone = '1 t' .. id .. '\0h '
+  if string.sub(content, 1, #lone) ~= lone then return 'g' end
+  if minHold > 0 then return end
+  if tonumber(string.sub(content, #lone + 35, #lone + 47)) <= now then return 'g' end
+  local fence, limit = string.match(content, '^(%d+) %d+ %d+ %d+ %d+ (%d+) ', #lone + 1)
+  local refused = refusal(fence, limit)
+  if refused then return refused end
+  if asked ~= fence then
+    redis.call('SET', KEYS[2], lone .. asked .. string.sub(content, #lone + 17), 'KEEPTTL')
+    raise()
+  end
+  return 'a'
+end
+
+local function claim()
+  local holder = find(id)
+  if not holder or holder.state ~= 'h' or holder.till <= now then return 'g' end
+  local refused = refusal(holder.number, tostring(share(holder).limit))
+  if refused then return refused end
+  if asked ~= holder.number or minHold > 0 then
+    erase(holder)
+    holder.number = asked
+    if minHold > 0 then
+      holder.hold = stamp(now + minHold)
+      holder.till = math.max(holder.till, now + minHold)
+    end
+    write(holder)
+    raise()
+  end
+  return 'a'
+end
+
+local content = redis.pcall('GET', KEYS[2])
+local answer = type(content) == 'string' and claimLone(content)
+if not content then answer = 'g' end
+if not answer then
+  answer = attempt(KEYS[2], claim)
+  close()
+end
+if answer ~= 'a' or settles then return answer end
+-- Looked at in the same step as the vote: whoever flushes this server takes both.
+local since = tonumber(string.match(redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'since') or '', ' (%d+)$'))
+return since and now - since >= tonumber(ARGV[2]) and 'a' or 'y'

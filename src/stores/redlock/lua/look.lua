@@ -1,0 +1,21 @@
+-- Who holds a room here, to find out why nobody has it on a quorum. Changes nothing.
+--
+-- KEYS    1 the room
+-- Result  a line `<limit> <id>` for each holder, also one that has not confirmed yet
+--@ start
+local lines = {}
+local function add(entry)
+  local id, state, till, limit = string.match(entry, '^t(.-)%z(%a) %d+ %d+ (%d+) %d+ %d+ (%d+) ')
+  if id and state ~= 'l' and tonumber(till) > now then lines[#lines + 1] = limit .. ' ' .. id end
+end
+
+local lone = redis.pcall('GET', KEYS[1])
+if type(lone) == 'string' then
+  add(string.sub(lone, 3))
+elseif lone then
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', KEYS[1], '[e', '(f')) do
+    local from = 't' .. string.sub(place, 15) .. '\0'
+    add(redis.call('ZRANGEBYLEX', KEYS[1], '[' .. from, '(' .. from .. '\255', 'LIMIT', '0', '1')[1] or '')
+  end
+end
+return table.concat(lines, '\n')

@@ -1,0 +1,338 @@
+import { randomBytes } from 'node:crypto'
+import type { Answer, ReleaseRequest, Store, Ticket } from '../../contract/store.ts'
+import { StoreError } from '../../errors.ts'
+import type { RedisLink } from '../redis/connection.ts'
+import { storeErrorOf } from '../redis/failures.ts'
+import { RedisStore } from '../redis/redis-store.ts'
+import { RoomNames } from '../redis/room-names.ts'
+import { Debts } from './debts.ts'
+import { claimScript, lookScript, standingScript, yieldScript } from './scripts.ts'
+import { SharedLink } from './shared-link.ts'
+import { type Standing, standingOf } from './standing.ts'
+
+/** Who wants to know what became of one request. */
+export interface Sink<T> {
+  answered(answer: T): void
+  /** It failed, or has no answer for so long that nobody waits for it. It may or may not have happened. */
+  failed(error: unknown): void
+  /** The answer came after all. */
+  answeredLate?(answer: T): void
+}
+
+export interface Claim {
+  readonly fence: bigint
+  readonly mode: 'claim' | 'settle'
+}
+
+export type ClaimAnswer =
+  | { readonly tag: 'accepted' }
+  /** Readers share a room, so what another one has claimed may be as high: it has to be above this. */
+  | { readonly tag: 'too-low'; readonly above: bigint }
+  | { readonly tag: 'gone' }
+  /** The server has not kept its memory for long enough: it may have forgotten a vote for somebody else. */
+  | { readonly tag: 'forgetful' }
+
+/** A holder of a room on one server: of the whole key only if enough servers say so. */
+export interface Rival {
+  readonly id: string
+  readonly limit: number
+}
+
+export interface NodeWatch {
+  /** Whether the others can do without it. If not, it is waited for longer: it may be us, or the network, that is slow. */
+  canSpare(node: RedlockNode): boolean
+  /** A server came back: what it was not told meanwhile it is told now. */
+  onBack(): void
+  /** Who the server is became known. An error, where it must not be among the others. */
+  onStanding(node: RedlockNode, standing: Standing): StoreError | undefined
+  /** The server says no, for a reason that somebody has to look after. */
+  onRefusal(node: RedlockNode, error: StoreError): void
+}
+
+export interface NodeOptions {
+  /** Its place in the list, from 0. */
+  readonly index: number
+  readonly prefix: string
+  readonly maxTtlMs: number
+  readonly watch: NodeWatch
+}
+
+/**
+ * One of the servers: a redis store of its own, which is asked only while it answers. A server that hangs or is gone is not
+ * asked at all but for one question now and then, so nothing waits for it and nothing piles up.
+ */
+export class RedlockNode {
+  readonly index: number
+  readonly store: Store
+  standing: Standing | undefined
+  readonly #options: NodeOptions
+  readonly #link: SharedLink
+  readonly #names: RoomNames
+  readonly #debts: Debts
+  /** What has no answer yet, the oldest first. */
+  readonly #owed = new Set<Owed>()
+  #watching: NodeJS.Timeout | undefined
+  /** Why it is not asked now. */
+  #fault: unknown
+  #probedAt = 0
+  #probing = false
+  #probes = 0
+  #proving: Promise<void> | undefined
+  #provenTurn = -1
+  #closed = false
+
+  constructor(link: RedisLink, options: NodeOptions) {
+    this.index = options.index
+    this.#options = options
+    this.#link = new SharedLink(link)
+    this.#names = new RoomNames(this.#link.keyPrefix + options.prefix)
+    this.store = new RedisStore(this.#link, { prefix: options.prefix, replicas: 0 })
+    this.#debts = new Debts((request) => this.store.release(request))
+  }
+
+  get isFaulty(): boolean {
+    return this.#fault !== undefined
+  }
+
+  /** Whether its votes count: it has forgotten nothing for as long as anybody may hold. */
+  get counts(): boolean {
+    return this.standing !== undefined && this.forgetfulMs <= 0
+  }
+
+  /** How much longer its votes do not count. */
+  get forgetfulMs(): number {
+    if (this.standing === undefined) return this.#options.maxTtlMs
+    return this.#options.maxTtlMs - (performance.now() - this.standing.since)
+  }
+
+  ask<T>(request: () => Answer<T>, sink: Sink<T>): void {
+    if (this.#fault !== undefined) {
+      this.#probe()
+      sink.failed(this.#fault)
+      return
+    }
+    const owed: Owed = { since: performance.now(), waive: sink.failed.bind(sink), waived: false }
+    this.#owed.add(owed)
+    this.#watching ??= setTimeout(this.#look, SILENCE_MS).unref()
+    const turn = this.#link.turn
+    const proven = this.#provenTurn === turn
+    const reply = proven ? request() : this.#prove().then(request)
+    Promise.resolve(reply).then(
+      (answer) => {
+        this.#owed.delete(owed)
+        this.#heard()
+        // A server that was restarted in between has been asked without our knowing what it remembers.
+        if (proven && this.#link.turn !== turn) this.#drop(owed, sink, restartedError())
+        else if (owed.waived) sink.answeredLate?.(answer)
+        else sink.answered(answer)
+      },
+      (error: unknown) => {
+        this.#owed.delete(owed)
+        this.#failed(error)
+        this.#drop(owed, sink, error)
+      },
+    )
+  }
+
+  /** Tells the server that a ticket is over as soon as it can be told: its vote must not stand until the ttl has passed. */
+  owe(request: ReleaseRequest, forMs: number): void {
+    if (this.#closed) return
+    this.#debts.add(request, forMs)
+    if (this.#fault === undefined) this.#debts.pay()
+    else this.#probe()
+  }
+
+  claim(ticket: Ticket, { fence, mode }: Claim): Promise<ClaimAnswer> {
+    const args = ['', '2', this.#names.fence, this.#names.room(ticket.key), String(fence)]
+    // What is only written down has its minimum hold already, from the vote.
+    const minHoldMs = mode === 'claim' ? Math.ceil(ticket.minHoldMs) : 0
+    args.push(String(this.#options.maxTtlMs), String(minHoldMs), ticket.id, mode === 'claim' ? 'c' : 's')
+    return this.#run(claimScript, args, ticket.key).then((text) => this.#claimAnswer(text))
+  }
+
+  async look(key: string): Promise<readonly Rival[]> {
+    const text = await this.#run(lookScript, ['', '1', this.#names.room(key)], key)
+    if (text === '') return []
+    return text.split('\n').map((line) => {
+      const space = line.indexOf(' ')
+      return { id: line.slice(space + 1), limit: Number(line.slice(0, space)) }
+    })
+  }
+
+  /** Whether the ticket waits, behind those who waited already; where nobody does it keeps its vote. */
+  async requeue(ticket: Ticket): Promise<boolean> {
+    return (await this.#yield(ticket, 'q')) === 'q'
+  }
+
+  /** Without a minimum hold, which has not begun. */
+  async withdraw(ticket: Ticket): Promise<void> {
+    await this.#yield(ticket, 'r')
+  }
+
+  /** Asks who the server is, whether it is known already or not. */
+  prove(): Promise<void> {
+    return this.#prove()
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    clearTimeout(this.#watching)
+    this.#debts.forget()
+    await this.store.close()
+    this.#link.replace()
+  }
+
+  #drop<T>(owed: Owed, sink: Sink<T>, error: unknown): void {
+    if (!owed.waived) sink.failed(error)
+  }
+
+  #prove(): Promise<void> {
+    this.#proving ??= this.#askStanding().finally(() => {
+      this.#proving = undefined
+    })
+    return this.#proving
+  }
+
+  async #askStanding(): Promise<void> {
+    const turn = this.#link.turn
+    const standing = await standingOf((script, args) => this.#run(script, args), {
+      script: standingScript,
+      key: this.#names.fence.replace(/fence$/, 'since'),
+      name: randomBytes(9).toString('base64url'),
+      settings: () => this.#link.send('CONFIG', ['GET', 'append*']),
+    })
+    const refusal = this.#options.watch.onStanding(this, standing)
+    if (refusal !== undefined) throw refusal
+    this.standing = standing
+    // The first request of all opens the connection, which is no change of it.
+    this.#provenTurn = Math.max(turn, this.#provenTurn)
+  }
+
+  async #run(script: Parameters<SharedLink['run']>[0], args: string[], key?: string): Promise<string> {
+    try {
+      return (await this.#link.run(script, args)) as string
+    } catch (error) {
+      throw error instanceof StoreError ? error : storeErrorOf(this.#link.reasonOf(error), key, 0)
+    }
+  }
+
+  #yield(ticket: Ticket, mode: 'q' | 'r'): Promise<string> {
+    const rooms = [this.#names.fence, this.#names.room(ticket.key)]
+    const args = ['', '2', ...rooms, mode, String(Math.ceil(ticket.patienceMs)), ticket.id]
+    return this.#run(yieldScript, args, ticket.key)
+  }
+
+  #claimAnswer(text: string): ClaimAnswer {
+    switch (text[0]) {
+      case 'a':
+        return { tag: 'accepted' }
+      case 'b':
+        return { tag: 'too-low', above: BigInt(text.slice(1)) }
+      case 'y':
+        // Its memory is younger than it was: it was flushed behind our back, and has to be asked anew.
+        if (this.counts) this.#provenTurn = -1
+        return { tag: 'forgetful' }
+      default:
+        return { tag: 'gone' }
+    }
+  }
+
+  #heard(): void {
+    this.#probes = 0
+    if (this.#fault === undefined) return
+    this.#fault = undefined
+    this.#debts.pay()
+    this.#options.watch.onBack()
+  }
+
+  #failed(error: unknown): void {
+    if (!(error instanceof StoreError)) return
+    if (error.code === 'store-refused') this.#options.watch.onRefusal(this, error)
+    // Refused for what it was asked to do, it may still do something else; refused as a client, or silent, it will not.
+    if (error.code === 'store-unavailable' || this.#provenTurn !== this.#link.turn) this.#suspend(error)
+  }
+
+  #suspend(error: unknown): void {
+    this.#fault = error
+    this.#probedAt = performance.now()
+    for (const owed of this.#owed) {
+      if (owed.waived) continue
+      owed.waived = true
+      owed.waive(error)
+    }
+  }
+
+  /** Whether the oldest question has an answer. Looked at once more after what has arrived was read: it may be us who hung. */
+  readonly #look = (): void => {
+    this.#watching = undefined
+    const oldest = this.#oldest()
+    if (oldest === undefined || this.#closed) return
+    const limitMs = this.#options.watch.canSpare(this) ? SILENCE_MS : LONG_SILENCE_MS
+    const leftMs = Math.min(SILENCE_MS, oldest.since + limitMs - performance.now())
+    if (leftMs > 1) {
+      this.#watching = setTimeout(this.#look, leftMs).unref()
+      return
+    }
+    setImmediate(() => {
+      if (this.#closed) return
+      if (this.#owed.has(oldest) && !oldest.waived) this.#suspend(silentError(this.index))
+      else if (this.#oldest() !== undefined) this.#watching ??= setTimeout(this.#look, SILENCE_MS).unref()
+    })
+  }
+
+  #oldest(): Owed | undefined {
+    for (const owed of this.#owed) if (!owed.waived) return owed
+    return undefined
+  }
+
+  /** Whether it is back. One question at a time, and none too often. */
+  #probe(): void {
+    const now = performance.now()
+    const quietMs = now - this.#probedAt
+    if (this.#closed || quietMs < Math.min(50 * 2 ** Math.min(this.#probes, 5), LONGEST_PAUSE_MS)) return
+    if (this.#probing || this.#owed.size > 0) {
+      // A connection that may be half open is replaced. What was asked on it is answered no more.
+      if (quietMs > DEAD_MS) {
+        this.#probedAt = now
+        this.#link.replace()
+      }
+      return
+    }
+    this.#probing = true
+    this.#probes += 1
+    this.#probedAt = now
+    this.#prove()
+      .then(
+        () => this.#heard(),
+        (error: unknown) => this.#failed(error),
+      )
+      .finally(() => {
+        this.#probing = false
+      })
+  }
+}
+
+interface Owed {
+  readonly since: number
+  readonly waive: (error: unknown) => void
+  waived: boolean
+}
+
+/**
+ * A server that owes an answer for so long is no longer waited for. Nobody who gets a quorum from the others waits for it
+ * at all, so this delays only the first refusal after it has begun to hang.
+ */
+const SILENCE_MS = 300
+/** Where there would be no quorum without it. */
+const LONG_SILENCE_MS = 2000
+/** After so long without an answer another connection may get through where this one does not. */
+const DEAD_MS = 5000
+const LONGEST_PAUSE_MS = 1000
+
+function silentError(index: number): StoreError {
+  return new StoreError('store-unavailable', `Redis server ${index + 1} of the list does not answer.`)
+}
+
+function restartedError(): StoreError {
+  return new StoreError('store-unavailable', 'The Redis server was restarted or replaced while it was asked.')
+}

@@ -1,0 +1,256 @@
+import {
+  type AcquireAnswer,
+  type EvictRequest,
+  type InspectRequest,
+  type ReleaseAnswer,
+  type ReleaseRequest,
+  type RenewAnswer,
+  type RoomPage,
+  type RoomView,
+  type Store,
+  type Ticket,
+  UNLIMITED,
+  type Wake,
+} from '../../contract/store.ts'
+import { StoreError } from '../../errors.ts'
+import type { RedisLink } from '../redis/connection.ts'
+import { ask } from './asking.ts'
+import { type Council, tooFewError } from './council.ts'
+import { Listening } from './listening.ts'
+import { RedlockNode } from './node.ts'
+import { poll, type Tally } from './poll.ts'
+import { renew } from './renewing.ts'
+import { mergeRooms, roomsOf } from './rooms.ts'
+import { REPLICA, type Standing } from './standing.ts'
+import { Tickets } from './tickets.ts'
+import { Wakes } from './wakes.ts'
+
+export interface RedlockSettings {
+  readonly prefix: string
+  readonly fences: boolean
+  readonly maxTtlMs: number
+}
+
+/** Independent Redis servers, of which more than half decide. */
+export class RedlockStore implements Store {
+  readonly name = 'redlock'
+  readonly #settings: RedlockSettings
+  readonly #council: Council
+  readonly #wakes: Wakes
+  readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
+  readonly #warned = new Set<string>()
+  #listening: Listening | undefined
+  /** The list of servers is wrong: no vote means anything. */
+  #refusal: StoreError | undefined
+  #closed = false
+
+  constructor(links: readonly RedisLink[], settings: RedlockSettings) {
+    this.#settings = settings
+    const watch = {
+      canSpare: (node: RedlockNode) => this.#working(node) >= this.#council.quorum,
+      onBack: () => this.#back(),
+      onStanding: (node: RedlockNode, standing: Standing) => this.#met(node, standing),
+      onRefusal: (node: RedlockNode, error: StoreError) => this.#warn(node, error),
+    }
+    const { prefix, maxTtlMs, fences } = settings
+    const nodes = links.map((link, index) => new RedlockNode(link, { index, prefix, maxTtlMs, watch }))
+    const quorum = Math.floor(nodes.length / 2) + 1
+    this.#wakes = new Wakes(quorum, (wake) => this.#wake(wake))
+    const wake = (id: string): void => this.#wake({ tag: 'ticket', id })
+    this.#council = { nodes, quorum, fences, tickets: new Tickets(), wake }
+  }
+
+  acquire(ticket: Ticket): Promise<AcquireAnswer> {
+    const refusal = this.#refusalOf(ticket)
+    return refusal === undefined ? ask(this.#council, ticket) : Promise.reject(refusal)
+  }
+
+  async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    this.#assertOpen()
+    const [ticket] = tickets
+    if (ticket === undefined) return []
+    // Only an extension asks for another ttl than the one it was granted with, and that is a request of its own.
+    const refusal = tickets.length === 1 ? this.#refusalOf(ticket) : undefined
+    if (refusal !== undefined) throw refusal
+    return renew(this.#council, tickets)
+  }
+
+  async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
+    this.#assertOpen()
+    const { quorum, nodes, tickets } = this.#council
+    const state = tickets.end(request.id)
+    const mayHaveVote = (node: RedlockNode): boolean =>
+      state !== undefined && (state.asked & (1 << node.index)) !== 0
+    return poll(nodes, (node) => node.store.release(request), {
+      failed: (node) => {
+        if (mayHaveVote(node)) node.owe(request, this.#settings.maxTtlMs)
+      },
+      decide: (tally: Tally<ReleaseAnswer>) => {
+        const { answers, pending } = tally
+        const held = answers.filter((answer) => answer?.was === 'held').length
+        if (held >= quorum) return { was: 'held' }
+        if (held + pending >= quorum) return undefined
+        const answered = answers.filter((answer) => answer !== undefined).length
+        if (answered >= quorum) {
+          return { was: answers.some((answer) => answer?.was === 'queued') ? 'queued' : 'unknown' }
+        }
+        if (answered + pending >= quorum) return undefined
+        throw tooFewError(this.#council, tally, request.key)
+      },
+    })
+  }
+
+  async listen(onWake: (wake: Wake) => void): Promise<() => void> {
+    this.#assertOpen()
+    const listener = { onWake }
+    this.#listeners.add(listener)
+    const { nodes, quorum } = this.#council
+    const options = { quorum, wakes: this.#wakes, onWake: (wake: Wake) => this.#wake(wake) }
+    this.#listening ??= new Listening(nodes, options)
+    try {
+      await this.#listening.flowing
+    } catch (error) {
+      this.#listeners.delete(listener)
+      throw error
+    }
+    return () => {
+      this.#listeners.delete(listener)
+    }
+  }
+
+  /** Looks at every room of every server for each page: for people, and not for a loop. */
+  async inspect({ prefix, cursor, count }: InspectRequest): Promise<RoomPage> {
+    this.#assertOpen()
+    const { nodes, quorum, fences } = this.#council
+    const lists = await poll(nodes, (node) => roomsOf(node.store, prefix), {
+      decide: (tally: Tally<readonly RoomView[]>) => {
+        if (tally.pending > 0) return undefined
+        const seen = tally.answers.filter((rooms) => rooms !== undefined)
+        if (seen.length < quorum) throw tooFewError(this.#council, tally)
+        return seen
+      },
+    })
+    const rooms = mergeRooms(lists, { quorum, fences }).filter(
+      ({ key }) => cursor === undefined || key > cursor,
+    )
+    const page = rooms.slice(0, count)
+    return { rooms: page, next: rooms.length > count ? page.at(-1)?.key : undefined }
+  }
+
+  async evict(request: EvictRequest): Promise<readonly string[]> {
+    this.#assertOpen()
+    return poll(this.#council.nodes, (node) => node.store.evict(request), {
+      decide: (tally: Tally<readonly string[]>) => {
+        if (tally.pending > 0) return undefined
+        const removed = tally.answers.filter((ids) => ids !== undefined)
+        if (removed.length < this.#council.quorum) throw tooFewError(this.#council, tally, request.key)
+        // One that had expired on most of them was nobody any more.
+        const counts = new Map<string, number>()
+        for (const id of removed.flat()) counts.set(id, (counts.get(id) ?? 0) + 1)
+        return [...counts].filter(([, count]) => count > removed.length / 2).map(([id]) => id)
+      },
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#listeners.clear()
+    this.#listening?.close()
+    this.#wakes.close()
+    await Promise.all(this.#council.nodes.map((node) => node.close()))
+  }
+
+  /**
+   * Asks every server who it is, and waits a moment for those that are slower than a quorum.
+   *
+   * @throws {StoreError} when fewer than a quorum can be reached, or the list is wrong.
+   */
+  async meet(): Promise<void> {
+    let moment: NodeJS.Timeout | undefined
+    const isOver = new Promise<void>((resolve) => {
+      const met = poll(this.#council.nodes, () => true, {
+        decide: (tally: Tally<boolean>) => {
+          if (this.#refusal !== undefined) throw this.#refusal
+          const replica = tally.errors.find(
+            (error) => error instanceof StoreError && error.message === REPLICA,
+          )
+          if (replica !== undefined) throw replica
+          const count = tally.answers.filter((answer) => answer === true).length
+          if (count >= this.#council.quorum) moment ??= setTimeout(resolve, MOMENT_MS)
+          if (tally.pending > 0) return undefined
+          if (count < this.#council.quorum) throw tooFewError(this.#council, tally)
+          return true
+        },
+      })
+      resolve(met.then(() => {}))
+    })
+    try {
+      await isOver
+    } finally {
+      clearTimeout(moment)
+    }
+  }
+
+  #refusalOf({ key, limit, ttlMs, minHoldMs, lockDelayMs }: Ticket): StoreError | undefined {
+    if (this.#closed) return closedError()
+    if (this.#refusal !== undefined) return this.#refusal
+    if (limit !== 1 && limit !== UNLIMITED) {
+      return new StoreError('store-refused', SEMAPHORE, { key })
+    }
+    const { maxTtlMs } = this.#settings
+    const termMs = Math.max(ttlMs, minHoldMs) + lockDelayMs
+    if (termMs <= maxTtlMs) return undefined
+    const what = `Expected \`ttl\` (or \`minHold\`) and \`lockDelay\` to be at most the \`maxTtl\` of redlockStore() together, ${maxTtlMs} ms, got ${termMs} ms. Set a larger \`maxTtl\`, the same in every process.`
+    return new StoreError('store-refused', what, { key })
+  }
+
+  /** Two addresses of one server would be two votes of one. */
+  #met(node: RedlockNode, { name, run }: Standing): StoreError | undefined {
+    for (const other of this.#council.nodes) {
+      const known = other.standing
+      if (other === node || known === undefined) continue
+      if (known.name !== name && (run === undefined || known.run !== run)) continue
+      const [first, second] = [other.index, node.index].sort((one, two) => one - two) as [number, number]
+      const what = `Expected the Redis servers to be independent masters, got one server twice: numbers ${first + 1} and ${second + 1} of the list are the same.`
+      this.#refusal = new StoreError('store-refused', what)
+      return this.#refusal
+    }
+    return undefined
+  }
+
+  /** Works with the others, but somebody has to know. */
+  #warn(node: RedlockNode, error: StoreError): void {
+    const warning = `Redis server ${node.index + 1} of ${this.#council.nodes.length} does not take part: ${error.message}`
+    if (this.#closed || this.#warned.has(warning)) return
+    this.#warned.add(warning)
+    process.emitWarning(warning, 'HoldfastWarning')
+  }
+
+  /** With this server there may be a quorum again, for which nobody is woken. */
+  #back(): void {
+    if (this.#working() === this.#council.quorum) this.#wake({ tag: 'all' })
+  }
+
+  #working(without?: RedlockNode): number {
+    return this.#council.nodes.filter((node) => node !== without && !node.isFaulty).length
+  }
+
+  #wake(wake: Wake): void {
+    for (const { onWake } of this.#listeners) onWake(wake)
+  }
+
+  #assertOpen(): void {
+    if (this.#closed) throw closedError()
+    if (this.#refusal !== undefined) throw this.#refusal
+  }
+}
+
+/** On connecting: for a server that is away or hangs nobody waits longer than this. */
+const MOMENT_MS = 50
+
+const SEMAPHORE =
+  'Expected a lock, a read lock or a write lock, got a semaphore: on independent servers its permits cannot be counted, as each of three holders may have two of three servers for itself. Use another store for it, or that many locks.'
+
+function closedError(): StoreError {
+  return new StoreError('store-refused', 'The store was closed. Open a new one with redlockStore().')
+}

@@ -1,0 +1,209 @@
+import type { AcquireAnswer, Gone, RenewAnswer, Ticket } from '../../contract/store.ts'
+import { contend } from './contention.ts'
+import { type Council, forgetfulError, settle, surelyMs, tooFewError, withdraw } from './council.ts'
+import { agreedFence, claimFence } from './fencing.ts'
+import type { RedlockNode } from './node.ts'
+import { poll, type Tally } from './poll.ts'
+import type { TicketState } from './tickets.ts'
+
+/** What one server says of a ticket; what an acquire says of it may stand in for a renewal. */
+type Vote = RenewAnswer | Extract<AcquireAnswer, { tag: 'busy' }>
+
+type VoteTally = Tally<Vote>
+
+/**
+ * Keeps tickets alive, all of them with one request to each server. Where it is not known what has become of one its place in the
+ * list stays empty, and if that is so of all of them, the call fails.
+ */
+export async function renew(council: Council, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+  const askedAt = performance.now()
+  const round = await poll(council.nodes, (node) => node.store.renew(tickets), {
+    decide: (tally: Tally<readonly RenewAnswer[]>) => {
+      if (tally.pending === 0) return tally
+      return tickets.every((ticket, index) => isDecided(council, ticket, tallyOf(tally, index)))
+        ? { ...tally, answers: [...tally.answers] }
+        : undefined
+    },
+  })
+  const answers: RenewAnswer[] = new Array(tickets.length)
+  let failure: unknown
+  await Promise.all(
+    tickets.map(async (ticket, index) => {
+      try {
+        answers[index] = await new Renewal(council, ticket, askedAt).settle(tallyOf(round, index))
+      } catch (error) {
+        failure = error
+      }
+    }),
+  )
+  if (failure !== undefined && !answers.some((answer) => answer !== undefined)) throw failure
+  return answers
+}
+
+function tallyOf(tally: Tally<readonly RenewAnswer[]>, index: number): VoteTally {
+  return { ...tally, answers: Array.from(tally.answers, (answers) => answers?.[index]) }
+}
+
+function isDecided(
+  { nodes, quorum, tickets }: Council,
+  { id }: Ticket,
+  { answers, pending }: VoteTally,
+): boolean {
+  if (answers.some(isEviction)) return true
+  if (count(answers, 'held') >= quorum) {
+    // Of another process: it has a fence, which is known for sure only where a quorum says the same.
+    return tickets.get(id) !== undefined || agreedFence(fencesOf(answers), quorum) !== undefined
+  }
+  const answered = nodes.length - pending
+  return count(answers, 'held') + pending < quorum && answered >= quorum
+}
+
+/** What becomes of one ticket of a renewal. */
+class Renewal {
+  readonly #council: Council
+  readonly #ticket: Ticket
+  readonly #askedAt: number
+
+  constructor(council: Council, ticket: Ticket, askedAt: number) {
+    this.#council = council
+    this.#ticket = ticket
+    this.#askedAt = askedAt
+  }
+
+  async settle(tally: VoteTally): Promise<RenewAnswer> {
+    const { quorum, tickets } = this.#council
+    const eviction = tally.answers.find(isEviction)
+    if (eviction !== undefined) return this.#evicted(eviction)
+    const held = count(tally.answers, 'held')
+    const state = tickets.get(this.#ticket.id)
+    if (held >= quorum && (state?.fence !== undefined || this.#counting(tally) >= quorum))
+      return this.#held(tally)
+    if (held >= quorum) throw forgetfulError(this.#council, this.#ticket.key)
+    if (state?.fence !== undefined) return this.#heal(tally, state)
+    if (held + count(tally.answers, 'queued') >= quorum) return this.#wait(tally)
+    return this.#lost(tally)
+  }
+
+  async #held({ answers }: VoteTally): Promise<RenewAnswer> {
+    const state = this.#council.tickets.of(this.#ticket)
+    const fence = state.fence ?? (await claimFence(this.#council, this.#ticket, state, fencesOf(answers)))
+    state.fence = fence
+    state.splits = 0
+    state.validUntil = Math.max(state.validUntil, this.#askedAt + surelyMs(this.#ticket.ttlMs))
+    for (const [index, answer] of answers.entries()) {
+      const node = this.#council.nodes[index]
+      // Let in by a server of its own accord, after the fence was agreed.
+      if (node !== undefined && answer?.tag === 'held' && answer.fence !== fence)
+        settle(node, this.#ticket, state)
+    }
+    return { tag: 'held', fence }
+  }
+
+  /**
+   * Servers have forgotten the holder: they were restarted, or flushed. Until its deadline nobody else can have a quorum, as
+   * theirs do not count yet, so it may take their votes again.
+   */
+  async #heal(tally: VoteTally, state: TicketState): Promise<RenewAnswer> {
+    const vacant = this.#where(tally, 'gone')
+    if (performance.now() >= state.validUntil || vacant.length === 0) return this.#lost(tally)
+    const healed = await this.#ask(vacant, tally, { ...this.#ticket, patienceMs: 0 }, state)
+    const isInTime = performance.now() < state.validUntil
+    if (count(healed.answers, 'held') < this.#council.quorum || !isInTime) return this.#lost(healed)
+    return this.#held(healed)
+  }
+
+  /** Some servers do not know that it waits: they were away, or were restarted. There it stands in line again. */
+  async #wait(tally: VoteTally): Promise<RenewAnswer> {
+    const { quorum, tickets } = this.#council
+    const state = tickets.of(this.#ticket)
+    const vacant = this.#where(tally, 'gone')
+    const joined = vacant.length === 0 ? tally : await this.#ask(vacant, tally, this.#ticket, state)
+    const gone = joined.answers.find((answer) => answer?.tag === 'gone')
+    if (gone !== undefined && gone.tag === 'gone') return this.#evicted(gone)
+    const held = count(joined.answers, 'held')
+    if (this.#counting(joined) >= quorum) return this.#held(joined)
+    if (held + count(joined.answers, 'queued') < quorum)
+      throw tooFewError(this.#council, joined, this.#ticket.key)
+    const answer = await contend(this.#council, this.#ticket, state, {
+      ...joined,
+      answers: joined.answers.map(asAnswer),
+    })
+    return { tag: 'queued', askAgainMs: answer?.tag === 'queued' ? answer.askAgainMs : 1 }
+  }
+
+  /** Without a quorum: certainly, or as far as is known. */
+  #lost(tally: VoteTally): RenewAnswer {
+    const { nodes, quorum, tickets } = this.#council
+    const { answers } = tally
+    const unknown = nodes.length - answers.filter((answer) => answer !== undefined).length
+    if (count(answers, 'held') + count(answers, 'queued') + unknown >= quorum)
+      throw tooFewError(this.#council, tally, this.#ticket.key)
+    // What is left of it on the others must not stand in anybody's way.
+    for (const node of this.#where(tally, 'held').concat(this.#where(tally, 'queued')))
+      withdraw(node, this.#ticket)
+    tickets.end(this.#ticket.id)
+    return { tag: 'gone', evicted: false }
+  }
+
+  #evicted(gone: Gone): RenewAnswer {
+    this.#council.tickets.end(this.#ticket.id)
+    // Also from servers that could not be reached then.
+    for (const node of this.#council.nodes) withdraw(node, this.#ticket)
+    return gone
+  }
+
+  /** Votes of servers that may have forgotten somebody count only for who holds already. */
+  #counting({ answers }: VoteTally): number {
+    const { nodes } = this.#council
+    return answers.filter((answer, index) => answer?.tag === 'held' && nodes[index]?.counts === true).length
+  }
+
+  #where({ answers }: VoteTally, tag: Vote['tag']): readonly RedlockNode[] {
+    return this.#council.nodes.filter((node) => answers[node.index]?.tag === tag)
+  }
+
+  /** Asks some servers to let it in, and puts their answers in place of those before. */
+  async #ask(
+    nodes: readonly RedlockNode[],
+    before: VoteTally,
+    ticket: Ticket,
+    state: TicketState,
+  ): Promise<VoteTally> {
+    return poll(
+      nodes,
+      (node) => {
+        // A release that was sent meanwhile is not to be undone.
+        if (state.over) return { tag: 'gone', evicted: false } as const
+        state.asked |= 1 << node.index
+        return node.store.acquire(ticket)
+      },
+      {
+        decide: ({ answers, pending, errors }) => {
+          if (pending > 0) return undefined
+          const merged: (Vote | undefined)[] = before.answers.map((answer, index) => answers[index] ?? answer)
+          for (const node of nodes) if (answers[node.index] === undefined) merged[node.index] = undefined
+          return { answers: merged, pending: 0, errors: [...before.errors, ...errors] }
+        },
+      },
+    )
+  }
+}
+
+function count(answers: readonly (Vote | undefined)[], tag: Vote['tag']): number {
+  let number = 0
+  for (const answer of answers) if (answer?.tag === tag) number += 1
+  return number
+}
+
+/** The place in the line is nobody's concern any more. */
+function asAnswer(vote: Vote | undefined): AcquireAnswer | undefined {
+  return vote?.tag === 'queued' ? { ahead: 0, ...vote } : vote
+}
+
+function fencesOf(answers: readonly (Vote | undefined)[]): readonly bigint[] {
+  return answers.flatMap((answer) => (answer?.tag === 'held' ? [answer.fence] : []))
+}
+
+function isEviction(answer: Vote | undefined): answer is Gone {
+  return answer?.tag === 'gone' && answer.evicted
+}

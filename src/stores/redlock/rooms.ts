@@ -1,0 +1,89 @@
+import type { HolderView, RoomView, Store, WaiterView } from '../../contract/store.ts'
+import { NO_FENCE } from './council.ts'
+
+/** All rooms of one server whose key starts with `prefix`. */
+export async function roomsOf(store: Store, prefix: string): Promise<readonly RoomView[]> {
+  const rooms: RoomView[] = []
+  let cursor: string | undefined
+  do {
+    const page = await store.inspect({ prefix, cursor, count: PAGE })
+    rooms.push(...page.rooms)
+    cursor = page.next
+  } while (cursor !== undefined)
+  return rooms
+}
+
+/**
+ * What the servers show together, in order of the keys: a holder is who holds on a quorum, and whoever has less than that
+ * still waits.
+ */
+export function mergeRooms(
+  lists: readonly (readonly RoomView[])[],
+  { quorum, fences }: { readonly quorum: number; readonly fences: boolean },
+): readonly RoomView[] {
+  const byKey = new Map<string, RoomView[]>()
+  for (const room of lists.flat()) byKey.set(room.key, [...(byKey.get(room.key) ?? []), room])
+  return Array.from(byKey, ([key, rooms]) => mergeRoom(key, rooms, { quorum, fences }))
+    .filter(({ holders, queue, closedMs }) => holders.length + queue.length > 0 || closedMs > 0)
+    .sort((one, other) => (one.key < other.key ? -1 : 1))
+}
+
+function mergeRoom(
+  key: string,
+  rooms: readonly RoomView[],
+  { quorum, fences }: { readonly quorum: number; readonly fences: boolean },
+): RoomView {
+  const holds = groupById(rooms.flatMap(({ holders }) => holders))
+  const waits = groupById(rooms.flatMap(({ queue }) => queue.map((waiter, place) => ({ ...waiter, place }))))
+  const holders: HolderView[] = []
+  const queue: (WaiterView & { readonly place: number })[] = []
+  for (const views of holds.values()) {
+    const holder = views.length >= quorum ? mergeHolder(views, quorum) : undefined
+    if (holder !== undefined) holders.push(fences ? holder : { ...holder, fence: NO_FENCE })
+  }
+  for (const [id, views] of waits) {
+    if (!holders.some((holder) => holder.id === id)) queue.push(mergeWaiter(views))
+  }
+  // Some votes, and not in line anywhere: it is asking at this moment, or it has died of it.
+  for (const [id, [view]] of holds) {
+    if (view === undefined || view.state === 'leaving') continue
+    if (holders.some((holder) => holder.id === id) || waits.has(id)) continue
+    const { units, limit, owner, heldMs } = view
+    queue.push({ id, units, limit, owner, waitedMs: heldMs, place: 0 })
+  }
+  holders.sort((one, other) => (one.fence < other.fence ? -1 : 1))
+  queue.sort((one, other) => one.place - other.place || other.waitedMs - one.waitedMs)
+  const closings = rooms.map(({ closedMs }) => closedMs).sort((one, other) => other - one)
+  return {
+    key,
+    holders,
+    queue: queue.map(({ place, ...waiter }) => waiter),
+    closedMs: closings[quorum - 1] ?? 0,
+  }
+}
+
+/** It holds until it has lost a quorum: as long as the quorum-th longest of its votes. */
+function mergeHolder(views: readonly HolderView[], quorum: number): HolderView {
+  const longest = [...views].sort((one, other) => other.remainingMs - one.remainingMs)
+  const counted = (state: HolderView['state']): number => views.filter((view) => view.state === state).length
+  const state = counted('held') >= quorum ? 'held' : counted('leaving') > 0 ? 'leaving' : 'offered'
+  const fences = views.map(({ fence }) => fence).sort((one, other) => (one < other ? -1 : 1))
+  const agreed = fences.find((fence) => fences.filter((other) => other === fence).length >= quorum)
+  const view = longest[quorum - 1] as HolderView
+  const heldMs = Math.min(...views.map((one) => one.heldMs))
+  return { ...view, state, heldMs, fence: agreed ?? (fences.at(-1) as bigint) }
+}
+
+function mergeWaiter(views: readonly (WaiterView & { place: number })[]): WaiterView & { place: number } {
+  const places = views.map(({ place }) => place).sort((one, other) => one - other)
+  const waitedMs = Math.max(...views.map((view) => view.waitedMs))
+  return { ...(views[0] as WaiterView), waitedMs, place: places[places.length >> 1] ?? 0 }
+}
+
+function groupById<T extends { readonly id: string }>(views: readonly T[]): Map<string, T[]> {
+  const groups = new Map<string, T[]>()
+  for (const view of views) groups.set(view.id, [...(groups.get(view.id) ?? []), view])
+  return groups
+}
+
+const PAGE = 1000

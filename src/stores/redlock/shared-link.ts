@@ -1,0 +1,77 @@
+import type { CommandConnection, MessageListener, RedisLink, Subscription } from '../redis/connection.ts'
+import { replyCode } from '../redis/failures.ts'
+import type { Script } from '../redis/scripts.ts'
+
+/** What a server is asked besides scripts. */
+type Command = 'EVAL' | 'EVALSHA' | 'SCAN' | 'CONFIG'
+
+/** The one connection for commands that the store of a node and the scripts of the quorum share, so that what is sent first is done first. */
+export class SharedLink implements RedisLink {
+  readonly keyPrefix: string
+  readonly #link: RedisLink
+  readonly #onLost = new Set<() => void>()
+  #connection: CommandConnection | undefined
+  #turn = 0
+
+  constructor(link: RedisLink) {
+    this.#link = link
+    this.keyPrefix = link.keyPrefix
+  }
+
+  /** Changes whenever what comes next may reach another server, or the same one after a restart. */
+  get turn(): number {
+    return this.#turn
+  }
+
+  open(onLost: () => void): CommandConnection {
+    this.#onLost.add(onLost)
+    return {
+      send: (command, args) => this.send(command as Command, args),
+      reasonOf: (error) => this.reasonOf(error),
+      close: () => {
+        this.#onLost.delete(onLost)
+        this.replace()
+      },
+    }
+  }
+
+  subscribe(channel: string, listener: MessageListener): Subscription {
+    return this.#link.subscribe(channel, listener)
+  }
+
+  send(command: Command, args: string[]): Promise<unknown> {
+    this.#connection ??= this.#link.open(this.#lost)
+    // The clients send whatever command they are given; the redis store happens to need only these.
+    return this.#connection.send(command as 'EVAL', args)
+  }
+
+  reasonOf(error: unknown): unknown {
+    return this.#connection?.reasonOf(error) ?? error
+  }
+
+  /** `args` begins with a place for the script's name, then come the number of keys, the keys, and the rest. */
+  async run(script: Script, args: string[]): Promise<unknown> {
+    args[0] = script.sha
+    try {
+      return await this.send('EVALSHA', args)
+    } catch (error) {
+      if (replyCode(error) !== 'NOSCRIPT') throw this.reasonOf(error)
+      args[0] = script.text
+      return this.send('EVAL', args)
+    }
+  }
+
+  /** Ends the connection; whoever sends next opens another one. */
+  replace(): void {
+    const connection = this.#connection
+    if (connection === undefined) return
+    this.#connection = undefined
+    this.#lost()
+    connection.close()
+  }
+
+  readonly #lost = (): void => {
+    this.#turn += 1
+    for (const onLost of this.#onLost) onLost()
+  }
+}

@@ -1,0 +1,54 @@
+import { StoreError } from '../../errors.ts'
+import type { Script } from '../redis/scripts.ts'
+
+/** Who a server is, and since when it has forgotten nothing. */
+export interface Standing {
+  /** Of its memory: two addresses with the same one are the same server. */
+  readonly name: string
+  /** Of the running process; undefined where the user may not ask for it. */
+  readonly run: string | undefined
+  /** Since when it remembers everything, on our monotonic clock; never too early. */
+  readonly since: number
+}
+
+export interface StandingRequest {
+  readonly script: Script
+  readonly key: string
+  /** For a memory that begins now. */
+  readonly name: string
+  /** The server's settings about its append-only file. */
+  readonly settings: () => Promise<unknown>
+}
+
+export async function standingOf(
+  run: (script: Script, args: string[]) => Promise<string>,
+  { script, key, name, settings }: StandingRequest,
+): Promise<Standing> {
+  const keeps = await keepsEveryWrite(settings)
+  const text = await run(script, ['', '1', key, name, keeps ? 'd' : 'v'])
+  const answeredAt = performance.now()
+  if (text === 'replica') {
+    throw new StoreError('store-refused', REPLICA)
+  }
+  const [memory = '', process = '-', ageMs = '0'] = text.split(' ')
+  return { name: memory, run: process === '-' ? undefined : process, since: answeredAt - Number(ageMs) }
+}
+
+export const REPLICA =
+  'Expected the Redis servers to be independent masters, got a replica among them. List masters only.'
+
+/** Then a restart loses nothing. Who may not ask has to wait after each restart. */
+async function keepsEveryWrite(settings: () => Promise<unknown>): Promise<boolean> {
+  try {
+    const reply = await settings()
+    const list = Array.isArray(reply)
+      ? reply.map(String)
+      : Object.entries(reply as object)
+          .flat()
+          .map(String)
+    const setting = (name: string): string | undefined => list[list.indexOf(name) + 1]
+    return setting('appendonly') === 'yes' && setting('appendfsync') === 'always'
+  } catch {
+    return false
+  }
+}

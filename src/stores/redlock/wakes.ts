@@ -1,0 +1,59 @@
+import type { Wake } from '../../contract/store.ts'
+
+/**
+ * Makes one wake of those that the servers send for the same event. A ticket is let in by each server on its own, and asking
+ * is worth it when a quorum has done so – or when no more come, because the others let in somebody else.
+ */
+export class Wakes {
+  readonly #quorum: number
+  readonly #deliver: (wake: Wake) => void
+  readonly #gathered = new Map<string, Gathered>()
+
+  constructor(quorum: number, deliver: (wake: Wake) => void) {
+    this.#quorum = quorum
+    this.#deliver = deliver
+  }
+
+  /** A server of this place in the list woke a ticket. */
+  heard(id: string, place: number): void {
+    const bit = 1 << place
+    let gathered = this.#gathered.get(id)
+    if (gathered === undefined || (gathered.servers & bit) !== 0) {
+      // The same server again: this is about something new.
+      clearTimeout(gathered?.timer)
+      gathered = { servers: 0, count: 0, delivered: false, timer: undefined }
+      this.#gathered.set(id, gathered)
+    }
+    gathered.servers |= bit
+    gathered.count += 1
+    if (gathered.delivered) return
+    if (gathered.count >= this.#quorum) this.#send(id, gathered)
+    else gathered.timer ??= setTimeout(() => this.#send(id, gathered), GATHER_MS).unref()
+  }
+
+  close(): void {
+    for (const { timer } of this.#gathered.values()) clearTimeout(timer)
+    this.#gathered.clear()
+  }
+
+  #send(id: string, gathered: Gathered): void {
+    clearTimeout(gathered.timer)
+    gathered.delivered = true
+    // The others still come, and are about the same.
+    gathered.timer = setTimeout(() => {
+      if (this.#gathered.get(id) === gathered) this.#gathered.delete(id)
+    }, AFTERMATH_MS).unref()
+    this.#deliver({ tag: 'ticket', id })
+  }
+}
+
+interface Gathered {
+  servers: number
+  count: number
+  delivered: boolean
+  timer: NodeJS.Timeout | undefined
+}
+
+/** Masters of one lock are rarely further apart than this. */
+const GATHER_MS = 20
+const AFTERMATH_MS = 100

@@ -1,0 +1,41 @@
+import { Redis } from 'ioredis'
+import type { Store } from '../../../src/contract/store.ts'
+import { type RedlockStoreOptions, redlockStore } from '../../../src/stores/redlock/index.ts'
+import { type RedisOptions, type RedisServer, startRedis } from '../../servers/redis-server.ts'
+
+export interface Masters extends AsyncDisposable {
+  readonly servers: readonly RedisServer[]
+  readonly urls: readonly string[]
+  /** One more process, as it were. */
+  store(options?: RedlockStoreOptions): Store
+  close(): Promise<void>
+}
+
+/** Starts independent servers that have forgotten nothing for a long time, unless they are `young`. */
+export async function startMasters(
+  count: number,
+  { young = false, ...options }: RedisOptions & { readonly young?: boolean } = {},
+): Promise<Masters> {
+  const servers = await Promise.all(Array.from({ length: count }, () => startRedis(options)))
+  if (!young) await Promise.all(servers.map(age))
+  const close = async (): Promise<void> => {
+    await Promise.all(servers.map((server) => server.close()))
+  }
+  return {
+    servers,
+    urls: servers.map(({ url }) => url),
+    store: (storeOptions) =>
+      redlockStore(
+        servers.map(({ url }) => new Redis(url, { lazyConnect: true })),
+        { maxTtl: '10m', ...storeOptions },
+      ),
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+}
+
+/** As if the server had been in use for years. */
+export async function age(server: RedisServer): Promise<void> {
+  const run = /run_id:(\w+)/.exec(String(await server.command('INFO', 'server')))?.[1] ?? '-'
+  await server.command('SET', 'holdfast:since', `${run.slice(0, 12)} ${run} 1`)
+}
