@@ -12,6 +12,7 @@ import type { LocksOptions } from './primitives/options.ts'
  * | `sqlite:./locks.db`, `sqlite:/var/lib/app/locks.db` | a file, for all processes of this machine |
  * | `redis://user:password@host:6379/0`, `rediss://…` | a Redis or Valkey server, by the `ioredis` or `redis` package |
  * | `redis+sentinel://user:password@host:26379,host:26379/mymaster/0`, `rediss+sentinel://…` | the Redis server that is the master, as Sentinels know it |
+ * | `redlock:redis://a:6379,redis://b:6379,redis://c:6379` | several independent Redis masters, of which a majority decides |
  * | `postgres://user:password@host:5432/database`, `postgresql://…` | a PostgreSQL database, by the `pg` or `postgres` package |
  *
  * ```ts
@@ -71,6 +72,10 @@ async function open(url: unknown): Promise<Store> {
       const { openRedisSentinel } = await import('./stores/redis/index.ts')
       return openRedisSentinel(url)
     }
+    case 'redlock': {
+      const { openRedlock } = await import('./stores/redlock/index.ts')
+      return openRedlock(url)
+    }
     case 'postgres':
     case 'postgresql': {
       const { openPostgres } = await import('./stores/postgres/index.ts')
@@ -83,7 +88,8 @@ async function open(url: unknown): Promise<Store> {
   }
 }
 
-const KNOWN = 'memory:, sqlite:, redis:, rediss:, redis+sentinel:, rediss+sentinel:, postgres: or postgresql:'
+const KNOWN =
+  'memory:, sqlite:, redis:, rediss:, redis+sentinel:, rediss+sentinel:, redlock:, postgres: or postgresql:'
 
 async function openMemory(url: string): Promise<Store> {
   if (!/^memory:$/i.test(url)) {
