@@ -20,6 +20,11 @@ export interface RedisStoreOptions {
    * no such option.
    */
   readonly sentinel?: SentinelOptions | undefined
+  /**
+   * How many replicas have to have a grant, and each renewal of it, before it counts. Costs a round trip of the replica.
+   * Fewer leases are lost in a fail-over; it is no consensus, see docs/redis.md. Default: 0.
+   */
+  readonly replicas?: number | undefined
 }
 
 /**
@@ -51,10 +56,18 @@ export function redisStore(client: IoredisClient | NodeRedisClient, options: Red
       throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
     }
   }
-  return new RedisStore(linkOf(client, options), parsePrefix(options))
+  const settings = { prefix: parsePrefix(options), replicas: parseReplicas(options) }
+  return new RedisStore(linkOf(client, options), settings)
 }
 
-const OPTIONS: readonly string[] = ['prefix', 'sentinel']
+const OPTIONS: readonly string[] = ['prefix', 'sentinel', 'replicas']
+
+function parseReplicas({ replicas = 0 }: RedisStoreOptions): number {
+  if (Number.isInteger(replicas) && replicas >= 0 && replicas <= 100) return replicas
+  throw new InvalidArgumentError(
+    `Expected \`replicas\` to be a whole number from 0 to 100, got ${show(replicas)}.`,
+  )
+}
 
 function parsePrefix({ prefix = 'holdfast:' }: RedisStoreOptions): string {
   if (typeof prefix === 'string') return prefix

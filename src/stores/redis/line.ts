@@ -1,12 +1,21 @@
 import { StoreError } from '../../errors.ts'
 import type { CommandConnection, RedisLink } from './connection.ts'
 import { replyCode, storeErrorOf } from './failures.ts'
-import { probeScript, type Script } from './scripts.ts'
+import { NotReplicatedError, Replication } from './replicas.ts'
+import { acquireScript, probeScript, renewScript, type Script } from './scripts.ts'
+
+export interface LineOptions {
+  /** The arguments of the script that finds out what we may do. */
+  readonly probe: readonly string[]
+  /** How many of them have to have what was granted before it is. */
+  readonly replicas: number
+}
 
 /** The store's connection for commands. Opened with the first one, and replaced when it cannot be trusted any more. */
 export class Line {
   readonly #link: RedisLink
   readonly #probe: readonly string[]
+  readonly #replication: Replication | undefined
   #proven: boolean | Promise<void> = false
   #connection: CommandConnection | undefined
   /** What was sent as a text on this connection, so that its name is enough. */
@@ -16,10 +25,10 @@ export class Line {
   #heardAt = 0
   #readOnlySince: number | undefined
 
-  /** `probe`: the arguments of the script that finds out what we may do. */
-  constructor(link: RedisLink, probe: readonly string[]) {
+  constructor(link: RedisLink, { probe, replicas }: LineOptions) {
     this.#link = link
     this.#probe = probe
+    this.#replication = replicas === 0 ? undefined : new Replication(replicas)
   }
 
   /**
@@ -34,34 +43,38 @@ export class Line {
   /** For a script that only reads, and so cannot stop half-way: a user that may do no more can still look. */
   runUnproven(script: Script, args: string[]): Promise<unknown> {
     this.#replaceIfSilent()
+    const grants = script === acquireScript || script === renewScript
     // The first time as a text: a process that exits after a release would not hear that the server did not know its name.
     if (!this.#known.has(script)) {
       this.#known.add(script)
       args[0] = script.text
-      return this.send('EVAL', args)
+      return this.send('EVAL', args, grants)
     }
     args[0] = script.sha
-    return this.send('EVALSHA', args, (error) => {
+    return this.send('EVALSHA', args, grants, (error) => {
       // The server's scripts were flushed, or it has changed behind a connection that stayed.
       if (replyCode(error) !== 'NOSCRIPT') throw error
       args[0] = script.text
-      return this.send('EVAL', args)
+      return this.send('EVAL', args, grants)
     })
   }
 
   send(
     command: 'EVAL' | 'EVALSHA' | 'SCAN',
     args: string[],
+    grants = false,
     otherwise: (error: unknown) => Promise<unknown> = raise,
   ): Promise<unknown> {
     if (this.#closed) return Promise.reject(closedError())
     this.#replaceIfSilent()
     if (this.#unanswered === 0) this.#heardAt = performance.now()
-    this.#connection ??= this.#link.open(() => this.#known.clear())
+    this.#connection ??= this.#link.open(() => this.#forget())
     const connection = this.#connection
     this.#unanswered += 1
+    const sent = connection.send(command, args)
+    const reply = grants && this.#replication !== undefined ? this.#replication.cover(sent, connection) : sent
     // One `then` for everything: each one more is felt by a lock that is taken and given back in a loop.
-    return connection.send(command, args).then(this.#heard, (error: unknown) => {
+    return reply.then(this.#heard, (error: unknown) => {
       const reason = connection.reasonOf(error)
       this.#failed(reason)
       return otherwise(reason)
@@ -75,6 +88,7 @@ export class Line {
 
   /** The error for the caller of a request that failed with `error`. */
   failure(error: unknown, key?: string): StoreError {
+    if (error instanceof NotReplicatedError) return error.asStoreError(key)
     const since = this.#readOnlySince
     return storeErrorOf(error, key, since === undefined ? 0 : performance.now() - since)
   }
@@ -94,7 +108,7 @@ export class Line {
   #failed(error: unknown): void {
     this.#unanswered -= 1
     const code = replyCode(error)
-    if (code !== undefined) this.#heardAt = performance.now()
+    if (code !== undefined || error instanceof NotReplicatedError) this.#heardAt = performance.now()
     if (code === 'READONLY') this.#readOnlySince ??= performance.now()
     // A new connection asks again who the primary is; and one that was refused would go on asking in the background.
     if (code === 'READONLY' || code === 'WRONGPASS' || code === 'NOAUTH') this.#replace()
@@ -122,8 +136,13 @@ export class Line {
   #replace(): void {
     this.#connection?.close()
     this.#connection = undefined
-    this.#known.clear()
+    this.#forget()
     this.#heardAt = performance.now()
+  }
+
+  #forget(): void {
+    this.#known.clear()
+    this.#replication?.lost()
   }
 }
 

@@ -16,6 +16,7 @@ import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
 import type { RedisLink, Subscription } from './connection.ts'
 import { layoutErrorOf } from './failures.ts'
 import { Line } from './line.ts'
+import { NotReplicatedError } from './replicas.ts'
 import { RoomNames } from './room-names.ts'
 import { roomView } from './room-view.ts'
 import { type Run, runsOf } from './runs.ts'
@@ -53,10 +54,10 @@ export class RedisStore implements Store {
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
   #acquires: Pending<Ticket, AcquireAnswer>[] = []
 
-  constructor(link: RedisLink, prefix: string) {
+  constructor(link: RedisLink, { prefix, replicas }: { readonly prefix: string; readonly replicas: number }) {
     this.#link = link
     this.#names = new RoomNames(link.keyPrefix + prefix)
-    this.#line = new Line(link, ['', '1', this.#names.probe, this.#names.channel('')])
+    this.#line = new Line(link, { probe: ['', '1', this.#names.probe, this.#names.channel('')], replicas })
     this.#terms = new Terms(this.#inbox)
   }
 
@@ -186,17 +187,22 @@ export class RedisStore implements Store {
       parse,
     }: { readonly batch: readonly Pending<Asked, Answer>[]; readonly parse: (text: string) => Answer },
   ): void {
+    const deliver = (reply: unknown, doubt?: NotReplicatedError): void => {
+      const lines = this.#linesOf(reply, batch)
+      let index = 0
+      for (const { asked, resolve, reject } of batch) {
+        const text = lines[index] ?? ''
+        index += 1
+        if (text[0] === '?') reject(layoutErrorOf(asked.key, this.#names.room(asked.key), text.slice(1)))
+        else if (doubt !== undefined && text[0] === 'h') reject(doubt.asStoreError(asked.key))
+        else resolve(parse(text))
+      }
+    }
     this.#line
       .run(script, args)
-      .then((reply) => {
-        const lines = this.#linesOf(reply, batch)
-        let index = 0
-        for (const { asked, resolve, reject } of batch) {
-          const text = lines[index] ?? ''
-          index += 1
-          if (text[0] === '?') reject(layoutErrorOf(asked.key, this.#names.room(asked.key), text.slice(1)))
-          else resolve(parse(text))
-        }
+      .then(deliver, (error: unknown) => {
+        if (!(error instanceof NotReplicatedError)) throw error
+        deliver(error.reply, error)
       })
       .catch((error: unknown) => {
         for (const { asked, reject } of batch) reject(this.#line.failure(error, asked.key))
