@@ -72,12 +72,24 @@ export function connectionsOf(client: PostgresPool, options: ConnectionsOptions)
 }
 
 function driverOf(client: unknown): PostgresDriver {
+  if (isNative(client)) {
+    throw new InvalidArgumentError(
+      'Expected `client` to be a `Pool` or `Client` of the package pg, or a `sql` of the package postgres, got one of pg.native: it cannot wait for messages without keeping the process alive. `new pg.Pool()` with the same settings will do.',
+    )
+  }
   if (has(client, 'options', 'totalCount', 'connect')) return pgPoolDriver(client as unknown as PgPool)
   if (has(client, 'connectionParameters', 'query')) return pgClientDriver(client as unknown as PgClient)
   if (has(client, 'options', 'unsafe', 'reserve')) return postgresJsDriver(client as unknown as PostgresJs)
   throw new InvalidArgumentError(
     `Expected \`client\` to be a \`Pool\` or \`Client\` of the package pg, or a \`sql\` of the package postgres, got ${show(client)}.`,
   )
+}
+
+/** Of libpq, which has no socket that Node.js could be told about. Also what makes a pool's connections. */
+function isNative(client: unknown): boolean {
+  const { Client } = (client ?? {}) as { readonly Client?: { readonly prototype?: unknown } }
+  const made = has(client, 'totalCount') ? Client?.prototype : client
+  return has(made, 'query', 'connect', 'setTypeParser') && !has(made, 'unref')
 }
 
 function has(client: unknown, ...names: readonly string[]): client is object {

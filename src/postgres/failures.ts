@@ -15,13 +15,21 @@ export function isRetryable(error: unknown): boolean {
   return state === '40001' || state === '40P01'
 }
 
+export interface FailedRequest {
+  readonly key?: string | undefined
+  /** "It was …". */
+  readonly doing: string
+  /** Where the grants are that this part of the library needs. Default: docs/postgres.md. */
+  readonly page?: 'docs/postgres.md' | 'docs/advisory.md' | 'docs/jobs.md' | 'docs/guard.md' | undefined
+}
+
 /**
  * The error a caller gets. `store-refused` where asking again cannot help until a person has changed something, else
  * `store-unavailable`. The server's own words are in the `cause`, without the statement and its parameters.
  */
 export function storeErrorOf(
   error: unknown,
-  { key, doing }: { readonly key?: string | undefined; readonly doing: string },
+  { key, doing, page = 'docs/postgres.md' }: FailedRequest,
 ): StoreError {
   if (error instanceof StoreError) return error
   // A client that wraps the errors of another one keeps the code further inside.
@@ -29,7 +37,7 @@ export function storeErrorOf(
   const cause = causeOf(error, state)
   const refusal = state === undefined ? refusalOf(error) : (REFUSALS[state] ?? REFUSALS[state.slice(0, 2)])
   if (refusal !== undefined)
-    return new StoreError('store-refused', `${refusal} It was ${doing}.`, { key, cause })
+    return new StoreError('store-refused', `${refusal.replace(PAGE, page)} It was ${doing}.`, { key, cause })
   const trouble = state === undefined ? NO_ANSWER : (TROUBLES[state] ?? TROUBLES[state.slice(0, 2)])
   if (trouble !== undefined)
     return new StoreError('store-unavailable', `${trouble} It was ${doing}.`, { key, cause })
@@ -55,8 +63,9 @@ const NO_ANSWER =
   'PostgreSQL could not be reached, or did not answer. Check that it runs, its address, and the network in between.'
 const CREDENTIALS =
   'PostgreSQL did not accept the user name and password of the client, or got none. Check its credentials and pg_hba.conf.'
+const PAGE = '{page}'
 const RIGHTS =
-  'The PostgreSQL role may not do what has to be done. Grant it what docs/postgres.md lists, or run migrate() as a role that owns the schema.'
+  'The PostgreSQL role may not do what has to be done. Grant it what {page} lists, or run migrate() as a role that owns the schema.'
 const READ_ONLY =
   'The PostgreSQL server (or the session) is read-only. Connect to the primary; in a fail-over this passes by itself.'
 const TAKEN =

@@ -39,7 +39,8 @@ export async function migrate(
       connection.close()
     }
   } catch (error) {
-    throw storeErrorOf(error, { doing: `preparing the schema ${schema} for the ${component}` })
+    const doing = `preparing the schema ${schema} for the ${component}`
+    throw storeErrorOf(error, { doing, page: PAGES[component] })
   }
 }
 
@@ -64,7 +65,7 @@ export async function assertMigrated(
   try {
     version = await target.versionNow(connections)
   } catch (error) {
-    throw storeErrorOf(error, { doing: `looking at the schema ${schema}` })
+    throw storeErrorOf(error, { doing: `looking at the schema ${schema}`, page: PAGES[component] })
   }
   if (version === migrations.length) return
   throw new StoreError(
@@ -79,6 +80,12 @@ export function inSchema(text: string, schema: string): string {
   return text.replaceAll('"{schema}"', () => quoteIdentifier(schema))
 }
 
+const PAGES = {
+  store: 'docs/postgres.md',
+  advisory: 'docs/advisory.md',
+  guard: 'docs/guard.md',
+  jobs: 'docs/jobs.md',
+} as const
 const LIMIT_MS = 60_000
 const MOST_ATTEMPTS = 5
 const RACES: ReadonlySet<string> = new Set(['23505', '42P06', '42P07', '42723', '40001', '40P01'])

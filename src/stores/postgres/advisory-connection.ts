@@ -56,7 +56,8 @@ export class LockConnection {
       // Without a limit of its own: how long an answer may take is another question while it waits and while it holds.
       this.#own = await this.#connections.reserve({ limitMs: Number.POSITIVE_INFINITY })
     } catch (error) {
-      throw storeErrorOf(error, { key, doing: `opening a connection for ${JSON.stringify(key)}` })
+      const doing = `opening a connection for ${JSON.stringify(key)}`
+      throw storeErrorOf(error, { key, doing, page: 'docs/advisory.md' })
     }
     if (this.#own.isPooled) throw poolerError(key)
     // The server gives up half a ttl after the lease does, counted from when each last heard of the other.
@@ -146,7 +147,7 @@ export class LockConnection {
 
   #failure(error: unknown): StoreError {
     const { key } = this.#request
-    return storeErrorOf(error, { key, doing: `locking ${JSON.stringify(key)}` })
+    return storeErrorOf(error, { key, doing: `locking ${JSON.stringify(key)}`, page: 'docs/advisory.md' })
   }
 
   #lockArguments(): string[] {

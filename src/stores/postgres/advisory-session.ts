@@ -5,7 +5,7 @@ import { parseSchema } from '../../postgres/identifiers.ts'
 import { LockConnection, type LockRequest } from './advisory-connection.ts'
 import { advisoryLockId } from './advisory-key.ts'
 import { type AdvisoryLease, now, SessionLease } from './advisory-lease.ts'
-import { checkOptions, parseShared } from './advisory-options.ts'
+import { checkOptions, parseFlag } from './options.ts'
 
 export interface TryAdvisorySessionOptions {
   /** Together with other shared ones, and with no exclusive one. Default: false. */
@@ -105,7 +105,7 @@ function parseRequest(client: PostgresPool, key: string, options: TryAdvisorySes
     client,
     key,
     id: String(advisoryLockId(key)),
-    shared: parseShared(options.shared),
+    shared: parseFlag('shared', options.shared, false),
     ttlMs: parseDuration('ttl', options.ttl ?? '30s', TTL_RANGE),
     schema: parseSchema(options.schema ?? 'holdfast'),
   }

@@ -11,7 +11,7 @@ import {
 import { storeErrorOf } from '../../postgres/failures.ts'
 import { scripts } from './advisory/sql/scripts.generated.ts'
 import { advisoryLockId } from './advisory-key.ts'
-import { checkOptions, parseShared } from './advisory-options.ts'
+import { checkOptions, parseFlag } from './options.ts'
 
 export interface TryAdvisoryXactOptions {
   /** Together with other shared ones, and with no exclusive one. Default: false. */
@@ -65,7 +65,7 @@ export async function advisoryXact(
   checkOptions(options, ['shared', 'wait'])
   const waitMs = parseDuration('wait', options.wait ?? '30s', WAIT_RANGE)
   const startedAt = performance.now()
-  const request = { tx, key, shared: parseShared(options.shared) }
+  const request = { tx, key, shared: parseFlag('shared', options.shared, false) }
   for (let leftMs = waitMs; ; leftMs = Math.max(0, waitMs - (performance.now() - startedAt))) {
     const outcome = await lockOnce(request, leftMs)
     if (outcome === 'granted') return
@@ -97,7 +97,7 @@ export async function tryAdvisoryXact(
   options: TryAdvisoryXactOptions = {},
 ): Promise<boolean> {
   checkOptions(options, ['shared'])
-  return (await lockOnce({ tx, key, shared: parseShared(options.shared) }, 0)) === 'granted'
+  return (await lockOnce({ tx, key, shared: parseFlag('shared', options.shared, false) }, 0)) === 'granted'
 }
 
 const TRY_EXCLUSIVE = scripts.tryXact.replaceAll('{_shared}', '')
@@ -187,7 +187,7 @@ function failureOf(error: unknown, key: string): Error {
         { key, cause: error },
       )
     default:
-      return storeErrorOf(error, { key, doing: `locking ${shown}` })
+      return storeErrorOf(error, { key, doing: `locking ${shown}`, page: 'docs/advisory.md' })
   }
 }
 

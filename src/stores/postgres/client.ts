@@ -5,6 +5,7 @@ import { connectionsOf, type PostgresConnections, type PostgresPool } from '../.
 import { parseSchema } from '../../postgres/identifiers.ts'
 import { assertMigrated } from '../../postgres/migrations.ts'
 import { sharedConnectionsOf } from '../../postgres/shared-connections.ts'
+import { checkOptions, parseFlag } from './options.ts'
 import { PostgresStore } from './postgres-store.ts'
 import { MIGRATIONS, migrateTables } from './tables.ts'
 
@@ -23,8 +24,8 @@ export interface PostgresStoreOptions {
    */
   readonly connections?: number | 'shared' | undefined
   /**
-   * `logged`: an answer has reached the disk (and the synchronous standbys, if there are any). `asynchronous`: an answer
-   * does not wait for the disk (`synchronous_commit = off`). It is faster by what a disk takes, and when the server crashes
+   * `logged`: a grant has reached the disk (and the synchronous standbys, if there are any), also where the role or the
+   * database has `synchronous_commit = off`. `asynchronous`: no answer waits for the disk. It is faster by what a disk takes, and when the server crashes
    * the grants of the last half second may be forgotten: their holders learn it from their next renewal, and until then
    * others may hold the same keys. Default: `logged`.
    */
@@ -61,12 +62,12 @@ export function postgresStore(client: PostgresPool, options: PostgresStoreOption
     max: lanes,
     applicationName: 'holdfast locks',
     statementLimitMs: STATEMENT_LIMIT_MS,
-    ...(durability === 'asynchronous' ? { settings: { synchronous_commit: 'off' } } : {}),
   })
   return new PostgresStore({
     connections,
     schema,
     lanes,
+    isLogged: durability === 'logged',
     prepare: () => (migrate ? migrateTables(connections, schema) : assertTables(connections, schema)),
   })
 }
@@ -84,25 +85,11 @@ function parse(options: PostgresStoreOptions): {
   readonly count: number | 'shared'
   readonly durability: 'logged' | 'asynchronous'
 } {
-  for (const name of Object.keys(options)) {
-    if (!NAMES.includes(name)) {
-      throw new InvalidArgumentError(
-        `Expected the options to be among ${NAMES.map((known) => `\`${known}\``).join(', ')}, got \`${name}\`.`,
-      )
-    }
-  }
-  const { schema = 'holdfast', migrate = true, connections: count = 2, durability = 'logged' } = options
-  if (typeof migrate !== 'boolean') {
-    throw new InvalidArgumentError(`Expected \`migrate\` to be true or false, got ${show(migrate)}.`)
-  }
+  checkOptions(options, ['schema', 'migrate', 'connections', 'durability'])
+  const { schema = 'holdfast', connections: count = 2, durability = 'logged' } = options
   if (count !== 'shared' && !(Number.isInteger(count) && count >= 1 && count <= 20)) {
     throw new InvalidArgumentError(
       `Expected \`connections\` to be a whole number from 1 to 20 or 'shared', got ${show(count)}.`,
-    )
-  }
-  if (count === 'shared' && durability === 'asynchronous') {
-    throw new InvalidArgumentError(
-      'Expected `durability` to be \'logged\' with shared connections, got "asynchronous": those are set by the application.',
     )
   }
   if (durability !== 'logged' && durability !== 'asynchronous') {
@@ -110,7 +97,6 @@ function parse(options: PostgresStoreOptions): {
       `Expected \`durability\` to be 'logged' or 'asynchronous', got ${show(durability)}.`,
     )
   }
+  const migrate = parseFlag('migrate', options.migrate, true)
   return { schema: parseSchema(schema), migrate, count, durability }
 }
-
-const NAMES: readonly string[] = ['schema', 'migrate', 'connections', 'durability']

@@ -23,6 +23,8 @@ export class Lane {
   #running = 0
   #isScheduled = false
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
+  /** Keys with more tickets than fit into the calls that run: the others come after them, also on a faster connection. */
+  readonly #following = new Set<string>()
   #acquires: Pending<Ticket, AcquireAnswer>[] = []
 
   constructor(most: number, calls: Calls) {
@@ -58,16 +60,32 @@ export class Lane {
       // Releases first: a key that is given back in the same tick is free for who asks for it.
       if (this.#releases.length > 0) {
         this.#track(this.#calls.release(this.#releases.splice(0, MOST_TOGETHER)))
-      } else if (this.#acquires.length > 0) {
-        this.#track(this.#calls.acquire(this.#acquires.splice(0, MOST_TOGETHER)))
-      } else return
+      } else {
+        const batch = this.#nextAcquires()
+        if (batch.length === 0) return
+        this.#track(this.#calls.acquire(batch), batch)
+      }
     }
   }
 
-  #track(call: Promise<void>): void {
+  #nextAcquires(): Batch<Ticket, AcquireAnswer> {
+    if (this.#acquires.length <= MOST_TOGETHER && this.#following.size === 0) return this.#acquires.splice(0)
+    const batch: Pending<Ticket, AcquireAnswer>[] = []
+    const later: Pending<Ticket, AcquireAnswer>[] = []
+    for (const each of this.#acquires) {
+      const fits = batch.length < MOST_TOGETHER && !this.#following.has(each.asked.key)
+      ;(fits ? batch : later).push(each)
+    }
+    this.#acquires = later
+    if (batch.length === MOST_TOGETHER) for (const { asked } of batch) this.#following.add(asked.key)
+    return batch
+  }
+
+  #track(call: Promise<void>, batch: Batch<Ticket, AcquireAnswer> = []): void {
     this.#running += 1
     void call.finally(() => {
       this.#running -= 1
+      if (batch.length === MOST_TOGETHER) for (const { asked } of batch) this.#following.delete(asked.key)
       this.#send()
     })
   }

@@ -24,6 +24,8 @@ export interface PostgresStoreParts {
   readonly schema: string
   /** How many calls run at once. */
   readonly lanes: number
+  /** Whether a grant waits for the disk. */
+  readonly isLogged: boolean
   /** Before the first call, and again until it resolves. */
   readonly prepare: () => Promise<void>
 }
@@ -38,6 +40,7 @@ export class PostgresStore implements Store {
   readonly #statements: Statements
   readonly #prepare: () => Promise<void>
   readonly #inbox = `holdfast_${randomBytes(9).toString('base64url')}`
+  readonly #isLogged: string
   readonly #lane: Lane
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   #prepared: Promise<void> | undefined
@@ -45,11 +48,14 @@ export class PostgresStore implements Store {
   #listening: Promise<Push> | undefined
   #polls = false
   #sweepAt = 0
+  readonly #unsettled = new Set<string>()
+  #isSettling = false
 
-  constructor({ connections, schema, lanes, prepare }: PostgresStoreParts) {
+  constructor({ connections, schema, lanes, isLogged, prepare }: PostgresStoreParts) {
     this.#connections = connections
     this.#statements = statementsFor(schema)
     this.#prepare = prepare
+    this.#isLogged = String(isLogged)
     this.#lane = new Lane(lanes, {
       acquire: (batch) => this.#acquireBatch(batch),
       release: (batch) => this.#releaseBatch(batch),
@@ -102,10 +108,10 @@ export class PostgresStore implements Store {
   }
 
   async evict({ key, id, reason }: EvictRequest): Promise<readonly string[]> {
-    const parameters = [key, id ?? null, JSON.stringify(reason), this.#inbox]
+    const parameters = [key, id ?? null, JSON.stringify(reason), this.#inbox, this.#isLogged]
     const lines = await this.#call(this.#statements.evict, parameters, { doing: 'evicting', key })
     const count = Number(lines[0])
-    this.#wakeOwn(lines.slice(count + 1))
+    this.#follow(lines.slice(count + 1))
     return lines.slice(1, count + 1)
   }
 
@@ -129,7 +135,7 @@ export class PostgresStore implements Store {
       'owner',
     ])
     await this.#answer(batch, this.#statements.acquire, {
-      parameters: [...terms, this.#inbox],
+      parameters: [...terms, this.#inbox, this.#isLogged],
       doing: 'asking for a key',
       parse: (text) => this.#polling(acquireAnswer(text)),
       alone: (one) => this.#acquireBatch(one),
@@ -165,7 +171,7 @@ export class PostgresStore implements Store {
     try {
       const lines = await this.#call(statement, parameters, { doing })
       // Whoever was let in confirms first: what the caller does next may be to stand in line again.
-      this.#wakeOwn(lines.slice(batch.length))
+      this.#follow(lines.slice(batch.length))
       for (const [index, { resolve }] of batch.entries()) resolve(parse(lines[index] ?? ''))
     } catch (error) {
       const { code, message, cause } = storeErrorOf(error, { doing })
@@ -182,8 +188,9 @@ export class PostgresStore implements Store {
 
   async #renewBatch(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
     const terms = arraysOf(tickets, ['key', 'id', 'ttlMs', 'acceptMs', 'patienceMs', 'minHoldMs'])
-    const lines = await this.#call(this.#statements.renew, [...terms, this.#inbox], { doing: 'renewing' })
-    this.#wakeOwn(lines.slice(tickets.length))
+    const parameters = [...terms, this.#inbox, this.#isLogged]
+    const lines = await this.#call(this.#statements.renew, parameters, { doing: 'renewing' })
+    this.#follow(lines.slice(tickets.length))
     return tickets.map((_, index) => this.#polling(renewAnswer(lines[index] ?? '')))
   }
 
@@ -244,9 +251,27 @@ export class PostgresStore implements Store {
     return { ...answer, askAgainMs: Math.min(answer.askAgainMs, POLL_MS) }
   }
 
-  /** Lines `*id`: our own waiters that were let in by our own call. One that was let in and evicted is there twice. */
-  #wakeOwn(lines: readonly string[]): void {
-    for (const line of new Set(lines)) this.#wake({ tag: 'ticket', id: line.slice(1) })
+  /**
+   * Lines `*id`: our own waiters that were let in by our own call. One that was let in and evicted is there twice. Lines
+   * `+key`: rooms with more to let in than one call may.
+   */
+  #follow(lines: readonly string[]): void {
+    for (const line of new Set(lines)) {
+      if (line[0] === '+') this.#unsettled.add(JSON.parse(line.slice(1)) as string)
+      else this.#wake({ tag: 'ticket', id: line.slice(1) })
+    }
+    if (this.#unsettled.size > 0 && !this.#isSettling) void this.#settle()
+  }
+
+  /** Should it fail, whoever asks next for the room goes on with it. */
+  async #settle(): Promise<void> {
+    this.#isSettling = true
+    for (const key of this.#unsettled) {
+      this.#unsettled.delete(key)
+      // Nobody has this id: the room is settled, and that is all. Its answer may bring the key back.
+      await this.release({ key, id: '?', cancel: false }).catch(() => {})
+    }
+    this.#isSettling = false
   }
 
   #wake(wake: Wake): void {

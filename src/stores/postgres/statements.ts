@@ -13,10 +13,10 @@ export interface Statements {
 
 export function statementsFor(schema: string): Statements {
   return {
-    acquire: call('lock_acquire', ['text[]', 'text[]', ...numbers(7), 'text[]', 'text']),
-    renew: call('lock_renew', ['text[]', 'text[]', ...numbers(4), 'text']),
+    acquire: call('lock_acquire', ['text[]', 'text[]', ...numbers(7), 'text[]', 'text', 'boolean']),
+    renew: call('lock_renew', ['text[]', 'text[]', ...numbers(4), 'text', 'boolean']),
     release: call('lock_release', ['text[]', 'text[]', 'boolean[]', 'text']),
-    evict: call('lock_evict', ['text', 'text', 'text', 'text']),
+    evict: call('lock_evict', ['text', 'text', 'text', 'text', 'boolean']),
     inspect: inSchema(scripts.inspect, schema),
     sweep: call('lock_sweep', ['integer']),
   }

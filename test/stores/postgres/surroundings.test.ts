@@ -148,6 +148,16 @@ describe('a surrounding that cannot work is one clear sentence:', () => {
       () => postgresStore({} as never),
       /^Expected `client` to be a `Pool` or `Client` of the package pg/,
     ],
+    [
+      'a pool of pg.native',
+      () => postgresStore(new NativePool() as never),
+      /^Expected `client` to be a `Pool` .* got one of pg\.native: it cannot wait/,
+    ],
+    [
+      'a client of pg.native',
+      () => postgresStore(new NativeClient() as never),
+      /^Expected `client` to be a `Pool` .* got one of pg\.native: it cannot wait/,
+    ],
     ['an unknown option', () => postgresStore(poolAt('postgres://x'), { ttl: 1 } as never), /got `ttl`\.$/],
     [
       'a schema that is no name',
@@ -169,6 +179,19 @@ describe('a surrounding that cannot work is one clear sentence:', () => {
   })
 })
 
+/** As those of pg.native are made, which needs a compiler. */
+class NativeClient {
+  connectionParameters = {}
+  native = {}
+  connect(): void {}
+  query(): void {}
+  setTypeParser(): void {}
+  end(): void {}
+}
+class NativePool extends pg.Pool {
+  readonly Client = NativeClient
+}
+
 /** A database with everything in it, and a role that may do what a page of the documentation lists. */
 async function grantedBy(page: string, role: string): Promise<string> {
   const text = readFileSync(new URL(`../../../docs/${page}`, import.meta.url), 'utf8')
@@ -187,6 +210,22 @@ test('a role with exactly the rights that the documentation lists can hold a ses
   const lease = await advisorySession(pool, 'key')
   expect(lease.fence).toBeGreaterThan(0n)
   await lease.release()
+  await pool.end()
+})
+
+test('a role without rights is told which page lists those that it needs', async () => {
+  const url = await server.createDatabase('barred')
+  await migrate(poolAt(url))
+  await server.sql('create role barred login')
+  const pool = poolAt(as('barred', url))
+  await expect(storeAt(as('barred', url), { migrate: false }).acquire(ticket())).rejects.toMatchObject({
+    code: 'store-refused',
+    message: expect.stringContaining('Grant it what docs/postgres.md lists'),
+  })
+  await expect(advisorySession(pool, 'key')).rejects.toMatchObject({
+    code: 'store-refused',
+    message: expect.stringContaining('Grant it what docs/advisory.md lists'),
+  })
   await pool.end()
 })
 

@@ -1,11 +1,11 @@
 -- Asks for keys, or asks again: one key for each ticket.
 --
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason>
---         then *<id> for each ticket to wake in the process that asks
+--         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
 create function "{schema}".lock_acquire(
   p_keys text[], p_ids text[], p_units double precision[], p_limits double precision[], p_ttl_ms double precision[],
   p_accept_ms double precision[], p_patience_ms double precision[], p_min_hold_ms double precision[],
-  p_lock_delay_ms double precision[], p_owners text[], p_inbox text
+  p_lock_delay_ms double precision[], p_owners text[], p_inbox text, p_logged boolean
 ) returns text language plpgsql as $body$
 declare
   v_us bigint;
@@ -54,7 +54,7 @@ begin
         perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
       end if;
       if not v_settled then
-        v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
+        v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       end if;
       if v_known then
         v_answer := "{schema}".lock_find(
@@ -95,6 +95,6 @@ begin
     v_answers := v_answers || v_answer || E'\n';
   end loop;
   -- Who only waits, or is gone, has been promised nothing that a crash could take back.
-  if not v_holds then perform set_config('synchronous_commit', 'off', true); end if;
+  perform "{schema}".lock_durability(v_holds and p_logged);
   return rtrim(v_answers, E'\n') || v_wakes;
 end $body$;

@@ -1,20 +1,20 @@
 -- Removes one ticket of a room by force, or all of them (p_id is null), wakes them, and admits who is next. The reason is JSON.
 --
 -- Result  the number of ids removed, a line for each of them,
---         then *<id> for each ticket to wake in the process that asks
-create function "{schema}".lock_evict(p_key text, p_id text, p_reason text, p_inbox text)
+--         then *<id> for each ticket to wake in the process that asks, +<key> where it is to be asked again at once
+create function "{schema}".lock_evict(p_key text, p_id text, p_reason text, p_inbox text, p_logged boolean)
 returns text language plpgsql as $body$
 declare
   v_us bigint;
   v_now double precision;
-  v_wakes text;
+  v_wakes text := '';
   v_removed text[] := '{}';
   v_ticket record;
 begin
   perform "{schema}".lock_rooms(array[p_key]);
   v_us := "{schema}".lock_clock();
   v_now := v_us / 1000;
-  v_wakes := "{schema}".lock_settle(p_key, v_us, null, p_inbox);
+  v_wakes := "{schema}".lock_settle(p_key, v_us, null, p_inbox, v_wakes);
   for v_ticket in
     with holder as (
       delete from "{schema}".lock_holders where key = p_key and (p_id is null or id = p_id)
@@ -32,6 +32,7 @@ begin
     v_removed := v_removed || v_ticket.id;
     v_wakes := v_wakes || "{schema}".lock_wake(v_ticket.id, v_ticket.inbox, p_inbox);
   end loop;
-  v_wakes := v_wakes || "{schema}".lock_settle(p_key, v_us, null, p_inbox);
+  v_wakes := "{schema}".lock_settle(p_key, v_us, null, p_inbox, v_wakes);
+  perform "{schema}".lock_durability(p_logged);
   return array_to_string(cardinality(v_removed)::text || v_removed, E'\n') || v_wakes;
 end $body$;

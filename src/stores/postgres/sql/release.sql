@@ -1,7 +1,7 @@
 -- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
 --
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown)
---         then *<id> for each ticket to wake in the process that asks
+--         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
 create function "{schema}".lock_release(p_keys text[], p_ids text[], p_cancel boolean[], p_inbox text)
 returns text language plpgsql as $body$
 declare
@@ -28,7 +28,7 @@ begin
       v_was := 'h';
     else
       v_was := 'u';
-      v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
+      v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       delete from "{schema}".lock_waiters where key = v_key and id = v_id;
       if found then
         v_was := 'q';
@@ -46,7 +46,7 @@ begin
     end if;
     if p_cancel[v_index] then perform "{schema}".lock_bury(v_key, v_id, v_now, false, ''); end if;
     if v_was <> 'u' and exists (select from "{schema}".lock_waiters where key = v_key) then
-      v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
+      v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
     end if;
     v_answers := v_answers || v_was || E'\n';
   end loop;

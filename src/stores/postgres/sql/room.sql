@@ -52,8 +52,21 @@ create function "{schema}".lock_wake(p_id text, p_inbox text, p_own text) return
 begin
   -- NOTIFY makes commits wait for one another, so who asks hears of its own waiters in the answer.
   if p_inbox = p_own then return E'\n*' || p_id; end if;
-  perform pg_notify(p_inbox, p_id);
+  -- With a full queue, which a session that listens and never ends its transaction brings about, the commit would fail, and
+  -- the release with it. A wake is only a hint: who gets none asks for itself, a little later.
+  if pg_notification_queue_usage() < 0.9 then perform pg_notify(p_inbox, p_id); end if;
   return '';
+end $body$;
+
+-- Whether the commit waits for the disk: what was promised, and not what the role or the database is set to. Their stronger
+-- and weaker forms of waiting (`remote_apply`, `local`) stay.
+create function "{schema}".lock_durability(p_waits boolean) returns void language plpgsql as $body$
+begin
+  if not p_waits then
+    perform set_config('synchronous_commit', 'off', true);
+  elsif current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
 end $body$;
 
 create function "{schema}".lock_close(p_key text, p_until double precision) returns void language plpgsql as $body$
@@ -62,13 +75,17 @@ begin
   on conflict (key) do update set until = greatest(known.until, excluded.until);
 end $body$;
 
--- Clears what has expired and admits from the head of the queue. The result is a line `*id` for each of the caller's own
--- waiters that was admitted, but for the one that asks.
-create function "{schema}".lock_settle(p_key text, p_us bigint, p_asker text, p_inbox text)
+-- Clears what has expired and admits from the head of the queue. The result is p_wakes and a line `*id` for each of the
+-- caller's own waiters that was admitted, but for the one that asks.
+--
+-- A crowd of readers would make the call so long that others do not get theirs, or that it is ended and nobody is let in. So
+-- a call admits and drops 200 of a room at most, and then no more in any: a line `+key` says that there may be more.
+create function "{schema}".lock_settle(p_key text, p_us bigint, p_asker text, p_inbox text, p_wakes text)
 returns text language plpgsql as $body$
 declare
   v_now double precision := p_us / 1000;
-  v_wakes text := '';
+  v_wakes text := p_wakes;
+  v_budget integer := 200;
   v_units double precision;
   v_limit double precision;
   v_last bigint;
@@ -94,6 +111,11 @@ begin
       end if;
       exit when v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit);
     end if;
+    if v_budget = 0 or strpos(p_wakes, E'\n+') > 0 then
+      v_wakes := v_wakes || E'\n+' || to_json(p_key)::text;
+      exit;
+    end if;
+    v_budget := v_budget - 1;
     delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place;
     continue when v_waiter.remembered_until <= v_now;
     v_last := "{schema}".lock_fence(p_key, p_us, v_last);

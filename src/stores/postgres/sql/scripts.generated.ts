@@ -12,11 +12,11 @@ export const scripts: {
   acquire: `-- Asks for keys, or asks again: one key for each ticket.
 --
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason>
---         then *<id> for each ticket to wake in the process that asks
+--         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
 create function "{schema}".lock_acquire(
   p_keys text[], p_ids text[], p_units double precision[], p_limits double precision[], p_ttl_ms double precision[],
   p_accept_ms double precision[], p_patience_ms double precision[], p_min_hold_ms double precision[],
-  p_lock_delay_ms double precision[], p_owners text[], p_inbox text
+  p_lock_delay_ms double precision[], p_owners text[], p_inbox text, p_logged boolean
 ) returns text language plpgsql as $body$
 declare
   v_us bigint;
@@ -65,7 +65,7 @@ begin
         perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
       end if;
       if not v_settled then
-        v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
+        v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       end if;
       if v_known then
         v_answer := "{schema}".lock_find(
@@ -106,27 +106,27 @@ begin
     v_answers := v_answers || v_answer || E'\\n';
   end loop;
   -- Who only waits, or is gone, has been promised nothing that a crash could take back.
-  if not v_holds then perform set_config('synchronous_commit', 'off', true); end if;
+  perform "{schema}".lock_durability(v_holds and p_logged);
   return rtrim(v_answers, E'\\n') || v_wakes;
 end $body$;
 `,
   evict: `-- Removes one ticket of a room by force, or all of them (p_id is null), wakes them, and admits who is next. The reason is JSON.
 --
 -- Result  the number of ids removed, a line for each of them,
---         then *<id> for each ticket to wake in the process that asks
-create function "{schema}".lock_evict(p_key text, p_id text, p_reason text, p_inbox text)
+--         then *<id> for each ticket to wake in the process that asks, +<key> where it is to be asked again at once
+create function "{schema}".lock_evict(p_key text, p_id text, p_reason text, p_inbox text, p_logged boolean)
 returns text language plpgsql as $body$
 declare
   v_us bigint;
   v_now double precision;
-  v_wakes text;
+  v_wakes text := '';
   v_removed text[] := '{}';
   v_ticket record;
 begin
   perform "{schema}".lock_rooms(array[p_key]);
   v_us := "{schema}".lock_clock();
   v_now := v_us / 1000;
-  v_wakes := "{schema}".lock_settle(p_key, v_us, null, p_inbox);
+  v_wakes := "{schema}".lock_settle(p_key, v_us, null, p_inbox, v_wakes);
   for v_ticket in
     with holder as (
       delete from "{schema}".lock_holders where key = p_key and (p_id is null or id = p_id)
@@ -144,7 +144,8 @@ begin
     v_removed := v_removed || v_ticket.id;
     v_wakes := v_wakes || "{schema}".lock_wake(v_ticket.id, v_ticket.inbox, p_inbox);
   end loop;
-  v_wakes := v_wakes || "{schema}".lock_settle(p_key, v_us, null, p_inbox);
+  v_wakes := "{schema}".lock_settle(p_key, v_us, null, p_inbox, v_wakes);
+  perform "{schema}".lock_durability(p_logged);
   return array_to_string(cardinality(v_removed)::text || v_removed, E'\\n') || v_wakes;
 end $body$;
 `,
@@ -195,7 +196,7 @@ from page, present order by page.key
   release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
 --
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown)
---         then *<id> for each ticket to wake in the process that asks
+--         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
 create function "{schema}".lock_release(p_keys text[], p_ids text[], p_cancel boolean[], p_inbox text)
 returns text language plpgsql as $body$
 declare
@@ -222,7 +223,7 @@ begin
       v_was := 'h';
     else
       v_was := 'u';
-      v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
+      v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       delete from "{schema}".lock_waiters where key = v_key and id = v_id;
       if found then
         v_was := 'q';
@@ -240,7 +241,7 @@ begin
     end if;
     if p_cancel[v_index] then perform "{schema}".lock_bury(v_key, v_id, v_now, false, ''); end if;
     if v_was <> 'u' and exists (select from "{schema}".lock_waiters where key = v_key) then
-      v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
+      v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
     end if;
     v_answers := v_answers || v_was || E'\\n';
   end loop;
@@ -250,10 +251,10 @@ end $body$;
   renew: `-- Keeps tickets alive.
 --
 -- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason>
---         then *<id> for each ticket to wake in the process that asks
+--         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
 create function "{schema}".lock_renew(
   p_keys text[], p_ids text[], p_ttl_ms double precision[], p_accept_ms double precision[],
-  p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text
+  p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text, p_logged boolean
 ) returns text language plpgsql as $body$
 declare
   v_us bigint;
@@ -293,7 +294,7 @@ begin
       v_answer := 'h' || v_fence;
     else
       perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
-      v_wakes := v_wakes || "{schema}".lock_settle(v_key, v_us, v_id, p_inbox);
+      v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       v_answer := coalesce("{schema}".lock_find(
         v_key, v_id, v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index],
         p_min_hold_ms[v_index], p_inbox
@@ -303,7 +304,7 @@ begin
     v_answers := v_answers || v_answer || E'\\n';
   end loop;
   -- Who only waits, or is gone, has been promised nothing that a crash could take back.
-  if not v_holds then perform set_config('synchronous_commit', 'off', true); end if;
+  perform "{schema}".lock_durability(v_holds and p_logged);
   return rtrim(v_answers, E'\\n') || v_wakes;
 end $body$;
 `,
@@ -361,8 +362,21 @@ create function "{schema}".lock_wake(p_id text, p_inbox text, p_own text) return
 begin
   -- NOTIFY makes commits wait for one another, so who asks hears of its own waiters in the answer.
   if p_inbox = p_own then return E'\\n*' || p_id; end if;
-  perform pg_notify(p_inbox, p_id);
+  -- With a full queue, which a session that listens and never ends its transaction brings about, the commit would fail, and
+  -- the release with it. A wake is only a hint: who gets none asks for itself, a little later.
+  if pg_notification_queue_usage() < 0.9 then perform pg_notify(p_inbox, p_id); end if;
   return '';
+end $body$;
+
+-- Whether the commit waits for the disk: what was promised, and not what the role or the database is set to. Their stronger
+-- and weaker forms of waiting (\`remote_apply\`, \`local\`) stay.
+create function "{schema}".lock_durability(p_waits boolean) returns void language plpgsql as $body$
+begin
+  if not p_waits then
+    perform set_config('synchronous_commit', 'off', true);
+  elsif current_setting('synchronous_commit') = 'off' then
+    perform set_config('synchronous_commit', 'on', true);
+  end if;
 end $body$;
 
 create function "{schema}".lock_close(p_key text, p_until double precision) returns void language plpgsql as $body$
@@ -371,13 +385,17 @@ begin
   on conflict (key) do update set until = greatest(known.until, excluded.until);
 end $body$;
 
--- Clears what has expired and admits from the head of the queue. The result is a line \`*id\` for each of the caller's own
--- waiters that was admitted, but for the one that asks.
-create function "{schema}".lock_settle(p_key text, p_us bigint, p_asker text, p_inbox text)
+-- Clears what has expired and admits from the head of the queue. The result is p_wakes and a line \`*id\` for each of the
+-- caller's own waiters that was admitted, but for the one that asks.
+--
+-- A crowd of readers would make the call so long that others do not get theirs, or that it is ended and nobody is let in. So
+-- a call admits and drops 200 of a room at most, and then no more in any: a line \`+key\` says that there may be more.
+create function "{schema}".lock_settle(p_key text, p_us bigint, p_asker text, p_inbox text, p_wakes text)
 returns text language plpgsql as $body$
 declare
   v_now double precision := p_us / 1000;
-  v_wakes text := '';
+  v_wakes text := p_wakes;
+  v_budget integer := 200;
   v_units double precision;
   v_limit double precision;
   v_last bigint;
@@ -403,6 +421,11 @@ begin
       end if;
       exit when v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit);
     end if;
+    if v_budget = 0 or strpos(p_wakes, E'\\n+') > 0 then
+      v_wakes := v_wakes || E'\\n+' || to_json(p_key)::text;
+      exit;
+    end if;
+    v_budget := v_budget - 1;
     delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place;
     continue when v_waiter.remembered_until <= v_now;
     v_last := "{schema}".lock_fence(p_key, p_us, v_last);
@@ -587,7 +610,9 @@ begin
     limit p_count
   loop
     if pg_try_advisory_xact_lock(1212236372, hashtext(v_key) & 1023) then
-      perform "{schema}".lock_settle(v_key, "{schema}".lock_clock(), null, '');
+      perform "{schema}".lock_settle(v_key, "{schema}".lock_clock(), null, '', '');
+      -- Also behind somebody who goes on waiting, or the next sweep would find the same rooms again, and no others.
+      delete from "{schema}".lock_waiters where key = v_key and remembered_until <= v_now;
       v_cleared := v_cleared + 1;
     end if;
   end loop;

@@ -21,7 +21,9 @@ begin
     limit p_count
   loop
     if pg_try_advisory_xact_lock(1212236372, hashtext(v_key) & 1023) then
-      perform "{schema}".lock_settle(v_key, "{schema}".lock_clock(), null, '');
+      perform "{schema}".lock_settle(v_key, "{schema}".lock_clock(), null, '', '');
+      -- Also behind somebody who goes on waiting, or the next sweep would find the same rooms again, and no others.
+      delete from "{schema}".lock_waiters where key = v_key and remembered_until <= v_now;
       v_cleared := v_cleared + 1;
     end if;
   end loop;

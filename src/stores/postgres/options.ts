@@ -13,7 +13,7 @@ export function checkOptions(options: unknown, known: readonly string[]): void {
   }
 }
 
-export function parseShared(shared: unknown): boolean {
-  if (shared === undefined || typeof shared === 'boolean') return shared ?? false
-  throw new InvalidArgumentError(`Expected \`shared\` to be true or false, got ${show(shared)}.`)
+export function parseFlag(name: string, value: unknown, byDefault: boolean): boolean {
+  if (value === undefined || typeof value === 'boolean') return value ?? byDefault
+  throw new InvalidArgumentError(`Expected \`${name}\` to be true or false, got ${show(value)}.`)
 }

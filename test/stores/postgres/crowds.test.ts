@@ -1,0 +1,130 @@
+import pg from 'pg'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
+import { migrate, type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
+import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
+import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from './tickets.ts'
+
+let server: PostgresServer
+beforeAll(async () => {
+  server = await startPostgres()
+  await migrate(new pg.Client(server.url))
+})
+afterAll(() => server?.close())
+
+function newStore(options: PostgresStoreOptions = {}, url: string = server.url): Store {
+  const store = postgresStore(new pg.Pool({ connectionString: url }), options)
+  onTestFinished(() => store.close())
+  return store
+}
+
+async function count(table: string, condition: string): Promise<number> {
+  const [row] = await server.sql<{ count: string }>(
+    `select count(*) from holdfast.lock_${table} where ${condition}`,
+  )
+  return Number(row?.count)
+}
+
+const crowd = (key: string, draft: object) => Array.from({ length: 650 }, () => ticket({ key, ...draft }))
+
+test('a crowd of readers is let in by 200 a call, and all of them although nobody asks any more', async () => {
+  const store = newStore()
+  const writer = ticket({ key: 'read by many' })
+  const readers = crowd(writer.key, { limit: UNLIMITED })
+  fenceOf(await store.acquire(writer))
+  await Promise.all(readers.map((reader) => store.acquire(reader)))
+  // As another process would: what is left to do is told to it, and not to the store.
+  const [row] = await server.sql<{ answer: string }>(
+    `select holdfast.lock_release(array['${writer.key}'], array['${writer.id}'], array[false], '') as answer`,
+  )
+  expect(await count('holders', `key = '${writer.key}'`)).toBe(200)
+  expect(row?.answer).toBe('h\n+"read by many"')
+  await store.release(releaseOf({ ...writer, id: 'a stranger' }))
+  await until('all are in', async () => (await count('holders', `key = '${writer.key}'`)) === readers.length)
+}, 30_000)
+
+test('a crowd of waiters that are gone is dropped by 200 a call, and whoever waits behind them gets in', async () => {
+  const store = newStore()
+  const [holder, last] = [ticket({ key: 'left by many' }), ticket({ key: 'left by many' })]
+  fenceOf(await store.acquire(holder))
+  const dead = crowd(holder.key, {})
+  await Promise.all(dead.map((each) => store.acquire(each)))
+  await store.acquire(last)
+  await server.sql(
+    `update holdfast.lock_waiters set remembered_until = 0 where key = '${holder.key}' and id <> '${last.id}'`,
+  )
+  const woken = new Promise<void>((resolve) => {
+    void store.listen?.((wake) => {
+      if (wake.tag === 'ticket' && wake.id === last.id) resolve()
+    })
+  })
+  await store.release(releaseOf(holder))
+  await woken
+  fenceOf((await store.renew([last]))[0])
+}, 30_000)
+
+test('the sweep drops waiters that are gone behind one that goes on waiting, and comes to the rooms after them', async () => {
+  await server.sql(`
+    insert into holdfast.lock_holders
+      select 'room ' || n, 'holder', 1, 1, 0, 1, 0, 'h', 1e15, 0, '', '{}' from generate_series(1, 650) as n
+      union all select 'zoo', 'dead', 1, 1, 0, 1, 0, 'h', 1, 0, '', '{}';
+    insert into holdfast.lock_waiters
+      select 'room ' || n, place, 'waiter ' || place, 1, 1, 1000, 0, 0, case place when 1 then 1e15 else 1 end, '', '{}'
+      from generate_series(1, 650) as n, generate_series(1, 2) as place`)
+  const store = newStore()
+  await until('it is swept', async () => {
+    fenceOf(await store.acquire(ticket({ key: crypto.randomUUID(), ttlMs: 100 })))
+    return (await count('waiters', 'remembered_until = 1')) + (await count('holders', 'expires_at = 1')) === 0
+  })
+  expect(await count('waiters', `key like 'room %'`)).toBe(650)
+}, 30_000)
+
+test('more than a hundred acquires of one tick keep their order, also when a later call could be faster', async () => {
+  const store = newStore({ connections: 2 })
+  await Promise.all([1, 2].map((each) => store.acquire(ticket({ key: `warm ${each}` }))))
+  const holder = ticket({ key: 'in order' })
+  fenceOf(await store.acquire(holder))
+  const waiting = Array.from({ length: 250 }, () => ticket({ key: holder.key }))
+  // The connection that was used last is the next one to be used.
+  const [backend] = await server.sql<{ pid: number }>(
+    `select pid from pg_stat_activity where query like '%lock_acquire%' and pid <> pg_backend_pid()
+     order by state_change desc limit 1`,
+  )
+  const pid = backend?.pid as number
+  process.kill(pid, 'SIGSTOP')
+  let answers: Promise<unknown>
+  try {
+    answers = Promise.all(waiting.map((each) => store.acquire(each)))
+    await server.sql('select pg_sleep(0.3)')
+  } finally {
+    process.kill(pid, 'SIGCONT')
+  }
+  await answers
+  const rows = await server.sql<{ id: string }>(
+    `select id from holdfast.lock_waiters where key = '${holder.key}' order by place`,
+  )
+  expect(rows.map(({ id }) => id)).toEqual(waiting.map(({ id }) => id))
+}, 30_000)
+
+test('a key is given back although the queue of notifications is full', async () => {
+  const url = await server.createDatabase('congested')
+  const superuser = new pg.Client(url)
+  await superuser.connect()
+  onTestFinished(() => superuser.end())
+  const [holding, waiting] = [newStore({}, url), newStore({}, url)]
+  const [holder, next] = [ticket(), ticket()]
+  fenceOf(await holding.acquire(holder))
+  expect(await waiting.acquire(next)).toMatchObject({ tag: 'queued' })
+  // A full one has eight gigabytes; what it says and does is this.
+  await superuser.query(`
+    set allow_system_table_mods = on;
+    alter function pg_catalog.pg_notification_queue_usage() rename to true_usage;
+    alter function pg_catalog.pg_notify(text, text) rename to true_notify;
+    create function pg_catalog.pg_notification_queue_usage() returns double precision
+      language sql as 'select 1.0::double precision';
+    create function pg_catalog.pg_notify(text, text) returns void language plpgsql as $$
+    begin raise exception 'too many notifications in the NOTIFY queue' using errcode = '54000'; end $$`)
+  expect(await holding.release(releaseOf(holder))).toEqual({ was: 'held' })
+  fenceOf((await waiting.renew([next]))[0])
+})

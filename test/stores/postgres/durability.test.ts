@@ -1,0 +1,99 @@
+import pg from 'pg'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import type { Store } from '../../../src/contract/store.ts'
+import { type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
+import { startPgBouncer } from '../../servers/pgbouncer.ts'
+import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
+import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from './tickets.ts'
+
+let server: PostgresServer
+beforeAll(async () => {
+  // What a commit does not wait for stays in memory for ten seconds, and is gone when the server is killed.
+  server = await startPostgres({ settings: { wal_writer_delay: '10s' } })
+})
+afterAll(() => server?.close())
+
+function storeAt(url: string, options: PostgresStoreOptions = {}): Store {
+  const pool = new pg.Pool({ connectionString: url })
+  const store = postgresStore(pool, options)
+  onTestFinished(async () => {
+    await store.close()
+    await pool.end()
+  })
+  return store
+}
+
+async function isOnDisk(): Promise<boolean> {
+  const [row] = await server.sql<{ done: boolean }>(
+    'select pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn() as done',
+  )
+  return row?.done === true
+}
+
+async function holderOf(key: string): Promise<string | undefined> {
+  const [row] = await server.sql<{ id: string }>(`select id from holdfast.lock_holders where key = '${key}'`)
+  return row?.id
+}
+
+test('a grant, a confirmation and an eviction outlive the death of the server, whatever the role is set to', async () => {
+  await server.sql('alter role holdfast set synchronous_commit = off')
+  const [first, next] = [ticket({ key: 'granted' }), ticket({ key: 'handed over' })]
+  const [former, evicted] = [ticket({ key: 'handed over' }), ticket({ key: 'taken away' })]
+  const store = storeAt(server.url)
+  fenceOf(await store.acquire(former))
+  await store.acquire(next)
+  await store.release(releaseOf(former))
+  const fence = fenceOf((await store.renew([next]))[0])
+  await server.kill()
+  await server.restart()
+  expect(await holderOf('handed over')).toBe(next.id)
+  await until('the store is connected again', () =>
+    Promise.resolve(store.acquire(evicted)).then(
+      () => true,
+      () => false,
+    ),
+  )
+  await store.evict({ key: evicted.key, id: evicted.id, reason: 'tested' })
+  await server.kill()
+  await server.restart()
+  expect(await holderOf('taken away')).toBeUndefined()
+  await until('the store is connected again', () =>
+    Promise.resolve(store.acquire(first)).then(
+      () => true,
+      () => false,
+    ),
+  )
+  await server.kill()
+  await server.restart()
+  expect(await holderOf('granted')).toBe(first.id)
+  expect(fenceOf((await storeAt(server.url).renew([next]))[0])).toBe(fence)
+  await server.sql('alter role holdfast reset synchronous_commit')
+}, 60_000)
+
+test.each([
+  ['on connections of its own', {}],
+  ["on the application's connections", { connections: 'shared' }],
+] as const)('asynchronous means that no grant waits for the disk, %s', async (_, options) => {
+  const store = storeAt(server.url, { durability: 'asynchronous', ...options })
+  await until('a grant is not on the disk yet', async () => {
+    const mine = ticket({ key: crypto.randomUUID() })
+    fenceOf(await store.acquire(mine))
+    const pending = !(await isOnDisk())
+    await store.release(releaseOf(mine))
+    return pending
+  })
+})
+
+test('behind a pooler, too, asynchronous means that no grant waits for the disk', async () => {
+  await using pooler = await startPgBouncer(server)
+  const store = storeAt(pooler.url, { durability: 'asynchronous' })
+  fenceOf(await store.acquire(ticket({ key: 'warm' })))
+  await until('a grant is not on the disk yet', async () => {
+    const mine = ticket({ key: crypto.randomUUID() })
+    fenceOf(await store.acquire(mine))
+    const pending = !(await isOnDisk())
+    await store.release(releaseOf(mine))
+    return pending
+  })
+})

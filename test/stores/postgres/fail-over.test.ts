@@ -1,0 +1,72 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer } from 'node:net'
+import pg from 'pg'
+import { expect, test } from 'vitest'
+import { createLocks } from '../../../src/index.ts'
+import { postgresStore } from '../../../src/stores/postgres/index.ts'
+import { startPostgres } from '../../servers/postgres-server.ts'
+import { until } from '../../servers/until.ts'
+
+test('a lease that an asynchronous standby has never heard of is lost by its deadline, and the next fence is higher', async () => {
+  await using primary = await startPostgres()
+  await using address = await startAddress(primary.port)
+  const url = primary.url.replace(`:${primary.port}/`, `:${address.port}/`)
+  const newLocks = () => createLocks(postgresStore(new pg.Pool({ connectionString: url })))
+  const [holding, waiting] = [newLocks(), newLocks()]
+  const known = await holding.acquire('known')
+  await using standby = await startPostgres({ standbyOf: primary })
+  await until('the standby follows', async () => {
+    return (await standby.sql(`select 1 from holdfast.lock_holders where key = 'known'`)).length === 1
+  })
+  await standby.pause()
+  await primary.sql('select pg_terminate_backend(pid) from pg_stat_replication')
+  await known.release()
+  const ttlMs = 6000
+  const lost = await holding.acquire('k', { ttl: ttlMs })
+  const confirmedAt = performance.now()
+  const aborted = new Promise<number>((resolve) => {
+    lost.signal.addEventListener('abort', () => resolve(performance.now()))
+  })
+  const next = waiting.acquire('k', { wait: '60s' })
+  await primary.kill()
+  standby.resume()
+  await standby.sql('select pg_promote()')
+  address.leadTo(standby.port)
+  expect(await aborted).toBeLessThan(confirmedAt + ttlMs + 1000)
+  expect(lost.signal.reason).toMatchObject({
+    code: 'lease-lost',
+    reason: expect.stringMatching(/^(store-reset|expired)$/),
+  })
+  const lease = await next
+  expect(lease.fence).toBeGreaterThan(lost.fence)
+  await lease.release()
+  await holding.close()
+  await waiting.close()
+}, 60_000)
+
+/** An address that leads to one server, and later to another one. */
+async function startAddress(firstPort: number) {
+  let port = firstPort
+  const server = createServer((client) => {
+    const upstream = connect(port, '127.0.0.1')
+    for (const [from, to] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      from.on('error', () => to.destroy())
+      from.on('close', () => to.destroy())
+      from.pipe(to)
+    }
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return {
+    port: (server.address() as AddressInfo).port,
+    leadTo(nextPort: number) {
+      port = nextPort
+    },
+    async [Symbol.asyncDispose]() {
+      server.close()
+    },
+  }
+}
