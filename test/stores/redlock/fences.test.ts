@@ -1,0 +1,137 @@
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
+import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
+import { RedlockStore } from '../../../src/stores/redlock/redlock-store.ts'
+import { type Random, seededRandom } from '../../../src/testing/random.ts'
+import { releaseOf, ticket } from '../redis/tickets.ts'
+import { faultyLink } from './faulty-link.ts'
+import { type Masters, startMasters } from './masters.ts'
+
+const CLIENTS = 12
+const ROUNDS = 60
+
+let masters: Masters
+beforeAll(async () => {
+  // The faults of these tests are warned of, a hundred times.
+  vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+  masters = await startMasters(5)
+})
+afterAll(async () => {
+  vi.restoreAllMocks()
+  await masters.close()
+})
+
+// Nothing keeps the clients of these tests apart: what is left is the claim alone.
+describe('fences that a quorum has accepted are unique, and never lower than one that was complete before they began', () => {
+  test('for readers, who all hold at once, over servers that lose every eighth command or answer, and reorder the others', async () => {
+    const seed = crypto.randomUUID()
+    const takers = storesOver(seed).map((store) => async (): Promise<bigint> => {
+      const mine = ticket({ key: 'readers', limit: UNLIMITED, patienceMs: 0 })
+      const answer = await store.acquire(mine)
+      // Readers that stay are part of the trial; that they are dropped now and then is, too.
+      if (answer.tag === 'held') void Promise.resolve(store.release(releaseOf(mine))).catch(() => {})
+      return answer.tag === 'held' ? answer.fence : Promise.reject(new Error(answer.tag))
+    })
+    const history = await race(takers)
+    expect(history.length, seed).toBeGreaterThan(CLIENTS * ROUNDS * 0.3)
+    expect(faultsOf(history), seed).toEqual({ duplicates: 0, inversions: 0 })
+  })
+
+  test('for writers whose leases run out under their feet', async () => {
+    const seed = crypto.randomUUID()
+    const random = seededRandom(seed)
+    const takers = storesOver(seed).map((store) => async (): Promise<bigint> => {
+      const mine = ticket({ key: 'writers', ttlMs: 30, acceptMs: 30, patienceMs: 0 })
+      await new Promise((resolve) => setTimeout(resolve, random.between(0, 60)))
+      const answer = await store.acquire(mine)
+      if (answer.tag === 'held' && random.chance(0.7)) {
+        void Promise.resolve(store.release(releaseOf(mine))).catch(() => {})
+      }
+      return answer.tag === 'held' ? answer.fence : Promise.reject(new Error(answer.tag))
+    })
+    const history = await race(takers)
+    expect(history.length, seed).toBeGreaterThan(20)
+    expect(faultsOf(history), seed).toEqual({ duplicates: 0, inversions: 0 })
+  })
+
+  test('while the largest of as many counters, which is what others do, is neither', async () => {
+    const seed = crypto.randomUUID()
+    const takers = Array.from({ length: CLIENTS }, (_, client) => {
+      const random = seededRandom(`${seed}/${client}`)
+      const connections = links(random).map((link) => link.open(() => {}))
+      return async (): Promise<bigint> => {
+        const replies = connections.map((connection) =>
+          connection.send('EVAL', ["return redis.call('INCR', KEYS[1])", '1', 'naive']),
+        )
+        return largestOf(replies)
+      }
+    })
+    const faults = faultsOf(await race(takers))
+    expect(faults.duplicates, seed).toBeGreaterThan(0)
+    expect(faults.inversions, seed).toBeGreaterThan(0)
+  })
+})
+
+/** Each client has a store of its own, as another process would. */
+function storesOver(seed: string): readonly Store[] {
+  return Array.from({ length: CLIENTS }, (_, client) => {
+    const settings = { prefix: 'holdfast:', fences: true, maxTtlMs: 600_000 }
+    return new RedlockStore(links(seededRandom(`${seed}/${client}`)), settings)
+  })
+}
+
+function links(random: Random): ReturnType<typeof faultyLink>[] {
+  return masters.urls.map((url) => faultyLink(url, { random, delayMs: 4, lost: 0.06, unanswered: 0.06 }))
+}
+
+/** As soon as three servers have answered. */
+function largestOf(replies: readonly Promise<unknown>[]): Promise<bigint> {
+  return new Promise((resolve, reject) => {
+    const answers: number[] = []
+    let failed = 0
+    for (const reply of replies) {
+      reply.then(
+        (answer) => answers.push(Number(answer)) === 3 && resolve(BigInt(Math.max(...answers))),
+        () => {
+          failed += 1
+          if (failed === 3) reject(new Error('no quorum'))
+        },
+      )
+    }
+  })
+}
+
+interface Taken {
+  readonly beganAt: number
+  readonly endedAt: number
+  readonly fence: bigint
+}
+
+/** All clients at once, each again and again. Times are places in the order of events. */
+async function race(takers: readonly (() => Promise<bigint>)[]): Promise<readonly Taken[]> {
+  const history: Taken[] = []
+  let events = 0
+  await Promise.all(
+    takers.map(async (take) => {
+      for (let round = 0; round < ROUNDS; round += 1) {
+        events += 1
+        const beganAt = events
+        try {
+          const fence = await take()
+          events += 1
+          history.push({ beganAt, endedAt: events, fence })
+        } catch {
+          // Nobody was given anything.
+        }
+      }
+    }),
+  )
+  return history
+}
+
+function faultsOf(history: readonly Taken[]): { readonly duplicates: number; readonly inversions: number } {
+  const duplicates = history.length - new Set(history.map(({ fence }) => fence)).size
+  const inversions = history.filter(({ beganAt, fence }) =>
+    history.some((earlier) => earlier.endedAt < beganAt && earlier.fence >= fence),
+  ).length
+  return { duplicates, inversions }
+}
