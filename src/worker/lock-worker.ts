@@ -129,11 +129,10 @@ class LockWorkerOverLocks implements LockWorker {
     })
     this.#actor.on('trouble', ({ during, error }) => onError(error, { key, during }))
     this.#actor.subscribe({
-      next: () => this.#tell(),
-      complete: () => this.#end(),
+      next: () => this.#seeChange(),
       error: (error) => {
         onError(error, { key, during: 'work' })
-        this.#end()
+        this.#letEnd()
       },
     })
     this.#actor.start()
@@ -149,7 +148,7 @@ class LockWorkerOverLocks implements LockWorker {
   }
 
   start(): void {
-    if (this.state === 'stopped' || this.#actor.getSnapshot().context.isStopping) {
+    if (this.state === 'stopped' || this.#isStopping) {
       throw new ClosedError('Expected a worker that was not stopped, got one that was. Make a new one.', {
         key: this.key,
       })
@@ -159,15 +158,13 @@ class LockWorkerOverLocks implements LockWorker {
   }
 
   async stop(): Promise<void> {
-    if (this.state === 'stopped') return
-    const ended = new Promise<void>((resolve) => this.#atEnd.push(resolve))
-    this.#actor.send({ type: 'stop' })
-    await ended
+    if (this.state !== 'stopped') this.#actor.send({ type: 'stop' })
+    if (!this.#isAtEnd) await new Promise<void>((resolve) => this.#atEnd.push(resolve))
   }
 
   stopOn(signals: readonly ShutdownSignal[] = ['SIGTERM', 'SIGINT']): void {
     const ignore = stopOnSignals(signals, () => this.stop())
-    if (this.state === 'stopped') ignore()
+    if (this.#isAtEnd) ignore()
     else this.#atEnd.push(ignore)
   }
 
@@ -185,11 +182,25 @@ class LockWorkerOverLocks implements LockWorker {
     return this.stop()
   }
 
-  #tell(): void {
+  get #isStopping(): boolean {
+    return this.#actor.getSnapshot().context.isStopping
+  }
+
+  /** Nobody has to wait for it any more. */
+  get #isAtEnd(): boolean {
+    const { status } = this.#actor.getSnapshot()
+    return status !== 'active' || (this.state === 'overdue' && this.#isStopping)
+  }
+
+  #seeChange(): void {
     const from = this.#seen
     const to = this.state
-    if (from === to) return
     this.#seen = to
+    if (from !== to) this.#tell(from, to)
+    if (this.#isAtEnd) this.#letEnd()
+  }
+
+  #tell(from: WorkerState, to: WorkerState): void {
     const change = { from, to, lease: this.lease }
     for (const listener of this.#listeners) {
       try {
@@ -200,7 +211,7 @@ class LockWorkerOverLocks implements LockWorker {
     }
   }
 
-  #end(): void {
+  #letEnd(): void {
     clearInterval(this.#alive)
     for (const end of this.#atEnd.splice(0)) end()
   }

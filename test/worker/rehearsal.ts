@@ -1,0 +1,183 @@
+import { type Actor, createActor, SimulatedClock } from 'xstate'
+import {
+  type LockWorkerInput,
+  type LockWorkerMachine,
+  lockWorkerMachine,
+  type StopReason,
+  type Term,
+  type WorkerLease,
+  type WorkerLock,
+  type WorkerTrouble,
+} from '../../src/worker/index.ts'
+
+/** A promise that the test settles. */
+export class Open<T = void> {
+  resolve: (value: T) => void = () => {}
+  reject: (error: unknown) => void = () => {}
+  readonly promise: Promise<T> = new Promise((resolve, reject) => {
+    this.resolve = resolve
+    this.reject = reject
+  })
+}
+
+/** What the machine asked of the lock, and how it was ended. */
+export class Ask extends Open<WorkerLease | null> {
+  readonly verb: 'tryAcquire' | 'acquire'
+  readonly signal: AbortSignal
+
+  constructor(verb: Ask['verb'], signal: AbortSignal) {
+    super()
+    this.verb = verb
+    this.signal = signal
+  }
+}
+
+export class PlayedLease implements WorkerLease {
+  readonly loss = new AbortController()
+  readonly signal: AbortSignal = this.loss.signal
+  state = 'held'
+  remainingMs = 8000
+  released = 0
+  detached = 0
+  releasing: Promise<void> | undefined
+
+  release(): Promise<void> {
+    this.released += 1
+    return this.releasing ?? Promise.resolve()
+  }
+
+  detach(): void {
+    this.detached += 1
+  }
+
+  lose(error: unknown = new Error('lost')): void {
+    this.state = 'lost'
+    this.loss.abort(error)
+  }
+}
+
+export interface Start extends Open {
+  readonly lease: WorkerLease
+  readonly term: Term
+}
+
+export interface Stop extends Open {
+  readonly reason: StopReason
+  readonly lease: WorkerLease
+}
+
+/** The machine on a clock, a lock and work that the test plays. */
+export class Rehearsal {
+  readonly clock = new SimulatedClock()
+  readonly asks: Ask[] = []
+  readonly starts: Start[] = []
+  readonly stops: Stop[] = []
+  readonly troubles: WorkerTrouble[] = []
+  readonly actor: Actor<LockWorkerMachine>
+  chance = 1
+  /** Thrown by the next `start`, in the call itself. */
+  refusal: unknown
+
+  constructor(times: Partial<Pick<LockWorkerInput, 'stopTimeoutMs' | 'pauseMs' | 'longestPauseMs'>> = {}) {
+    const ask = (verb: Ask['verb'], signal: AbortSignal): Ask => {
+      const asked = new Ask(verb, signal)
+      this.asks.push(asked)
+      return asked
+    }
+    const lock: WorkerLock = {
+      tryAcquire: (signal) => ask('tryAcquire', signal).promise,
+      acquire: (signal) => ask('acquire', signal).promise as Promise<WorkerLease>,
+    }
+    this.actor = createActor(lockWorkerMachine, {
+      clock: this.clock,
+      input: {
+        lock,
+        start: (lease, term) => {
+          if (this.refusal !== undefined) throw this.refusal
+          const start = Object.assign(new Open(), { lease, term })
+          this.starts.push(start)
+          return start.promise
+        },
+        stop: (reason, lease) => {
+          const stop = Object.assign(new Open(), { reason, lease })
+          this.stops.push(stop)
+          return stop.promise
+        },
+        stopTimeoutMs: 10_000,
+        pauseMs: 1000,
+        longestPauseMs: 30_000,
+        chance: () => this.chance,
+        ...times,
+      },
+    })
+    this.actor.on('trouble', (trouble) => this.troubles.push(trouble))
+    this.actor.start()
+  }
+
+  get value(): unknown {
+    return this.actor.getSnapshot().value
+  }
+
+  get work(): unknown {
+    const { value } = this.actor.getSnapshot()
+    return typeof value === 'string' ? value : value.working
+  }
+
+  get ask(): Ask {
+    return last(this.asks)
+  }
+
+  get start(): Start {
+    return last(this.starts)
+  }
+
+  get stop(): Stop {
+    return last(this.stops)
+  }
+
+  begin(): void {
+    if (this.value !== 'stopped') this.actor.send({ type: 'start' })
+  }
+
+  end(): void {
+    // XState warns of events that come too late.
+    if (this.value !== 'stopped') this.actor.send({ type: 'stop' })
+  }
+
+  /** Answers the open question with a lease. */
+  async grant(lease: PlayedLease = new PlayedLease()): Promise<PlayedLease> {
+    this.ask.resolve(lease)
+    await turn()
+    return lease
+  }
+
+  /** Until the work runs under a new lease. */
+  async startedWork(): Promise<PlayedLease> {
+    this.begin()
+    const lease = await this.grant()
+    this.start.resolve()
+    await turn()
+    return lease
+  }
+
+  async refuse(error: unknown): Promise<void> {
+    this.ask.reject(error)
+    await turn()
+  }
+
+  async pass(ms: number): Promise<void> {
+    this.clock.increment(ms)
+    await turn()
+  }
+}
+
+/** Everything that follows without time passing has happened. */
+export function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}
+
+function last<T>(list: readonly T[]): T {
+  const item = list.at(-1)
+  if (item === undefined) throw new Error('Nothing of the kind has happened yet')
+  return item
+}
