@@ -123,7 +123,11 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
             return String(info).includes('role:master') && server
           },
           { withinMs: 40_000, everyMs: 50 },
-        ),
+        ).catch(async (error: unknown) => {
+          const known = await sentinels[0]?.command('SENTINEL', 'REPLICAS', NAME)
+          const logs = sentinels.map((sentinel) => sentinel.log().slice(-1500)).join('\n')
+          throw new Error(`${String(error)}: ${JSON.stringify(known)}\n${logs}`, { cause: error })
+        }),
       close,
       [Symbol.asyncDispose]: close,
     }
@@ -159,7 +163,11 @@ function sentinelConfig(port: number): string[] {
  * How often they look at the servers and talk to each other, in ms. A replica that was promoted by one and is still a
  * replica to the others is demoted again after four times the publish period, and its promotion noticed within a second.
  */
-const FAST = ['INFO-PERIOD', 200, 'PING-PERIOD', 100, 'ASK-PERIOD', 100, 'PUBLISH-PERIOD', 400] as const
+const FAST = [
+  ...['INFO-PERIOD', 200, 'PING-PERIOD', 100, 'ASK-PERIOD', 100, 'PUBLISH-PERIOD', 400],
+  // Who gets no processor for two seconds would take its clock for broken, and trust nobody for half a minute.
+  ...['TILT-TRIGGER', 10_000, 'TILT-PERIOD', 500],
+] as const
 
 /** What a Sentinel knows of the master. */
 async function viewOf(sentinel: RedisServer): Promise<Record<string, string>> {

@@ -38,8 +38,8 @@ describe.each(Object.entries(stores))('over Sentinels, through %s', (_, newStore
     const former = await group.master()
     await replicated(former)
     await former.kill()
-    await until('everything is to be asked again', () => wakes.some(({ tag }) => tag === 'all'))
     const successor = await group.successorOf(former)
+    await until('everything is to be asked again', () => wakes.some(({ tag }) => tag === 'all'))
     expect(await answered(() => store.renew([holder, waiter]))).toMatchObject([
       { tag: 'held', fence },
       { tag: 'queued' },
