@@ -1,0 +1,100 @@
+import { show } from '../../base/duration.ts'
+import type { Store } from '../../contract/store.ts'
+import { InvalidArgumentError } from '../../errors.ts'
+import { Cluster } from './cluster.ts'
+import { EtcdStore } from './etcd-store.ts'
+
+export interface EtcdStoreOptions {
+  /** The client URLs of the members, `http://` or all of them `https://`. Name all: the others are asked where one fails. */
+  readonly endpoints: readonly string[]
+  /** For an etcd with authentication. Its role needs readwrite on all keys that begin with `prefix`. */
+  readonly auth?: { readonly username: string; readonly password: string }
+  readonly tls?: EtcdTls
+  /** What all keys begin with. Default: `holdfast/`. */
+  readonly prefix?: string
+}
+
+/** PEM texts, or what `tls.connect` takes in their place. */
+export interface EtcdTls {
+  /** The authorities that may have signed the members' certificates. Default: those that Node.js knows. */
+  readonly ca?: string | Buffer
+  /** The certificate of this client, where etcd asks for one, … */
+  readonly cert?: string | Buffer
+  /** … and its key. */
+  readonly key?: string | Buffer
+  /** The name to look for in the members' certificates. Default: the host in `endpoints`. */
+  readonly servername?: string
+}
+
+/**
+ * A store on etcd 3.4 or newer: one lease for each process, one key for each ticket, and a hand-over without any request.
+ * Waits and fences are etcd's own: what one member has answered, a quorum knows.
+ *
+ * Needs no package. Connects with the first request, and does not keep the process alive. A process that dies, hangs or is
+ * cut off loses its tickets after their ttl and a fifth of it more, in whole seconds, holders and waiters alike.
+ *
+ * ```ts
+ * import { createLocks } from 'holdfast'
+ * import { etcdStore } from 'holdfast/etcd'
+ *
+ * const locks = createLocks(etcdStore({ endpoints: ['http://localhost:2379'] }))
+ * await locks.withLock('invoice:42', async (lease) => {
+ *   console.log('paying under fence', lease.fence)
+ * })
+ * await locks.close()
+ * ```
+ *
+ * @throws {InvalidArgumentError} when an option is not what it should be.
+ */
+export function etcdStore(options: EtcdStoreOptions): Store {
+  const { endpoints, auth, tls = {}, prefix = 'holdfast/' } = checked(options)
+  const cluster = new Cluster({ endpoints: endpoints.map(originOf), auth, tls, prefix })
+  return new EtcdStore(cluster, prefix)
+}
+
+function checked(options: EtcdStoreOptions): EtcdStoreOptions {
+  if (typeof options !== 'object' || options === null) {
+    throw new InvalidArgumentError(
+      `Expected the options of etcdStore() to be an object, got ${show(options)}.`,
+    )
+  }
+  const { endpoints, auth, prefix } = options
+  if (!Array.isArray(endpoints) || endpoints.length === 0) {
+    throw new InvalidArgumentError(
+      `Expected \`endpoints\` to be an array with at least one URL, got ${show(endpoints)}.`,
+    )
+  }
+  for (const endpoint of endpoints) originOf(endpoint)
+  if (new Set(endpoints.map((endpoint) => new URL(endpoint).protocol)).size > 1) {
+    throw new InvalidArgumentError(
+      'Expected all `endpoints` to begin with http: or all with https:, got both.',
+    )
+  }
+  if (auth !== undefined && (typeof auth?.username !== 'string' || typeof auth.password !== 'string')) {
+    throw new InvalidArgumentError('Expected `auth` to have a `username` and a `password`, got one without.')
+  }
+  if (prefix !== undefined && (typeof prefix !== 'string' || prefix === '' || prefix.includes('\0'))) {
+    throw new InvalidArgumentError(
+      `Expected \`prefix\` to be a string with at least one character and without NUL, got ${show(prefix)}.`,
+    )
+  }
+  return options
+}
+
+/** A password in a URL is in no message. */
+function originOf(endpoint: unknown): string {
+  const expected = 'Expected each of `endpoints` to be like http://host:2379 or https://host:2379'
+  if (typeof endpoint !== 'string' || !URL.canParse(endpoint)) {
+    throw new InvalidArgumentError(`${expected}, got something that is not a URL.`)
+  }
+  const { protocol, hostname, origin, username, pathname } = new URL(endpoint)
+  if (protocol !== 'http:' && protocol !== 'https:') {
+    throw new InvalidArgumentError(`${expected}, got one that begins with ${protocol}`)
+  }
+  if (hostname === '' || username !== '' || pathname !== '/') {
+    throw new InvalidArgumentError(
+      `${expected}, got one with more or less in it. User and password go into \`auth\`.`,
+    )
+  }
+  return origin
+}

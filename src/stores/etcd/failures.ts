@@ -1,0 +1,125 @@
+import { StoreError } from '../../errors.ts'
+
+/** An answer of gRPC that is not what was asked for. */
+export class StatusError extends Error {
+  override readonly name = 'StatusError'
+  /** https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
+  readonly status: number
+
+  constructor(status: number, message: string) {
+    super(message)
+    this.status = status
+  }
+}
+
+/** No answer, or none that is of etcd. */
+export class ConnectionError extends Error {
+  override readonly name = 'ConnectionError'
+  /** Certain that the request has not reached the member. */
+  readonly unsent: boolean
+
+  constructor(message: string, { unsent, cause }: { readonly unsent: boolean; readonly cause?: unknown }) {
+    super(message, { cause })
+    this.unsent = unsent
+  }
+}
+
+/** Whether the token is no longer good, and a new one may be. */
+export function needsNewToken(error: unknown): boolean {
+  return (
+    error instanceof StatusError &&
+    (error.status === UNAUTHENTICATED || /revision in header is old/.test(error.message))
+  )
+}
+
+/** The lease that a key was to be bound to has ended: nothing was written. */
+export function isLeaseGone(error: unknown): boolean {
+  return error instanceof StatusError && /requested lease not found/.test(error.message)
+}
+
+export function isAuthOff(error: unknown): boolean {
+  return error instanceof StatusError && /authentication is not enabled/.test(error.message)
+}
+
+/** The reason for a definite no; undefined where asking another member, or again, may help. */
+export function refusalOf(error: unknown, prefix: string): string | undefined {
+  if (error instanceof StatusError) return refusedStatus(error, prefix)
+  if (!(error instanceof ConnectionError)) return undefined
+  const code = codeOf(error.cause)
+  if (code === 'CERT_HAS_EXPIRED') {
+    return 'The certificate of the etcd member has expired. Renew it; until then nobody can know whom they talk to.'
+  }
+  if (code !== undefined && UNTRUSTED.has(code)) {
+    return 'The certificate of the etcd member was not signed by an authority that this process trusts. Name that authority in `tls.ca`.'
+  }
+  if (code === 'ERR_TLS_CERT_ALTNAME_INVALID') {
+    return 'The certificate of the etcd member is for another host name than the one in `endpoints`.'
+  }
+  if (code !== undefined && /^ERR_SSL.*(?:CERTIFICATE|UNKNOWN_CA|HANDSHAKE_FAILURE)/.test(code)) {
+    return 'The etcd member did not accept the certificate of this client, or got none. Give it one it trusts: `tls.cert` and `tls.key`.'
+  }
+  if (code === 'ERR_SSL_WRONG_VERSION_NUMBER' || code === 'ERR_SSL_PACKET_LENGTH_TOO_LONG') {
+    return 'The server does not speak TLS there. Use http:// in `endpoints`, or the client port of etcd that does.'
+  }
+  if (error.message === NOT_ETCD) return NOT_ETCD
+  return undefined
+}
+
+export const NOT_ETCD =
+  'The server that answered is not etcd, or not an etcd that speaks its API version 3 there. Check the host and the client port in `endpoints`.'
+
+/** What a caller gets when no member has answered. */
+export function unavailable(error: unknown): StoreError {
+  if (error instanceof StatusError) {
+    return new StoreError(
+      'store-unavailable',
+      'etcd could not do it now: it has no leader, or is overloaded.',
+      {
+        cause: error,
+      },
+    )
+  }
+  return new StoreError(
+    'store-unavailable',
+    'No etcd member could be reached. Check that they run, their addresses, and the network in between.',
+    { cause: error },
+  )
+}
+
+export function refused(sentence: string, error: unknown): StoreError {
+  return new StoreError('store-refused', sentence, { cause: error })
+}
+
+function refusedStatus({ status, message }: StatusError, prefix: string): string | undefined {
+  if (/authentication failed|user name not found/.test(message)) {
+    return 'etcd did not accept the user name and password. Check `auth`.'
+  }
+  if (/user name is empty/.test(message)) {
+    return 'etcd asks for a user name and password, and this client has none. Set `auth`.'
+  }
+  if (status === PERMISSION_DENIED) {
+    return `The etcd user may not read and write all keys that begin with ${JSON.stringify(prefix)}. Grant its role readwrite on that prefix.`
+  }
+  if (/database space exceeded/.test(message)) {
+    return 'etcd has no space left (alarm NOSPACE). Compact and defragment it, and disarm the alarm.'
+  }
+  if (status === UNIMPLEMENTED) return NOT_ETCD
+  return undefined
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined
+}
+
+const UNTRUSTED = new Set([
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+  'UNABLE_TO_GET_ISSUER_CERT',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'CERT_UNTRUSTED',
+])
+
+const PERMISSION_DENIED = 7
+const UNIMPLEMENTED = 12
+const UNAUTHENTICATED = 16

@@ -1,0 +1,73 @@
+import { StoreError } from '../../errors.ts'
+import type { Cluster } from './cluster.ts'
+import { type KeyValue, TXN } from './messages.ts'
+import type { RoomNames } from './room-names.ts'
+
+/**
+ * What fences are counted from: a fence is this number and the create revision of the ticket's key. Written once for an
+ * etcd, by whoever uses it first, as µs since 1970. So fences go on to rise where revisions begin anew, after all data was
+ * lost, and where a key's lock is moved here from another store.
+ *
+ * Each acquire names it in its transaction, so a process never counts from what another etcd began with.
+ */
+export class FenceBase {
+  readonly #cluster: Cluster
+  readonly #name: string
+  #known: Base | undefined
+  #reading: Promise<Base> | undefined
+
+  constructor(cluster: Cluster, names: RoomNames) {
+    this.#cluster = cluster
+    this.#name = names.meta
+  }
+
+  value(): Base | Promise<Base> {
+    if (this.#known !== undefined) return this.#known
+    this.#reading ??= this.#read().finally(() => {
+      this.#reading = undefined
+    })
+    return this.#reading
+  }
+
+  /** Whether another one is in etcd than is known here. Takes note of it. */
+  changed(found: KeyValue | undefined): boolean {
+    if (found !== undefined && found.value === this.#known?.text) return false
+    this.#known = found === undefined ? undefined : this.#parsed(found.value)
+    return true
+  }
+
+  fence(createRevision: number): bigint {
+    return (this.#known?.from ?? 0n) + BigInt(createRevision)
+  }
+
+  async #read(): Promise<Base> {
+    const text = `${LAYOUT} ${Date.now() * 1000}`
+    const { reply } = await this.#cluster.ask(TXN, {
+      when: [{ that: 'created', is: 'equal', key: this.#name, revision: 0 }],
+      apply: [{ tag: 'put', key: this.#name, value: text, lease: 0 }],
+      otherwise: [{ tag: 'range', key: this.#name }],
+    })
+    this.#known = this.#parsed(reply.succeeded ? text : (reply.ranges[0]?.pairs[0]?.value ?? ''))
+    return this.#known
+  }
+
+  #parsed(text: string): Base {
+    const [, layout, from = ''] = /^(\d+) (\d+)$/.exec(text) ?? []
+    if (layout === LAYOUT) return { name: this.#name, text, from: BigInt(from) }
+    const name = JSON.stringify(this.#name)
+    throw new StoreError(
+      'store-refused',
+      layout === undefined
+        ? `The etcd key ${name} is used by something else. Choose another \`prefix\` for etcdStore().`
+        : `The etcd key ${name} was written by a newer version of Holdfast (layout ${layout}). Update this one.`,
+    )
+  }
+}
+
+interface Base {
+  readonly name: string
+  readonly text: string
+  readonly from: bigint
+}
+
+const LAYOUT = '1'

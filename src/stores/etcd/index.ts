@@ -1,0 +1,2 @@
+export { type EtcdStoreOptions, type EtcdTls, etcdStore } from './client.ts'
+export { openEtcd } from './open.ts'

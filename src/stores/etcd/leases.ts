@@ -1,0 +1,225 @@
+import { StoreError } from '../../errors.ts'
+import type { Cluster } from './cluster.ts'
+import { elapsedMs, type Moment, moment } from './elapsed.ts'
+import { StatusError } from './failures.ts'
+import { LEASE_GRANT, LEASE_KEEP_ALIVE } from './messages.ts'
+
+/**
+ * A lease of etcd. Keys that are bound to it are deleted by etcd once it has not been kept alive for its time to live, so
+ * it is what ends the tickets of a process that has died, hangs, or is cut off.
+ */
+export class Lease {
+  readonly id: number
+  /** What etcd granted. */
+  readonly ttlMs: number
+  /** How many tickets are bound to it; without any it is not kept alive. */
+  tickets = 0
+  isLost = false
+  /** Before the request was written that etcd answered last: from here on it lasts for `ttlMs`. */
+  #since: Moment
+  #asking: Promise<void> | undefined
+
+  constructor(id: number, ttlMs: number, since: Moment) {
+    this.id = id
+    this.ttlMs = ttlMs
+    this.#since = since
+  }
+
+  /** Whether it surely lasts for so long from now. */
+  backs(durationMs: number): boolean {
+    return !this.isLost && this.leftMs >= durationMs
+  }
+
+  /** The least that is left of it. */
+  get leftMs(): number {
+    return this.ttlMs - elapsedMs(this.#since)
+  }
+
+  /** Resolves when etcd has kept it alive, or has said that it is no more. */
+  keepAlive(cluster: Cluster): Promise<void> {
+    this.#asking ??= this.#keepAlive(cluster).finally(() => {
+      this.#asking = undefined
+    })
+    return this.#asking
+  }
+
+  async #keepAlive(cluster: Cluster): Promise<void> {
+    const since = moment()
+    const { reply } = await cluster.ask(LEASE_KEEP_ALIVE, { id: this.id })
+    if (reply.ttl <= 0) this.isLost = true
+    else this.#since = since
+  }
+}
+
+/**
+ * The leases of one process: one for each length of time that its tickets ask for, which is one for most.
+ *
+ * A lease is longer than the ttl of its tickets, by a fifth and a second, and is kept alive so often that at any moment it
+ * surely lasts for that ttl. So a ticket can be promised its ttl without a request: when it is its turn, and when it is
+ * renewed. That a single ticket ends in time is the matter of its own process, as long as that is alive.
+ */
+export class Leases {
+  readonly #cluster: Cluster
+  readonly #onLost: (lease: Lease) => void
+  readonly #shared = new Map<number, Shared>()
+  #tombs: { readonly lease: Promise<Lease>; readonly since: Moment } | undefined
+  readonly #ids = new Set<number>()
+  #isClosed = false
+
+  constructor(cluster: Cluster, onLost: (lease: Lease) => void) {
+    this.#cluster = cluster
+    this.#onLost = onLost
+  }
+
+  /** The one for tickets that have to be kept for `termMs`. */
+  shared(termMs: number): Promise<Lease> {
+    const ttl = lengthFor(termMs)
+    let shared = this.#shared.get(ttl)
+    if (shared === undefined) {
+      shared = { lease: undefined, granting: undefined, beat: undefined }
+      this.#shared.set(ttl, shared)
+    }
+    const { lease } = shared
+    if (lease !== undefined && !lease.isLost && lease.leftMs > 0) return Promise.resolve(lease)
+    return this.#renewed(shared, ttl)
+  }
+
+  /** One that is not kept alive: for what ends at its time whatever becomes of this process. */
+  once(durationMs: number): Promise<Lease> {
+    const ttl = Math.max(SHORTEST, Math.ceil(durationMs / 1000))
+    const lease = this.#grant(ttl)
+    lease.then(
+      ({ id }) => setTimeout(() => this.#ids.delete(id), 2 * ttl * 1000).unref(),
+      () => {},
+    )
+    return lease
+  }
+
+  /** For tombstones: one for many, so each lasts for a minute, or for two. */
+  tombs(lastMs: number): Promise<Lease> {
+    if (this.#tombs === undefined || elapsedMs(this.#tombs.since) > lastMs) {
+      const lease = this.#grant(Math.ceil((2 * lastMs) / 1000) + 1)
+      this.#tombs = { lease, since: moment() }
+      lease.catch(() => {
+        this.#tombs = undefined
+      })
+    }
+    return this.#tombs.lease
+  }
+
+  /** etcd no longer knows it, and with it all its keys are gone. */
+  lost(lease: Lease): void {
+    lease.isLost = true
+    this.#tombs = undefined
+    this.#onLost(lease)
+  }
+
+  /** Resolves when it surely lasts for so long, or is lost. */
+  async back(lease: Lease, durationMs: number): Promise<void> {
+    for (let tries = 0; !lease.isLost && !lease.backs(durationMs); tries += 1) {
+      await lease.keepAlive(this.#cluster)
+      // After a keep-alive it has its whole time, unless it took that long to be answered.
+      if (lease.isLost) this.lost(lease)
+      else if (tries > MOST_BEATS)
+        throw new StoreError('store-unavailable', 'etcd answers too slowly to keep a lease.')
+    }
+  }
+
+  /** Whether a key is bound to a lease of this process. */
+  isOurs(id: number): boolean {
+    return this.#ids.has(id)
+  }
+
+  close(): void {
+    this.#isClosed = true
+    for (const { beat } of this.#shared.values()) clearInterval(beat)
+  }
+
+  #renewed(shared: Shared, ttl: number): Promise<Lease> {
+    shared.granting ??= this.#grant(ttl)
+      .then((lease) => {
+        if (shared.lease !== undefined && !shared.lease.isLost) this.lost(shared.lease)
+        shared.lease = lease
+        shared.beat ??= this.#beat(shared, ttl)
+        return lease
+      })
+      .finally(() => {
+        shared.granting = undefined
+      })
+    return shared.granting
+  }
+
+  /** Twice in the time by which the lease is longer than its tickets ask for. */
+  #beat(shared: Shared, ttl: number): NodeJS.Timeout {
+    const everyMs = Math.max(SHORTEST_BEAT_MS, (ttl * 1000 - longestTerm(ttl)) / 2)
+    const beat = setInterval(() => {
+      const { lease } = shared
+      if (lease === undefined || lease.tickets === 0 || lease.isLost || this.#isClosed) {
+        clearInterval(beat)
+        shared.beat = undefined
+        return
+      }
+      // Whoever needs an answer asks for one; this only saves them the wait.
+      void lease
+        .keepAlive(this.#cluster)
+        .then(() => lease.isLost && this.lost(lease))
+        .catch(() => {})
+    }, everyMs)
+    beat.unref()
+    return beat
+  }
+
+  /** Lets it beat again when it has tickets again. */
+  used(lease: Lease): void {
+    lease.tickets += 1
+    for (const [ttl, shared] of this.#shared)
+      if (shared.lease === lease && shared.beat === undefined) shared.beat = this.#beat(shared, ttl)
+  }
+
+  async #grant(ttl: number): Promise<Lease> {
+    // Chosen here, so that the request may be repeated.
+    const id = 1 + Math.floor(Math.random() * (Number.MAX_SAFE_INTEGER - 1))
+    const since = moment()
+    this.#ids.add(id)
+    try {
+      const { reply } = await this.#cluster.ask(LEASE_GRANT, { id, ttl })
+      if (reply.ttl > ttl) throw tooShort(ttl, reply.ttl)
+      return new Lease(id, reply.ttl * 1000, since)
+    } catch (error) {
+      if (!(error instanceof StatusError && /lease already exists/.test(error.message))) throw error
+      return new Lease(id, ttl * 1000, since)
+    }
+  }
+}
+
+interface Shared {
+  lease: Lease | undefined
+  granting: Promise<Lease> | undefined
+  beat: NodeJS.Timeout | undefined
+}
+
+/** In whole seconds, in steps that grow with it: tickets of similar terms share a lease. */
+function lengthFor(termMs: number): number {
+  const seconds = Math.max(SHORTEST, Math.ceil((termMs * SPARE) / 1000 + 1))
+  const step = 10 ** Math.max(0, Math.floor(Math.log10(seconds)) - 1) * (seconds >= 20 ? 5 : 1)
+  return Math.ceil(seconds / step) * step
+}
+
+/** The longest term of a ticket under a lease of this length. */
+function longestTerm(ttl: number): number {
+  return Math.min(ttl * 1000 - 1000, ((ttl - 1) * 1000) / SPARE)
+}
+
+const SPARE = 1.2
+/** What etcd grants at least as it comes: one and a half election timeouts, in whole seconds. */
+const SHORTEST = 2
+const SHORTEST_BEAT_MS = 250
+const MOST_BEATS = 2
+
+function tooShort(asked: number, granted: number): StoreError {
+  const leastMs = Math.floor(longestTerm(granted))
+  return new StoreError(
+    'store-refused',
+    `etcd grants no lease for less than ${granted} s, and this ticket asks for ${asked} s: if its process died, its key would be taken for longer than it said. Use a ttl of ${leastMs} ms or more, or lower the election timeout of etcd.`,
+  )
+}

@@ -1,0 +1,57 @@
+import type { Store } from '../../contract/store.ts'
+import { InvalidArgumentError } from '../../errors.ts'
+import { type EtcdStoreOptions, etcdStore } from './client.ts'
+
+/**
+ * A store on the etcd that a URL names: `etcd://user:password@host1:2379,host2:2379,host3:2379`, or `etcds://…` for TLS
+ * with the authorities that Node.js knows (`NODE_EXTRA_CA_CERTS` adds to them). For other certificates use
+ * {@link etcdStore}. Asks etcd something before it resolves, so that a wrong password is known at once.
+ *
+ * @throws {InvalidArgumentError} when the URL or an option is not what it should be.
+ * @throws {StoreError} when no member answers, or etcd refuses.
+ */
+export async function openEtcd(
+  url: string,
+  options: Omit<EtcdStoreOptions, 'endpoints' | 'auth'> = {},
+): Promise<Store> {
+  const store = etcdStore({ ...options, ...parsed(url) })
+  try {
+    // Needs what every request needs, finds nobody, and changes nothing.
+    await store.release({ key: 'is anybody there', id: '?', cancel: false })
+    return store
+  } catch (error) {
+    await store.close()
+    throw error
+  }
+}
+
+/** The URL itself is in no message: it may hold a password. */
+function parsed(url: string): Pick<EtcdStoreOptions, 'endpoints' | 'auth'> {
+  const expected =
+    'Expected `url` to be like etcd://user:password@host1:2379,host2:2379 (or etcds:// for TLS)'
+  const match = typeof url === 'string' ? /^(etcds?):\/\/(?:([^@/]*)@)?([^@/?#]+)\/?$/i.exec(url) : null
+  if (match === null) throw new InvalidArgumentError(`${expected}, got something else.`)
+  const [, scheme = '', credentials, hosts = ''] = match
+  const protocol = scheme.toLowerCase() === 'etcds' ? 'https' : 'http'
+  const endpoints = hosts
+    .split(',')
+    .map((host) => `${protocol}://${/:\d+$/.test(host) ? host : `${host}:2379`}`)
+  if (!endpoints.every((endpoint) => URL.canParse(endpoint))) {
+    throw new InvalidArgumentError(`${expected}, got one with a host that is none.`)
+  }
+  if (credentials === undefined) return { endpoints }
+  const [, username = '', password] = /^([^:]*):(.*)$/.exec(credentials) ?? []
+  if (password === undefined || username === '') {
+    throw new InvalidArgumentError(`${expected}, got one with a user or a password, and not both.`)
+  }
+  try {
+    return {
+      endpoints,
+      auth: { username: decodeURIComponent(username), password: decodeURIComponent(password) },
+    }
+  } catch {
+    throw new InvalidArgumentError(
+      `${expected}, got one whose user or password has a % that is not written as %25.`,
+    )
+  }
+}

@@ -1,0 +1,72 @@
+import { Sum } from '../../law/law.ts'
+import { Roster } from '../../law/roster.ts'
+import type { Entry, KeptTicket } from './ticket-value.ts'
+
+/**
+ * One key's tickets as they were at a revision of etcd. Whoever came first is at the front, and the tickets at the front
+ * that may stand together hold: nothing says so but this order, so all processes agree, and a deletion is the hand-over.
+ *
+ * Who holds goes on to hold: nobody can come to stand before it, and who leaves only makes room. So what is read from a
+ * room that is not quite up to date is never too much, but for what was removed by force or with its lease.
+ */
+export class Room {
+  readonly key: string
+  /** In order of arrival. */
+  readonly tickets = new Roster<Entry & { readonly value: KeptTicket }>()
+  /** Lock-delays: while there is one, nobody is admitted. */
+  readonly closings = new Map<string, Entry>()
+  revision = 0
+
+  constructor(key: string) {
+    this.key = key
+  }
+
+  /** All that there was at a revision, in whatever order. */
+  fill(entries: readonly Entry[], revision: number): void {
+    for (const id of [...this.tickets.keys()]) this.tickets.delete(id)
+    this.closings.clear()
+    for (const entry of [...entries].sort((one, other) => one.createRevision - other.createRevision))
+      this.put(entry)
+    this.revision = revision
+  }
+
+  put(entry: Entry): void {
+    const { value } = entry
+    if (value.state === 'gone') this.tickets.delete(entry.id)
+    else if (value.state === 'closing') this.closings.set(entry.id, entry)
+    else {
+      const present = this.tickets.get(entry.id)
+      // Came, went and came again: it is behind those who came meanwhile.
+      if (present !== undefined && present.createRevision !== entry.createRevision)
+        this.tickets.delete(entry.id)
+      this.tickets.set(entry.id, { ...entry, value })
+    }
+  }
+
+  delete(id: string, createRevision?: number): void {
+    if (createRevision !== undefined && this.tickets.get(id)?.createRevision !== createRevision) return
+    this.tickets.delete(id)
+    this.closings.delete(id)
+  }
+
+  /** Who may stand at the front, and who is the first that may not. */
+  divide(): { readonly holders: readonly Entry[]; readonly head: Entry | undefined } {
+    const sum = new Sum()
+    const holders: Entry[] = []
+    for (const entry of this.tickets.values()) {
+      if (!sum.admits(entry.value)) return { holders, head: entry }
+      sum.add(entry.value)
+      holders.push(entry)
+    }
+    return { holders, head: undefined }
+  }
+
+  ahead(id: string): number {
+    let ahead = 0
+    for (const other of this.tickets.keys()) {
+      if (other === id) break
+      ahead += 1
+    }
+    return Math.max(0, ahead - this.divide().holders.length)
+  }
+}

@@ -1,0 +1,226 @@
+import type { Cluster } from './cluster.ts'
+import type { Conversation } from './member.ts'
+import { encoded, TXN, WATCH, type WatchReply } from './messages.ts'
+import { Room } from './room.ts'
+import type { RoomNames } from './room-names.ts'
+import { type Entry, entryOf } from './ticket-value.ts'
+import { MessageReader } from './wire.ts'
+
+export interface RoomsOptions {
+  readonly cluster: Cluster
+  readonly names: RoomNames
+  /** Something has happened in a room: `entries` as they are now, `gone` those that are deleted. */
+  onChange(room: Room, change: { readonly entries: readonly Entry[]; readonly gone: readonly string[] }): void
+}
+
+/**
+ * The rooms that this process looks at, because tickets of it wait there: each was read once, and is kept up to date by a
+ * watch from the next revision on. All watches share one stream.
+ *
+ * A stream that ends is opened anew and goes on where it was, so nothing is missed; where etcd has compacted that part of
+ * its history, the room is read again.
+ */
+export class Rooms {
+  readonly #options: RoomsOptions
+  readonly #rooms = new Map<string, Watched>()
+  readonly #byWatch = new Map<number, Watched>()
+  #conversation: Conversation | undefined
+  #isConnecting = false
+  #failures = 0
+  #lastWatch = 0
+  #isClosed = false
+
+  constructor(options: RoomsOptions) {
+    this.#options = options
+  }
+
+  get(key: string): Room | undefined {
+    return this.#rooms.get(key)?.room
+  }
+
+  values(): Room[] {
+    return [...this.#rooms.values()].map(({ room }) => room)
+  }
+
+  /** Looks at a room from now on; `entries` is all there was at a revision. */
+  open(key: string, entries: readonly Entry[], revision: number): Room {
+    const present = this.#rooms.get(key)
+    if (present !== undefined) {
+      this.#refill(present, entries, revision)
+      return present.room
+    }
+    const watched: Watched = { room: new Room(key), watch: 0, reached: [], heardAt: performance.now() }
+    watched.room.fill(entries, revision)
+    this.#rooms.set(key, watched)
+    this.#watch(watched)
+    return watched.room
+  }
+
+  /** Reads a room, and looks at it from now on. */
+  async read(key: string): Promise<Room> {
+    const { names, cluster } = this.#options
+    const request = { when: [], apply: [{ tag: 'range', ...names.room(key) }], otherwise: [] } as const
+    const { reply } = await cluster.ask(TXN, request)
+    const entries = reply.ranges.flatMap(({ pairs }) => pairs.map((pair) => entryOf(pair, names)))
+    return this.open(key, entries, reply.revision)
+  }
+
+  /** When etcd was last heard to say something about it. */
+  heardAt(room: Room): number {
+    return this.#rooms.get(room.key)?.heardAt ?? 0
+  }
+
+  /** Resolves with whether all that happened up to this revision is known. */
+  reached(room: Room, revision: number): Promise<boolean> {
+    const watched = this.#rooms.get(room.key)
+    if (room.revision >= revision) return Promise.resolve(true)
+    if (watched?.room !== room) return Promise.resolve(false)
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => resolve(room.revision >= revision), LONGEST_LAG_MS)
+      timer.unref()
+      watched.reached.push(() => {
+        if (room.revision < revision && this.#rooms.get(room.key) === watched) return false
+        clearTimeout(timer)
+        resolve(room.revision >= revision)
+        return true
+      })
+    })
+  }
+
+  leave(key: string): void {
+    const watched = this.#rooms.get(key)
+    if (watched === undefined) return
+    this.#rooms.delete(key)
+    this.#byWatch.delete(watched.watch)
+    this.#tellReached(watched)
+    this.#conversation?.send(encoded(WATCH, { tag: 'cancel', id: watched.watch }))
+    if (this.#rooms.size === 0) this.#hangUp()
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#hangUp()
+  }
+
+  #watch(watched: Watched): void {
+    this.#byWatch.delete(watched.watch)
+    this.#lastWatch += 1
+    watched.watch = this.#lastWatch
+    this.#byWatch.set(watched.watch, watched)
+    const range = this.#options.names.room(watched.room.key)
+    const request = { tag: 'create', id: watched.watch, range, from: watched.room.revision + 1 } as const
+    if (this.#conversation === undefined) void this.#connect()
+    else this.#conversation.send(encoded(WATCH, request))
+  }
+
+  async #connect(): Promise<void> {
+    if (this.#isConnecting || this.#isClosed) return
+    this.#isConnecting = true
+    try {
+      const conversation = await this.#options.cluster.converse(WATCH, {
+        onMessage: (bytes) => this.#hear(WATCH.decode(new MessageReader(bytes))),
+        onEnd: () => {
+          this.#conversation = undefined
+          this.#connectLater()
+        },
+      })
+      if (this.#isClosed || this.#rooms.size === 0) return conversation.close()
+      this.#conversation = conversation
+      for (const watched of this.#rooms.values()) this.#watch(watched)
+    } catch {
+      // What is wrong shows in every other request.
+      this.#connectLater()
+    } finally {
+      this.#isConnecting = false
+    }
+  }
+
+  #connectLater(): void {
+    if (this.#isClosed || this.#rooms.size === 0) return
+    this.#failures += 1
+    const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(this.#failures - 1, 10), LONGEST_PAUSE_MS)
+    setTimeout(() => void this.#connect(), pauseMs * (0.5 + Math.random() / 2)).unref()
+  }
+
+  #hangUp(): void {
+    this.#conversation?.close()
+    this.#conversation = undefined
+  }
+
+  #hear(reply: WatchReply): void {
+    const watched = this.#byWatch.get(reply.id)
+    if (watched === undefined) return
+    this.#failures = 0
+    watched.heardAt = performance.now()
+    if (reply.canceled) return this.#canceled(watched, reply)
+    const { room } = watched
+    const entries: Entry[] = []
+    const gone: string[] = []
+    try {
+      for (const { deleted, pair } of reply.events) {
+        // Read together with the room before.
+        if (pair.modRevision <= room.revision) continue
+        if (deleted) {
+          const { id } = this.#options.names.parse(pair.key)
+          room.delete(id)
+          gone.push(id)
+        } else {
+          const entry = entryOf(pair, this.#options.names)
+          room.put(entry)
+          entries.push(entry)
+        }
+      }
+    } catch {
+      // Something that is no ticket. Who asks for the key is told, as it is read again then.
+      return this.leave(room.key)
+    }
+    const last = reply.events.at(-1)
+    if (last === undefined) return
+    room.revision = Math.max(room.revision, last.pair.modRevision)
+    this.#tellReached(watched)
+    this.#options.onChange(room, { entries, gone })
+  }
+
+  #canceled(watched: Watched, reply: WatchReply): void {
+    this.#byWatch.delete(reply.id)
+    if (reply.compactRevision === 0) {
+      // Refused: the token may have been too old. A new stream asks for a new one.
+      this.#options.cluster.forgetToken()
+      this.#hangUp()
+      return this.#connectLater()
+    }
+    const { key } = watched.room
+    this.read(key).then(
+      () => this.#rooms.get(key) === watched && this.#watch(watched),
+      () => this.leave(key),
+    )
+  }
+
+  #refill(watched: Watched, entries: readonly Entry[], revision: number): void {
+    const { room } = watched
+    watched.heardAt = performance.now()
+    if (revision <= room.revision) return
+    const before = [...room.tickets.keys()]
+    room.fill(entries, revision)
+    this.#tellReached(watched)
+    const gone = before.filter((id) => !room.tickets.has(id))
+    this.#options.onChange(room, { entries, gone })
+  }
+
+  #tellReached(watched: Watched): void {
+    if (watched.reached.length > 0) watched.reached = watched.reached.filter((tell) => !tell())
+  }
+}
+
+interface Watched {
+  readonly room: Room
+  watch: number
+  /** Those who wait for a revision; each says whether it is satisfied. */
+  reached: (() => boolean)[]
+  heardAt: number
+}
+
+/** An event follows the answer to the request that caused it by much less; after this long the room is read again. */
+const LONGEST_LAG_MS = 500
+const FIRST_PAUSE_MS = 30
+const LONGEST_PAUSE_MS = 1000

@@ -1,0 +1,196 @@
+import {
+  type EvictRequest,
+  type InspectRequest,
+  type RoomPage,
+  type RoomView,
+  TOMBSTONE_MS,
+} from '../../contract/store.ts'
+import type { Cluster } from './cluster.ts'
+import type { FenceBase } from './fence-base.ts'
+import type { Leases } from './leases.ts'
+import { type KeyValue, LEASE_TIME_TO_LIVE, type Operation, TXN } from './messages.ts'
+import type { OwnTicket } from './own-ticket.ts'
+import { Room } from './room.ts'
+import type { RoomNames } from './room-names.ts'
+import { closingValue, type Entry, entryOf, type KeptTicket, tombstoneValue } from './ticket-value.ts'
+import type { Wardens } from './wardens.ts'
+
+export interface Surroundings {
+  readonly cluster: Cluster
+  readonly names: RoomNames
+  readonly own: ReadonlyMap<string, OwnTicket>
+  readonly base: FenceBase
+  readonly leases: Leases
+  readonly wardens: Wardens
+}
+
+/** A page of rooms as etcd has them, with what this process knows better of its own tickets. */
+export async function inspect(
+  { prefix, cursor, count }: InspectRequest,
+  surroundings: Surroundings,
+): Promise<RoomPage> {
+  const { names, base } = surroundings
+  await base.value()
+  const begin = names.from(prefix)
+  const rooms: RoomView[] = []
+  let from = cursor ?? begin
+  for (;;) {
+    const { pairs, more } = await read(surroundings.cluster, from, names.tickets.end)
+    const groups = new Map<string, KeyValue[]>()
+    for (const pair of pairs) {
+      // Another key in between ends what begins with the prefix.
+      if (!pair.key.startsWith(begin)) return { rooms, next: undefined }
+      const { key } = names.parse(pair.key)
+      if (!key.startsWith(prefix)) continue
+      const group = groups.get(key) ?? []
+      groups.set(key, group)
+      group.push(pair)
+    }
+    const keys = [...groups.keys()]
+    for (const [index, key] of keys.entries()) {
+      const range = names.room(key)
+      // What was read may end in the middle of the last one.
+      const isCut = more && index === keys.length - 1
+      const all = isCut
+        ? (await read(surroundings.cluster, range.key, range.end, 0)).pairs
+        : (groups.get(key) ?? [])
+      const view = await viewOf(key, all, surroundings)
+      from = range.end
+      if (view !== undefined) rooms.push(view)
+      if (rooms.length === count) return { rooms, next: from }
+    }
+    if (!more) return { rooms, next: undefined }
+  }
+}
+
+/** Removes tickets by force. Undefined when the room changed meanwhile. */
+export async function evict(
+  { key, id, reason }: EvictRequest,
+  surroundings: Surroundings,
+): Promise<readonly string[] | undefined> {
+  const { cluster, names, own, leases, wardens } = surroundings
+  const range = names.room(key)
+  const { pairs, revision } = await read(cluster, range.key, range.end, 0)
+  const entries = pairs.map((pair) => entryOf(pair, names))
+  const room = new Room(key)
+  room.fill(entries, revision)
+  const clearing = wardens.clearing(room)
+  if (clearing !== undefined) {
+    await clearing
+    return undefined
+  }
+  const { holders } = room.divide()
+  const targets = [...room.tickets.values()].filter((entry) => id === undefined || entry.id === id)
+  if (targets.length === 0) return []
+  const tombs = await leases.tombs(TOMBSTONE_MS)
+  const value = tombstoneValue({ evicted: true, reason })
+  const operations: Operation[] = []
+  const closings: [name: string, ms: number][] = []
+  for (const entry of targets) {
+    operations.push({ tag: 'put', key: entry.name, value, lease: tombs.id })
+    const { lockDelayMs, state } = entry.value
+    const wasConfirmed = holders.includes(entry) && state === 'here' && own.get(entry.id)?.state !== 'offered'
+    if (lockDelayMs === 0 || !wasConfirmed) continue
+    const name = names.closing(key, entry.id)
+    const lease = await leases.once(lockDelayMs)
+    operations.push({ tag: 'put', key: name, value: closingValue(lockDelayMs), lease: lease.id })
+    closings.push([name, lockDelayMs])
+  }
+  const { reply } = await cluster.ask(TXN, {
+    when: [{ that: 'modified', is: 'less', ...range, revision: revision + 1 }],
+    apply: operations,
+    otherwise: [],
+  })
+  if (!reply.succeeded) return undefined
+  for (const [name, ms] of closings) wardens.closing(name, ms)
+  return targets.map((entry) => entry.id)
+}
+
+async function read(
+  cluster: Cluster,
+  key: string,
+  end: string,
+  limit: number = READ_TOGETHER,
+): Promise<{ pairs: readonly KeyValue[]; more: boolean; revision: number }> {
+  const { reply } = await cluster.ask(TXN, {
+    when: [],
+    apply: [{ tag: 'range', key, end, limit }],
+    otherwise: [],
+  })
+  const [range] = reply.ranges
+  return { pairs: range?.pairs ?? [], more: range?.more ?? false, revision: reply.revision }
+}
+
+async function viewOf(
+  key: string,
+  pairs: readonly KeyValue[],
+  { cluster, names, own, base, wardens }: Surroundings,
+): Promise<RoomView | undefined> {
+  const now = performance.now()
+  const wallNow = Date.now()
+  const room = new Room(key)
+  const mine = (entry: Entry) => {
+    const known = own.get(entry.id)
+    return known?.createRevision === entry.createRevision ? known : undefined
+  }
+  const entries = pairs.map((pair) => entryOf(pair, names))
+  room.fill(
+    entries.filter((entry) => !isOver(mine(entry), now)),
+    0,
+  )
+  const leases = new Map<number, number>()
+  for (const entry of entries) {
+    if (mine(entry) !== undefined || entry.value.state === 'gone' || leases.has(entry.lease)) continue
+    const { reply } = await cluster.ask(LEASE_TIME_TO_LIVE, { id: entry.lease })
+    leases.set(entry.lease, Math.max(0, reply.ttl * 1000))
+  }
+  const { holders } = room.divide()
+  const views = [...room.tickets.values()].map((entry) => {
+    const { units, limit, ttlMs, at, owner } = entry.value as KeptTicket
+    return {
+      entry,
+      known: mine(entry),
+      facts: { id: entry.id, units, limit, owner },
+      ttlMs,
+      sinceMs: wallNow - at,
+    }
+  })
+  const closedMs = [...room.closings.values()].map((closing) =>
+    Math.min(wardens.closesFor(closing), leases.get(closing.lease) ?? Number.POSITIVE_INFINITY),
+  )
+  if (views.length === 0 && closedMs.length === 0) return undefined
+  return {
+    key,
+    holders: views
+      .filter(({ entry }) => holders.includes(entry))
+      .map(({ entry, known, facts, ttlMs, sinceMs }) => ({
+        ...facts,
+        fence: base.fence(entry.createRevision),
+        heldMs: Math.max(0, Math.floor(known === undefined ? sinceMs : now - known.heldSince)),
+        remainingMs: Math.max(
+          0,
+          Math.floor(
+            known === undefined ? Math.min(ttlMs, leases.get(entry.lease) ?? ttlMs) : known.until - now,
+          ),
+        ),
+        state: stateOf(entry, known),
+      })),
+    queue: views
+      .filter(({ entry }) => !holders.includes(entry))
+      .map(({ facts, sinceMs }) => ({ ...facts, waitedMs: Math.max(0, sinceMs) })),
+    closedMs: Math.ceil(Math.max(0, ...closedMs)),
+  }
+}
+
+/** Its time is over, and its key is being deleted or will be. */
+function isOver(known: OwnTicket | undefined, now: number): boolean {
+  if (known === undefined) return false
+  return known.state === 'ended' || (known.state === 'waiting' ? known.rememberedUntil : known.until) <= now
+}
+
+function stateOf(entry: Entry, known: OwnTicket | undefined): 'held' | 'offered' | 'leaving' {
+  if (entry.value.state === 'leaving') return 'leaving'
+  return known?.state === 'offered' || known?.state === 'waiting' ? 'offered' : 'held'
+}
+
+const READ_TOGETHER = 500

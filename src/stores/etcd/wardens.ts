@@ -1,0 +1,280 @@
+import type { Cluster } from './cluster.ts'
+import type { Leases } from './leases.ts'
+import { type Operation, TXN } from './messages.ts'
+import { type OwnTicket, termMs } from './own-ticket.ts'
+import type { Room } from './room.ts'
+import type { RoomNames } from './room-names.ts'
+import type { Rooms } from './rooms.ts'
+import { closingValue, type Entry, ticketValue } from './ticket-value.ts'
+
+export interface WardensOptions {
+  readonly cluster: Cluster
+  readonly names: RoomNames
+  readonly leases: Leases
+  readonly rooms: Rooms
+  readonly own: ReadonlyMap<string, OwnTicket>
+  /** Whether anybody listens to wakes. */
+  isHeard(): boolean
+  onSettle(room: Room): void
+  /** Its key is no longer ours; `isDeleted`: and it is no longer there. */
+  onEnded(own: OwnTicket, outcome: { readonly isDeleted: boolean }): void
+}
+
+/**
+ * What etcd cannot do by itself, for the tickets of this process: to end a single one at its time – its ttl, its acceptance
+ * term, its minimum hold, a lock-delay – while the lease that it shares with others lives on. A process that cannot do this
+ * any more, because it has died, hangs or is cut off, loses its lease and with it all of them.
+ */
+export class Wardens {
+  readonly #options: WardensOptions
+  readonly #closings = new Map<string, number>()
+  readonly #idle = new Map<Room, number>()
+  #timer: NodeJS.Timeout | undefined
+  #wakesAt = Number.POSITIVE_INFINITY
+  #isClosed = false
+
+  constructor(options: WardensOptions) {
+    this.#options = options
+  }
+
+  /** Looks after a ticket whose times have changed, or after who listens and which rooms are in use. */
+  look(own?: OwnTicket): void {
+    this.#wakeBy(own === undefined ? performance.now() + SOON_MS : this.#dueAt(own))
+  }
+
+  /** Ends a ticket of ours, if it is still as we know it. */
+  end(own: OwnTicket): Promise<void> {
+    own.ending ??= this.#end(own)
+    return own.ending
+  }
+
+  /** Set while tickets of ours at the front of a room are being ended; ends those whose time is over. */
+  clearing(room: Room): Promise<void> | undefined {
+    const { holders, head } = room.divide()
+    const now = performance.now()
+    const endings: Promise<void>[] = []
+    for (const entry of head === undefined ? holders : [...holders, head]) {
+      const own = this.#options.own.get(entry.id)
+      if (own === undefined || own.createRevision !== entry.createRevision) continue
+      if (own.ending === undefined && own.state !== 'waiting' && own.until <= now) void this.end(own)
+      if (own.ending !== undefined) endings.push(own.ending)
+    }
+    return endings.length === 0 ? undefined : Promise.all(endings).then(() => {})
+  }
+
+  /** Released before its minimum hold was over. False when it is no longer ours. */
+  async leave(own: OwnTicket): Promise<boolean> {
+    const value = ticketValue(own.ticket, own.at, { state: 'leaving', pinned: own.pinned })
+    if (!(await this.#put(own, value, own.lease.id))) return false
+    own.state = 'leaving'
+    own.until = own.holdUntil
+    this.look(own)
+    return true
+  }
+
+  /** Sees to it that its key is bound to a lease that is long enough. False when it is no longer ours. */
+  async bind(own: OwnTicket): Promise<boolean> {
+    const { leases } = this.#options
+    const holdMs = own.holdUntil - performance.now()
+    const isPinned = holdMs > 0
+    const needMs = termMs(own.ticket)
+    if (isPinned === own.pinned && (isPinned || own.lease.ttlMs >= needMs)) return true
+    const lease = isPinned
+      ? await leases.once(Math.max(holdMs, own.ticket.ttlMs) + own.ticket.lockDelayMs)
+      : await leases.shared(needMs)
+    const value = ticketValue(own.ticket, own.at, isPinned ? { pinned: true } : {})
+    if (!(await this.#put(own, value, lease.id))) return false
+    own.lease.tickets -= 1
+    own.lease = lease
+    own.pinned = isPinned
+    leases.used(lease)
+    return true
+  }
+
+  /** A lock-delay that this process has begun, and ends. */
+  closing(name: string, durationMs: number): void {
+    const until = performance.now() + durationMs
+    this.#closings.set(name, until)
+    this.#wakeBy(until)
+  }
+
+  /** How much longer a lock-delay lasts; at most, where another process has begun it. */
+  closesFor({ name, value }: Entry): number {
+    const until = this.#closings.get(name)
+    if (until !== undefined) return Math.max(0, until - performance.now())
+    return value.state === 'closing' ? value.ms : 0
+  }
+
+  close(): void {
+    this.#isClosed = true
+    clearTimeout(this.#timer)
+  }
+
+  async #put(own: OwnTicket, value: string, lease: number): Promise<boolean> {
+    const { reply } = await this.#options.cluster.ask(TXN, {
+      when: [{ that: 'modified', is: 'equal', key: own.name, revision: own.modRevision }],
+      apply: [{ tag: 'put', key: own.name, value, lease }],
+      otherwise: [],
+    })
+    if (reply.succeeded) own.modRevision = reply.revision
+    return reply.succeeded
+  }
+
+  async #end(own: OwnTicket): Promise<void> {
+    const { key, id, lockDelayMs } = own.ticket
+    const isDelayed = own.state === 'held' && lockDelayMs > 0
+    const closesAt = own.until + lockDelayMs
+    own.state = 'ended'
+    let isDeleted = false
+    // Whoever is not reached in this time has dropped the lease, and the key with it.
+    await this.#insist(own.lease.leftMs, async () => {
+      const operations: Operation[] = [{ tag: 'delete', key: own.name }]
+      const leftMs = closesAt - performance.now()
+      const name = this.#options.names.closing(key, id)
+      if (isDelayed && leftMs > 0) {
+        const lease = await this.#options.leases.once(leftMs)
+        operations.push({ tag: 'put', key: name, value: closingValue(leftMs), lease: lease.id })
+        this.closing(name, leftMs)
+      }
+      const { reply } = await this.#options.cluster.ask(TXN, {
+        when: [{ that: 'modified', is: 'equal', key: own.name, revision: own.modRevision }],
+        apply: operations,
+        otherwise: [],
+      })
+      isDeleted = reply.succeeded
+    })
+    this.#options.onEnded(own, { isDeleted })
+  }
+
+  async #insist(forMs: number, work: () => Promise<void>): Promise<void> {
+    const giveUpAt = performance.now() + forMs
+    while (!this.#isClosed && performance.now() < giveUpAt) {
+      try {
+        return await work()
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS).unref())
+      }
+    }
+  }
+
+  #wakeBy(at: number): void {
+    if (at >= this.#wakesAt || this.#isClosed) return
+    clearTimeout(this.#timer)
+    this.#wakesAt = at
+    this.#timer = setTimeout(() => this.#round(), Math.max(1, Math.ceil(at - performance.now())))
+    this.#timer.unref()
+  }
+
+  #round(): void {
+    this.#wakesAt = Number.POSITIVE_INFINITY
+    const now = performance.now()
+    let next = Number.POSITIVE_INFINITY
+    const keys = new Set<string>()
+    for (const own of [...this.#options.own.values()]) {
+      keys.add(own.ticket.key)
+      const dueAt = this.#dueAt(own)
+      if (dueAt <= now) this.#due(own, now)
+      next = Math.min(next, this.#dueAt(own))
+    }
+    next = Math.min(next, this.#endClosings(now), this.#leaveRooms(keys, now))
+    if (next !== Number.POSITIVE_INFINITY) this.#wakeBy(next)
+  }
+
+  #dueAt(own: OwnTicket): number {
+    switch (own.state) {
+      case 'waiting':
+        return own.rememberedUntil + LATE_MS
+      case 'offered':
+      case 'leaving':
+        return own.until
+      case 'held': {
+        const attendAt = this.#isUnattended(own) ? own.heldSince + ATTEND_MS : Number.POSITIVE_INFINITY
+        return Math.min(own.until, attendAt, own.pinned ? own.holdUntil : Number.POSITIVE_INFINITY)
+      }
+      case 'ended':
+        return Number.POSITIVE_INFINITY
+      default:
+        return own.state satisfies never
+    }
+  }
+
+  #due(own: OwnTicket, now: number): void {
+    const isOver = own.state === 'waiting' ? own.rememberedUntil + LATE_MS <= now : own.until <= now
+    if (isOver) void this.end(own)
+    else if (own.pinned && own.holdUntil <= now) void this.#unpin(own)
+    // Somebody wants to hear of an eviction.
+    else if (this.#isUnattended(own)) {
+      own.heldSince = now
+      this.#options.rooms.read(own.ticket.key).catch(() => {})
+    }
+  }
+
+  #isUnattended({ ticket }: OwnTicket): boolean {
+    return this.#options.isHeard() && this.#options.rooms.get(ticket.key) === undefined
+  }
+
+  /** Its minimum hold is over: from now on it ends with its ttl; or at once, if another process has released it meanwhile. */
+  async #unpin(own: OwnTicket): Promise<void> {
+    own.holdUntil = 0
+    try {
+      if (await this.bind(own)) return
+      const { reply } = await this.#options.cluster.ask(TXN, {
+        when: [],
+        apply: [{ tag: 'range', key: own.name }],
+        otherwise: [],
+      })
+      const pair = reply.ranges[0]?.pairs[0]
+      if (pair?.lease !== own.lease.id || pair.createRevision !== own.createRevision) return
+      own.modRevision = pair.modRevision
+      await this.end(own)
+    } catch {
+      own.pinned = false
+    }
+  }
+
+  #endClosings(now: number): number {
+    let next = Number.POSITIVE_INFINITY
+    for (const [name, until] of this.#closings) {
+      if (until > now) {
+        next = Math.min(next, until)
+        continue
+      }
+      this.#closings.delete(name)
+      void this.#insist(CLOSING_MS, async () => {
+        const operations: Operation[] = [{ tag: 'delete', key: name }]
+        await this.#options.cluster.ask(TXN, { when: [], apply: operations, otherwise: [] })
+        const { key, id } = this.#options.names.parse(name)
+        const room = this.#options.rooms.get(key)
+        room?.delete(id)
+        if (room !== undefined) this.#options.onSettle(room)
+      })
+    }
+    return next
+  }
+
+  /** A room is looked at for a little longer than it is used: whoever comes and goes often need not read it each time. */
+  #leaveRooms(used: ReadonlySet<string>, now: number): number {
+    let next = Number.POSITIVE_INFINITY
+    for (const room of this.#options.rooms.values()) {
+      const since = this.#idle.get(room)
+      if (used.has(room.key)) this.#idle.delete(room)
+      else if (since === undefined) this.#idle.set(room, now)
+      else if (since + LINGER_MS <= now) {
+        this.#idle.delete(room)
+        this.#options.rooms.leave(room.key)
+        continue
+      }
+      if (!used.has(room.key)) next = Math.min(next, (since ?? now) + LINGER_MS)
+    }
+    return next
+  }
+}
+
+/** Who is not heard of in time is passed over when its turn comes. If it never comes, it is forgotten after so long. */
+const LATE_MS = 5000
+/** Most leases are over before anybody could evict them, and need no watch. */
+const ATTEND_MS = 250
+const LINGER_MS = 1000
+const SOON_MS = 250
+const PAUSE_MS = 200
+const CLOSING_MS = 10_000
