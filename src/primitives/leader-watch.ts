@@ -17,6 +17,11 @@ export interface Leader {
 }
 
 export async function currentLeader(engine: Engine, key: string): Promise<Leader | null> {
+  return (await lookAt(engine, key)).leader
+}
+
+/** Who leads, and whether somebody was offered the leadership and has not taken it yet. */
+async function lookAt(engine: Engine, key: string): Promise<{ leader: Leader | null; isOffered: boolean }> {
   const page = await engine.ask(
     () => engine.store.inspect({ prefix: key, cursor: undefined, count: 1 }),
     ADMINISTRATION_MS,
@@ -24,10 +29,13 @@ export async function currentLeader(engine: Engine, key: string): Promise<Leader
   )
   // The room of that very key comes first, where there is one.
   const [room] = page.rooms
-  const holder = room?.key === key ? room.holders.find(({ state }) => state === 'held') : undefined
-  if (holder === undefined) return null
+  const holders = room?.key === key ? room.holders : []
+  const holder = holders.find(({ state }) => state === 'held')
+  if (holder === undefined)
+    return { leader: null, isOffered: holders.some(({ state }) => state === 'offered') }
   const { value, ...owner } = JSON.parse(holder.owner) as Record<string, unknown>
-  return { fence: holder.fence, value: typeof value === 'string' ? value : undefined, owner }
+  const leader = { fence: holder.fence, value: typeof value === 'string' ? value : undefined, owner }
+  return { leader, isOffered: false }
 }
 
 /**
@@ -90,15 +98,20 @@ export class LeaderWatch {
   }
 
   async #watch(): Promise<void> {
-    // How often in a row nothing had changed.
-    for (let idle = 0; !this.#stopping.signal.aborted; ) {
+    // How often in a row it came here in vain.
+    let idle = 0
+    while (!this.#stopping.signal.aborted) {
       try {
-        idle = (await this.#look()) ? 0 : idle + 1
-        // Let in at once means that the leader has not announced itself yet, or is on its way out.
-        if (this.#known === null) await this.#pause(SELDOM_MS)
+        const { leads, changed } = await this.#look()
+        idle = changed ? 0 : idle + 1
+        if (leads === 'nobody') await this.#pause(SELDOM_MS)
         else {
-          if (idle > 0) await this.#pause(Math.min(FIRST_PAUSE_MS * 2 ** (idle - 1), SELDOM_MS))
-          await this.#waitForEnd()
+          // Let in at once means that the leader has not announced itself yet, or is on its way out.
+          if (idle > 1) await this.#pause(Math.min(FIRST_PAUSE_MS * 2 ** (idle - 2), SELDOM_MS))
+          if (leads === 'somebody')
+            await this.#waitForEnd(() => {
+              idle = 0
+            })
         }
       } catch (error) {
         if (this.#stopping.signal.aborted) return
@@ -110,8 +123,8 @@ export class LeaderWatch {
     }
   }
 
-  /** Waits until the mark is free. */
-  async #waitForEnd(): Promise<void> {
+  /** Waits until the mark is free; `onQueued` is called when it was not. */
+  async #waitForEnd(onQueued: () => void): Promise<void> {
     const { engine, nextId } = this.#desk
     const key = markOf(this.#key)
     let looked = false
@@ -122,6 +135,7 @@ export class LeaderWatch {
       lease: this.#terms,
       // Behind whose mark it stands is known only now: the leader may have changed since the last look.
       whileQueued: () => {
+        onQueued()
         if (!looked) {
           looked = true
           this.#look().catch(() => {
@@ -134,16 +148,21 @@ export class LeaderWatch {
     await turn?.release()
   }
 
-  /** Whether another one leads than at the last look. One look at a time, so that changes are told in their order. */
-  #look(): Promise<boolean> {
-    const look = this.#looking.then(async () => {
-      const leader = await currentLeader(this.#desk.engine, this.#key)
+  /**
+   * Who leads, and whether that is another one than at the last look. One look at a time, so that changes are told in their
+   * order. While the leadership is on its way from one to the next, nothing has changed yet.
+   */
+  #look(): Promise<Look> {
+    const look = this.#looking.then(async (): Promise<Look> => {
+      const { leader, isOffered } = await lookAt(this.#desk.engine, this.#key)
+      if (isOffered) return { leads: 'soon', changed: false }
+      const leads = leader === null ? 'nobody' : 'somebody'
       const fence = leader?.fence ?? null
-      if (fence === this.#known) return false
+      if (fence === this.#known) return { leads, changed: false }
       this.#known = fence
       this.#changes.push(leader)
       this.#tell()
-      return true
+      return { leads, changed: true }
     })
     this.#looking = look.catch(() => {})
     return look
@@ -160,7 +179,12 @@ export class LeaderWatch {
   }
 }
 
+interface Look {
+  readonly leads: 'nobody' | 'soon' | 'somebody'
+  readonly changed: boolean
+}
+
 const LOOKING = terms(3000)
-const FIRST_PAUSE_MS = 20
+const FIRST_PAUSE_MS = 5
 const SELDOM_MS = 1000
 const ADMINISTRATION_MS = 10_000

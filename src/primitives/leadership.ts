@@ -138,9 +138,10 @@ export class LeaderTerm implements Leadership {
         failures = 0
         const end = await Promise.race([abortOf(mark.signal), abortOf(gone)])
         await mark.release()
-        if (isEviction(end)) return this.stepDown(end.evictedBecause ?? UNSAID)
+        // It still leads until its work has settled, and so takes the mark again.
+        if (isEviction(end)) this.stepDown(end.evictedBecause ?? UNSAID)
       } catch (error) {
-        if (isEviction(error)) return this.stepDown(error.evictedBecause ?? UNSAID)
+        if (isEviction(error)) this.stepDown(error.evictedBecause ?? UNSAID)
         if (isHoldfastError(error, 'closed')) return
         await paused(this.#desk.engine.clock, this.#desk.engine.backoffMs(failures), gone)
       }
