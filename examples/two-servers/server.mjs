@@ -1,0 +1,26 @@
+import { createServer } from 'node:http'
+import { connect } from 'holdfast'
+import { lockWorker } from 'holdfast/worker'
+
+const port = Number(process.argv[2] ?? 3001)
+const store = process.env['STORE'] ?? 'sqlite:./locks.db'
+const locks = await connect(store, { label: `server ${port}`, ttl: '5s' })
+
+const worker = lockWorker(locks, 'mailer', {
+  start(lease, { signal }) {
+    console.log(`server ${port} works under fence ${lease.fence}`)
+    const timer = setInterval(() => console.log(`server ${port} sends mail`), 1000)
+    signal.addEventListener('abort', () => clearInterval(timer))
+  },
+  stop: (reason) => console.log(`server ${port} works no more: ${reason}`),
+})
+worker.stopOn(['SIGINT', 'SIGTERM'])
+worker.start()
+
+createServer(async (_, response) => {
+  let holder = 'nobody'
+  for await (const room of locks.inspect({ prefix: 'mailer' })) {
+    for (const { owner } of room.holders) holder = JSON.parse(owner).label
+  }
+  response.end(`I am server ${port}, and ${worker.state}. The mailer is ${holder}.\n`)
+}).listen(port, '127.0.0.1', () => console.log(`server ${port} listens`))

@@ -1,0 +1,116 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { freePort } from '../servers/free-port.ts'
+import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { until } from '../servers/until.ts'
+import { readProjectFile, root } from '../tidy/project.ts'
+
+const program = 'examples/two-servers/server.mjs'
+let redis: RedisServer
+let folder: string
+
+beforeAll(async () => {
+  redis = await startRedis()
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-two-servers-'))
+})
+afterAll(async () => {
+  await redis.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+test('the page that everybody reads first shows this very program', () => {
+  expect(readProjectFile('docs/getting-started.md')).toContain(`\`\`\`ts\n${readProjectFile(program)}\`\`\``)
+})
+
+// As a reader runs them: against the built package, in an empty folder.
+describe.each(['embedded', 'redis'])('two servers over the %s store', (kind) => {
+  test('the other one takes over when the holder is ended by Ctrl-C, and when it is killed', {
+    timeout: 60_000,
+  }, async () => {
+    const env = kind === 'redis' ? { STORE: redis.url } : { STORE: 'sqlite:./locks.db' }
+    const servers: Server[] = []
+    const start = async () => {
+      const server = await startServer(env)
+      servers.push(server)
+      return server
+    }
+    try {
+      const first = await start()
+      await first.untilSays('working', first)
+      const second = await start()
+      await second.untilSays('waiting', first)
+
+      const interruptedAt = performance.now()
+      first.child.kill('SIGINT')
+      await second.untilSays('working', second)
+      // Far less than the ttl of five seconds: the key was given back.
+      expect(performance.now() - interruptedAt).toBeLessThan(3000)
+      await until('the first has ended', () => first.child.signalCode === 'SIGINT')
+      expect(first.said()).toContain('works no more: stopped')
+
+      const third = await start()
+      await third.untilSays('waiting', second)
+      second.child.kill('SIGKILL')
+      await third.untilSays('working', third)
+      for (const server of servers) expect(server.complaints()).toBe('')
+    } finally {
+      for (const { child } of servers) child.kill('SIGKILL')
+      for (const { child } of servers)
+        await until('it has ended', () => child.exitCode !== null || child.signalCode !== null)
+    }
+  })
+})
+
+interface Server {
+  readonly child: ChildProcess
+  readonly name: string
+  said(): string
+  complaints(): string
+  /** What it answers about itself, and about who holds. */
+  untilSays(state: string, holder: Pick<Server, 'name'>): Promise<void>
+}
+
+async function startServer(env: NodeJS.ProcessEnv): Promise<Server> {
+  const port = await freePort()
+  const child = spawn(process.execPath, ['--no-warnings', join(root, program), String(port)], {
+    cwd: folder,
+    env: { ...process.env, ...env },
+  })
+  let said = ''
+  let complaints = ''
+  child.stdout.on('data', (text) => {
+    said += text
+  })
+  child.stderr.on('data', (text) => {
+    complaints += text
+  })
+  const name = `server ${port}`
+  await until(
+    'it listens',
+    () => {
+      if (child.exitCode !== null) throw new Error(complaints)
+      return said.includes('listens')
+    },
+    { withinMs: 20_000 },
+  )
+  return {
+    child,
+    name,
+    said: () => said,
+    complaints: () => complaints,
+    async untilSays(state, holder) {
+      const expected = `I am ${name}, and ${state}. The mailer is ${holder.name}.\n`
+      await until(
+        `it says: ${expected}`,
+        async () => {
+          const response = await fetch(`http://127.0.0.1:${port}`)
+          return (await response.text()) === expected
+        },
+        { withinMs: 20_000, everyMs: 50 },
+      )
+    },
+  }
+}
