@@ -62,6 +62,7 @@ export function postgresStore(client: PostgresPool, options: PostgresStoreOption
     max: lanes,
     applicationName: 'holdfast locks',
     statementLimitMs: STATEMENT_LIMIT_MS,
+    settings: PLANNING,
   })
   return new PostgresStore({
     connections,
@@ -71,6 +72,9 @@ export function postgresStore(client: PostgresPool, options: PostgresStoreOption
     prepare: () => (migrate ? migrateTables(connections, schema) : assertTables(connections, schema)),
   })
 }
+
+/** As lock_rooms has it for sessions that come without. */
+const PLANNING = { enable_seqscan: 'off', enable_bitmapscan: 'off', jit: 'off' }
 
 /** A call takes milliseconds; one that takes this long waits for something that will not come. */
 const STATEMENT_LIMIT_MS = 5000

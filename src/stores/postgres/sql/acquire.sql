@@ -28,6 +28,7 @@ declare
   v_settled boolean;
   v_known boolean;
   v_place bigint;
+  v_ahead bigint;
 begin
   perform "{schema}".lock_rooms(p_keys);
   v_us := "{schema}".lock_clock();
@@ -83,13 +84,14 @@ begin
     elsif v_answer is null and p_patience_ms[v_index] = 0 then
       v_answer := 'b' || "{schema}".lock_until_change(v_key, v_now);
     elsif v_answer is null then
-      select coalesce(max(place), 0) + 1 into v_place from "{schema}".lock_waiters where key = v_key;
+      select coalesce(max(place), 0) + 1, count(*) into v_place, v_ahead from "{schema}".lock_waiters where key = v_key;
       insert into "{schema}".lock_waiters values (
         v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
         v_now, v_now + p_patience_ms[v_index], p_inbox, p_owners[v_index]
       );
-      v_answer := 'q' || (select count(*) - 1 from "{schema}".lock_waiters where key = v_key)
-        || ' ' || "{schema}".lock_ask_again(v_key, v_place, v_now, p_patience_ms[v_index], p_accept_ms[v_index]);
+      v_answer := 'q' || v_ahead || ' ' || "{schema}".lock_ask_again(
+        v_key, v_ahead = 0, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
+      );
     end if;
     v_holds := v_holds or v_answer like 'h%';
     v_answers := v_answers || v_answer || E'\n';

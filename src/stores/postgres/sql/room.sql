@@ -16,8 +16,11 @@ begin
   -- Statistics of tables that fill and empty all the time are wrong most of the time, and the plans are kept for long.
   -- What is planned against this looks so expensive that it would be compiled, which takes longer than all the rest.
   -- And only a plain index scan remembers which entries lead to rows that are gone, of which there are many here.
-  perform set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-    set_config('jit', 'off', true);
+  -- Sessions of our own have it so from the start.
+  if current_setting('enable_seqscan') || current_setting('enable_bitmapscan') || current_setting('jit') <> 'offoffoff' then
+    perform set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+      set_config('jit', 'off', true);
+  end if;
   if array_length(p_keys, 1) = 1 then
     perform pg_advisory_xact_lock(1212236372, hashtext(p_keys[1]) & 1023);
   else
@@ -89,28 +92,35 @@ declare
   v_units double precision;
   v_limit double precision;
   v_last bigint;
+  v_expired boolean;
+  v_closed boolean;
   v_holder record;
   v_waiter record;
 begin
-  for v_holder in
-    delete from "{schema}".lock_holders where key = p_key and expires_at <= v_now
-    returning state, expires_at, lock_delay_ms
-  loop
-    -- Only who had really started to work may leave something unfinished behind.
-    if v_holder.state = 'h' and v_holder.lock_delay_ms > 0 then
-      perform "{schema}".lock_close(p_key, v_holder.expires_at + v_holder.lock_delay_ms);
-    end if;
-  end loop;
-  delete from "{schema}".lock_closures where key = p_key and until <= v_now;
-  for v_waiter in select * from "{schema}".lock_waiters where key = p_key order by place loop
-    if v_waiter.remembered_until > v_now then
-      if v_units is null then
-        exit when exists (select from "{schema}".lock_closures where key = p_key);
-        select coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0)
-        into v_units, v_limit, v_last from "{schema}".lock_holders where key = p_key;
+  -- Everything in one statement: each one more costs as much as what it does.
+  select
+    coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
+    coalesce(bool_or(expires_at <= v_now), false), exists (select from "{schema}".lock_closures where key = p_key)
+  into v_units, v_limit, v_last, v_expired, v_closed from "{schema}".lock_holders where key = p_key;
+  if v_expired or v_closed then
+    for v_holder in
+      delete from "{schema}".lock_holders where key = p_key and expires_at <= v_now
+      returning state, expires_at, lock_delay_ms
+    loop
+      -- Only who had really started to work may leave something unfinished behind.
+      if v_holder.state = 'h' and v_holder.lock_delay_ms > 0 then
+        perform "{schema}".lock_close(p_key, v_holder.expires_at + v_holder.lock_delay_ms);
       end if;
-      exit when v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit);
-    end if;
+    end loop;
+    delete from "{schema}".lock_closures where key = p_key and until <= v_now;
+    select
+      coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
+      exists (select from "{schema}".lock_closures where key = p_key)
+    into v_units, v_limit, v_last, v_closed from "{schema}".lock_holders where key = p_key;
+  end if;
+  for v_waiter in select * from "{schema}".lock_waiters where key = p_key order by place loop
+    exit when v_waiter.remembered_until > v_now
+      and (v_closed or v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit));
     if v_budget = 0 or strpos(p_wakes, E'\n+') > 0 then
       v_wakes := v_wakes || E'\n+' || to_json(p_key)::text;
       exit;
@@ -153,12 +163,12 @@ end $body$;
 
 -- When a waiter should ask again if nobody wakes it. The head watches for what may let it in, the rest only stay remembered.
 create function "{schema}".lock_ask_again(
-  p_key text, p_place bigint, p_now double precision, p_patience_ms double precision, p_accept_ms double precision
+  p_key text, p_is_head boolean, p_now double precision, p_patience_ms double precision, p_accept_ms double precision
 ) returns double precision language plpgsql as $body$
 declare
   v_staying double precision := least(p_patience_ms / 3, p_accept_ms * 2 / 3);
 begin
-  if p_place = (select min(place) from "{schema}".lock_waiters where key = p_key) then
+  if p_is_head then
     v_staying := least(v_staying, "{schema}".lock_until_change(p_key, p_now));
   end if;
   return ceil(v_staying);
@@ -172,7 +182,7 @@ create function "{schema}".lock_find(
 ) returns text language plpgsql as $body$
 declare
   v_fence bigint;
-  v_place bigint;
+  v_is_head boolean;
   v_evicted boolean;
   v_reason text;
 begin
@@ -188,8 +198,9 @@ begin
   returning fence into v_fence;
   if found then return 'h' || v_fence; end if;
   if exists (select from "{schema}".lock_holders where key = p_key and id = p_id) then return 'g'; end if;
-  select place into v_place from "{schema}".lock_waiters where key = p_key and id = p_id;
-  if found then return 'q' || "{schema}".lock_ask_again(p_key, v_place, p_now, p_patience_ms, p_accept_ms); end if;
+  select place = (select min(place) from "{schema}".lock_waiters where key = p_key) into v_is_head
+  from "{schema}".lock_waiters where key = p_key and id = p_id;
+  if found then return 'q' || "{schema}".lock_ask_again(p_key, v_is_head, p_now, p_patience_ms, p_accept_ms); end if;
   select evicted, reason into v_evicted, v_reason from "{schema}".lock_tombstones
   where key = p_key and id = p_id and until > p_now;
   if not found then return null; end if;
