@@ -95,6 +95,7 @@ export const roomCases: readonly ConformanceScript[] = [
   },
   {
     name: 'inspect changes nothing, even where something has expired',
+    needs: 'lazy-expiry',
     async play(scene) {
       const store = await scene.view()
       const [dead, waiter] = [scene.ticket({ ttlMs: scene.span(150) }), scene.ticket()]

@@ -45,6 +45,11 @@ export interface ConformanceSubject {
    */
   readonly order?: 'exact' | 'best-effort'
   /**
+   * `true` for a store that ends by itself what has expired and admits who is next, without being asked: then the cases in
+   * which an expiry shows only with the next call are left out. Default: `false`.
+   */
+  readonly expiresUnasked?: boolean
+  /**
    * What the store still keeps under the prefix when all tickets were released without a cancel, apart from what the
    * fence rule needs: names for the failure message. Default: only `inspect` is believed.
    */
@@ -55,7 +60,7 @@ export interface ConformanceSubject {
 export interface ConformanceScript {
   readonly name: string
   /** Only for stores that have it. */
-  readonly needs?: 'push' | 'own-clock' | 'semaphores' | 'exact-order'
+  readonly needs?: 'push' | 'own-clock' | 'lazy-expiry' | 'semaphores' | 'exact-order'
   readonly play: (scene: Scene) => Promise<void>
 }
 

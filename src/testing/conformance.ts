@@ -56,6 +56,7 @@ function applies(script: ConformanceScript, subject: ConformanceSubject): boolea
   if (script.needs === 'own-clock') return subject.sharesClock !== true
   if (script.needs === 'semaphores') return subject.semaphores !== false
   if (script.needs === 'exact-order') return subject.order !== 'best-effort'
+  if (script.needs === 'lazy-expiry') return subject.expiresUnasked !== true && subject.pushes !== false
   return true
 }
 

@@ -178,7 +178,8 @@ export class EtcdStore implements Store {
     if (reply.succeeded) {
       const entry = this.#entryOf(ticket, { name, at, lease: lease.id, revision: reply.revision })
       const own = this.#track(entry, ticket, { lease, isDoubtful })
-      const others = reply.ranges[0]?.pairs ?? []
+      // Where nobody waits for its turn, it came in because nobody was there.
+      const others = isPatient && room !== undefined ? undefined : reply.ranges[0]?.pairs
       return this.#entered(own, others, reply.revision)
     }
     if (this.#base.changed(reply.ranges[0]?.pairs[0])) return undefined
@@ -217,31 +218,26 @@ export class EtcdStore implements Store {
     return this.#ask(own, ticket) as Promise<AcquireAnswer | undefined>
   }
 
-  /** Its key is there. Who was there at that moment decides whether it holds. */
+  /** Its key is there. Who was there at that moment decides whether it holds; `others` is not known where a watch tells it. */
   async #entered(
     own: OwnTicket,
-    others: readonly KeyValue[],
+    others: readonly KeyValue[] | undefined,
     revision: number,
   ): Promise<AcquireAnswer | undefined> {
     const { ticket } = own
     own.questions += 1
-    try {
-      const watched = this.#rooms.get(ticket.key)
-      if (watched === undefined && others.length === 0) own.state = 'offered'
-      else if (watched === undefined) {
-        const room = new Room(ticket.key)
-        const entries = [
-          ...this.#entries(others),
-          this.#entryOf(ticket, { ...own, lease: own.lease.id, revision }),
-        ]
-        room.fill(entries, revision)
-        const isIn = room.closings.size === 0 && room.divide().holders.some(({ id }) => id === ticket.id)
-        if (isIn) own.state = 'offered'
-        else this.#rooms.open(ticket.key, entries, revision)
-      }
-    } finally {
-      own.questions -= 1
+    const watched = this.#rooms.get(ticket.key)
+    if (watched === undefined && others?.length === 0) own.state = 'offered'
+    else if (others !== undefined) {
+      const mine = this.#entryOf(ticket, { ...own, lease: own.lease.id, revision: own.createRevision })
+      const entries = [...this.#entries(others), { ...mine, modRevision: own.modRevision }]
+      const room = new Room(ticket.key)
+      room.fill(entries, revision)
+      const isIn = room.closings.size === 0 && room.divide().holders.some(({ id }) => id === ticket.id)
+      if (isIn && own.state === 'waiting') own.state = 'offered'
+      if (!isIn || watched !== undefined) this.#rooms.open(ticket.key, entries, revision)
     }
+    own.questions -= 1
     const answer = await this.#ask(own, ticket)
     return answer?.tag === 'queued' ? { ...answer, ahead: this.#ahead(ticket) } : answer
   }
@@ -272,15 +268,23 @@ export class EtcdStore implements Store {
     }
   }
 
-  /** Brings a waiter's room up to date, so that what is known of it is not older than this question. */
+  /**
+   * Finds out whether it is a waiter's turn. What its room shows is enough to say that it is; to say that it is not, the
+   * room has to be as new as the question, since a release may have been answered before the watch tells of it.
+   */
   async #lookAround(own: OwnTicket): Promise<void> {
-    const { key } = own.ticket
+    const { key, id } = own.ticket
     let room = this.#rooms.get(key)
-    const isStale = room !== undefined && performance.now() - this.#rooms.heardAt(room) > STALE_MS
-    if (room === undefined || isStale || !(await this.#rooms.reached(room, own.createRevision))) {
-      room = await this.#rooms.read(key)
-      if (!room.tickets.has(own.ticket.id)) this.#forget(own)
+    if (room !== undefined) {
+      if (!(await this.#rooms.reached(room, own.createRevision))) room = undefined
+      else this.#settle(room)
+      if (own.state !== 'waiting') return
     }
+    const isNew = own.askedRevision !== own.modRevision
+    own.askedRevision = own.modRevision
+    if (room === undefined) room = await this.#rooms.read(key)
+    else if (!isNew) await this.#rooms.refresh(room)
+    if (this.#rooms.get(key) === room && !room.tickets.has(id)) this.#forget(own)
     this.#settle(room)
     // Those in front of it that were forgotten are removed first.
     for (
@@ -528,6 +532,7 @@ export class EtcdStore implements Store {
       isDoubtful,
       ending: undefined,
       questions: 0,
+      askedRevision: 0,
     }
     this.#own.set(ticket.id, own)
     this.#leases.used(lease)
@@ -663,5 +668,3 @@ const GONE: Gone = { tag: 'gone', evicted: false }
 const MOST_TRIES = 60
 /** etcd takes 128 per transaction, unless it is told to take more. */
 const MOST_COMPARES = 100
-/** A watch that was silent for so long is not believed: the room is read again. */
-const STALE_MS = 10_000

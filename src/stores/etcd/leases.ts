@@ -86,7 +86,7 @@ export class Leases {
 
   /** One that is not kept alive: for what ends at its time whatever becomes of this process. */
   once(durationMs: number): Promise<Lease> {
-    const ttl = Math.max(SHORTEST, Math.ceil(durationMs / 1000))
+    const ttl = lengthFor(durationMs)
     const lease = this.#grant(ttl)
     lease.then(
       ({ id }) => setTimeout(() => this.#ids.delete(id), 2 * ttl * 1000).unref(),

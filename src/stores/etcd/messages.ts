@@ -40,11 +40,14 @@ export interface KeyRange {
 
 export interface RangeRequest extends KeyRange {
   readonly limit?: number
+  /** Only how many there are. */
+  readonly counts?: boolean
 }
 
 export interface RangeReply {
   readonly pairs: readonly KeyValue[]
   readonly more: boolean
+  readonly count: number
 }
 
 export type Compare = KeyRange &
@@ -123,6 +126,7 @@ function writeOperation(operation: Operation, writer: MessageWriter): void {
 }
 
 function writeRange(range: RangeRequest, writer: MessageWriter): void {
+  writer.number(9, range.counts === true ? 1 : 0)
   writer.number(3, range.limit ?? 0)
   writer.text(2, range.end ?? '')
   writer.text(1, range.key)
@@ -137,17 +141,19 @@ function readOperationReply(reader: MessageReader): RangeReply {
   return range
 }
 
-const NOTHING: RangeReply = { pairs: [], more: false }
+const NOTHING: RangeReply = { pairs: [], more: false, count: 0 }
 
 function readRange(reader: MessageReader): RangeReply {
   const pairs: KeyValue[] = []
   let more = false
+  let count = 0
   for (let field = reader.next(); field !== 0; field = reader.next()) {
     if (field === 2) pairs.push(readKeyValue(reader.message()))
     else if (field === 3) more = reader.flag()
+    else if (field === 4) count = reader.number()
     else reader.skip()
   }
-  return { pairs, more }
+  return { pairs, more, count }
 }
 
 function readKeyValue(reader: MessageReader): KeyValue {

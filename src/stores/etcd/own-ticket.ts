@@ -29,6 +29,8 @@ export interface OwnTicket {
   ending: Promise<void> | undefined
   /** Questions about it that are under way: it is answered by these, and needs no wake. */
   questions: number
+  /** The revision of its key when it was asked about last; the first time, the room is as new as the request before. */
+  askedRevision: number
 }
 
 /** How long its key has to outlast its last sign of life. */

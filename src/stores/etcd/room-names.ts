@@ -4,10 +4,11 @@ import type { KeyRange } from './messages.ts'
  * Names of the keys in etcd, readable in `etcdctl get --prefix holdfast/`:
  *
  *     holdfast/meta                       layout, and what fences are counted from
- *     holdfast/tickets/<key>/<id>         a ticket that holds or waits, or the tombstone of one
- *     holdfast/tickets/<key>/!<id>        a lock-delay
+ *     holdfast/tickets/<key> <id>         a ticket that holds or waits, or the tombstone of one
+ *     holdfast/tickets/<key> !<id>        a lock-delay
  *
- * A slash or percent sign in a key is written as in a URL, so no key is the beginning of another one's tickets.
+ * What sorts before the space, and the space itself, is written as in a URL when it is part of a key. So a key comes before
+ * all that begin with it, and no key is the beginning of another one's tickets.
  */
 export class RoomNames {
   readonly meta: string
@@ -21,16 +22,16 @@ export class RoomNames {
 
   room(key: string): Required<KeyRange> {
     const name = this.tickets.key + escaped(key)
-    // The character after the slash: everything that begins with `name/` lies in between.
-    return { key: `${name}/`, end: `${name}0` }
+    // The exclamation mark follows the space: everything that begins with `name ` lies in between.
+    return { key: `${name} `, end: `${name}!` }
   }
 
   ticket(key: string, id: string): string {
-    return `${this.tickets.key}${escaped(key)}/${escaped(id)}`
+    return `${this.tickets.key}${escaped(key)} ${escaped(id)}`
   }
 
   closing(key: string, id: string): string {
-    return `${this.tickets.key}${escaped(key)}/!${escaped(id)}`
+    return `${this.tickets.key}${escaped(key)} !${escaped(id)}`
   }
 
   /** Where rooms begin whose key begins with `prefix`. */
@@ -40,21 +41,30 @@ export class RoomNames {
 
   /** What a name stands for; the id of a lock-delay begins with an exclamation mark. */
   parse(name: string): { readonly key: string; readonly id: string } {
-    const slash = name.lastIndexOf('/')
+    const space = name.lastIndexOf(' ')
+    const id = name.slice(space + 1)
     return {
-      key: unescaped(name.slice(this.tickets.key.length, slash)),
-      id: name[slash + 1] === '!' ? `!${unescaped(name.slice(slash + 2))}` : unescaped(name.slice(slash + 1)),
+      key: unescaped(name.slice(this.tickets.key.length, space)),
+      id: id.startsWith('!') ? `!${unescaped(id.slice(1))}` : unescaped(id),
     }
   }
 }
 
 function escaped(text: string): string {
-  return /[%/!]/.test(text) ? text.replaceAll(/[%/!]/g, (character) => ESCAPES[character] ?? '') : text
+  return SPECIAL.test(text) ? text.replaceAll(ALL_SPECIAL, code) : text
+}
+
+function code(character: string): string {
+  return `%${character.charCodeAt(0).toString(16).padStart(2, '0')}`
 }
 
 function unescaped(text: string): string {
-  return text.includes('%') ? text.replaceAll(/%2[1F5]/g, (code) => PLAIN[code] ?? '') : text
+  if (!text.includes('%')) return text
+  return text.replaceAll(/%([0-9a-f]{2})/g, (_, digits: string) =>
+    String.fromCharCode(Number.parseInt(digits, 16)),
+  )
 }
 
-const ESCAPES: Readonly<Record<string, string>> = { '%': '%25', '/': '%2F', '!': '%21' }
-const PLAIN: Readonly<Record<string, string>> = { '%25': '%', '%2F': '/', '%21': '!' }
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it is about.
+const SPECIAL = /[\u0000-\u0021%]/
+const ALL_SPECIAL = new RegExp(SPECIAL, 'g')

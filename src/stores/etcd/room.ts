@@ -15,16 +15,23 @@ export class Room {
   readonly tickets = new Roster<Entry & { readonly value: KeptTicket }>()
   /** Lock-delays: while there is one, nobody is admitted. */
   readonly closings = new Map<string, Entry>()
+  readonly #tombstones = new Set<string>()
   revision = 0
 
   constructor(key: string) {
     this.key = key
   }
 
+  /** How many keys it has in etcd. */
+  get size(): number {
+    return this.tickets.size + this.closings.size + this.#tombstones.size
+  }
+
   /** All that there was at a revision, in whatever order. */
   fill(entries: readonly Entry[], revision: number): void {
     for (const id of [...this.tickets.keys()]) this.tickets.delete(id)
     this.closings.clear()
+    this.#tombstones.clear()
     for (const entry of [...entries].sort((one, other) => one.createRevision - other.createRevision))
       this.put(entry)
     this.revision = revision
@@ -32,8 +39,11 @@ export class Room {
 
   put(entry: Entry): void {
     const { value } = entry
-    if (value.state === 'gone') this.tickets.delete(entry.id)
-    else if (value.state === 'closing') this.closings.set(entry.id, entry)
+    this.#tombstones.delete(entry.id)
+    if (value.state === 'gone') {
+      this.tickets.delete(entry.id)
+      this.#tombstones.add(entry.id)
+    } else if (value.state === 'closing') this.closings.set(entry.id, entry)
     else {
       const present = this.tickets.get(entry.id)
       // Came, went and came again: it is behind those who came meanwhile.
@@ -47,6 +57,7 @@ export class Room {
     if (createRevision !== undefined && this.tickets.get(id)?.createRevision !== createRevision) return
     this.tickets.delete(id)
     this.closings.delete(id)
+    this.#tombstones.delete(id)
   }
 
   /** Who may stand at the front, and who is the first that may not. */

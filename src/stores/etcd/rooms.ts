@@ -49,7 +49,7 @@ export class Rooms {
       this.#refill(present, entries, revision)
       return present.room
     }
-    const watched: Watched = { room: new Room(key), watch: 0, reached: [], heardAt: performance.now() }
+    const watched: Watched = { room: new Room(key), watch: 0, reached: [], refreshing: undefined }
     watched.room.fill(entries, revision)
     this.#rooms.set(key, watched)
     this.#watch(watched)
@@ -65,9 +65,15 @@ export class Rooms {
     return this.open(key, entries, reply.revision)
   }
 
-  /** When etcd was last heard to say something about it. */
-  heardAt(room: Room): number {
-    return this.#rooms.get(room.key)?.heardAt ?? 0
+  /**
+   * Resolves when the room is not older than this call. One small request, for all who ask in the same tick: whether there
+   * are as many keys as we know of, and none that is newer.
+   */
+  refresh(room: Room): Promise<void> {
+    const watched = this.#rooms.get(room.key)
+    if (watched?.room !== room) return this.read(room.key).then(() => {})
+    watched.refreshing ??= this.#refresh(watched)
+    return watched.refreshing
   }
 
   /** Resolves with whether all that happened up to this revision is known. */
@@ -85,6 +91,20 @@ export class Rooms {
         return true
       })
     })
+  }
+
+  async #refresh(watched: Watched): Promise<void> {
+    await undefined
+    watched.refreshing = undefined
+    const { room } = watched
+    const range = this.#options.names.room(room.key)
+    const { reply } = await this.#options.cluster.ask(TXN, {
+      when: [{ that: 'modified', is: 'less', ...range, revision: room.revision + 1 }],
+      apply: [{ tag: 'range', ...range, counts: true }],
+      otherwise: [{ tag: 'range', ...range, counts: true }],
+    })
+    if (reply.succeeded && reply.ranges[0]?.count === room.size) return
+    if (room.revision < reply.revision) await this.read(room.key)
   }
 
   leave(key: string): void {
@@ -151,7 +171,6 @@ export class Rooms {
     const watched = this.#byWatch.get(reply.id)
     if (watched === undefined) return
     this.#failures = 0
-    watched.heardAt = performance.now()
     if (reply.canceled) return this.#canceled(watched, reply)
     const { room } = watched
     const entries: Entry[] = []
@@ -198,7 +217,6 @@ export class Rooms {
 
   #refill(watched: Watched, entries: readonly Entry[], revision: number): void {
     const { room } = watched
-    watched.heardAt = performance.now()
     if (revision <= room.revision) return
     const before = [...room.tickets.keys()]
     room.fill(entries, revision)
@@ -217,7 +235,7 @@ interface Watched {
   watch: number
   /** Those who wait for a revision; each says whether it is satisfied. */
   reached: (() => boolean)[]
-  heardAt: number
+  refreshing: Promise<void> | undefined
 }
 
 /** An event follows the answer to the request that caused it by much less; after this long the room is read again. */

@@ -33,15 +33,19 @@ export async function inspect(
   await base.value()
   const begin = names.from(prefix)
   const rooms: RoomView[] = []
+  /** What is left of the leases of other processes, in milliseconds. */
+  const left = new Map<number, number>()
   let from = cursor ?? begin
   for (;;) {
+    // As it is before the request: what ends meanwhile is still in the reply.
+    const own = new Map(surroundings.own)
     const { pairs, more } = await read(surroundings.cluster, from, names.tickets.end)
     const groups = new Map<string, KeyValue[]>()
+    // In order of their names: the first that does not begin so is behind all that do.
+    const isLast = !more || !(pairs.at(-1)?.key.startsWith(begin) ?? false)
     for (const pair of pairs) {
-      // Another key in between ends what begins with the prefix.
-      if (!pair.key.startsWith(begin)) return { rooms, next: undefined }
+      if (!pair.key.startsWith(begin)) break
       const { key } = names.parse(pair.key)
-      if (!key.startsWith(prefix)) continue
       const group = groups.get(key) ?? []
       groups.set(key, group)
       group.push(pair)
@@ -50,16 +54,16 @@ export async function inspect(
     for (const [index, key] of keys.entries()) {
       const range = names.room(key)
       // What was read may end in the middle of the last one.
-      const isCut = more && index === keys.length - 1
+      const isCut = !isLast && index === keys.length - 1
       const all = isCut
         ? (await read(surroundings.cluster, range.key, range.end, 0)).pairs
         : (groups.get(key) ?? [])
-      const view = await viewOf(key, all, surroundings)
+      const view = await viewOf(key, all, { ...surroundings, own, leases: left })
       from = range.end
       if (view !== undefined) rooms.push(view)
       if (rooms.length === count) return { rooms, next: from }
     }
-    if (!more) return { rooms, next: undefined }
+    if (isLast) return { rooms, next: undefined }
   }
 }
 
@@ -124,7 +128,14 @@ async function read(
 async function viewOf(
   key: string,
   pairs: readonly KeyValue[],
-  { cluster, names, own, base, wardens }: Surroundings,
+  {
+    cluster,
+    names,
+    own,
+    base,
+    wardens,
+    leases,
+  }: Omit<Surroundings, 'leases'> & { leases: Map<number, number> },
 ): Promise<RoomView | undefined> {
   const now = performance.now()
   const wallNow = Date.now()
@@ -138,7 +149,6 @@ async function viewOf(
     entries.filter((entry) => !isOver(mine(entry), now)),
     0,
   )
-  const leases = new Map<number, number>()
   for (const entry of entries) {
     if (mine(entry) !== undefined || entry.value.state === 'gone' || leases.has(entry.lease)) continue
     const { reply } = await cluster.ask(LEASE_TIME_TO_LIVE, { id: entry.lease })

@@ -12,6 +12,7 @@ afterAll(() => server.close())
 describe('the etcd store keeps the contract', () => {
   const cases = storeConformance({
     open: () => etcdStore({ endpoints: [server.url] }),
+    expiresUnasked: true,
     leftovers: (prefix) => keysLike(prefix),
   })
   for (const { name, run } of cases) test(name, run)
