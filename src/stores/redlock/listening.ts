@@ -29,6 +29,7 @@ export class Listening {
           flows: () => {
             flowing += 1
             if (flowing === quorum) resolve()
+            return flowing <= quorum
           },
           fails: (error) => {
             failed += 1
@@ -52,9 +53,9 @@ export class Listening {
           if (wake.tag === 'ticket') this.#wakes.heard(wake.id, node.index)
           else this.#onWake(wake)
         })
-        if (attempt === 1) first.flows()
+        if (attempt === 1 && first.flows()) return
         // Wakes of this server were missed until now.
-        else this.#onWake({ tag: 'all' })
+        this.#onWake({ tag: 'all' })
         return
       } catch (error) {
         if (attempt === 1) first.fails(error)
@@ -77,7 +78,8 @@ export class Listening {
 }
 
 interface FirstAttempt {
-  flows(): void
+  /** Whether nobody counts on the wakes yet. */
+  flows(): boolean
   fails(error: unknown): void
 }
 

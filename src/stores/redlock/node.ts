@@ -195,12 +195,12 @@ export class RedlockNode {
 
   async #askStanding(): Promise<void> {
     const turn = this.#link.turn
-    const standing = await standingOf((script, args) => this.#run(script, args), {
+    const standing = await standingOf((script, args) => this.#link.run(script, args), {
       script: standingScript,
       key: this.#names.fence.replace(/fence$/, 'since'),
       name: randomBytes(9).toString('base64url'),
       settings: () => this.#link.send('CONFIG', ['GET', 'append*']),
-    })
+    }).catch((error: unknown) => this.#raise(error))
     const refusal = this.#options.watch.onStanding(this, standing)
     if (refusal !== undefined) throw refusal
     this.standing = standing
@@ -212,8 +212,12 @@ export class RedlockNode {
     try {
       return (await this.#link.run(script, args)) as string
     } catch (error) {
-      throw error instanceof StoreError ? error : storeErrorOf(this.#link.reasonOf(error), key, 0)
+      return this.#raise(error, key)
     }
+  }
+
+  #raise(error: unknown, key?: string): never {
+    throw error instanceof StoreError ? error : storeErrorOf(this.#link.reasonOf(error), key, 0)
   }
 
   #yield(ticket: Ticket, mode: 'q' | 'r'): Promise<string> {

@@ -167,25 +167,24 @@ export class RedlockStore implements Store {
    */
   async meet(): Promise<void> {
     let moment: NodeJS.Timeout | undefined
-    const isOver = new Promise<void>((resolve) => {
-      const met = poll(this.#council.nodes, () => true, {
-        decide: (tally: Tally<boolean>) => {
-          if (this.#refusal !== undefined) throw this.#refusal
-          const replica = tally.errors.find(
-            (error) => error instanceof StoreError && error.message === REPLICA,
-          )
-          if (replica !== undefined) throw replica
-          const count = tally.answers.filter((answer) => answer === true).length
-          if (count >= this.#council.quorum) moment ??= setTimeout(resolve, MOMENT_MS)
-          if (tally.pending > 0) return undefined
-          if (count < this.#council.quorum) throw tooFewError(this.#council, tally)
-          return true
-        },
-      })
-      resolve(met.then(() => {}))
+    let leave = (): void => {}
+    const isEnough = new Promise<void>((resolve) => {
+      leave = resolve
+    })
+    const met = poll(this.#council.nodes, () => true, {
+      decide: (tally: Tally<boolean>) => {
+        if (this.#refusal !== undefined) throw this.#refusal
+        const replica = tally.errors.find((error) => error instanceof StoreError && error.message === REPLICA)
+        if (replica !== undefined) throw replica
+        const count = tally.answers.filter((answer) => answer === true).length
+        if (count >= this.#council.quorum) moment ??= setTimeout(leave, MOMENT_MS)
+        if (tally.pending > 0) return undefined
+        if (count < this.#council.quorum) throw tooFewError(this.#council, tally)
+        return true
+      },
     })
     try {
-      await isOver
+      await Promise.race([met, isEnough])
     } finally {
       clearTimeout(moment)
     }

@@ -1,4 +1,5 @@
 import { StoreError } from '../../errors.ts'
+import { replyCode } from '../redis/failures.ts'
 import type { Script } from '../redis/scripts.ts'
 
 /** Who a server is, and since when it has forgotten nothing. */
@@ -21,11 +22,11 @@ export interface StandingRequest {
 }
 
 export async function standingOf(
-  run: (script: Script, args: string[]) => Promise<string>,
+  run: (script: Script, args: string[]) => Promise<unknown>,
   { script, key, name, settings }: StandingRequest,
 ): Promise<Standing> {
   const keeps = await keepsEveryWrite(settings)
-  const text = await run(script, ['', '1', key, name, keeps ? 'd' : 'v'])
+  const text = String(await run(script, ['', '1', key, name, keeps ? 'd' : 'v']))
   const answeredAt = performance.now()
   if (text === 'replica') {
     throw new StoreError('store-refused', REPLICA)
@@ -48,7 +49,9 @@ async function keepsEveryWrite(settings: () => Promise<unknown>): Promise<boolea
           .map(String)
     const setting = (name: string): string | undefined => list[list.indexOf(name) + 1]
     return setting('appendonly') === 'yes' && setting('appendfsync') === 'always'
-  } catch {
+  } catch (error) {
+    // Refused it may be. But without an answer the server is not asked on: it would be written down as one that forgets.
+    if (replyCode(error) === undefined) throw error
     return false
   }
 }

@@ -21,13 +21,14 @@ export class Wakes {
     if (gathered === undefined || (gathered.servers & bit) !== 0) {
       // The same server again: this is about something new.
       clearTimeout(gathered?.timer)
-      gathered = { servers: 0, count: 0, delivered: false, timer: undefined }
+      gathered = { servers: 0, count: 0, timer: undefined }
       this.#gathered.set(id, gathered)
     }
     gathered.servers |= bit
     gathered.count += 1
-    if (gathered.delivered) return
-    if (gathered.count >= this.#quorum) this.#send(id, gathered)
+    // More than enough: about what it was woken for already.
+    if (gathered.count > this.#quorum) return
+    if (gathered.count === this.#quorum) this.#send(id, gathered)
     else gathered.timer ??= setTimeout(() => this.#send(id, gathered), GATHER_MS).unref()
   }
 
@@ -38,10 +39,12 @@ export class Wakes {
 
   #send(id: string, gathered: Gathered): void {
     clearTimeout(gathered.timer)
-    gathered.delivered = true
-    // The others still come, and are about the same.
-    gathered.timer = setTimeout(() => {
-      if (this.#gathered.get(id) === gathered) this.#gathered.delete(id)
+    gathered.timer = undefined
+    const { count } = gathered
+    setTimeout(() => {
+      if (this.#gathered.get(id) === gathered && gathered.count === count && gathered.timer === undefined) {
+        this.#gathered.delete(id)
+      }
     }, AFTERMATH_MS).unref()
     this.#deliver({ tag: 'ticket', id })
   }
@@ -50,10 +53,10 @@ export class Wakes {
 interface Gathered {
   servers: number
   count: number
-  delivered: boolean
   timer: NodeJS.Timeout | undefined
 }
 
 /** Masters of one lock are rarely further apart than this. */
 const GATHER_MS = 20
+/** After that a wake is about something new, whichever server it is from. */
 const AFTERMATH_MS = 100

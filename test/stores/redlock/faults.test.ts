@@ -1,0 +1,334 @@
+import { describe, expect, test } from 'vitest'
+import type { Store, Ticket } from '../../../src/contract/store.ts'
+import { createLocks } from '../../../src/index.ts'
+import { redisStore } from '../../../src/stores/redis/index.ts'
+import { openRedlock } from '../../../src/stores/redlock/index.ts'
+import type { RedisServer } from '../../servers/redis-server.ts'
+import { until } from '../../servers/until.ts'
+import { newClient } from '../redis/clients.ts'
+import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
+import { type Masters, startMasters } from './masters.ts'
+
+describe('a server that hangs', () => {
+  test('costs nothing: not on connecting, and not on acquire, renewal or release', async () => {
+    await using masters = await startMasters(5)
+    await masters.servers[1]?.pause()
+    const startedAt = performance.now()
+    for (let round = 0; round < 10; round += 1) {
+      const store = await openRedlock(`redlock:${masters.urls}`)
+      const mine = ticket({ key: `hung ${round}`, ttlMs: 20_000 })
+      const fence = fenceOf(await store.acquire(mine))
+      expect(await store.renew([mine])).toEqual([{ tag: 'held', fence }])
+      expect(await store.release(releaseOf(mine))).toEqual({ was: 'held' })
+      await store.close()
+    }
+    // Ten stores that had never met it: waiting 300 ms for its silence once each would be 3 s.
+    expect(performance.now() - startedAt).toBeLessThan(2500)
+  })
+
+  test('is asked no more until it is back, so nothing piles up', async () => {
+    await using masters = await startMasters(3)
+    const [hung, healthy] = masters.servers as [RedisServer, RedisServer]
+    const locks = createLocks(masters.store())
+    await locks.withLock('warm', () => {})
+    for (const { command } of masters.servers) await command('CONFIG', 'RESETSTAT')
+    await hung.pause()
+    const until1500 = performance.now() + 1500
+    while (performance.now() < until1500) await locks.withLock('piling', () => {})
+    hung.resume()
+    const [asked, others] = [await scriptsRun(hung), await scriptsRun(healthy)]
+    expect(asked).toBeLessThan(others / 2)
+    await until('it takes part again', async () => {
+      await locks.withLock('piling', () => {})
+      return (await scriptsRun(hung)) > asked + 10
+    })
+    await nothingLeft(masters)
+    await locks.close()
+  })
+
+  test('has its vote taken back when it answers after all, whether the attempt had won or not', async () => {
+    await using masters = await startMasters(3)
+    const [store, other] = [masters.store(), masters.store()]
+    for (const view of [store, other]) await view.release(releaseOf(ticket()))
+    const hung = masters.servers[0] as RedisServer
+    await hung.pause()
+    const [won, lost] = [ticket({ key: 'won' }), ticket({ key: 'lost', patienceMs: 0 })]
+    const holder = ticket({ key: 'lost' })
+    fenceOf(await other.acquire(holder))
+    fenceOf(await store.acquire(won))
+    expect((await store.acquire(lost)).tag).toBe('busy')
+    await store.release(releaseOf(won))
+    await other.release(releaseOf(holder))
+    hung.resume()
+    await nothingLeft(masters)
+    for (const view of [store, other]) await view.close()
+  })
+})
+
+describe('with the majority away', () => {
+  test.each(['pause', 'kill'] as const)(
+    '(%s) a wait ends in its time with a clean error, and nothing is left behind',
+    async (way) => {
+      await using masters = await startMasters(3, { appendOnly: true })
+      const locks = createLocks(masters.store())
+      await locks.withLock('warm', () => {})
+      for (const server of masters.servers.slice(0, 2)) await server[way]()
+      const startedAt = performance.now()
+      await expect(locks.acquire('k', { wait: '1s' })).rejects.toMatchObject({
+        code: 'store-unavailable',
+        key: 'k',
+      })
+      expect(performance.now() - startedAt).toBeLessThan(4000)
+      for (const server of masters.servers.slice(0, 2)) {
+        if (way === 'pause') server.resume()
+        else await server.restart()
+      }
+      await nothingLeft(masters)
+      await locks.withLock('k', () => {})
+      await locks.close()
+    },
+  )
+})
+
+describe('a server that has forgotten its votes', () => {
+  test.each(['restarted', 'flushed'])(
+    '(%s) has none that counts until nobody it forgot can hold any more',
+    async (how) => {
+      await using masters = await startMasters(3)
+      const options = { maxTtl: '3s' }
+      const [store, other] = [masters.store(options), masters.store(options)]
+      await other.release(releaseOf(ticket()))
+      const holder = ticket({ ttlMs: 3000 })
+      const fence = fenceOf(await store.acquire(holder))
+      for (const server of masters.servers.slice(0, 2)) {
+        if (how === 'restarted') await server.restart()
+        else await server.command('FLUSHALL')
+      }
+      const thief = ticket({ ttlMs: 3000, patienceMs: 0 })
+      for (let attempt = 0; attempt < 5; attempt += 1) {
+        const outcome = await settled(other.acquire(thief))
+        expect(outcome?.tag).not.toBe('held')
+      }
+      const next = await until('the votes count again', async () => {
+        const outcome = await settled(other.acquire(thief))
+        return outcome?.tag === 'held' ? outcome : undefined
+      })
+      expect(fenceOf(next) > fence).toBe(true)
+      for (const view of [store, other]) await view.close()
+    },
+  )
+
+  test('gets them back from a holder that is in time, even if it was most of the servers', async () => {
+    await using masters = await startMasters(3)
+    const store = masters.store()
+    const holder = ticket()
+    const fence = fenceOf(await store.acquire(holder))
+    for (const server of masters.servers.slice(0, 2)) await server.restart()
+    const answers = await until('they answer', () => settled(store.renew([holder])))
+    expect(answers).toEqual([{ tag: 'held', fence }])
+    for (const server of masters.servers) {
+      await until('all of them know the fence', async () => {
+        const room = await server.command('GET', `holdfast:{${holder.key}}`)
+        return String(room).includes(`h ${fence} `)
+      })
+    }
+    await store.release(releaseOf(holder))
+    await nothingLeft(masters)
+    await store.close()
+  })
+
+  test('gets none from a holder that is too late', async () => {
+    await using masters = await startMasters(3)
+    const store = masters.store()
+    const holder = ticket({ ttlMs: 400 })
+    fenceOf(await store.acquire(holder))
+    for (const server of masters.servers) await server.command('FLUSHALL')
+    await new Promise((resolve) => setTimeout(resolve, holder.ttlMs))
+    expect(await store.renew([holder])).toEqual([{ tag: 'gone', evicted: false }])
+    await store.close()
+  })
+
+  test('counts at once if it has forgotten nothing: it keeps every write', async () => {
+    await using masters = await startMasters(3, { appendOnly: true })
+    const [store, other] = [masters.store(), masters.store()]
+    const [holder, next] = [ticket(), ticket({ patienceMs: 0 })]
+    const fence = fenceOf(await store.acquire(holder))
+    for (const server of masters.servers) {
+      await server.kill()
+      await server.restart()
+    }
+    await until('it still holds', async () => (await settled(store.renew([holder])))?.[0]?.tag === 'held')
+    expect((await until('they answer', () => settled(other.acquire(next)))).tag).toBe('busy')
+    await store.release(releaseOf(holder))
+    expect(fenceOf(await other.acquire(next)) > fence).toBe(true)
+    for (const view of [store, other]) await view.close()
+  })
+
+  test('and never had any is waited for once, and said so', async () => {
+    await using masters = await startMasters(3, { young: true })
+    const store = masters.store({ maxTtl: '2s' })
+    const mine = ticket({ ttlMs: 1000 })
+    await expect(store.acquire(mine)).rejects.toMatchObject({
+      code: 'store-unavailable',
+      message: expect.stringContaining('maxTtl') as string,
+    })
+    const answer = await until('their votes count', async () => settled(store.acquire(mine)))
+    fenceOf(answer)
+    await store.close()
+  })
+})
+
+describe('votes that are split', () => {
+  test.each([
+    ['who wait', 60_000],
+    ['who do not', 0],
+  ])('between two %s give one of them the key, and then the other', async (_, patienceMs) => {
+    await using masters = await startMasters(4)
+    const tickets = [ticket({ patienceMs }), ticket({ patienceMs })] as const
+    for (const [index, server] of masters.servers.entries()) {
+      const alone = redisStore(newClient(server.url))
+      fenceOf(await alone.acquire(tickets[index % 2] as Ticket))
+      await alone.close()
+    }
+    const stores = [masters.store(), masters.store()] as const
+    const first = await Promise.any(tickets.map((mine, index) => held(stores[index] as Store, mine)))
+    const [winner, loser] = first === tickets[0] ? [0, 1] : [1, 0]
+    await stores[winner as 0].release(releaseOf(tickets[winner as 0]))
+    expect(await held(stores[loser as 0], tickets[loser as 0])).toBe(tickets[loser as 0])
+    await stores[loser as 0].release(releaseOf(tickets[loser as 0]))
+    for (const store of stores) await store.close()
+  })
+
+  test('when many begin at once: all have their turn, one after the other', async () => {
+    await using masters = await startMasters(5)
+    await masters.servers[4]?.kill()
+    const all = Array.from({ length: 5 }, () => createLocks(masters.store()))
+    let inside = 0
+    let served = 0
+    await Promise.all(
+      all.map(async (locks) => {
+        for (let round = 0; round < 12; round += 1) {
+          await locks.withLock('rush', async () => {
+            inside += 1
+            expect(inside).toBe(1)
+            await new Promise((resolve) => setImmediate(resolve))
+            inside -= 1
+            served += 1
+          })
+        }
+      }),
+    )
+    expect(served).toBe(60)
+    await Promise.all(all.map((locks) => locks.close()))
+    await nothingLeft(masters, masters.servers.slice(0, 4))
+  })
+})
+
+describe('people', () => {
+  test('evict on every server that is there, and a server that was away lets go as soon as it is back', async () => {
+    await using masters = await startMasters(3)
+    const [store, other] = [masters.store(), masters.store()]
+    const holder = ticket()
+    fenceOf(await store.acquire(holder))
+    await other.release(releaseOf(ticket()))
+    await masters.servers[2]?.pause()
+    expect(await other.evict({ key: holder.key, id: holder.id, reason: 'stuck' })).toEqual([holder.id])
+    expect(await store.renew([holder])).toEqual([{ tag: 'gone', evicted: true, reason: 'stuck' }])
+    masters.servers[2]?.resume()
+    await until('nobody holds it there', async () => {
+      const { rooms } = await store.inspect({ prefix: '', cursor: undefined, count: 10 })
+      return rooms.length === 0 && (await roomsOn(masters.servers[2] as RedisServer)) === 0
+    })
+    for (const view of [store, other]) await view.close()
+  })
+
+  test('see who has a quorum as the holder, and who has less as somebody who waits', async () => {
+    await using masters = await startMasters(3)
+    const store = masters.store()
+    const [holder, waiter] = [ticket(), ticket()]
+    await masters.servers[2]?.pause()
+    const fence = fenceOf(await store.acquire(holder))
+    masters.servers[2]?.resume()
+    expect((await store.acquire(waiter)).tag).toBe('queued')
+    const { rooms } = await store.inspect({ prefix: '', cursor: undefined, count: 10 })
+    expect(rooms).toMatchObject([
+      { key: holder.key, holders: [{ id: holder.id, fence, state: 'held' }], queue: [{ id: waiter.id }] },
+    ])
+    await store.close()
+  })
+})
+
+test('a server whose fences are far ahead takes the others with it, so that they rise without it, too', async () => {
+  await using masters = await startMasters(3)
+  const ahead = String((Date.now() + 3_600_000) * 1000)
+  await masters.servers[0]?.command('SET', 'holdfast:fence', ahead)
+  const store = masters.store()
+  let last = 0n
+  for (let round = 0; round < 12; round += 1) {
+    if (round === 6) await masters.servers[0]?.pause()
+    const mine = ticket({ key: 'ahead' })
+    const fence = fenceOf(await store.acquire(mine))
+    expect(fence > last).toBe(true)
+    last = fence
+    await store.release(releaseOf(mine))
+  }
+  await store.close()
+})
+
+test('who waits is woken by a message, and asks nothing meanwhile but to be remembered', async () => {
+  await using masters = await startMasters(3)
+  const [locks, others] = [createLocks(masters.store()), createLocks(masters.store())]
+  const lease = await locks.acquire('k', { renew: false })
+  const waiting = Array.from({ length: 20 }, () => others.acquire('k'))
+  const asked = await until('all of them wait', async () => {
+    for await (const { queue } of locks.inspect()) if (queue.length === 20) return true
+    return false
+  })
+  expect(asked).toBe(true)
+  for (const { command } of masters.servers) await command('CONFIG', 'RESETSTAT')
+  await new Promise((resolve) => setTimeout(resolve, 1500))
+  for (const server of masters.servers) expect(await scriptsRun(server)).toBeLessThan(6)
+  await lease.release()
+  for (const one of waiting) await (await one).release()
+  for (const one of [locks, others]) await one.close()
+})
+
+/** Everything is given back on every server; what remains of a release that a server missed comes a little later. */
+async function nothingLeft(masters: Masters, servers = masters.servers): Promise<void> {
+  for (const server of servers) {
+    await until('no holder and no waiter is left', async () => (await roomsOn(server)) === 0)
+  }
+}
+
+/** Rooms with somebody in them: tombstones alone are nobody. */
+async function roomsOn(server: RedisServer): Promise<number> {
+  let rooms = 0
+  for (const key of (await server.command('KEYS', 'holdfast:{*')) as string[]) {
+    if ((await server.command('TYPE', key)) !== 'zset') rooms += 1
+    else {
+      const members = (await server.command('ZRANGE', key, 0, -1)) as string[]
+      if (members.some((member) => member.startsWith('t'))) rooms += 1
+    }
+  }
+  return rooms
+}
+
+async function scriptsRun(server: RedisServer): Promise<number> {
+  const { eval: texts = 0, evalsha = 0 } = await server.commandStats()
+  return texts + evalsha
+}
+
+/** Asks until it holds, as an engine without wakes would. */
+async function held(store: Store, mine: Ticket): Promise<Ticket> {
+  await until('it holds', async () => (await settled(store.acquire(mine)))?.tag === 'held')
+  return mine
+}
+
+/** What it resolves with, or undefined. */
+async function settled<T>(answer: T | Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer
+  } catch {
+    return undefined
+  }
+}
