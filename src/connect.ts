@@ -14,6 +14,7 @@ import type { LocksOptions } from './primitives/options.ts'
  * | `redis+sentinel://user:password@host:26379,host:26379/mymaster/0`, `rediss+sentinel://…` | the Redis server that is the master, as Sentinels know it |
  * | `redlock:redis://a:6379,redis://b:6379,redis://c:6379` | several independent Redis masters, of which a majority decides |
  * | `postgres://user:password@host:5432/database`, `postgresql://…` | a PostgreSQL database, by the `pg` or `postgres` package |
+ * | `etcd://user:password@host:2379,host:2379`, `etcds://…` | the members of an etcd, `etcds` with TLS |
  *
  * ```ts
  * import { connect } from 'holdfast'
@@ -81,6 +82,11 @@ async function open(url: unknown): Promise<Store> {
       const { openPostgres } = await import('./stores/postgres/index.ts')
       return openPostgres(url)
     }
+    case 'etcd':
+    case 'etcds': {
+      const { openEtcd } = await import('./stores/etcd/index.ts')
+      return openEtcd(url)
+    }
     default:
       throw new InvalidArgumentError(
         `Expected \`url\` to begin with ${KNOWN}, got ${scheme === '' ? 'no scheme' : `${scheme.toLowerCase()}:`}.`,
@@ -89,7 +95,7 @@ async function open(url: unknown): Promise<Store> {
 }
 
 const KNOWN =
-  'memory:, sqlite:, redis:, rediss:, redis+sentinel:, rediss+sentinel:, redlock:, postgres: or postgresql:'
+  'memory:, sqlite:, redis:, rediss:, redis+sentinel:, rediss+sentinel:, redlock:, postgres:, postgresql:, etcd: or etcds:'
 
 async function openMemory(url: string): Promise<Store> {
   if (!/^memory:$/i.test(url)) {
