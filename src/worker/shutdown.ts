@@ -13,21 +13,29 @@ export type ShutdownSignal = 'SIGTERM' | 'SIGINT' | 'SIGHUP' | 'SIGQUIT' | 'SIGB
 export function stopOnSignals(signals: readonly ShutdownSignal[], stop: () => Promise<void>): () => void {
   checkSignals(signals)
   const ignore = () => {
+    ours.delete(hear)
     for (const signal of signals) process.off(signal, hear)
   }
   let begun = false
   const hear = (signal: NodeJS.Signals) => {
     if (begun) return
     begun = true
+    // Now, because what listens once is gone afterwards, while what it began goes on.
+    const isOursAlone = process.rawListeners(signal).every((listener) => ours.has(listener))
     const passOn = () => {
       ignore()
-      if (process.listenerCount(signal) === 0) process.kill(process.pid, signal)
+      if (isOursAlone && process.listenerCount(signal) === 0) process.kill(process.pid, signal)
     }
     stop().then(passOn, passOn)
   }
-  for (const signal of signals) process.on(signal, hear)
+  ours.add(hear)
+  // Before all others, which are still there then.
+  for (const signal of signals) process.prependListener(signal, hear)
   return ignore
 }
+
+/** The listeners of all workers of this process: the last one to end lets the signal do its work. */
+const ours = new Set<unknown>()
 
 const KNOWN: ReadonlySet<unknown> = new Set<ShutdownSignal>([
   'SIGTERM',

@@ -1,0 +1,290 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
+import { SimulatedClock } from 'xstate'
+import { createLocks, type Locks } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import {
+  type LockWorkerOptions,
+  lockWorker,
+  type StopReason,
+  type WorkerState,
+} from '../../src/worker/index.ts'
+import { until } from '../servers/until.ts'
+import { Open } from './rehearsal.ts'
+
+let locks: Locks
+
+beforeEach(() => {
+  locks = createLocks(memoryStore(), { ttl: '5s' })
+})
+afterEach(() => locks.close())
+
+function workerOf(options: Partial<LockWorkerOptions> = {}) {
+  const fences: bigint[] = []
+  const reasons: StopReason[] = []
+  const errors: { error: unknown; during: string }[] = []
+  const worker = lockWorker(locks, 'k', {
+    start: (lease) => {
+      fences.push(lease.fence)
+    },
+    stop: (reason) => {
+      reasons.push(reason)
+    },
+    onError: (error, { during }) => errors.push({ error, during }),
+    pause: 20,
+    ...options,
+  })
+  const states: WorkerState[] = []
+  worker.subscribe(({ to }) => states.push(to))
+  const reaches = (state: WorkerState) => until(`it is ${state}`, () => worker.state === state)
+  return { worker, fences, reasons, errors, states, reaches }
+}
+
+describe('a lock worker', () => {
+  test('shows each of its states, in order, and what it holds', async () => {
+    const { worker, states, reaches, fences, reasons } = workerOf()
+    expect([worker.key, worker.state, worker.lease]).toEqual(['k', 'idle', undefined])
+    worker.start()
+    await reaches('working')
+    expect(worker.lease?.fence).toBe(fences[0])
+    expect(worker.lease?.state).toBe('held')
+    await worker.stop()
+    expect(states).toEqual(['trying', 'starting', 'working', 'stopping', 'releasing', 'stopped'])
+    expect([worker.lease, reasons]).toEqual([undefined, ['stopped']])
+    expect(await locks.tryAcquire('k')).not.toBeNull()
+  })
+
+  test('waits in the queue behind another one, and takes over as soon as that one is stopped', async () => {
+    const first = workerOf()
+    const second = workerOf()
+    first.worker.start()
+    await first.reaches('working')
+    second.worker.start()
+    await second.reaches('waiting')
+    await first.worker.stop()
+    await second.reaches('working')
+    expect(second.fences[0]).toBeGreaterThan(first.fences[0] ?? 0n)
+    await second.worker.stop()
+    expect(second.states.slice(0, 4)).toEqual(['trying', 'waiting', 'starting', 'working'])
+  })
+
+  test('ends its work when the key is taken away from it, and takes the key again after a pause', async () => {
+    const { worker, states, reasons, errors, fences, reaches } = workerOf()
+    worker.start()
+    await reaches('working')
+    await locks.evict('k', worker.lease?.id, { reason: 'maintenance' })
+    await until('it has started again', () => fences.length === 2)
+    expect(reasons).toEqual(['lost'])
+    expect(errors).toMatchObject([{ during: 'hold', error: { code: 'lease-lost', reason: 'evicted' } }])
+    expect(states.slice(3, 8)).toEqual(['stopping', 'releasing', 'pausing', 'trying', 'starting'])
+    await worker.stop()
+  })
+
+  test('is started once, however often it is told to, and not again after it was stopped', async () => {
+    const { worker, fences, reaches } = workerOf()
+    worker.start()
+    worker.start()
+    await reaches('working')
+    worker.start()
+    const stopping = worker.stop()
+    expect(worker.state).toBe('stopping')
+    expect(() => worker.start()).toThrow(expect.objectContaining({ code: 'closed', key: 'k' }))
+    await stopping
+    expect(() => worker.start()).toThrow(expect.objectContaining({ code: 'closed', key: 'k' }))
+    expect(fences).toHaveLength(1)
+  })
+
+  test('may be stopped any number of times, also before it was started', async () => {
+    const working = workerOf()
+    working.worker.start()
+    await working.reaches('working')
+    await Promise.all([working.worker.stop(), working.worker.stop(), working.worker[Symbol.asyncDispose]()])
+    await working.worker.stop()
+    expect(working.reasons).toEqual(['stopped'])
+    const idle = workerOf()
+    await idle.worker.stop()
+    expect([idle.worker.state, idle.reasons]).toEqual(['stopped', []])
+  })
+
+  test.each(['trying', 'waiting', 'starting'] as const)(
+    'that is stopped while %s leaves nothing behind',
+    async (state) => {
+      const others = state === 'waiting' ? await locks.acquire('k') : undefined
+      const starting = new Open()
+      const { worker, reaches, reasons } = workerOf({ start: () => starting.promise })
+      worker.start()
+      // The key is free, so the next turn would be too late.
+      if (state !== 'trying') await reaches(state)
+      expect(worker.state).toBe(state)
+      const stopped = worker.stop()
+      if (state === 'starting') starting.resolve()
+      await stopped
+      expect(reasons).toEqual(state === 'starting' ? ['stopped'] : [])
+      await others?.release()
+      await until('nothing is left', async () => (await locks.inspect().next()).done)
+      expect(await locks.tryAcquire('k')).not.toBeNull()
+    },
+  )
+
+  test('is stopped by the end of its locks, after it has ended its work', async () => {
+    const { worker, reaches, reasons, errors } = workerOf()
+    worker.start()
+    await reaches('working')
+    await locks.close()
+    await reaches('stopped')
+    expect(reasons).toEqual(['lost'])
+    expect(errors).toMatchObject([{ during: 'hold', error: { code: 'closed' } }])
+    const waiting = workerOf()
+    waiting.worker.start()
+    await waiting.reaches('stopped')
+    expect(waiting.errors).toEqual([])
+  })
+
+  test('does not wait longer than its stopTimeout for work that does not end, and lets the key run out', async () => {
+    const clock = new SimulatedClock()
+    const stop = new Open()
+    const { worker, reaches, errors, states } = workerOf({
+      clock,
+      stopTimeout: '10s',
+      stop: () => stop.promise,
+    })
+    worker.start()
+    await reaches('working')
+    const lease = worker.lease
+    const stopped = worker.stop()
+    clock.increment(10_000)
+    await stopped
+    expect(worker.state).toBe('overdue')
+    expect(errors).toMatchObject([{ during: 'stop', error: { code: 'task-failed' } }])
+    expect(lease?.state).toBe('released')
+    // Nobody else gets it before its time is over.
+    expect(await locks.tryAcquire('k')).toBeNull()
+    await worker.stop()
+    stop.resolve()
+    await reaches('stopped')
+    expect(states.slice(-4)).toEqual(['stopping', 'overdue', 'releasing', 'stopped'])
+  })
+
+  test('that is awaited by its own start waits for nothing longer than its stopTimeout', async () => {
+    const clock = new SimulatedClock()
+    const { worker, reaches } = workerOf({ clock, start: () => worker.stop() })
+    worker.start()
+    await reaches('stopping')
+    clock.increment(10_000)
+    await reaches('stopped')
+  })
+
+  test('goes on when a listener or its own error handler throws, and warns of it', async () => {
+    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+    try {
+      const { worker, reaches, states } = workerOf({
+        start: () => {
+          throw new Error('no')
+        },
+        onError: () => {
+          throw new Error('neither')
+        },
+      })
+      const ends = worker.subscribe(() => {
+        throw new Error('listener')
+      })
+      worker.start()
+      await reaches('pausing')
+      ends()
+      await until('it has tried again', () => states.filter((state) => state === 'trying').length === 2)
+      await worker.stop()
+      const said = warn.mock.calls.map(([message, options]) => [message, (options as { code: string }).code])
+      expect(said).toContainEqual(['`onError` of a worker itself failed.', 'HOLDFAST_WORKER'])
+      expect(said).toContainEqual(['A listener of the worker on "k" failed.', 'HOLDFAST_WORKER'])
+    } finally {
+      warn.mockRestore()
+    }
+  })
+
+  test('warns of what went wrong where nobody wants to hear of it', async () => {
+    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+    try {
+      const { worker, reaches } = workerOf({
+        onError: undefined,
+        start: () => Promise.reject(new Error('no')),
+      })
+      worker.start()
+      await reaches('pausing')
+      await worker.stop()
+      expect(warn.mock.calls).toEqual([
+        [
+          'The worker on "k" could not start its work. It goes on by itself. See `onError`.',
+          expect.objectContaining({ detail: expect.stringContaining('no') }),
+        ],
+      ])
+    } finally {
+      warn.mockRestore()
+    }
+  })
+})
+
+describe('a lock worker refuses in one sentence', () => {
+  const start = () => {}
+  const stop = () => {}
+  const of = (options: unknown) => lockWorker(locks, 'k', options as LockWorkerOptions)
+
+  test.each<[string, () => unknown, RegExp]>([
+    [
+      'locks that are none',
+      () => lockWorker({} as Locks, 'k', { start, stop }),
+      /^Expected `locks` to be what/,
+    ],
+    ['a key that is none', () => lockWorker(locks, '', { start, stop }), /^Expected `key` to be a string/],
+    ['no options', () => of(undefined), /^Expected `options` to be an object, got undefined\.$/],
+    ['no start', () => of({ stop }), /^Expected `start` to be a function, got undefined\.$/],
+    ['no stop', () => of({ start }), /^Expected `stop` to be a function, got undefined\.$/],
+    [
+      'a misspelt option',
+      () => of({ start, stop, tll: 1 }),
+      /^Expected the options to be among .*, got `tll`\.$/,
+    ],
+    [
+      'a ttl that is none',
+      () => of({ start, stop, ttl: 'soon' }),
+      /^Expected `ttl` to be a duration from 50 ms/,
+    ],
+    ['no pause at all', () => of({ start, stop, pause: 0 }), /^Expected `pause` to be a duration from 10 ms/],
+    [
+      'a longest pause that is shorter',
+      () => of({ start, stop, pause: '1m', longestPause: '1s' }),
+      /^Expected `longestPause` to be at least as long as `pause` \(60000 ms\), got "1s"\.$/,
+    ],
+    [
+      'an endless stop',
+      () => of({ start, stop, stopTimeout: Infinity }),
+      /^Expected `stopTimeout` to be a duration/,
+    ],
+    [
+      'a handler that is none',
+      () => of({ start, stop, onError: 'log' }),
+      /^Expected `onError` to be a function/,
+    ],
+    [
+      'a clock that is none',
+      () => of({ start, stop, clock: {} }),
+      /^Expected `clock.setTimeout` to be a function/,
+    ],
+    [
+      'a listener that is none',
+      () => of({ start, stop }).subscribe('log' as never),
+      /^Expected `listener` to be a function, got "log"\.$/,
+    ],
+    [
+      'a signal that cannot be listened to',
+      () => of({ start, stop }).stopOn(['SIGKILL'] as never),
+      /^Expected `signals` to be a list of SIGTERM, .*, got "SIGKILL"\.$/,
+    ],
+    [
+      'no signal',
+      () => of({ start, stop }).stopOn([]),
+      /^Expected `signals` to be a list of .*, got none\.$/,
+    ],
+  ])('%s', (_, call, message) => {
+    expect(call).toThrow(message)
+    expect(call).toThrow(expect.objectContaining({ code: 'invalid-argument' }))
+  })
+})

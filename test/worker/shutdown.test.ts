@@ -1,0 +1,100 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, test } from 'vitest'
+import { until } from '../servers/until.ts'
+import { root } from '../tidy/project.ts'
+
+const PROGRAM = fileURLToPath(new URL('worker-program.ts', import.meta.url))
+
+describe.concurrent('a process with a worker', () => {
+  test('stays alive for it, and at a signal ends the work first and then itself, as the signal would have', async () => {
+    await using program = await Program.start('one worker')
+    // Nothing but the worker keeps it.
+    program.child.kill('SIGTERM')
+    expect(await program.end()).toBe('SIGTERM')
+    expect(program.lines.slice(-5)).toEqual([
+      'stop a',
+      'a is stopping',
+      'stopped a',
+      'a is releasing',
+      'a is stopped',
+    ])
+  })
+
+  test('takes no notice of more signals while it ends its work', async () => {
+    await using program = await Program.start('one worker')
+    program.child.kill('SIGTERM')
+    await program.says('stop a')
+    program.child.kill('SIGTERM')
+    program.child.kill('SIGINT')
+    expect(await program.end()).toBe('SIGTERM')
+    expect(program.lines.filter((line) => line === 'stop a')).toHaveLength(1)
+    expect(program.lines.at(-1)).toBe('a is stopped')
+  })
+
+  test('ends when the last of its workers has', async () => {
+    await using program = await Program.start('two workers')
+    await program.says('b is working')
+    program.child.kill('SIGTERM')
+    expect(await program.end()).toBe('SIGTERM')
+    expect(program.lines).toContain('a is stopped')
+    expect(program.lines.at(-1)).toBe('b is stopped')
+  })
+
+  test('ends as its own handler of the signal wants it, if it has one', async () => {
+    await using program = await Program.start('a handler of its own')
+    program.child.kill('SIGTERM')
+    expect(await program.end()).toBe(7)
+    expect(program.lines.slice(-2)).toEqual(['a is stopped', 'cleaned up'])
+  })
+
+  test('ends by itself once the worker is stopped', async () => {
+    await using program = await Program.start('stopped by itself')
+    program.child.kill('SIGUSR2')
+    expect(await program.end()).toBe(0)
+    expect(program.lines.at(-1)).toBe('a is stopped')
+  })
+})
+
+class Program implements AsyncDisposable {
+  readonly child: ChildProcess
+  readonly lines: string[] = []
+
+  static async start(name: string): Promise<Program> {
+    const program = new Program(
+      spawn(process.execPath, ['--import', 'tsx', PROGRAM, name], {
+        cwd: root,
+        stdio: ['ignore', 'pipe', 'inherit'],
+      }),
+    )
+    await program.says('a is working')
+    return program
+  }
+
+  constructor(child: ChildProcess) {
+    this.child = child
+    let text = ''
+    child.stdout?.on('data', (piece) => {
+      text += piece
+      const lines = text.split('\n')
+      text = lines.pop() ?? ''
+      this.lines.push(...lines)
+    })
+  }
+
+  says(line: string): Promise<unknown> {
+    return until(`it says: ${line}`, () => this.lines.includes(line), { withinMs: 15_000 })
+  }
+
+  /** Its exit code, or the signal that ended it; all that it said is there by then. */
+  async end(): Promise<number | string | null> {
+    if (this.child.exitCode === null && this.child.signalCode === null) await once(this.child, 'close')
+    return this.child.signalCode ?? this.child.exitCode
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.child.kill('SIGKILL')
+    await this.end()
+  }
+}

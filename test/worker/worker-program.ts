@@ -1,0 +1,58 @@
+// One process of a test: workers in one process, as the first argument says, and nothing else that keeps it alive.
+import { connect } from '../../src/index.ts'
+import { lockWorker } from '../../src/worker/index.ts'
+
+const say = (text: string) => process.stdout.write(`${text}\n`)
+const locks = await connect('memory:')
+process.on('warning', (warning) => say(`warning ${warning.name}`))
+
+function workerOn(key: string, stopMs = 0) {
+  const worker = lockWorker(locks, key, {
+    start: () => say(`start ${key}`),
+    stop: async () => {
+      say(`stop ${key}`)
+      await new Promise((resolve) => setTimeout(resolve, stopMs))
+      say(`stopped ${key}`)
+    },
+    stopTimeout: '5s',
+  })
+  worker.subscribe(({ to }) => say(`${key} is ${to}`))
+  return worker
+}
+
+const programs: Record<string, () => Promise<void>> = {
+  async 'one worker'() {
+    const worker = workerOn('a', 300)
+    worker.stopOn()
+    worker.start()
+  },
+  async 'two workers'() {
+    for (const [key, stopMs] of [
+      ['a', 0],
+      ['b', 300],
+    ] as const) {
+      const worker = workerOn(key, stopMs)
+      worker.stopOn(['SIGTERM'])
+      worker.start()
+    }
+  },
+  async 'a handler of its own'() {
+    const worker = workerOn('a')
+    worker.stopOn(['SIGTERM'])
+    worker.start()
+    process.once('SIGTERM', async () => {
+      await worker.stop()
+      await locks.close()
+      say('cleaned up')
+      process.exitCode = 7
+    })
+  },
+  async 'stopped by itself'() {
+    const worker = workerOn('a')
+    worker.stopOn()
+    worker.start()
+    process.once('SIGUSR2', () => worker.stop())
+  },
+}
+
+await programs[process.argv[2] ?? '']?.()
