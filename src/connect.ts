@@ -31,13 +31,24 @@ import type { LocksOptions } from './primitives/options.ts'
  * @throws {StoreError} when the store is not there or refuses.
  */
 export async function connect(url: string, options: LocksOptions = {}): Promise<Locks> {
-  const store = await awaited(open(url))
+  const store = await openStore(url)
   try {
     return createLocks(store, options)
   } catch (error) {
     await store.close()
     throw error
   }
+}
+
+/** @throws as {@link connect} does. */
+export function openStore(url: string): Promise<Store> {
+  return awaited(open(url))
+}
+
+/** What stands before the first colon, in lower case; empty where nothing does. */
+export function schemeOf(url: string): string {
+  const [, scheme = ''] = /^([a-z][a-z0-9+.-]*):/i.exec(url) ?? []
+  return scheme.toLowerCase()
 }
 
 /** Connections of a store do not keep the process alive. While somebody awaits one, it has to stay. */
@@ -57,8 +68,8 @@ async function open(url: unknown): Promise<Store> {
       `Expected \`url\` to be a string, got ${url === null ? 'null' : typeof url}.`,
     )
   }
-  const [, scheme = ''] = /^([a-z][a-z0-9+.-]*):/i.exec(url) ?? []
-  switch (scheme.toLowerCase()) {
+  const scheme = schemeOf(url)
+  switch (scheme) {
     case 'memory':
       return openMemory(url)
     case 'sqlite':
@@ -89,7 +100,7 @@ async function open(url: unknown): Promise<Store> {
     }
     default:
       throw new InvalidArgumentError(
-        `Expected \`url\` to begin with ${KNOWN}, got ${scheme === '' ? 'no scheme' : `${scheme.toLowerCase()}:`}.`,
+        `Expected \`url\` to begin with ${KNOWN}, got ${scheme === '' ? 'no scheme' : `${scheme}:`}.`,
       )
   }
 }
@@ -105,14 +116,18 @@ async function openMemory(url: string): Promise<Store> {
   return memoryStore()
 }
 
-/** What stands behind `sqlite:` is a path as the file system has it, with an empty host in front of it or none. */
 async function openSqlite(url: string): Promise<Store> {
+  const { openSqlite } = await import('./stores/sqlite/index.ts')
+  return openSqlite(sqlitePathOf(url))
+}
+
+/** What stands behind `sqlite:` is a path as the file system has it, with an empty host in front of it or none. */
+export function sqlitePathOf(url: string): string {
   const path = url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, '')
   if (path === '' || path.startsWith('//')) {
     throw new InvalidArgumentError(
       'Expected a `sqlite:` url to name a file, as in sqlite:./locks.db or sqlite:///var/lib/locks.db, got no path.',
     )
   }
-  const { openSqlite } = await import('./stores/sqlite/index.ts')
-  return openSqlite(path)
+  return path
 }

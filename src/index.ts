@@ -3,6 +3,7 @@ import type { Locks as LocksClass } from './primitives/locks.ts'
 import type { ReadWriteLock as ReadWriteLockClass } from './primitives/read-write.ts'
 import type { Semaphore as SemaphoreClass } from './primitives/semaphore.ts'
 
+export type { Finding } from './base/diagnosis.ts'
 export type { Duration } from './base/duration.ts'
 export { connect } from './connect.ts'
 export type { Clock, Timer } from './contract/clock.ts'
@@ -24,6 +25,7 @@ export type {
   Wake,
 } from './contract/store.ts'
 export { TOMBSTONE_MS, UNLIMITED } from './contract/store.ts'
+export { type Diagnosis, diagnose } from './diagnose.ts'
 export type { Lease, LeaseJson, LeaseState } from './engine/lease.ts'
 export {
   AcquireTimeoutError,

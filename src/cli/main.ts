@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { isHoldfastError } from '../errors.ts'
 import { Arguments, type Command } from './arguments.ts'
 import { demo } from './demo/demo.ts'
+import { doctor } from './doctor/doctor.ts'
 import { EXIT } from './exit-codes.ts'
 import { helpOf, overview } from './help.ts'
 import { jobs } from './jobs/jobs.ts'
@@ -13,7 +14,7 @@ import { run } from './run/run.ts'
 import { complain } from './terminal.ts'
 import { UsageError } from './usage-error.ts'
 
-const commands: readonly Command[] = [run, ls, show, evict, jobs, demo]
+const commands: readonly Command[] = [run, ls, show, evict, jobs, doctor, demo]
 
 // `holdfast ls | head` closes the pipe when it has seen enough.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

@@ -14,7 +14,7 @@ export async function openLocks(given: Arguments, options: LocksOptions = {}): P
   return connect(url, options)
 }
 
-async function urlOf(given: Arguments): Promise<string> {
+export async function urlOf(given: Arguments): Promise<string> {
   // An empty variable counts as none, as it does with most tools.
   const url = given.text('store') ?? (process.env['HOLDFAST_STORE'] || undefined)
   if (url !== undefined) return url

@@ -21,5 +21,6 @@ export {
   tryAdvisoryXact,
 } from './advisory-transaction.ts'
 export { type PostgresStoreOptions, postgresStore } from './client.ts'
+export { diagnosePostgres } from './doctor.ts'
 export { openPostgres } from './open.ts'
 export { type MigrateOptions, migrate } from './tables.ts'

@@ -48,7 +48,7 @@ function isDecodable(text: string): boolean {
 }
 
 /** Never connected itself: the store only takes its configuration. */
-async function newClient(url: string): Promise<PostgresPool> {
+export async function newClient(url: string): Promise<PostgresPool> {
   const pg = await imported(() => import('pg'))
   if (pg !== undefined) return new pg.default.Client({ connectionString: url })
   const postgres = await imported(() => import('postgres'))

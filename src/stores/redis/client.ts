@@ -1,7 +1,7 @@
 import { show } from '../../base/duration.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
-import type { RedisLink } from './connection.ts'
+import type { RedisLink, Target } from './connection.ts'
 import { type IoredisClient, ioredisLink } from './ioredis.ts'
 import { type NodeRedisClient, nodeRedisLink } from './node-redis.ts'
 import { RedisStore } from './redis-store.ts'
@@ -75,16 +75,16 @@ function parsePrefix({ prefix = 'holdfast:' }: RedisStoreOptions): string {
 }
 
 function linkOf(client: unknown, { sentinel }: RedisStoreOptions): RedisLink {
-  const given = sentinel === undefined ? undefined : parseSentinel(sentinel)
-  if (isIoredis(client)) {
-    const settings = given ?? sentinelOf(client)
-    if (settings === undefined) return ioredisLink(client)
-    return sentinelLink((target) => ioredisLink(client, target), settings)
-  }
-  if (isNodeRedis(client)) {
-    if (given === undefined) return nodeRedisLink(client)
-    return sentinelLink((target) => nodeRedisLink(client, target), given)
-  }
+  const linkTo = linksOf(client)
+  const own = isIoredis(client) ? sentinelOf(client) : undefined
+  const settings = sentinel === undefined ? own : parseSentinel(sentinel)
+  return settings === undefined ? linkTo() : sentinelLink(linkTo, settings)
+}
+
+/** Makes links by the settings of a client, to the server that it was made for or to another one. */
+export function linksOf(client: unknown): (target?: Target) => RedisLink {
+  if (isIoredis(client)) return (target) => ioredisLink(client, target)
+  if (isNodeRedis(client)) return (target) => nodeRedisLink(client, target)
   if (has(client, 'getSentinelNode')) {
     throw new InvalidArgumentError(
       'Expected `client` to be made with createClient(), and the option `sentinel` to say who knows the master, got a client of createSentinel(), which does not tell how it was made.',

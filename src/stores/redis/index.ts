@@ -1,4 +1,5 @@
 export { type RedisStoreOptions, redisStore } from './client.ts'
+export { diagnoseRedis, diagnoseRedisSentinel } from './doctor.ts'
 export type { IoredisClient, IoredisConnection } from './ioredis.ts'
 export type { NodeRedisClient, NodeRedisConnection } from './node-redis.ts'
 export { openRedis } from './open.ts'

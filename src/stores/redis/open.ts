@@ -41,7 +41,7 @@ const SILENT =
   'The Redis server did not answer within 5 s. Check that it runs and is not stopped, and the network in between.'
 
 /** The URL itself is in no message: it may hold a password. */
-function checkUrl(url: string): void {
+export function checkUrl(url: string): void {
   const expected = 'Expected `url` to be like redis://user:password@host:6379/0 (or rediss:// for TLS)'
   const parsed = typeof url === 'string' && URL.canParse(url) ? new URL(url) : undefined
   if (parsed === undefined) throw new InvalidArgumentError(`${expected}, got something that is not a URL.`)

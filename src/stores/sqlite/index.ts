@@ -1,2 +1,3 @@
+export { diagnoseSqlite } from './doctor.ts'
 export { defaultSqlitePath } from './file-path.ts'
 export { openSqlite, type SqliteStoreOptions, sqliteStore } from './sqlite-store.ts'

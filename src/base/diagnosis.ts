@@ -1,0 +1,65 @@
+/** What one check of `holdfast doctor` has found. */
+export interface Finding {
+  /** What was looked at, in a word or two: `eviction`. */
+  readonly check: string
+  /** Which of several servers, as `host:port`; undefined where there is but one. */
+  readonly where?: string | undefined
+  /** `problem`: locks do not work, or may break. `warning`: they work, and somebody should know. */
+  readonly verdict: 'ok' | 'warning' | 'problem'
+  /** What is so, and where it is not ok what to change. Holds no secrets. */
+  readonly text: string
+}
+
+export interface ClockReading {
+  /** The median. */
+  readonly roundTripMs: number
+  /** How far the clock that was asked is ahead of ours; negative: behind. */
+  readonly aheadMs: number
+  /** By how much that may be wrong. */
+  readonly errorMs: number
+}
+
+/** Reads another clock some times. The answer was given at the middle of its round trip, or at most half of one beside it. */
+export async function readClock(ask: () => Promise<number>): Promise<ClockReading> {
+  const readings: { readonly roundTripMs: number; readonly aheadMs: number }[] = []
+  for (let round = 0; round < READINGS; round += 1) {
+    const sentAt = Date.now()
+    const begun = performance.now()
+    const theirs = await ask()
+    const roundTripMs = performance.now() - begun
+    readings.push({ roundTripMs, aheadMs: theirs - (sentAt + roundTripMs / 2) })
+  }
+  readings.sort((one, other) => one.roundTripMs - other.roundTripMs)
+  const [quickest] = readings as [(typeof readings)[number]]
+  const middle = readings[Math.floor(READINGS / 2)] ?? quickest
+  return {
+    roundTripMs: middle.roundTripMs,
+    aheadMs: quickest.aheadMs,
+    // Date.now() has no parts of a millisecond.
+    errorMs: quickest.roundTripMs / 2 + 1,
+  }
+}
+
+const READINGS = 9
+
+/** Rejects when it takes longer; also keeps the process for whoever awaits it. */
+export async function within<T>(limitMs: number, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`No answer within ${limitMs} ms.`)), limitMs)
+  })
+  try {
+    return await Promise.race([work, late])
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+/** A duration for people: 0.24 ms, 3.1 ms, 250 ms, 3.2 s, 70 min. */
+export function milliseconds(durationMs: number): string {
+  const size = Math.abs(durationMs)
+  if (size < 1) return `${durationMs.toFixed(2)} ms`
+  if (size < 10) return `${durationMs.toFixed(1)} ms`
+  if (size < 1000) return `${Math.round(durationMs)} ms`
+  return size < 120_000 ? `${(durationMs / 1000).toFixed(1)} s` : `${Math.round(durationMs / 60_000)} min`
+}

@@ -1,0 +1,152 @@
+import { type Finding, milliseconds, within } from './base/diagnosis.ts'
+import { openStore, schemeOf, sqlitePathOf } from './connect.ts'
+import type { Store } from './contract/store.ts'
+import { isHoldfastError } from './errors.ts'
+
+export interface Diagnosis {
+  /** The scheme of the URL: `redis`, `postgres`, … */
+  readonly store: string
+  /** The worst of the findings. */
+  readonly verdict: Finding['verdict']
+  readonly findings: readonly Finding[]
+}
+
+/**
+ * Looks at the store that a URL names, and says what may break locks there: whether it answers and how quickly, whether
+ * its user may do what the store does, and what about its settings, clock and role should be otherwise. Takes no lock, and
+ * writes no more than opening the store does. What is wrong with the store is a finding; it holds no passwords.
+ *
+ * ```ts
+ * import { diagnose } from 'holdfast'
+ *
+ * const { verdict, findings } = await diagnose('redis://localhost:6379')
+ * for (const { check, text } of findings) console.log(check, text)
+ * if (verdict === 'problem') process.exitCode = 1
+ * ```
+ *
+ * @throws {InvalidArgumentError} when the URL is not what it should be, or a package that the store needs is not installed.
+ */
+export async function diagnose(url: string): Promise<Diagnosis> {
+  const findings = [...(await general(url)), ...(await particular(url))]
+  return { store: schemeOf(url), verdict: worst(findings), findings }
+}
+
+function worst(findings: readonly Finding[]): Finding['verdict'] {
+  for (const verdict of ['problem', 'warning'] as const) {
+    if (findings.some((finding) => finding.verdict === verdict)) return verdict
+  }
+  return 'ok'
+}
+
+/** Each store brings its own list; one that has none is looked at in general. */
+async function particular(url: string): Promise<readonly Finding[]> {
+  switch (schemeOf(url)) {
+    case 'memory':
+      return [
+        { check: 'sharing', verdict: 'ok', text: 'These locks are for this process alone, and end with it.' },
+      ]
+    case 'sqlite': {
+      const { diagnoseSqlite } = await import('./stores/sqlite/index.ts')
+      return diagnoseSqlite(sqlitePathOf(url))
+    }
+    case 'redis':
+    case 'rediss': {
+      const { diagnoseRedis } = await import('./stores/redis/index.ts')
+      return diagnoseRedis(url)
+    }
+    case 'redis+sentinel':
+    case 'rediss+sentinel': {
+      const { diagnoseRedisSentinel } = await import('./stores/redis/index.ts')
+      return diagnoseRedisSentinel(url)
+    }
+    case 'postgres':
+    case 'postgresql': {
+      const { diagnosePostgres } = await import('./stores/postgres/index.ts')
+      return diagnosePostgres(url)
+    }
+    default:
+      return []
+  }
+}
+
+/** What can be seen of any store, as those who use it see it. */
+async function general(url: string): Promise<readonly Finding[]> {
+  let store: Store
+  const begun = performance.now()
+  try {
+    store = await openStore(url)
+  } catch (error) {
+    if (isHoldfastError(error, 'invalid-argument')) throw error
+    return [{ check: 'connection', verdict: 'problem', text: textOf(error) }]
+  }
+  const opened = milliseconds(performance.now() - begun)
+  try {
+    return [
+      { check: 'connection', verdict: 'ok', text: `The store opens in ${opened}, and its user may use it.` },
+      await attempt('round trip', () => roundTrip(store)),
+      await attempt('messages', () => messages(store)),
+      await attempt('listing', () => listing(store)),
+    ]
+  } finally {
+    await store.close()
+  }
+}
+
+async function attempt(check: string, look: () => Promise<Finding>): Promise<Finding> {
+  try {
+    return await within(LIMIT_MS, look())
+  } catch (error) {
+    return { check, verdict: 'problem', text: textOf(error) }
+  }
+}
+
+async function roundTrip(store: Store): Promise<Finding> {
+  const times: number[] = []
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const begun = performance.now()
+    // Finds nobody, and changes nothing.
+    await store.release({ key: 'is anybody there', id: '?', cancel: false })
+    times.push(performance.now() - begun)
+  }
+  const [median = 0] = times.sort((one, other) => one - other).slice(Math.floor(ROUNDS / 2))
+  const check = 'round trip'
+  if (median < SLOW_MS) return { check, verdict: 'ok', text: `A request takes ${milliseconds(median)}.` }
+  return {
+    check,
+    verdict: 'warning',
+    text: `A request takes ${milliseconds(median)}, and a lock two of them or more. Use a store that is closer, or keep each ttl above ${milliseconds(median * 20)}.`,
+  }
+}
+
+async function messages(store: Store): Promise<Finding> {
+  const check = 'messages'
+  if (store.listen === undefined)
+    return { check, verdict: 'ok', text: 'This store has no messages: waiters ask when it tells them to.' }
+  try {
+    await store.listen(() => {})
+    return { check, verdict: 'ok', text: 'Who waits is woken by a message.' }
+  } catch (error) {
+    const text = `Who waits cannot be woken, and asks every two seconds instead. ${textOf(error)}`
+    return { check, verdict: 'warning', text }
+  }
+}
+
+async function listing(store: Store): Promise<Finding> {
+  const check = 'listing'
+  try {
+    await store.inspect({ prefix: '', cursor: undefined, count: 1 })
+    return { check, verdict: 'ok', text: 'Keys can be listed.' }
+  } catch (error) {
+    const text = `Keys cannot be listed, which holdfast ls and locks.inspect() do. ${textOf(error)}`
+    return { check, verdict: 'warning', text }
+  }
+}
+
+/** Errors of a store are sentences without secrets. */
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+const LIMIT_MS = 5000
+const ROUNDS = 9
+const SLOW_MS = 100

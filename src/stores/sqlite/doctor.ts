@@ -1,0 +1,92 @@
+import {
+  accessSync,
+  closeSync,
+  constants,
+  openSync,
+  readFileSync,
+  readSync,
+  realpathSync,
+  statSync,
+} from 'node:fs'
+import { dirname } from 'node:path'
+import type { Finding } from '../../base/diagnosis.ts'
+import { parsePath } from './file-path.ts'
+import { fileSystemOf } from './file-system.ts'
+
+/** What is to be said of a lock file, beyond what the store itself notices. */
+export function diagnoseSqlite(path: string): readonly Finding[] {
+  const file = parsePath(path)
+  return CHECKS.flatMap((check) => {
+    try {
+      return check(file) ?? []
+    } catch {
+      // What cannot be looked at cannot be used either, which the store has said.
+      return []
+    }
+  })
+}
+
+const CHECKS: readonly ((file: string) => Finding | undefined)[] = [
+  fileSystem,
+  journal,
+  permissions,
+  companions,
+]
+
+function fileSystem(file: string): Finding | undefined {
+  const check = 'file system'
+  const mounts = process.platform === 'linux' ? readFileSync('/proc/self/mountinfo', 'utf8') : ''
+  const type = fileSystemOf(realpathSync(file), mounts)
+  if (type === undefined) return undefined
+  if (type === 'overlay') {
+    return {
+      check,
+      verdict: 'warning',
+      text: 'The file lies in a container, where no process outside of it sees these locks. Share its folder with the others, as a volume.',
+    }
+  }
+  return { check, verdict: 'ok', text: `The file lies on ${type}, a disk of this machine.` }
+}
+
+/** Bytes 18 and 19 of the file say how it is written and read: 2 is the write-ahead log (sqlite.org/fileformat.html §1.3). */
+function journal(file: string): Finding | undefined {
+  const check = 'journal'
+  const header = Buffer.alloc(20)
+  const descriptor = openSync(file, 'r')
+  try {
+    readSync(descriptor, header, 0, header.length, 0)
+  } finally {
+    closeSync(descriptor)
+  }
+  if (header[18] === 2 && header[19] === 2)
+    return { check, verdict: 'ok', text: 'The file has a write-ahead log.' }
+  return {
+    check,
+    verdict: 'warning',
+    text: 'The file has no write-ahead log, so each lock waits for the disk. End the program that has changed that, and let the store open it again.',
+  }
+}
+
+function permissions(file: string): Finding {
+  const check = 'permissions'
+  accessSync(dirname(file), constants.W_OK | constants.X_OK)
+  const everybody = (statSync(file).mode & 0o002) !== 0
+  if (!everybody) return { check, verdict: 'ok', text: 'The file and its folder can be written to.' }
+  return {
+    check,
+    verdict: 'warning',
+    text: 'Every user of this machine may write to the file, and so take any lock. Remove that right: chmod o-w.',
+  }
+}
+
+/** SQLite's files beside it have to be with it: a container that shares the file alone has others. */
+function companions(file: string): Finding | undefined {
+  if (process.platform !== 'linux') return undefined
+  const mounts = readFileSync('/proc/self/mountinfo', 'utf8')
+  if (!mounts.split('\n').some((line) => line.split(' ')[4] === realpathSync(file))) return undefined
+  return {
+    check: 'sharing',
+    verdict: 'problem',
+    text: 'The file is shared with this container without its folder, so the files that SQLite keeps beside it are not the same for all. Share the folder.',
+  }
+}
