@@ -1,0 +1,211 @@
+import {
+  InvalidArgumentError,
+  isHoldfastError,
+  type Lease,
+  type Locks,
+  UNLIMITED,
+  type WaitOptions,
+} from '../index.ts'
+import { LONGEST_NAME, type LockMode, type LockOptions, parseRequest, type Request } from './request.ts'
+
+export type { LockMode, LockOptions } from './request.ts'
+
+/** The `Lock` of the specification, with what a lock across machines has besides. */
+export interface HeldLock {
+  readonly name: string
+  readonly mode: LockMode
+  /** The fencing token, for the resource to check. Not in the specification. */
+  readonly fence: bigint
+  /** Aborts when the lock is stolen or lost. Not in the specification. */
+  readonly signal: AbortSignal
+}
+
+export interface LockInfo {
+  readonly name: string
+  readonly mode: LockMode
+  /** Which process it is: its host, its process id, and its label if it has one. */
+  readonly clientId: string
+}
+
+export interface LockManagerSnapshot {
+  readonly held: LockInfo[]
+  readonly pending: LockInfo[]
+}
+
+/** The `LockManager` of the specification. */
+export interface LockManager {
+  /**
+   * Waits for the lock, calls `callback` with it, and holds it until what the callback returns has settled.
+   *
+   * @returns what the callback returns. Rejects with an `AbortError` when the lock is stolen or lost meanwhile.
+   */
+  request<T>(name: string, callback: (lock: HeldLock) => T | Promise<T>): Promise<T>
+  request<T>(
+    name: string,
+    options: LockOptions & { readonly ifAvailable: true },
+    callback: (lock: HeldLock | null) => T | Promise<T>,
+  ): Promise<T>
+  request<T>(name: string, options: LockOptions, callback: (lock: HeldLock) => T | Promise<T>): Promise<T>
+  /** Who holds and who waits, in every process. It may be over by the time it is read. */
+  query(): Promise<LockManagerSnapshot>
+}
+
+export interface WebLocksOptions {
+  /** What the keys of these locks begin with in the store; those with another prefix are another origin. Default: `web-locks:`. */
+  readonly prefix?: string | undefined
+  /** What the death of a process costs the next one, in milliseconds or as `'30s'`. Default: that of `locks`. */
+  readonly ttl?: WaitOptions['ttl']
+}
+
+/**
+ * The Web Locks API (https://w3c.github.io/web-locks/) over any store: what is written for `navigator.locks` of a browser or
+ * of Node.js excludes across processes and machines.
+ *
+ * Three things differ, because there is a network in between. A lock may be lost (its process was paused past the ttl, the
+ * store is away for longer): then `request` rejects with an `AbortError`, as for one that is stolen. `steal` lets those who
+ * wait stand in line again. And when the store cannot be asked, `request` rejects with a `StoreError`.
+ *
+ * ```ts
+ * import { connect } from 'holdfast'
+ * import { webLocks } from 'holdfast/web-locks'
+ *
+ * const locks = webLocks(await connect('memory:'))
+ * await locks.request('settings', { mode: 'shared' }, async (lock) => {
+ *   console.log(lock.name, lock.mode)
+ * })
+ * ```
+ *
+ * @throws {InvalidArgumentError} when an option is not what it should be.
+ */
+export function webLocks(locks: Locks, options: WebLocksOptions = {}): LockManager {
+  const { prefix = 'web-locks:', ttl } = options
+  if (typeof prefix !== 'string' || prefix === '' || prefix.length > LONGEST_PREFIX) {
+    throw new InvalidArgumentError(
+      `Expected \`prefix\` to be a text of 1 to ${LONGEST_PREFIX} characters, got ${JSON.stringify(prefix)}.`,
+    )
+  }
+  return new StoreLockManager(locks, prefix, ttl === undefined ? {} : { ttl })
+}
+
+const LONGEST_PREFIX: number = 1024 - LONGEST_NAME
+const MOST_THEFTS = 100
+const BEHIND_THIEF_MS = 100
+
+class StoreLockManager implements LockManager {
+  readonly #locks: Locks
+  readonly #prefix: string
+  readonly #terms: WaitOptions
+
+  constructor(locks: Locks, prefix: string, terms: WaitOptions) {
+    this.#locks = locks
+    this.#prefix = prefix
+    this.#terms = terms
+  }
+
+  async request<T>(...args: readonly unknown[]): Promise<T> {
+    const request = parseRequest<T>(args)
+    if (request.options.steal) return this.#hold(request, await this.#steal(request))
+    if (request.options.ifAvailable) return this.#hold(request, await this.#tryTake(request))
+    return this.#hold(request, await this.#take(request))
+  }
+
+  async query(): Promise<LockManagerSnapshot> {
+    const held: LockInfo[] = []
+    const pending: LockInfo[] = []
+    for await (const { key, holders, queue } of this.#locks.inspect({ prefix: this.#prefix })) {
+      const name = key.slice(this.#prefix.length)
+      for (const holder of holders) {
+        const list = holder.state === 'held' ? held : holder.state === 'offered' ? pending : []
+        list.push(infoOf(name, holder))
+      }
+      for (const waiter of queue) pending.push(infoOf(name, waiter))
+    }
+    return { held, pending }
+  }
+
+  /** Waits for as long as it takes. Who is sent away by a thief stands in line again, once the thief has had the time to get in. */
+  async #take({ name, options: { mode, signal } }: Request<unknown>): Promise<Lease> {
+    const terms = { ...this.#terms, wait: Number.POSITIVE_INFINITY, signal }
+    for (;;) {
+      try {
+        const key = this.#keyOf(name)
+        return mode === 'exclusive'
+          ? await this.#locks.acquire(key, terms)
+          : await this.#locks.readWrite(key).acquireRead(terms)
+      } catch (error) {
+        if (!isHoldfastError(error, 'lease-lost')) throw error
+        await pause(BEHIND_THIEF_MS, signal)
+      }
+    }
+  }
+
+  #tryTake({ name, options: { mode } }: Request<unknown>): Promise<Lease | null> {
+    const key = this.#keyOf(name)
+    return mode === 'exclusive'
+      ? this.#locks.tryAcquire(key, this.#terms)
+      : this.#locks.readWrite(key).tryAcquireRead(this.#terms)
+  }
+
+  /**
+   * Sends everybody away and takes the lock before those who waited are back. Whoever is quicker is sent away once more:
+   * another thief, who then has to be robbed, or a request that came in between.
+   */
+  async #steal(request: Request<unknown>): Promise<Lease> {
+    for (let tries = 0; tries < MOST_THEFTS; tries += 1) {
+      await this.#locks.evict(this.#keyOf(request.name), undefined, { reason: 'stolen by a web lock' })
+      const lease = await this.#tryTake(request)
+      if (lease !== null) return lease
+    }
+    return this.#take(request)
+  }
+
+  async #hold<T>({ name, options, callback }: Request<T>, lease: Lease | null): Promise<T> {
+    if (lease === null) return callback(null)
+    const { fence, signal } = lease
+    let tell = () => {}
+    const broken = new Promise<never>((_, reject) => {
+      tell = () => {
+        const why = new DOMException(`The lock ${JSON.stringify(name)} was stolen or lost.`, 'AbortError')
+        Object.defineProperty(why, 'cause', { value: signal.reason, configurable: true, writable: true })
+        reject(why)
+      }
+      if (signal.aborted) tell()
+      else signal.addEventListener('abort', tell)
+    })
+    // It may break when nobody waits for it any more.
+    broken.catch(() => {})
+    try {
+      return await Promise.race([broken, callback({ name, mode: options.mode, fence, signal })])
+    } finally {
+      signal.removeEventListener('abort', tell)
+      await lease.release()
+    }
+  }
+
+  #keyOf(name: string): string {
+    return `${this.#prefix}${name}`
+  }
+}
+
+/** @throws the reason of the signal. */
+function pause(durationMs: number, signal: AbortSignal | undefined): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const end = () => {
+      clearTimeout(timer)
+      signal?.removeEventListener('abort', end)
+      if (signal?.aborted === true) reject(signal.reason)
+      else resolve()
+    }
+    const timer = setTimeout(end, durationMs)
+    signal?.addEventListener('abort', end)
+  })
+}
+
+function infoOf(name: string, ticket: { readonly limit: number; readonly owner: string }): LockInfo {
+  return { name, mode: ticket.limit === UNLIMITED ? 'shared' : 'exclusive', clientId: clientOf(ticket.owner) }
+}
+
+function clientOf(owner: string): string {
+  const { host, pid, label } = JSON.parse(owner) as Readonly<Record<string, unknown>>
+  return [host, pid, label].filter((part) => part !== undefined).join(':')
+}

@@ -1,0 +1,257 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { expect, onTestFinished, test } from 'vitest'
+import { createLocks, type Store } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { type LockManager, type LockOptions, webLocks } from '../../src/web-locks/index.ts'
+import { settled } from '../engine/fake-clock.ts'
+import { errorOf, outcomeOf } from '../engine/scene.ts'
+import { until } from '../servers/until.ts'
+
+// The behaviour of each heading of https://w3c.github.io/web-locks/, and of the tests that browsers share for it.
+
+/** Two clients at one store, as two tabs of one origin. */
+function scene(store: Store = memoryStore()): { one: LockManager; other: LockManager; store: Store } {
+  const clients = ['one', 'other'].map((label) => createLocks(store, { label }))
+  onTestFinished(async () => {
+    await Promise.all(clients.map((locks) => locks.close()))
+  })
+  const [one, other] = clients.map((locks) => webLocks(locks)) as [LockManager, LockManager]
+  return { one, other, store }
+}
+
+/** A lock that is held until the test says otherwise. */
+async function held(locks: LockManager, name: string, options: LockOptions = {}) {
+  let release = (_value: string) => {}
+  let fail = (_error: unknown) => {}
+  const done = new Promise<string>((resolve, reject) => {
+    release = resolve
+    fail = reject
+  })
+  let granted = () => {}
+  const isGranted = new Promise<void>((resolve) => {
+    granted = resolve
+  })
+  const result = locks.request(name, options, () => {
+    granted()
+    return done
+  })
+  result.catch(() => {})
+  await isGranted
+  return { result, release, fail }
+}
+
+test('request calls back with the lock, and resolves with what the callback returns', async () => {
+  const { one } = scene()
+  expect(await one.request('r', (lock) => [lock.name, lock.mode])).toEqual(['r', 'exclusive'])
+  expect(await one.request('r', { mode: 'shared' }, async (lock) => lock.mode)).toBe('shared')
+  expect(await one.request('', () => 'an empty name is one')).toBe('an empty name is one')
+  expect(await one.request(7 as never, (lock) => lock.name)).toBe('7')
+})
+
+test('request rejects with what the callback throws, at once or later, and the lock is free', async () => {
+  const { one, other } = scene()
+  const broken = new Error('broken')
+  const throwing = one.request('r', () => {
+    throw broken
+  })
+  expect(await errorOf(throwing)).toBe(broken)
+  expect(await errorOf(one.request('r', () => Promise.reject(broken)))).toBe(broken)
+  expect(await other.request('r', { ifAvailable: true }, (lock) => lock !== null)).toBe(true)
+})
+
+test('a lock is held until what the callback returned has settled, and those who wait come in order', async () => {
+  const { one, other } = scene()
+  const first = await held(one, 'r')
+  const order: string[] = []
+  const waiting = ['b', 'c', 'd'].map((name, index) =>
+    (index % 2 === 0 ? other : one).request('r', () => order.push(name)),
+  )
+  await settled()
+  expect(order).toEqual([])
+  first.release('done')
+  await Promise.all(waiting)
+  expect(order).toEqual(['b', 'c', 'd'])
+  expect(await first.result).toBe('done')
+})
+
+test('locks of different names, and of different prefixes, are independent', async () => {
+  const { one, store } = scene()
+  const first = await held(one, 'a')
+  expect(await one.request('b', () => 'free')).toBe('free')
+  const elsewhere = createLocks(store)
+  expect(await webLocks(elsewhere, { prefix: 'other-origin:' }).request('a', () => 'free')).toBe('free')
+  await elsewhere.close()
+  first.release('')
+})
+
+test('shared locks stand together, an exclusive one alone, and nobody overtakes it', async () => {
+  const { one, other } = scene()
+  const [a, b] = [await held(one, 'r', { mode: 'shared' }), await held(other, 'r', { mode: 'shared' })]
+  const order: string[] = []
+  const writing = one.request('r', () => order.push('exclusive'))
+  await settled()
+  const reading = other.request('r', { mode: 'shared' }, () => order.push('shared'))
+  await settled()
+  expect(order).toEqual([])
+  a.release('')
+  b.release('')
+  await Promise.all([writing, reading])
+  expect(order).toEqual(['exclusive', 'shared'])
+})
+
+test('ifAvailable calls back with null where the lock is not free, and never waits', async () => {
+  const { one, other } = scene()
+  const first = await held(one, 'r')
+  expect(await other.request('r', { ifAvailable: true }, (lock) => lock)).toBeNull()
+  expect(await other.request('r', { ifAvailable: true, mode: 'shared' }, (lock) => lock)).toBeNull()
+  expect((await other.query()).pending).toEqual([])
+  first.release('')
+  await first.result
+  expect(await other.request('r', { ifAvailable: true }, (lock) => lock?.name)).toBe('r')
+})
+
+test('signal ends the wait with its reason, and has no effect once the lock is held', async () => {
+  const { one, other } = scene()
+  const first = await held(one, 'r')
+  const controller = new AbortController()
+  const waiting = other.request('r', { signal: controller.signal }, () => expect.unreachable())
+  await settled()
+  controller.abort('no more')
+  await expect(waiting).rejects.toBe('no more')
+  expect((await one.query()).pending).toEqual([])
+  first.release('')
+  const late = new AbortController()
+  const second = await held(other, 'r', { signal: late.signal })
+  late.abort()
+  second.release('held to the end')
+  expect(await second.result).toBe('held to the end')
+  const aborted = one.request('r', { signal: AbortSignal.abort('before') }, () => expect.unreachable())
+  await expect(aborted).rejects.toBe('before')
+})
+
+test('steal takes a lock from its holder, whose request rejects with an AbortError while its callback goes on', async () => {
+  const { one, other } = scene()
+  const robbed = await held(one, 'r')
+  const thief = await held(other, 'r', { steal: true })
+  expect(await errorOf(robbed.result)).toMatchObject({ name: 'AbortError' })
+  robbed.release('of no use')
+  expect((await one.query()).held).toMatchObject([{ name: 'r', clientId: expect.stringContaining('other') }])
+  thief.release('kept')
+  expect(await thief.result).toBe('kept')
+  expect(await one.request('free', { steal: true }, () => 'nothing to steal')).toBe('nothing to steal')
+})
+
+test('steal goes before those who wait; they stand in line again', async () => {
+  const { one, other } = scene()
+  const robbed = await held(one, 'r')
+  const order: string[] = []
+  const waiting = [1, 2, 3].map((number) => one.request('r', () => order.push(`waiting ${number}`)))
+  await until('all wait', async () => (await one.query()).pending.length === 3)
+  const thief = other.request('r', { steal: true }, async () => {
+    order.push('thief')
+    await sleep(20)
+    order.push('thief is done')
+  })
+  await Promise.all([thief, ...waiting])
+  expect(order.slice(0, 2)).toEqual(['thief', 'thief is done'])
+  expect(order.slice(2).sort()).toEqual(['waiting 1', 'waiting 2', 'waiting 3'])
+  robbed.release('')
+})
+
+test('thieves that come together rob one another, and the last one keeps the lock', async () => {
+  const { one, other } = scene()
+  const outcomes = await Promise.allSettled(
+    Array.from({ length: 10 }, (_, index) =>
+      (index % 2 === 0 ? one : other).request('r', { steal: true }, () => sleep(20)),
+    ),
+  )
+  const robbed = outcomes.filter(({ status }) => status === 'rejected')
+  for (const outcome of robbed) expect(outcome).toMatchObject({ reason: { name: 'AbortError' } })
+  expect(robbed.length).toBeLessThan(10)
+  expect(await one.query()).toEqual({ held: [], pending: [] })
+})
+
+test('a signal also ends the wait of one that was sent away by a thief', async () => {
+  const { one, other } = scene()
+  const robbed = await held(one, 'r')
+  const giveUp = new AbortController()
+  const waiting = one.request('r', { signal: giveUp.signal }, () => expect.unreachable())
+  await until('it waits', async () => (await one.query()).pending.length === 1)
+  const thief = await held(other, 'r', { steal: true })
+  giveUp.abort('no more')
+  await expect(waiting).rejects.toBe('no more')
+  thief.release('')
+  robbed.release('')
+})
+
+test('query tells who holds and who waits, in every client', async () => {
+  const { one, other } = scene()
+  const first = await held(one, 'a')
+  const second = await held(other, 'b', { mode: 'shared' })
+  const waiting = other.request('a', { mode: 'shared' }, () => {})
+  await until('it waits', async () => (await one.query()).pending.length === 1)
+  const { held: holding, pending } = await one.query()
+  expect(holding.map(({ name, mode }) => [name, mode])).toEqual([
+    ['a', 'exclusive'],
+    ['b', 'shared'],
+  ])
+  expect(pending.map(({ name, mode }) => [name, mode])).toEqual([['a', 'shared']])
+  expect(holding[0]?.clientId).toMatch(/:one$/)
+  expect(holding[1]?.clientId).toBe(pending[0]?.clientId)
+  first.release('')
+  second.release('')
+  await waiting
+  expect(await one.query()).toEqual({ held: [], pending: [] })
+})
+
+test('a lock that is lost rejects as one that is stolen, and says why', async () => {
+  const store = memoryStore()
+  const { one } = scene(store)
+  const first = await held(one, 'r')
+  await store.evict({ key: 'web-locks:r', id: undefined, reason: 'an operator' })
+  await until('it is known', async () => (await outcomeOf(first.result)) !== 'pending')
+  expect(await errorOf(first.result)).toMatchObject({
+    name: 'AbortError',
+    cause: { code: 'lease-lost', evictedBecause: 'an operator' },
+  })
+  first.release('')
+})
+
+test('a request inside of one of the same name waits for ever, as in a browser', async () => {
+  const { one } = scene()
+  const giveUp = new AbortController()
+  const inner = one.request('r', () => one.request('r', { signal: giveUp.signal }, () => 'inner'))
+  expect(await outcomeOf(inner)).toBe('pending')
+  giveUp.abort(new Error('enough'))
+  expect(await errorOf(inner)).toMatchObject({ message: 'enough' })
+})
+
+const callback = () => expect.unreachable()
+test.each<[string, readonly unknown[], string]>([
+  ['no callback', ['r'], 'TypeError'],
+  ['a callback that is none', ['r', 'callback'], 'TypeError'],
+  ['options that are none', ['r', 'options', callback], 'TypeError'],
+  ['an unknown mode', ['r', { mode: 'read' }, callback], 'TypeError'],
+  ['a signal that is none', ['r', { signal: 'stop' }, callback], 'TypeError'],
+  ['a name that begins with a dash', ['-r', callback], 'NotSupportedError'],
+  ['steal and ifAvailable', ['r', { steal: true, ifAvailable: true }, callback], 'NotSupportedError'],
+  ['a shared thief', ['r', { steal: true, mode: 'shared' }, callback], 'NotSupportedError'],
+  ['steal and signal', ['r', { steal: true, signal: AbortSignal.abort() }, callback], 'NotSupportedError'],
+  [
+    'ifAvailable and signal',
+    ['r', { ifAvailable: true, signal: AbortSignal.abort() }, callback],
+    'NotSupportedError',
+  ],
+  ['a name that is too long', ['r'.repeat(961), callback], 'NotSupportedError'],
+])('refuses %s', async (_, args, name) => {
+  const { one } = scene()
+  const request = one.request as (...args: readonly unknown[]) => Promise<unknown>
+  expect(await errorOf(request.apply(one, args as never))).toMatchObject({ name })
+})
+
+test('says what is wrong with a prefix', () => {
+  const locks = createLocks(memoryStore())
+  expect(() => webLocks(locks, { prefix: '' })).toThrow(
+    'Expected `prefix` to be a text of 1 to 64 characters',
+  )
+})
