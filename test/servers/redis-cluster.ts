@@ -1,0 +1,252 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { freePort } from './free-port.ts'
+import { ensureBinary } from './install.ts'
+import { type RedisOptions, type RedisServer, startRedis } from './redis-server.ts'
+import type { RespValue } from './resp.ts'
+import { until } from './until.ts'
+
+export interface ClusterOptions {
+  /** Replicas of each of the three masters. Default 1. */
+  readonly replicas?: 0 | 1
+  readonly password?: string
+  /** More arguments for each server. */
+  readonly args?: readonly string[]
+}
+
+export interface RedisCluster extends AsyncDisposable {
+  /** All of them; who is a master changes with a fail-over. */
+  readonly servers: readonly RedisServer[]
+  readonly addresses: readonly { readonly host: string; readonly port: number }[]
+  /** `redis+cluster://…`, with the password if there is one. */
+  readonly url: string
+  masters(): Promise<readonly RedisServer[]>
+  /** The master that has the slot of this Redis key. */
+  masterOf(key: string): Promise<RedisServer>
+  /** A replica of this master. */
+  replicaOf(master: RedisServer): Promise<RedisServer>
+  /** Resolves with the new master of the key's slot once every living server knows another one than this. */
+  successorOf(former: RedisServer, key: string): Promise<RedisServer>
+  /** Moves the slot of this key to another master, a step at a time: see {@link SlotMove}. */
+  beginMove(key: string, target: RedisServer): Promise<SlotMove>
+  /** On every living master. */
+  command(...args: readonly string[]): Promise<readonly RespValue[]>
+  /** Repeatable. */
+  close(): Promise<void>
+}
+
+/** As `redis-cli --cluster reshard` does it, with somebody looking in between. */
+export interface SlotMove {
+  /** Moves one key of the slot; resolves with its name, or with undefined when none is left. */
+  moveKey(name?: string): Promise<string | undefined>
+  /** Moves whatever is left, and tells everybody. */
+  finish(): Promise<void>
+}
+
+/** Three masters with a replica each, made by `redis-cli --cluster create`; a master that is silent for a second is replaced. */
+export async function startCluster(options: ClusterOptions = {}): Promise<RedisCluster> {
+  const { replicas = 1, password, args = [] } = options
+  ensureBinary('redis-server')
+  const servers: RedisServer[] = []
+  const secret = password === undefined ? {} : { password }
+  try {
+    const count = MASTERS * (1 + replicas)
+    await Promise.all(
+      Array.from({ length: count }, async () => {
+        servers.push(await startRedis(await serverOptions({ ...secret, args })))
+      }),
+    )
+    await create()
+  } catch (error) {
+    await close()
+    throw error
+  }
+  const host = '127.0.0.1'
+  const addresses = servers.map(({ port }) => ({ host, port }))
+  return {
+    servers,
+    addresses,
+    url: `redis+cluster://${password === undefined ? '' : `:${encodeURIComponent(password)}@`}${servers
+      .map(({ port }) => `${host}:${port}`)
+      .join(',')}`,
+    masters,
+    masterOf,
+    async replicaOf(master) {
+      const [replica] = await rolesOf(await living(), ({ masterPort }) => masterPort === master.port)
+      if (replica === undefined) throw new Error(`Expected port ${master.port} to have a replica, got none`)
+      return replica
+    },
+    successorOf: (former, key) =>
+      until(
+        'there is another master',
+        async () => {
+          const owners = await Promise.all((await living()).map((server) => ownerPort(server, key)))
+          const [first] = owners
+          if (first === undefined || first === former.port || owners.some((port) => port !== first))
+            return undefined
+          return servers.find(({ port }) => port === first)
+        },
+        { withinMs: 40_000, everyMs: 50 },
+      ),
+    beginMove,
+    async command(...command) {
+      return Promise.all((await masters()).map((server) => server.command(...command)))
+    },
+    close,
+    [Symbol.asyncDispose]: close,
+  }
+
+  async function create(): Promise<void> {
+    await promisify(execFile)(
+      'redis-cli',
+      [
+        ...(password === undefined ? [] : ['-a', password, '--no-auth-warning']),
+        '--cluster',
+        'create',
+        ...servers.map(({ port }) => `127.0.0.1:${port}`),
+        ...['--cluster-replicas', String(replicas), '--cluster-yes'],
+      ],
+      { timeout: 60_000 },
+    )
+    await until(
+      'every server says that the cluster is fine',
+      async () => {
+        const states = await Promise.all(servers.map(isFine))
+        return states.every((fine) => fine)
+      },
+      { withinMs: 60_000, everyMs: 50 },
+    )
+  }
+
+  async function isFine(server: RedisServer): Promise<boolean> {
+    const info = String(await server.command('CLUSTER', 'INFO'))
+    if (!/cluster_state:ok/.test(info) || !info.includes(`cluster_known_nodes:${servers.length}\r`))
+      return false
+    const replication = String(await server.command('INFO', 'replication'))
+    return /role:master/.test(replication)
+      ? replication.includes(`connected_slaves:${replicas}\r`) || replication.includes('connected_slaves:0')
+      : replication.includes('master_link_status:up')
+  }
+
+  async function masters(): Promise<readonly RedisServer[]> {
+    const found = await rolesOf(await living(), ({ slots, myself }) => myself && slots)
+    return found.sort((one, other) => one.port - other.port)
+  }
+
+  async function living(): Promise<readonly RedisServer[]> {
+    const answers = await Promise.all(
+      servers.map((server) =>
+        server.command('PING').then(
+          () => server,
+          () => undefined,
+        ),
+      ),
+    )
+    return answers.filter((server) => server !== undefined)
+  }
+
+  /** The servers of whom one of them says this. */
+  async function rolesOf(
+    asked: readonly RedisServer[],
+    is: (line: NodeLine) => boolean,
+  ): Promise<RedisServer[]> {
+    const lines = (await Promise.all(asked.map(linesOf))).flat()
+    const ports = new Set(lines.filter(is).map(({ port }) => port))
+    return servers.filter(({ port }) => ports.has(port))
+  }
+
+  async function masterOf(key: string): Promise<RedisServer> {
+    const [any] = await living()
+    const port = await ownerPort(any as RedisServer, key)
+    const server = servers.find((each) => each.port === port)
+    if (server === undefined) throw new Error(`Expected a master to have the slot of ${key}, got none`)
+    return server
+  }
+
+  async function beginMove(key: string, target: RedisServer): Promise<SlotMove> {
+    const slot = String(await target.command('CLUSTER', 'KEYSLOT', key))
+    const source = await masterOf(key)
+    const [from, to] = [await idOf(source), await idOf(target)]
+    await target.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', from)
+    await source.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to)
+    const moveKey = async (wanted?: string): Promise<string | undefined> => {
+      const names = (await source.command('CLUSTER', 'GETKEYSINSLOT', slot, '100')) as string[]
+      const name = wanted ?? names[0]
+      if (name === undefined) return undefined
+      const login = password === undefined ? [] : ['AUTH', password]
+      await source.command('MIGRATE', '127.0.0.1', target.port, name, '0', '5000', ...login)
+      return name
+    }
+    return {
+      moveKey,
+      async finish() {
+        // Somebody may add keys until the last moment: not with the slot's migrating flag, which sends them on.
+        while ((await moveKey()) !== undefined);
+        for (const server of [target, source, ...(await masters())]) {
+          await server.command('CLUSTER', 'SETSLOT', slot, 'NODE', to)
+        }
+      },
+    }
+  }
+
+  async function close(): Promise<void> {
+    await Promise.all(servers.map((server) => server.close()))
+  }
+}
+
+const MASTERS = 3
+
+async function serverOptions({
+  password,
+  args,
+}: {
+  password?: string
+  args: readonly string[]
+}): Promise<RedisOptions> {
+  return {
+    ...(password === undefined ? {} : { password }),
+    args: [
+      ...['--cluster-enabled', 'yes', '--cluster-node-timeout', '1000'],
+      // Not ten thousand beyond the other port, where there may be none.
+      ...['--cluster-port', String(await freePort())],
+      // A replica stands for election whenever its master is gone, however long that has been.
+      ...['--cluster-replica-validity-factor', '0', '--cluster-migration-barrier', '9'],
+      ...['--repl-ping-replica-period', '1', ...(password === undefined ? [] : ['--masterauth', password])],
+      ...args,
+    ],
+  }
+}
+
+interface NodeLine {
+  readonly port: number
+  readonly myself: boolean
+  readonly masterPort: number | undefined
+  readonly slots: boolean
+}
+
+async function linesOf(server: RedisServer): Promise<NodeLine[]> {
+  const fields = String(await server.command('CLUSTER', 'NODES'))
+    .trim()
+    .split('\n')
+    .map((line) => line.split(' '))
+  const portOf = (address = ''): number => Number(/:(\d+)@/.exec(address)?.[1])
+  const ports = new Map(fields.map(([id = '', address]) => [id, portOf(address)]))
+  return fields
+    .filter(([, , flags = '']) => !flags.split(',').includes('fail'))
+    .map(([, address, flags = '', master = '', ...rest]) => ({
+      port: portOf(address),
+      myself: flags.includes('myself'),
+      masterPort: ports.get(master),
+      slots: rest.length > 4,
+    }))
+}
+
+async function idOf(server: RedisServer): Promise<string> {
+  return String(await server.command('CLUSTER', 'MYID'))
+}
+
+async function ownerPort(server: RedisServer, key: string): Promise<number | undefined> {
+  const slot = Number(await server.command('CLUSTER', 'KEYSLOT', key))
+  const ranges = (await server.command('CLUSTER', 'SLOTS')) as [number, number, [string, number]][]
+  return ranges.find(([from, to]) => from <= slot && slot <= to)?.[2][1]
+}
