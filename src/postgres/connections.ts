@@ -2,7 +2,7 @@ import { show } from '../base/duration.ts'
 import { InvalidArgumentError, StoreError } from '../errors.ts'
 import type { PostgresDriver } from './driver.ts'
 import type { SqlExecutor, SqlRow } from './executor.ts'
-import { type Line, type LineStart, openLine } from './line.ts'
+import { type Line, type LineStart, openLine, type StatementOptions } from './line.ts'
 import { listenOn } from './listening.ts'
 import { type PgClient, type PgPool, pgClientDriver, pgPoolDriver } from './pg-driver.ts'
 import { type PostgresJs, postgresJsDriver } from './postgres-js-driver.ts'
@@ -33,7 +33,11 @@ export interface PostgresConnections extends SqlExecutor {
    * One statement in a transaction of its own (or, without parameters, several). It runs READ COMMITTED and under our own
    * time limit, whatever the database's or the role's defaults are.
    */
-  query(text: string, parameters?: readonly (string | null)[]): Promise<readonly SqlRow[]>
+  query(
+    text: string,
+    parameters?: readonly (string | null)[],
+    options?: StatementOptions,
+  ): Promise<readonly SqlRow[]>
   /** Commits when `work` resolves, rolls back and rejects with its error when it rejects. READ COMMITTED. */
   transaction<T>(work: (transaction: SqlExecutor) => Promise<T>): Promise<T>
   /** A connection for the caller alone, besides the pool. `limitMs`: of a statement; `Infinity` for none. */
@@ -125,10 +129,14 @@ class Connections implements PostgresConnections {
     this.#start = { applicationName, limitMs: statementLimitMs, settings }
   }
 
-  async query(text: string, parameters: readonly (string | null)[] = []): Promise<readonly SqlRow[]> {
+  async query(
+    text: string,
+    parameters: readonly (string | null)[] = [],
+    options?: StatementOptions,
+  ): Promise<readonly SqlRow[]> {
     const line = this.#idle.pop() ?? (await this.#take())
     try {
-      return await line.query(text, parameters)
+      return await line.query(text, parameters, options)
     } finally {
       this.#giveBack(line)
     }

@@ -8,6 +8,14 @@ export interface LineStart {
   readonly settings: Readonly<Record<string, string>>
 }
 
+export interface StatementOptions {
+  /**
+   * The statement sets for itself whatever it relies on, and fails with 25001 before it does anything where the isolation
+   * is not READ COMMITTED. So it needs no transaction around it where the session has other defaults.
+   */
+  readonly isAlone?: boolean
+}
+
 /**
  * Opens a connection on which statements run READ COMMITTED and under our own time limit. A pooler that refuses to be told
  * so in the first packet is asked without, and each statement is then put into a transaction that says it.
@@ -61,6 +69,8 @@ function ownSettings(limitMs: number): Readonly<Record<string, string>> {
   }
 }
 
+export const WRONG_ISOLATION = '25001'
+
 /** How much longer than the server a connection is trusted to answer, after its own limit. */
 const GRACE_MS = 1000
 
@@ -78,6 +88,8 @@ export class Line {
   /** What opens a transaction of ours on a session that has other defaults. */
   #begin = 'begin isolation level read committed'
   #hasOwnDefaults = false
+  /** The session's own limit leaves our statements the time they may take. */
+  #hasTime = false
   #unanswered = 0
 
   constructor(session: Session, { limitMs, settings }: LineStart) {
@@ -100,12 +112,25 @@ export class Line {
     this.backendPid = Number(row?.['pid'])
     this.isPooled = this.backendPid !== this.session.announcedPid
     this.#hasOwnDefaults = Number(row?.['ours']) === own.length
+    const limitMs = Number(row?.['limit'])
+    this.#hasTime = limitMs === 0 || limitMs >= this.#limitMs
     if (!this.#hasOwnDefaults) this.#begin = ownBegin
   }
 
-  query(text: string, parameters: readonly (string | null)[]): Promise<readonly SqlRow[]> {
-    if (this.#hasOwnDefaults) return this.ask(text, parameters)
-    return this.transaction((transaction) => transaction.query(text, parameters))
+  async query(
+    text: string,
+    parameters: readonly (string | null)[],
+    { isAlone = false }: StatementOptions = {},
+  ): Promise<readonly SqlRow[]> {
+    if (this.#hasOwnDefaults) return await this.ask(text, parameters)
+    if (isAlone && this.#hasTime) {
+      try {
+        return await this.ask(text, parameters)
+      } catch (error) {
+        if (sqlState(error) !== WRONG_ISOLATION) throw error
+      }
+    }
+    return await this.transaction((transaction) => transaction.query(text, parameters))
   }
 
   async transaction<T>(work: (transaction: SqlExecutor) => Promise<T>): Promise<T> {
@@ -181,5 +206,6 @@ const DOUBTFUL: ReadonlySet<string> = new Set(['0A000', '26000', '42P05'])
 function greeting(settings: readonly (readonly [string, string])[]): string {
   const pairs = settings.map(([name, value]) => `('${name}', '${value}')`).join(', ')
   return `select pg_backend_pid()::text as pid,
-    (select count(*) from pg_catalog.pg_settings where (name, reset_val) in (${pairs}))::text as ours`
+    (select count(*) from pg_catalog.pg_settings where (name, reset_val) in (${pairs}))::text as ours,
+    (select reset_val from pg_catalog.pg_settings where name = 'statement_timeout') as limit`
 }

@@ -10,6 +10,7 @@ import {
 } from './connections.ts'
 import { executorOf, type PgQueryable, type SqlClient, type SqlExecutor, type SqlRow } from './executor.ts'
 import { sqlState } from './failures.ts'
+import { WRONG_ISOLATION } from './line.ts'
 
 /** A pg.Pool, as far as it is used here. */
 interface Pool extends PgQueryable {
@@ -112,5 +113,3 @@ class SharedConnections implements PostgresConnections {
     return this.#own.close()
   }
 }
-
-const WRONG_ISOLATION = '25001'

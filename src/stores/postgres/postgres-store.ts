@@ -199,20 +199,20 @@ export class PostgresStore implements Store {
     parameters: readonly (string | null)[],
     about: { readonly doing: string; readonly key?: string },
   ): Promise<readonly string[]> {
-    const [row] = await this.#run(statement, parameters, about)
+    const [row] = await this.#run(statement, parameters, { ...about, isAlone: true })
     return String(row?.['answer']).split('\n')
   }
 
   async #run(
     statement: string,
     parameters: readonly (string | null)[],
-    about: { readonly doing: string; readonly key?: string },
+    { isAlone = false, ...about }: { doing: string; key?: string; isAlone?: boolean },
   ): Promise<readonly Readonly<Record<string, unknown>>[]> {
     if (!this.#isPrepared) await this.#prepareOnce()
     try {
       for (let attempt = 1; ; attempt += 1) {
         try {
-          return await this.#connections.query(statement, parameters)
+          return await this.#connections.query(statement, parameters, { isAlone })
         } catch (error) {
           if (attempt === MOST_ATTEMPTS || !isRetryable(error)) throw error
         }

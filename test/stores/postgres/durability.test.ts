@@ -10,7 +10,10 @@ import { fenceOf, releaseOf, ticket } from './tickets.ts'
 let server: PostgresServer
 beforeAll(async () => {
   // What a commit does not wait for stays in memory for ten seconds, and is gone when the server is killed.
-  server = await startPostgres({ settings: { wal_writer_delay: '10s' } })
+  server = await startPostgres({
+    settings: { wal_writer_delay: '10s', shared_preload_libraries: 'pg_stat_statements' },
+  })
+  await server.sql('create extension pg_stat_statements')
 })
 afterAll(() => server?.close())
 
@@ -85,10 +88,11 @@ test.each([
   })
 })
 
-test('behind a pooler, too, asynchronous means that no grant waits for the disk', async () => {
+test('behind a pooler, too, asynchronous means that no grant waits for the disk, and each call is one statement', async () => {
   await using pooler = await startPgBouncer(server)
   const store = storeAt(pooler.url, { durability: 'asynchronous' })
   fenceOf(await store.acquire(ticket({ key: 'warm' })))
+  await server.sql('select pg_stat_statements_reset()')
   await until('a grant is not on the disk yet', async () => {
     const mine = ticket({ key: crypto.randomUUID() })
     fenceOf(await store.acquire(mine))
@@ -96,4 +100,7 @@ test('behind a pooler, too, asynchronous means that no grant waits for the disk'
     await store.release(releaseOf(mine))
     return pending
   })
+  const asked = await server.sql<{ query: string }>('select query from pg_stat_statements')
+  expect(asked.some(({ query }) => /lock_acquire/.test(query))).toBe(true)
+  expect(asked.filter(({ query }) => /^(begin|commit|set)/i.test(query))).toEqual([])
 })

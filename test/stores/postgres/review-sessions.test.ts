@@ -35,12 +35,16 @@ async function clientAt(url: string): Promise<pg.Client> {
 }
 
 test('a process that freezes between a call and its commit, behind a pooler, does not keep the room', async () => {
-  const direct = storeAt(server.url)
+  const url = await server.createDatabase('serializable')
+  await server.sql(`alter database serializable set default_transaction_isolation = 'serializable'`)
+  const direct = storeAt(url)
   const [frozen, next] = [ticket({ key: 'frozen' }), ticket({ key: 'frozen' })]
   await direct.release(releaseOf(next))
   await using pooler = await startPgBouncer(server)
   await using proxy = await startProxy({ targetPort: pooler.port })
-  const freezing = storeAt(pooler.url.replace(`:${pooler.port}/`, `:${proxy.port}/`), { connections: 1 })
+  const freezing = storeAt(pooler.urlOf(url).replace(`:${pooler.port}/`, `:${proxy.port}/`), {
+    connections: 1,
+  })
   await freezing.release(releaseOf(frozen))
   // Long enough to see the call done before its commit is on its way.
   proxy.delay({ requestMs: 500 })

@@ -3,7 +3,7 @@
 -- Result  the number of ids removed, a line for each of them,
 --         then *<id> for each ticket to wake in the process that asks, +<key> where it is to be asked again at once
 create function "{schema}".lock_evict(p_key text, p_id text, p_reason text, p_inbox text, p_logged boolean)
-returns text language plpgsql as $body$
+returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
   v_now double precision;

@@ -3,7 +3,7 @@
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown)
 --         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
 create function "{schema}".lock_release(p_keys text[], p_ids text[], p_cancel boolean[], p_inbox text)
-returns text language plpgsql as $body$
+returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
   v_now double precision;

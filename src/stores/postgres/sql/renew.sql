@@ -5,7 +5,7 @@
 create function "{schema}".lock_renew(
   p_keys text[], p_ids text[], p_ttl_ms double precision[], p_accept_ms double precision[],
   p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text, p_logged boolean
-) returns text language plpgsql as $body$
+) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
   v_now double precision;

@@ -17,7 +17,7 @@ create function "{schema}".lock_acquire(
   p_keys text[], p_ids text[], p_units double precision[], p_limits double precision[], p_ttl_ms double precision[],
   p_accept_ms double precision[], p_patience_ms double precision[], p_min_hold_ms double precision[],
   p_lock_delay_ms double precision[], p_owners text[], p_inbox text, p_logged boolean
-) returns text language plpgsql as $body$
+) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
   v_now double precision;
@@ -117,7 +117,7 @@ end $body$;
 -- Result  the number of ids removed, a line for each of them,
 --         then *<id> for each ticket to wake in the process that asks, +<key> where it is to be asked again at once
 create function "{schema}".lock_evict(p_key text, p_id text, p_reason text, p_inbox text, p_logged boolean)
-returns text language plpgsql as $body$
+returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
   v_now double precision;
@@ -200,7 +200,7 @@ from page, present order by page.key
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown)
 --         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
 create function "{schema}".lock_release(p_keys text[], p_ids text[], p_cancel boolean[], p_inbox text)
-returns text language plpgsql as $body$
+returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
   v_now double precision;
@@ -257,7 +257,7 @@ end $body$;
 create function "{schema}".lock_renew(
   p_keys text[], p_ids text[], p_ttl_ms double precision[], p_accept_ms double precision[],
   p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text, p_logged boolean
-) returns text language plpgsql as $body$
+) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
   v_now double precision;
@@ -324,6 +324,11 @@ begin
   -- A standby that lags would otherwise answer that a key is taken, where nothing has to be written for that.
   if current_setting('transaction_read_only') = 'on' then
     raise exception 'A call of the lock store has to be able to write' using errcode = '25006';
+  end if;
+  -- The session of a pooler or of the application has limits of its own. Where none ends the statement, a room that is
+  -- locked for ever must not collect one server process for each call that was given up.
+  if current_setting('statement_timeout') = '0' or current_setting('lock_timeout') <> '0' then
+    perform set_config('lock_timeout', case current_setting('statement_timeout') when '0' then '5s' else '0' end, true);
   end if;
   -- Statistics of tables that fill and empty all the time are wrong most of the time, and the plans are kept for long.
   -- What is planned against this looks so expensive that it would be compiled, which takes longer than all the rest.

@@ -1,0 +1,45 @@
+import { expect, test } from 'vitest'
+import { diagnose } from '../../../src/index.ts'
+import { startPgBouncer } from '../../servers/pgbouncer.ts'
+import { startPostgres } from '../../servers/postgres-server.ts'
+
+test('the doctor finds nothing wrong with a primary that keeps what it commits', async () => {
+  await using server = await startPostgres()
+  const { store, verdict, findings } = await diagnose(server.url)
+  expect({ store, verdict }).toEqual({ store: 'postgres', verdict: 'ok' })
+  const checks = ['connection', 'round trip', 'messages', 'listing', 'version', 'role', 'pooler']
+  expect(findings.map(({ check }) => check)).toEqual([...checks, 'durability', 'clock'])
+})
+
+test('the doctor tells of a pooler, of a standby, and of a server that does not wait for its disk', async () => {
+  await using server = await startPostgres({ settings: { fsync: 'off' } })
+  await using bouncer = await startPgBouncer(server)
+  const pooled = await diagnose(bouncer.url)
+  expect(pooled.findings).toContainEqual({
+    check: 'pooler',
+    verdict: 'warning',
+    text: expect.stringContaining('Name the server itself'),
+  })
+  expect(pooled.findings).toContainEqual({
+    check: 'durability',
+    verdict: 'problem',
+    text: expect.stringContaining('Set fsync on'),
+  })
+  await using standby = await startPostgres({ standbyOf: server })
+  expect((await diagnose(standby.url)).findings).toContainEqual({
+    check: 'role',
+    verdict: 'problem',
+    text: expect.stringMatching(/is a standby/),
+  })
+  expect((await diagnose(server.url)).findings).toContainEqual({
+    check: 'fail-over',
+    verdict: 'warning',
+    text: expect.stringContaining('synchronous_standby_names'),
+  })
+})
+
+test('the doctor says why there is no connection, and no secret', async () => {
+  const diagnosis = await diagnose('postgres://holdfast:sesame@127.0.0.1:1/holdfast')
+  expect(diagnosis.findings).toMatchObject([{ check: 'connection', verdict: 'problem' }])
+  expect(JSON.stringify(diagnosis)).not.toContain('sesame')
+})
