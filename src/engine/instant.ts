@@ -1,10 +1,7 @@
+import type { Instant } from '../base/instant.ts'
 import type { Clock } from '../contract/clock.ts'
 
-/** One look at both clocks. */
-export interface Instant {
-  readonly monotonicMs: number
-  readonly wallMs: number
-}
+export { elapsedMs, type Instant, usableMs } from '../base/instant.ts'
 
 /**
  * A question to the store: before it was written, and when its answer was there. Where the store answered in the same tick
@@ -18,25 +15,3 @@ export interface Exchange {
 export function now(clock: Clock): Instant {
   return { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() }
 }
-
-/**
- * The time between two instants: the larger of what the two clocks say. The monotonic clock stands still while a machine
- * is suspended (golang/go#24595), the wall clock may be set back; a lease is over as soon as either says so. A wall clock
- * set forward ends leases too early, which is the safe side.
- */
-export function elapsedMs(from: Instant, to: Instant): number {
-  return Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs)
-}
-
-/**
- * How much of a ttl the holder may use, counted from before the request was written. The store starts counting later,
- * so it frees the key later; what is left covers clocks that run at different rates (0.5 %) and a timer that fires late.
- * Source: the Redlock validity time (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with a
- * larger allowance.
- */
-export function usableMs(ttlMs: number): number {
-  return ttlMs - ttlMs * CLOCK_RATE_ERROR - Math.min(ttlMs / 20, MARGIN_MS)
-}
-
-const CLOCK_RATE_ERROR = 0.005
-const MARGIN_MS = 250

@@ -64,7 +64,7 @@ async function settleIn(
     { keepsCompleted, transaction },
   )
   if (end.how === 'completed') return lost.length === 0 ? 'completed' : null
-  return outcomes[0] ?? null
+  return (outcomes[0] as FailOutcome | null | undefined) ?? null
 }
 
 export function lostError({ id, attempt }: Attempt): LeaseLostError {

@@ -35,8 +35,8 @@ export interface Settlement {
 export interface Settled {
   /** Of the done ones: their attempt was not the one that ran, and nothing was changed. */
   readonly lost: readonly string[]
-  /** What became of each of the others; null for the same. */
-  readonly outcomes: readonly (FailOutcome | null)[]
+  /** What became of each of the others; null for the same; `busy`: nothing yet, to be asked again alone. */
+  readonly outcomes: readonly (FailOutcome | 'busy' | null)[]
 }
 
 export interface ClaimRequest {
@@ -98,7 +98,8 @@ export class JobTables {
     settlement: Settlement,
     { keepsCompleted, transaction }: { keepsCompleted: boolean; transaction?: SqlClient | undefined },
   ): Promise<Settled> {
-    const parameters = settleParameters(settlement, keepsCompleted)
+    // In the caller's transaction it may wait, because only the caller waits with it.
+    const parameters = settleParameters(settlement, keepsCompleted, transaction !== undefined)
     return this.#call(SETTLE, parameters, { doing: 'settling jobs', transaction })
   }
 
@@ -107,7 +108,7 @@ export class JobTables {
     settlement: Settlement,
     { keepsCompleted, request }: { keepsCompleted: boolean; request: ClaimRequest },
   ): Promise<{ readonly settled: Settled; readonly claim: Claim }> {
-    const settling = settleParameters(settlement, keepsCompleted)
+    const settling = settleParameters(settlement, keepsCompleted, false)
     const claim = CLAIM.replace(/\$(\d)/g, (_, number) => `$${Number(number) + settling.length}`)
     // In this order, so that the claim sees the groups that the settlement has let go on.
     const [row] = await this.#query(
@@ -235,14 +236,15 @@ export class JobTables {
 
 const CLAIM =
   'jobs_claim($1::text::text[], $2::text::integer, $3::text, $4::text::bigint, $5::text::bigint[])'
-const SETTLE = 'jobs_settle($1::text::bigint[], $2::text::integer[], $3::text::json, $4::text::boolean)'
+const SETTLE =
+  'jobs_settle($1::text::bigint[], $2::text::integer[], $3::text::json, $4::text::boolean, $5::text::boolean)'
 
 function claimParameters({ names, limit, worker, ttlMs, known }: ClaimRequest): (string | null)[] {
   const knownIds = known === undefined ? null : `{${known.join(',')}}`
   return [textArray(names), String(limit), worker, String(ttlMs), knownIds]
 }
 
-function settleParameters({ done, others }: Settlement, keepsCompleted: boolean): string[] {
+function settleParameters({ done, others }: Settlement, keepsCompleted: boolean, patient: boolean): string[] {
   // Their attempts are looked up by halving.
   const sorted = done.length < 2 ? done : [...done].sort((a, b) => Number(a.id) - Number(b.id))
   return [
@@ -250,6 +252,7 @@ function settleParameters({ done, others }: Settlement, keepsCompleted: boolean)
     `{${sorted.map(({ attempt }) => attempt).join(',')}}`,
     JSON.stringify(others),
     String(keepsCompleted),
+    String(patient),
   ]
 }
 

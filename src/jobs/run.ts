@@ -1,7 +1,8 @@
+import { elapsedMs, type Instant, usableMs } from '../base/instant.ts'
 import { LeaseLostError } from '../errors.ts'
 import { claimedJob, type Settling } from './claimed-job.ts'
 import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
-import { elapsedMs, type Instant, usableMs } from './lease-time.ts'
+import { now } from './lease-time.ts'
 
 /**
  * One job in one worker, from its claim until it is settled: its lease, its signal, and whether somebody has settled
@@ -21,6 +22,7 @@ export class Run {
   /** Made when it is first asked for: most handlers never look at it. */
   #controller: AbortController | undefined
   #askedAt: Instant
+  #settlements = 0
   #cutOff: (error: unknown) => void = () => {}
 
   constructor(
@@ -37,19 +39,32 @@ export class Run {
       get signal() {
         return signal()
       },
-      complete: async (options) => {
-        await claimed.complete(options)
-        this.settledAs = 'completed'
-      },
-      fail: async (error, options) => {
-        const outcome = await claimed.fail(error, options)
-        this.settledAs = outcome
-        return outcome
-      },
-      giveBack: async (options) => {
-        await claimed.giveBack(options)
-        this.settledAs = 'ready'
-      },
+      complete: (options) =>
+        this.settling(async () => {
+          await claimed.complete(options)
+          this.settledAs = 'completed'
+        }),
+      fail: (error, options) =>
+        this.settling(async () => {
+          const outcome = await claimed.fail(error, options)
+          this.settledAs = outcome
+          return outcome
+        }),
+      giveBack: (options) =>
+        this.settling(async () => {
+          await claimed.giveBack(options)
+          this.settledAs = 'ready'
+        }),
+    }
+  }
+
+  /** Until its answer is there, a renewal that no longer finds the attempt has learned nothing: it may have been settled. */
+  async settling<Outcome>(settle: () => Promise<Outcome>): Promise<Outcome> {
+    this.#settlements += 1
+    try {
+      return await settle()
+    } finally {
+      this.#settlements -= 1
     }
   }
 
@@ -69,7 +84,7 @@ export class Run {
 
   /** How long the lease may still be believed in; not positive when it is over. */
   get remainingMs(): number {
-    return usableMs(this.#ttlMs) - elapsedMs(this.#askedAt)
+    return usableMs(this.#ttlMs) - elapsedMs(this.#askedAt, now())
   }
 
   /** The database has confirmed it, asked at that instant. */
@@ -80,6 +95,7 @@ export class Run {
   /** Another worker may have the job from now on, or has it. */
   lose(reason: 'expired' | 'evicted'): void {
     if (this.isLost || this.settledAs !== undefined) return
+    if (reason === 'evicted' && this.#settlements > 0) return
     this.isLost = true
     this.#abort(
       new LeaseLostError(

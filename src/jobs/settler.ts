@@ -1,6 +1,8 @@
+import type { Instant } from '../base/instant.ts'
+import { StoreError } from '../errors.ts'
 import type { FailOutcome } from './job.ts'
 import type { Attempt, Claim, ClaimRequest, Failure, JobTables, Settled, Settlement } from './job-tables.ts'
-import { type Instant, now } from './lease-time.ts'
+import { now } from './lease-time.ts'
 
 /** How an attempt ends. */
 export type End = { readonly how: 'completed' } | ({ readonly how: 'other' } & Omit<Failure, keyof Attempt>)
@@ -68,10 +70,32 @@ export class Settler {
       const { lost, outcomes } = await this.#ask(settlement, companion)
       const lostIds = new Set(lost)
       for (const { attempt, resolve } of done) resolve(lostIds.has(attempt.id) ? null : 'completed')
-      for (const [index, { resolve }] of others.entries()) resolve(outcomes[index] ?? null)
+      for (const [index, pending] of others.entries()) {
+        const outcome = outcomes[index] ?? null
+        if (outcome === 'busy') void this.#settleAlone(pending, failures[index] as Failure)
+        else pending.resolve(outcome)
+      }
     } catch (error) {
       for (const { reject } of batch) reject(error)
       companion?.failed(error)
+    }
+  }
+
+  /** Beside the batches, which must not wait for somebody's open transaction that has enqueued the same unique key. */
+  async #settleAlone({ resolve, reject }: Pending, failure: Failure): Promise<void> {
+    try {
+      for (let pauseMs = 50; pauseMs <= MOST_PAUSE_MS; pauseMs *= 2) {
+        await new Promise((passed) => setTimeout(passed, pauseMs))
+        const settlement = { done: [], others: [failure] }
+        const { outcomes } = await this.#tables.settle(settlement, { keepsCompleted: this.#keepsCompleted })
+        const [outcome = null] = outcomes
+        if (outcome !== 'busy') return resolve(outcome)
+      }
+      const key = failure.id
+      const message = `The job ${key} could not be put back: a transaction that has enqueued a job of its name and key is open.`
+      throw new StoreError('store-unavailable', message, { key })
+    } catch (error) {
+      reject(error)
     }
   }
 
@@ -88,3 +112,5 @@ export class Settler {
 
 /** Beyond it nothing is gained, and others wait longer for the connection. */
 const BATCH = 200
+
+const MOST_PAUSE_MS = 800

@@ -1,8 +1,9 @@
+import type { Instant } from '../base/instant.ts'
 import { ClosedError, HoldfastError } from '../errors.ts'
 import { COMPLETED, failed, GIVEN_BACK, lostError, type Settling } from './claimed-job.ts'
 import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
 import type { Claim, JobTables } from './job-tables.ts'
-import { type Instant, now } from './lease-time.ts'
+import { now } from './lease-time.ts'
 import { Run } from './run.ts'
 import type { Companion, End } from './settler.ts'
 import type { Wakes } from './wakes.ts'
@@ -208,7 +209,7 @@ export class JobWorker {
   async #settle(run: Run, end: End): Promise<'completed' | FailOutcome | null> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await this.#parts.settling.settler.settle(run.facts, end)
+        return await run.settling(() => this.#parts.settling.settler.settle(run.facts, end))
       } catch (error) {
         this.#settings.onError(error)
         const isOver = run.remainingMs < -this.#settings.ttlMs || (this.#isStopping && attempt >= 5)

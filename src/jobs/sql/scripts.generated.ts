@@ -60,6 +60,7 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mo
 declare
   woken text[];
   lost record;
+  outcome text;
   seen integer := 0;
 begin
   with due as (
@@ -77,9 +78,14 @@ begin
     perform from jobs where id = lost.id and attempt = lost.attempt and state = 'running' and due_at <= asked_at
       for update skip locked;
     continue when not found;
-    perform jobs_end_attempt(
-      lost.id, lost.attempt, format('The worker %s was not heard of within its lease.', lost.worker), true, null
+    outcome := jobs_end_attempt(
+      lost.id, lost.attempt, format('The worker %s was not heard of within its lease.', lost.worker), true, null, false
     );
+    if outcome = 'busy' then
+      -- Looked at again in a while, or every claim would wait for the same transaction.
+      update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
+      exit;
+    end if;
     if lost.group_key is not null then
       perform jobs_unblock(array[lost.group_key]);
     end if;
@@ -302,17 +308,26 @@ set search_path = "{schema}", pg_temp as $function$
   from gone
 $function$;
 
+-- Waits for a transaction that has enqueued the same name and unique key, and may yet commit or not.
 create function "{schema}".jobs_put_back(job "{schema}".jobs) returns void language sql
 set search_path = "{schema}", pg_temp as $function$
+  update jobs set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error where id = job.id
+$function$;
+
+-- The same, but gives up with lock_not_available soon: the caller holds what others wait for.
+create function "{schema}".jobs_put_back_soon(job "{schema}".jobs) returns void language sql
+set search_path = "{schema}", pg_temp set lock_timeout = '20ms' as $function$
   update jobs set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error where id = job.id
 $function$;
 
 -- Ends an attempt that did not complete its job: a retry, or death. The caller has the lock of its group, if it has one,
 -- and unblocks the group. reason is null when the job is given back unharmed, which does not count as a failure.
 -- Answers ready, delayed, dead, or superseded (a newer job with its unique key waits, and stands for both), and null when the
--- attempt is not the one that runs.
-create function "{schema}".jobs_end_attempt(ended bigint, ended_attempt integer, reason text, retry boolean, retry_in_ms bigint)
-returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+-- attempt is not the one that runs. Unless it is patient, also busy, having changed nothing: a transaction that has enqueued
+-- its unique key is open.
+create function "{schema}".jobs_end_attempt(
+  ended bigint, ended_attempt integer, reason text, retry boolean, retry_in_ms bigint, patient boolean
+) returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   job jobs;
   failed integer := case when reason is null then 0 else 1 end;
@@ -341,8 +356,14 @@ begin
     perform jobs_put_back(job);
   else
     begin
-      perform jobs_put_back(job);
-    exception when unique_violation then
+      if patient then
+        perform jobs_put_back(job);
+      else
+        perform jobs_put_back_soon(job);
+      end if;
+    exception when lock_not_available then
+      return 'busy';
+    when unique_violation then
       update jobs set failures = job.failures where id = ended;
       perform jobs_finish(ended, 'superseded', job.error);
       return 'superseded';
@@ -359,13 +380,17 @@ $function$;
 -- [{ id, attempt, reason, retry, retry_in_ms }], without reason when it is given back unharmed.
 -- Answers { lost: [id], outcomes: [...] }: the done ones whose attempt was not the one that runs, so that nothing was changed, and
 -- what became of each of the others, null for the same. Asked again after a lost answer, a job that is kept is not lost.
-create function "{schema}".jobs_settle(done bigint[], attempts integer[], others json, keeps_completed boolean)
+-- Unless it is patient, an outcome may be busy: that one has to be asked again, alone. After the first busy one the others
+-- that have a unique key are not tried, so that it costs those that are done one wait at most.
+create function "{schema}".jobs_settle(done bigint[], attempts integer[], others json, keeps_completed boolean, patient boolean)
 returns json language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   groups text[];
   completed bigint[];
   lost json := '[]';
   other record;
+  outcome text;
+  is_busy boolean := false;
   outcomes jsonb := '[]';
 begin
   -- Hidden from the planner: its statistics mostly know of no running jobs, so it would take a partial index and read them all.
@@ -404,9 +429,12 @@ begin
       id bigint, attempt integer, reason text, retry boolean, retry_in_ms bigint
     )
   loop
-    outcomes := outcomes || coalesce(
-      to_jsonb(jobs_end_attempt(other.id, other.attempt, other.reason, other.retry, other.retry_in_ms)), 'null'
-    );
+    outcome := case
+      when is_busy and exists (select from jobs where id = other.id and unique_key is not null) then 'busy'
+      else jobs_end_attempt(other.id, other.attempt, other.reason, other.retry, other.retry_in_ms, patient)
+    end;
+    is_busy := is_busy or outcome is not distinct from 'busy';
+    outcomes := outcomes || coalesce(to_jsonb(outcome), 'null');
   end loop;
 
   if groups is not null then
@@ -550,7 +578,7 @@ $function$;
 
 -- Deletes up to 1,000 jobs each that have been over for longer than a time (null: keeps them), and unblocks groups in which nobody
 -- is before the blocked ones: transactions that cannot see what others commit meanwhile may leave them so.
--- Answers whether there may be more to do. One at a time; the others have nothing to do.
+-- Answers whether there may be more to do. One at a time in a schema; the others have nothing to do.
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -558,7 +586,7 @@ declare
   deleted_ended integer;
   stuck record;
 begin
-  if not pg_try_advisory_xact_lock(hashtextextended('holdfast tidies jobs', 0)) then
+  if not pg_try_advisory_xact_lock(hashtextextended('holdfast tidies jobs of ' || current_schema(), 0)) then
     return false;
   end if;
   delete from finished_jobs where id in (

@@ -9,6 +9,7 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mo
 declare
   woken text[];
   lost record;
+  outcome text;
   seen integer := 0;
 begin
   with due as (
@@ -26,9 +27,14 @@ begin
     perform from jobs where id = lost.id and attempt = lost.attempt and state = 'running' and due_at <= asked_at
       for update skip locked;
     continue when not found;
-    perform jobs_end_attempt(
-      lost.id, lost.attempt, format('The worker %s was not heard of within its lease.', lost.worker), true, null
+    outcome := jobs_end_attempt(
+      lost.id, lost.attempt, format('The worker %s was not heard of within its lease.', lost.worker), true, null, false
     );
+    if outcome = 'busy' then
+      -- Looked at again in a while, or every claim would wait for the same transaction.
+      update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
+      exit;
+    end if;
     if lost.group_key is not null then
       perform jobs_unblock(array[lost.group_key]);
     end if;

@@ -40,17 +40,26 @@ set search_path = "{schema}", pg_temp as $function$
   from gone
 $function$;
 
+-- Waits for a transaction that has enqueued the same name and unique key, and may yet commit or not.
 create function "{schema}".jobs_put_back(job "{schema}".jobs) returns void language sql
 set search_path = "{schema}", pg_temp as $function$
+  update jobs set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error where id = job.id
+$function$;
+
+-- The same, but gives up with lock_not_available soon: the caller holds what others wait for.
+create function "{schema}".jobs_put_back_soon(job "{schema}".jobs) returns void language sql
+set search_path = "{schema}", pg_temp set lock_timeout = '20ms' as $function$
   update jobs set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error where id = job.id
 $function$;
 
 -- Ends an attempt that did not complete its job: a retry, or death. The caller has the lock of its group, if it has one,
 -- and unblocks the group. reason is null when the job is given back unharmed, which does not count as a failure.
 -- Answers ready, delayed, dead, or superseded (a newer job with its unique key waits, and stands for both), and null when the
--- attempt is not the one that runs.
-create function "{schema}".jobs_end_attempt(ended bigint, ended_attempt integer, reason text, retry boolean, retry_in_ms bigint)
-returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+-- attempt is not the one that runs. Unless it is patient, also busy, having changed nothing: a transaction that has enqueued
+-- its unique key is open.
+create function "{schema}".jobs_end_attempt(
+  ended bigint, ended_attempt integer, reason text, retry boolean, retry_in_ms bigint, patient boolean
+) returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   job jobs;
   failed integer := case when reason is null then 0 else 1 end;
@@ -79,8 +88,14 @@ begin
     perform jobs_put_back(job);
   else
     begin
-      perform jobs_put_back(job);
-    exception when unique_violation then
+      if patient then
+        perform jobs_put_back(job);
+      else
+        perform jobs_put_back_soon(job);
+      end if;
+    exception when lock_not_available then
+      return 'busy';
+    when unique_violation then
       update jobs set failures = job.failures where id = ended;
       perform jobs_finish(ended, 'superseded', job.error);
       return 'superseded';
@@ -97,13 +112,17 @@ $function$;
 -- [{ id, attempt, reason, retry, retry_in_ms }], without reason when it is given back unharmed.
 -- Answers { lost: [id], outcomes: [...] }: the done ones whose attempt was not the one that runs, so that nothing was changed, and
 -- what became of each of the others, null for the same. Asked again after a lost answer, a job that is kept is not lost.
-create function "{schema}".jobs_settle(done bigint[], attempts integer[], others json, keeps_completed boolean)
+-- Unless it is patient, an outcome may be busy: that one has to be asked again, alone. After the first busy one the others
+-- that have a unique key are not tried, so that it costs those that are done one wait at most.
+create function "{schema}".jobs_settle(done bigint[], attempts integer[], others json, keeps_completed boolean, patient boolean)
 returns json language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   groups text[];
   completed bigint[];
   lost json := '[]';
   other record;
+  outcome text;
+  is_busy boolean := false;
   outcomes jsonb := '[]';
 begin
   -- Hidden from the planner: its statistics mostly know of no running jobs, so it would take a partial index and read them all.
@@ -142,9 +161,12 @@ begin
       id bigint, attempt integer, reason text, retry boolean, retry_in_ms bigint
     )
   loop
-    outcomes := outcomes || coalesce(
-      to_jsonb(jobs_end_attempt(other.id, other.attempt, other.reason, other.retry, other.retry_in_ms)), 'null'
-    );
+    outcome := case
+      when is_busy and exists (select from jobs where id = other.id and unique_key is not null) then 'busy'
+      else jobs_end_attempt(other.id, other.attempt, other.reason, other.retry, other.retry_in_ms, patient)
+    end;
+    is_busy := is_busy or outcome is not distinct from 'busy';
+    outcomes := outcomes || coalesce(to_jsonb(outcome), 'null');
   end loop;
 
   if groups is not null then

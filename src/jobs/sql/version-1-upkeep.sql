@@ -57,7 +57,7 @@ $function$;
 
 -- Deletes up to 1,000 jobs each that have been over for longer than a time (null: keeps them), and unblocks groups in which nobody
 -- is before the blocked ones: transactions that cannot see what others commit meanwhile may leave them so.
--- Answers whether there may be more to do. One at a time; the others have nothing to do.
+-- Answers whether there may be more to do. One at a time in a schema; the others have nothing to do.
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -65,7 +65,7 @@ declare
   deleted_ended integer;
   stuck record;
 begin
-  if not pg_try_advisory_xact_lock(hashtextextended('holdfast tidies jobs', 0)) then
+  if not pg_try_advisory_xact_lock(hashtextextended('holdfast tidies jobs of ' || current_schema(), 0)) then
     return false;
   end if;
   delete from finished_jobs where id in (

@@ -1,0 +1,27 @@
+/** One look at both clocks. */
+export interface Instant {
+  readonly monotonicMs: number
+  readonly wallMs: number
+}
+
+/**
+ * The time between two instants: the larger of what the two clocks say. The monotonic clock stands still while a machine
+ * is suspended (golang/go#24595), the wall clock may be set back; a lease is over as soon as either says so. A wall clock
+ * set forward ends leases too early, which is the safe side.
+ */
+export function elapsedMs(from: Instant, to: Instant): number {
+  return Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs)
+}
+
+/**
+ * How much of a ttl the holder may use, counted from before the request was written. The store starts counting later,
+ * so it frees the key later; what is left covers clocks that run at different rates (0.5 %) and a timer that fires late.
+ * Source: the Redlock validity time (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with a
+ * larger allowance.
+ */
+export function usableMs(ttlMs: number): number {
+  return ttlMs - ttlMs * CLOCK_RATE_ERROR - Math.min(ttlMs / 20, MARGIN_MS)
+}
+
+const CLOCK_RATE_ERROR = 0.005
+const MARGIN_MS = 250

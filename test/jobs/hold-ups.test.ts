@@ -1,0 +1,139 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { JobFailure } from '../../src/jobs/index.ts'
+import { startProxy } from '../servers/tcp-proxy.ts'
+import { until } from '../servers/until.ts'
+import { closeSharedServer, openScene, sharedServer } from './scene.ts'
+
+beforeAll(sharedServer)
+afterAll(closeSharedServer)
+
+/** A worker with a failing job of a key, whose key an open transaction has enqueued once more. */
+async function openKeyedScene() {
+  const scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const failing = (await jobs.enqueue('keyed', null, { key: 'k', backoff: '1h' })) ?? ''
+  let fail: () => void = () => {}
+  const failed = new Promise<void>((resolve) => {
+    fail = resolve
+  })
+  const failures: JobFailure[] = []
+  const worker = scene.open().work(
+    {
+      keyed: async () => {
+        await failed
+        throw new Error('of the keyed one')
+      },
+      other: () => {},
+    },
+    { onFailure: (failure) => failures.push(failure), onError: () => {} },
+  )
+  await until('the keyed job runs', async () => (await jobs.find(failing))?.state === 'running')
+  const client = await scene.connect()
+  await client.query('begin')
+  await jobs.enqueue('keyed', null, { key: 'k', delay: '1h', transaction: client })
+  return { scene, jobs, failing, fail, failures, worker, client }
+}
+
+test.each(['commit', 'rollback'])(
+  'an open transaction that has enqueued the key of a failing job holds up nobody else, and its %s decides what becomes of it',
+  async (end) => {
+    const { scene, jobs, failing, fail, failures, client } = await openKeyedScene()
+    await using _ = scene
+    fail()
+    // Long enough for the statement that settles the keyed job to come before them.
+    for (let n = 0; n < 20; n += 1) {
+      const id = (await jobs.enqueue('other')) ?? ''
+      await until('the other one is completed', async () => (await jobs.find(id))?.state === 'completed', {
+        withinMs: 8000,
+      })
+    }
+    expect(failures).toEqual([])
+    expect(await jobs.find(failing)).toMatchObject({ state: 'running', failures: 0 })
+    await client.query(end)
+    await until('the keyed one is settled', () => failures.length === 1)
+    const outcome = end === 'commit' ? 'superseded' : 'delayed'
+    expect(failures).toMatchObject([{ outcome, error: { message: 'of the keyed one' } }])
+    expect(await jobs.find(failing)).toMatchObject({ state: outcome, failures: 1 })
+  },
+)
+
+test('an overdue job whose key an open transaction has enqueued holds up no claim', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const id = (await jobs.enqueue('keyed', null, { key: 'k', backoff: 0 })) ?? ''
+  expect(await jobs.claim('keyed', { ttl: 50 })).toHaveLength(1)
+  const client = await scene.connect()
+  await client.query('begin')
+  await jobs.enqueue('keyed', null, { key: 'k', transaction: client })
+  await until('it is overdue', async () => ((await jobs.find(id))?.dueAt?.getTime() ?? 0) < Date.now() - 100)
+  await jobs.enqueueAll([{ name: 'other' }, { name: 'other' }])
+  expect(await jobs.claim(['keyed', 'other'])).toMatchObject([{ name: 'other' }])
+  expect(await jobs.claim(['keyed', 'other'])).toMatchObject([{ name: 'other' }])
+  expect(await jobs.find(id)).toMatchObject({ state: 'running', failures: 0 })
+  await client.query('commit')
+  await until('it is superseded', async () => {
+    await jobs.claim('nothing else')
+    return (await jobs.find(id))?.state === 'superseded'
+  })
+})
+
+test('a renewal between the commit of a completion and its answer does not make the job lost', async () => {
+  await using scene = await openScene()
+  const direct = scene.open()
+  await direct.migrate()
+  await using proxy = await startProxy({ targetPort: scene.server.port })
+  const url = scene.server.url.replace(String(scene.server.port), String(proxy.port))
+  const failures: JobFailure[] = []
+  let told: unknown = 'not yet'
+  const id = (await direct.enqueue('a')) ?? ''
+  scene.open({}, { url }).work(
+    {
+      a: async ({ signal, complete }) => {
+        proxy.delay({ replyMs: 2500 })
+        const completed = complete()
+        await until('its answer is on the way', async () => {
+          const [row] = await scene.sql(
+            `select state from pg_stat_activity where query like '%${scene.schema}%jobs_settle%' and pid <> pg_backend_pid()`,
+          )
+          return row?.['state'] === 'idle' && (await direct.find(id))?.state === 'completed'
+        })
+        // Only what was answered so far is late.
+        proxy.delay({})
+        await completed
+        const [renewal] = await scene.sql(
+          `select query_start > (select finished_at from $schema.finished_jobs where id = ${id}) as later
+           from pg_stat_activity where query like '%${scene.schema}%jobs_renew%' and pid <> pg_backend_pid()`,
+        )
+        told = [renewal?.['later'], signal.aborted]
+      },
+    },
+    { ttl: '6s', onFailure: (failure) => failures.push(failure), onError: () => {} },
+  )
+  await until('it is through', () => told !== 'not yet')
+  expect(told).toEqual([true, false])
+  expect(failures).toEqual([])
+  expect(await direct.find(id)).toMatchObject({ state: 'completed' })
+})
+
+test('who cleans up one schema keeps nobody from cleaning up another one', async () => {
+  await using one = await openScene()
+  await using other = await openScene()
+  for (const scene of [one, other]) {
+    const jobs = scene.open({ keepCompleted: 1 })
+    await jobs.migrate()
+    await jobs.enqueue('a')
+    const [job] = await jobs.claim('a')
+    await job?.complete()
+  }
+  const client = await one.connect()
+  await client.query('begin')
+  await client.query(`select ${one.schema}.jobs_tidy(null, null)`)
+  const jobs = other.open({ keepCompleted: 1 })
+  await until('the other one is tidy', async () => {
+    await jobs.cleanUp()
+    return (await jobs.count()).length === 0
+  })
+  await client.query('rollback')
+})
