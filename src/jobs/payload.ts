@@ -15,7 +15,7 @@ export function payloadText(payload: unknown, { maxBytes }: { readonly maxBytes:
 function stringify(payload: unknown): string {
   if (payload === undefined) return 'null'
   try {
-    const text = JSON.stringify(payload, refuseWhatJsonLoses) as string | undefined
+    const text = JSON.stringify(payload, refusing()) as string | undefined
     if (text !== undefined) return text
   } catch (error) {
     if (error instanceof InvalidArgumentError) throw error
@@ -30,17 +30,51 @@ function stringify(payload: unknown): string {
   )
 }
 
-function refuseWhatJsonLoses(name: string, value: unknown): unknown {
-  const isLost =
-    typeof value === 'bigint' ||
-    typeof value === 'function' ||
-    typeof value === 'symbol' ||
-    (typeof value === 'number' && !Number.isFinite(value)) ||
-    value instanceof Map ||
-    value instanceof Set
-  if (!isLost) return value
-  const where = name === '' ? 'payload' : `payload…${name}`
-  throw new InvalidArgumentError(`Expected \`${where}\` to be a value that JSON has, got ${show(value)}.`)
+/** A replacer that refuses what would become null or `{}`, or would be left out of an array, and says where it is. */
+function refusing(): (this: unknown, name: string, value: unknown) => unknown {
+  // The way from the payload to what is looked at: JSON.stringify goes down before it goes on.
+  const holders: unknown[] = []
+  const names: string[] = []
+  return function (name, value) {
+    while (holders.length > 0 && holders.at(-1) !== this) {
+      holders.pop()
+      names.pop()
+    }
+    const given = (this as Record<string, unknown>)[name]
+    if (isLost(value, this) || (value === null && given instanceof Date)) {
+      const where = `payload${[...names, Array.isArray(this) ? `[${name}]` : name && `.${name}`].join('')}`
+      throw new InvalidArgumentError(
+        `Expected \`${where}\` to be a value that JSON has, got ${given instanceof Date ? 'an invalid Date' : show(value)}.`,
+      )
+    }
+    if (typeof value === 'object' && value !== null) {
+      names.push(Array.isArray(this) ? `[${name}]` : name && `.${name}`)
+      holders.push(value)
+    }
+    return value
+  }
+}
+
+function isLost(value: unknown, holder: unknown): boolean {
+  switch (typeof value) {
+    case 'bigint':
+    case 'function':
+    case 'symbol':
+      return true
+    case 'number':
+      return !Number.isFinite(value)
+    case 'undefined':
+      return Array.isArray(holder)
+    case 'object':
+      // A Map, a Set, an Error, a Promise, a RegExp: `{}`, whatever was in it.
+      return !Array.isArray(value) && value !== null && tagOf(value) !== '[object Object]'
+    default:
+      return false
+  }
+}
+
+function tagOf(value: object): string {
+  return Object.prototype.toString.call(value)
 }
 
 function byteLength(text: string): number {

@@ -16,8 +16,32 @@ test('what cannot be enqueued is said in one sentence, and nothing is enqueued',
   await jobs.migrate()
   const cases: [unknown[], string][] = [
     [['a', 1n], 'Expected `payload` to be a value that JSON has, got 1n.'],
-    [['a', { deep: { n: Number.NaN } }], 'Expected `payload…n` to be a value that JSON has, got NaN.'],
-    [['a', { f: () => {} }], 'Expected `payload…f` to be a value that JSON has, got a function.'],
+    [
+      ['a', { list: [{}, { n: 1 }], deep: { list: [1, [2, Number.NaN]] } }],
+      'Expected `payload.deep.list[1][1]` to be a value that JSON has, got NaN.',
+    ],
+    [['a', [1, -Infinity]], 'Expected `payload[1]` to be a value that JSON has, got -Infinity.'],
+    [['a', { f: () => {} }], 'Expected `payload.f` to be a value that JSON has, got a function.'],
+    [['a', [undefined]], 'Expected `payload[0]` to be a value that JSON has, got undefined.'],
+    [['a', { sparse: Array(3) }], 'Expected `payload.sparse[0]` to be a value that JSON has, got undefined.'],
+    [['a', { at: new Date('x') }], 'Expected `payload.at` to be a value that JSON has, got an invalid Date.'],
+    [
+      ['a', { a: [new Set([1])] }],
+      'Expected `payload.a[0]` to be a value that JSON has, got an object (Set).',
+    ],
+    [
+      ['a', { e: new Error('x') }],
+      'Expected `payload.e` to be a value that JSON has, got an object (Error).',
+    ],
+    [['a', Promise.resolve(1)], 'Expected `payload` to be a value that JSON has, got an object (Promise).'],
+    [
+      ['a', { b: new Uint8Array(1) }],
+      'Expected `payload.b` to be a value that JSON has, got an object (Uint8',
+    ],
+    [
+      ['a', new Number(Number.NaN)],
+      'Expected `payload` to be a value that JSON has, got an object (Number).',
+    ],
     [['a', new Map()], 'Expected `payload` to be a value that JSON has, got an object (Map).'],
     [
       ['a', cycle],
@@ -57,6 +81,37 @@ test('what cannot be enqueued is said in one sentence, and nothing is enqueued',
   await expect(jobs.enqueueAll(list)).rejects.toMatchObject({ code: 'invalid-argument' })
   expect(await jobs.count()).toEqual([])
   expect(await jobs.enqueueAll([])).toEqual([])
+})
+
+test('what JSON writes without a loss that matters is kept, and comes back as JSON reads it', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const shared = { n: 1 }
+  class Order {
+    readonly id = 7
+  }
+  const payload = {
+    left: undefined,
+    at: new Date(0),
+    twice: [shared, shared],
+    order: new Order(),
+    bare: Object.assign(Object.create(null), { x: null }),
+    url: new URL('http://localhost/'),
+    text: '\0\ud800',
+  }
+  await jobs.enqueue('a', payload)
+  await jobs.enqueue('a')
+  const [first, second] = await jobs.claim('a', { limit: 2 })
+  expect(first?.payload).toStrictEqual({
+    at: '1970-01-01T00:00:00.000Z',
+    twice: [{ n: 1 }, { n: 1 }],
+    order: { id: 7 },
+    bare: { x: null },
+    url: 'http://localhost/',
+    text: '\0\ud800',
+  })
+  expect(second?.payload).toBe(null)
 })
 
 test('a client or pool that is not in a transaction is refused before anything is enqueued or completed', async () => {
