@@ -20,7 +20,8 @@ export interface RedisGuardOptions {
   readonly fence: Fence
   /**
    * What is guarded; whoever writes to it names it so. Default: the key of the lease. The fence is kept in
-   * `{resource}:holdfast-fence`, so in a Cluster the keys need the hash tag `{resource}` (or be the resource itself).
+   * `{resource}:holdfast-fence`, so in a Cluster the keys need the hash tag `{resource}` (or be the resource itself). A
+   * resource with a hash tag of its own keeps it in `resource:holdfast-tag-fence`.
    */
   readonly resource?: string | undefined
   /** The command that writes, with its keys before everything else: `'SET'`, `'HSET'`, `'DEL'`. */
@@ -97,9 +98,15 @@ function parseWrite(options: RedisGuardOptions): Evaluation {
   )
 }
 
-/** In the slot of the resource: by its own hash tag where it has one, else by the whole of it. */
+/**
+ * In the slot of the resource: by its own hash tag where it has one (what is between the first brace and the next closing one,
+ * unless that is nothing: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags), else by
+ * the whole of it. Two endings, or `x` and `{x}` would share a fence. A tag cannot contain `}`, so that is escaped.
+ */
 function fenceKey(resource: string): string {
-  return `${/\{[^}]+\}/.test(resource) ? resource : `{${resource}}`}:holdfast-fence`
+  if (/^[^{]*\{[^}]+\}/.test(resource)) return `${resource}:holdfast-tag-fence`
+  const escaped = resource.replace(/[%}]/g, (character) => (character === '%' ? '%25' : '%7D'))
+  return `{${escaped}}:holdfast-fence`
 }
 
 /** With the whole text each time: the server knows it by its hash and compiles it once. */

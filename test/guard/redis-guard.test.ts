@@ -122,6 +122,44 @@ test('in a cluster, the fence is in the slot of the resource and of what has its
   redis.disconnect()
 })
 
+test('resources with odd braces have fences of their own, each in the slot that is documented', async () => {
+  await using cluster = await startRedis({ args: ['--cluster-enabled', 'yes'] })
+  const slot = (key: string) => cluster.command('CLUSTER', 'KEYSLOT', key)
+  const names: Record<string, string> = {
+    // The key that the fence has to be beside.
+    x: 'x',
+    '{x}': 'x',
+    '{x}:holdfast-fence': 'x',
+    'a{x}b': 'x',
+    'a{b': 'a{b',
+    'a{b}c{d}': 'b',
+    '{{b}}': '{b',
+    '{a}{}': 'a',
+    // No hash tag, and what would be one is escaped.
+    '{}': '{{%7D}',
+    '}{': '{%7D{}',
+    'a}b': '{a%7Db}',
+    'a%7Db': '{a%257Db}',
+    'a{}b{c}': '{a{%7Db{c%7D}',
+    '{}{c}': '{{%7D{c%7D}',
+  }
+  const redis = new Redis(server.url)
+  const own = new Set<string>()
+  for (const [resource, beside] of Object.entries(names)) {
+    const set = (fence: bigint) =>
+      redisGuard(redis, { resource, fence, command: 'SET', keys: ['written'], args: [1] })
+    // Where two shared a fence, the first one of the second would be stale.
+    await set(BigInt(100 - own.size))
+    const [fenceKey = '', ...others] = (await redis.keys('*')).filter(
+      (key) => key !== 'written' && !own.has(key),
+    )
+    expect([resource, others]).toEqual([resource, []])
+    expect([resource, await slot(fenceKey)]).toEqual([resource, await slot(beside)])
+    own.add(fenceKey)
+  }
+  redis.disconnect()
+})
+
 const base = { resource: 'r', fence: 5n, command: 'SET', keys: ['r'], args: ['1'] }
 const wrong: [string, object, string][] = [
   ['neither command nor script', { ...base, command: undefined }, '`command` to be the name of a command'],
