@@ -54,13 +54,12 @@ test('a crowd of waiters that are gone is dropped by 200 a call, and whoever wai
   await server.sql(
     `update holdfast.lock_waiters set remembered_until = 0 where key = '${holder.key}' and id <> '${last.id}'`,
   )
-  const woken = new Promise<void>((resolve) => {
-    void store.listen?.((wake) => {
-      if (wake.tag === 'ticket' && wake.id === last.id) resolve()
-    })
+  let isWoken = false
+  await store.listen?.((wake) => {
+    isWoken ||= wake.tag === 'ticket' && wake.id === last.id
   })
   await store.release(releaseOf(holder))
-  await woken
+  await until('the last one is woken', async () => isWoken)
   fenceOf((await store.renew([last]))[0])
 }, 30_000)
 
