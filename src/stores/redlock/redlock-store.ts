@@ -208,7 +208,8 @@ export class RedlockStore implements Store {
     for (const other of this.#council.nodes) {
       const known = other.standing
       if (other === node || known === undefined) continue
-      if (known.name !== name && (run === undefined || known.run !== run)) continue
+      const knowsRuns = run !== undefined && known.run !== undefined
+      if (knowsRuns ? known.run !== run : known.name !== name) continue
       const [first, second] = [other.index, node.index].sort((one, two) => one - two) as [number, number]
       const what = `Expected the Redis servers to be independent masters, got one server twice: numbers ${first + 1} and ${second + 1} of the list are the same.`
       this.#refusal = new StoreError('store-refused', what)
@@ -220,7 +221,7 @@ export class RedlockStore implements Store {
   /** Works with the others, but somebody has to know. */
   #warn(node: RedlockNode, error: StoreError): void {
     const warning = `Redis server ${node.index + 1} of ${this.#council.nodes.length} does not take part: ${error.message}`
-    if (this.#closed || this.#warned.has(warning)) return
+    if (this.#closed || this.#refusal !== undefined || this.#warned.has(warning)) return
     this.#warned.add(warning)
     process.emitWarning(warning, 'HoldfastWarning')
   }
