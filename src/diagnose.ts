@@ -27,7 +27,8 @@ export interface Diagnosis {
  * @throws {InvalidArgumentError} when the URL is not what it should be, or a package that the store needs is not installed.
  */
 export async function diagnose(url: string): Promise<Diagnosis> {
-  const findings = [...(await general(url)), ...(await particular(url))]
+  const [seen, known] = await Promise.all([general(url), particular(url)])
+  const findings = [...seen, ...known]
   return { store: schemeOf(url), verdict: worst(findings), findings }
 }
 
@@ -124,9 +125,9 @@ async function messages(store: Store): Promise<Finding> {
     return { check, verdict: 'ok', text: 'This store has no messages: waiters ask when it tells them to.' }
   try {
     await store.listen(() => {})
-    return { check, verdict: 'ok', text: 'Who waits is woken by a message.' }
+    return { check, verdict: 'ok', text: 'Who waits is told when it is its turn.' }
   } catch (error) {
-    const text = `Who waits cannot be woken, and asks every two seconds instead. ${textOf(error)}`
+    const text = `Who waits cannot be told when it is its turn, and asks now and then instead. ${textOf(error)}`
     return { check, verdict: 'warning', text }
   }
 }

@@ -1,0 +1,196 @@
+import { describe, expect, test } from 'vitest'
+import { diagnose, type Finding } from '../../../src/index.ts'
+import { startSentinels } from '../../servers/redis-sentinel.ts'
+import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { readProjectFile } from '../../tidy/project.ts'
+
+describe('the doctor, about a Redis server', () => {
+  test('finds nothing wrong with one that keeps every grant and evicts nothing', async () => {
+    await using server = await startRedis({ appendOnly: true })
+    const { store, verdict, findings } = await diagnose(server.url)
+    expect({ store, verdict }).toEqual({ store: 'redis', verdict: 'ok' })
+    const checks = ['connection', 'round trip', 'messages', 'listing', 'version', 'role', 'eviction']
+    expect(findings.map(({ check }) => check)).toEqual([...checks, 'persistence', 'clock'])
+  })
+
+  const wrong: [string, readonly string[], Pick<Finding, 'check' | 'verdict'>, RegExp][] = [
+    [
+      'evicts keys',
+      ['--maxmemory-policy', 'allkeys-lru', '--maxmemory', '50mb'],
+      { check: 'eviction', verdict: 'problem' },
+      /allkeys-lru locks vanish .* Set maxmemory-policy noeviction/,
+    ],
+    [
+      'would evict keys with an expiry',
+      ['--maxmemory-policy', 'volatile-ttl'],
+      { check: 'eviction', verdict: 'warning' },
+      /volatile-ttl .* once a maxmemory is set/,
+    ],
+    [
+      'keeps nothing',
+      [],
+      { check: 'persistence', verdict: 'warning' },
+      /forgets all locks.*Set appendonly yes/,
+    ],
+    [
+      'keeps snapshots',
+      ['--save', '60 1'],
+      { check: 'persistence', verdict: 'warning' },
+      /since its last snapshot/,
+    ],
+    [
+      'writes its log every second',
+      ['--appendonly', 'yes', '--appendfsync', 'everysec'],
+      { check: 'persistence', verdict: 'warning' },
+      /the last second of locks/,
+    ],
+    [
+      'leaves its log to the kernel',
+      ['--appendonly', 'yes', '--appendfsync', 'no'],
+      { check: 'persistence', verdict: 'warning' },
+      /half a minute of locks/,
+    ],
+    [
+      'has no memory left',
+      ['--maxmemory', '900kb'],
+      { check: 'memory', verdict: 'problem' },
+      /Raise maxmemory/,
+    ],
+    [
+      'is part of a cluster',
+      ['--cluster-enabled', 'yes'],
+      { check: 'role', verdict: 'problem' },
+      /part of a cluster/,
+    ],
+  ]
+  test.each(wrong)('tells of one that %s', async (_, args, expected, text) => {
+    await using server = await startRedis({ args })
+    const { verdict, findings } = await diagnose(server.url)
+    expect(findings).toContainEqual({ ...expected, text: expect.stringMatching(text) })
+    if (expected.verdict === 'problem') expect(verdict).toBe('problem')
+  })
+
+  test('tells of a replica, and whom it follows', async () => {
+    await using server = await startRedis()
+    await using replica = await startRedis({ replicaOf: server })
+    const { findings } = await diagnose(replica.url)
+    expect(textOf(findings, 'connection')).toMatch(/read-only replica/)
+    expect(textOf(findings, 'role')).toContain(`replica of 127.0.0.1:${server.port} `)
+  })
+
+  test('needs no other right than the store, and says what it cannot see', async () => {
+    await using server = await startRedis()
+    const url = await user(server)
+    const { verdict, findings } = await diagnose(url)
+    expect(verdict).toBe('warning')
+    expect(findings.filter((finding) => finding.verdict !== 'ok')).toEqual([
+      { check: 'settings', verdict: 'warning', text: expect.stringContaining('+info and +config|get') },
+    ])
+  })
+
+  test.each([
+    ['-subscribe', 'messages', 'warning', /^Who waits cannot be told/],
+    ['-scan', 'listing', 'warning', /Keys cannot be listed/],
+    ['-zadd', 'connection', 'problem', /docs\/redis.md/],
+    ['resetchannels', 'connection', 'problem', /docs\/redis.md/],
+  ])('tells of a user with %s', async (change, check, verdict, text) => {
+    await using server = await startRedis()
+    const { findings } = await diagnose(await user(server, change))
+    expect(findings).toContainEqual({ check, verdict, text: expect.stringMatching(text) })
+  })
+
+  test('says why there is no connection, and no secret', async () => {
+    await using server = await startRedis({ password: 'sesame' })
+    const diagnosis = await diagnose(`redis://:sesami@127.0.0.1:${server.port}`)
+    expect(diagnosis).toEqual({
+      store: 'redis',
+      verdict: 'problem',
+      findings: [
+        { check: 'connection', verdict: 'problem', text: expect.stringMatching(/user name and password/) },
+      ],
+    })
+    expect(JSON.stringify(diagnosis)).not.toContain('sesam')
+    const away = await diagnose('redis://127.0.0.1:1')
+    expect(away.findings).toMatchObject([{ check: 'connection', text: /could not be reached/ }])
+  })
+
+  test('waits for a server that hangs no longer than some seconds', async () => {
+    await using server = await startRedis()
+    await server.pause()
+    const { findings } = await diagnose(server.url)
+    expect(findings).toMatchObject([
+      { check: 'connection', verdict: 'problem', text: /not answer within 5 s/ },
+    ])
+    server.resume()
+  })
+})
+
+describe('the doctor, about Sentinels', () => {
+  test('looks at each of them, at the master and at its replicas', async () => {
+    await using group = await startSentinels()
+    const [master, replica] = group.servers as [RedisServer, RedisServer]
+    const at = (server: RedisServer | undefined): string => `127.0.0.1:${server?.port}`
+    const { verdict, findings } = await diagnose(group.url)
+    expect(verdict).toBe('warning')
+    const of = (where: string | undefined): string[] =>
+      findings
+        .filter((finding) => finding.where === where)
+        .map((finding) => `${finding.check} ${finding.verdict}`)
+    for (const sentinel of group.sentinels) expect(of(at(sentinel))).toEqual(['sentinel ok'])
+    expect(of(at(master))).toEqual(
+      expect.arrayContaining([
+        'role ok',
+        'eviction ok',
+        'persistence warning',
+        'isolation warning',
+        'clock ok',
+      ]),
+    )
+    expect(of(at(replica))).toEqual(expect.arrayContaining(['role ok', 'eviction ok', 'clock ok']))
+    expect(of(undefined)).toEqual(expect.arrayContaining(['connection ok', 'quorum ok', 'clocks ok']))
+
+    await replica.command('CONFIG', 'SET', 'maxmemory', '50mb')
+    await replica.command('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
+    await master.command('CONFIG', 'SET', 'min-replicas-to-write', '1')
+    await group.sentinels[0]?.kill()
+    const then = await diagnose(group.url)
+    expect(then.findings).toContainEqual({
+      check: 'eviction',
+      where: at(replica),
+      verdict: 'problem',
+      text: expect.stringContaining('allkeys-lru'),
+    })
+    expect(then.findings).toContainEqual({
+      check: 'sentinel',
+      where: at(group.sentinels[0]),
+      verdict: 'warning',
+      text: expect.stringContaining('could not be reached'),
+    })
+    expect(then.findings).toContainEqual({
+      check: 'isolation',
+      where: at(master),
+      verdict: 'ok',
+      text: 'It takes no writes with fewer than 1 replica.',
+    })
+    await replica.kill()
+    const alone = await diagnose(group.url)
+    expect(alone.findings).toContainEqual({
+      check: 'role',
+      where: at(master),
+      verdict: 'problem',
+      text: expect.stringContaining('no replica that could take over'),
+    })
+  }, 60_000)
+})
+
+function textOf(findings: readonly Finding[], check: string): string | undefined {
+  return findings.find((finding) => finding.check === check)?.text
+}
+
+/** The user of the documentation, and what is changed about it. */
+async function user(server: RedisServer, ...changes: string[]): Promise<string> {
+  const [, rights = ''] =
+    /^ACL SETUSER locks on >a-good-password (.*)$/m.exec(readProjectFile('docs/redis.md')) ?? []
+  await server.command('ACL', 'SETUSER', 'locks', 'reset', 'on', '>secret', ...rights.split(' '), ...changes)
+  return `redis://locks:secret@127.0.0.1:${server.port}`
+}

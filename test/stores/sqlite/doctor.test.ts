@@ -1,0 +1,42 @@
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { diagnose } from '../../../src/index.ts'
+import { diagnoseSqlite } from '../../../src/stores/sqlite/index.ts'
+import { openDatabase } from '../../../src/stores/sqlite/sqlite-engine.ts'
+
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-doctor-'))
+})
+afterEach(() => rmSync(folder, { recursive: true, force: true }))
+
+test('the doctor finds nothing wrong with a lock file on a disk', async () => {
+  const { store, verdict, findings } = await diagnose(`sqlite:${join(folder, 'locks.db')}`)
+  expect({ store, verdict }).toEqual({ store: 'sqlite', verdict: 'ok' })
+  const checks = ['connection', 'round trip', 'messages', 'listing', 'file system', 'journal', 'permissions']
+  expect(findings.map(({ check }) => check)).toEqual(
+    process.platform === 'linux' ? checks : checks.filter((check) => check !== 'file system'),
+  )
+})
+
+test('the doctor tells of a file that everybody may write to, and of one without a write-ahead log', async () => {
+  const path = join(folder, 'locks.db')
+  const database = openDatabase(path, undefined)
+  database.exec('PRAGMA journal_mode = DELETE; CREATE TABLE some (thing)')
+  database.close()
+  chmodSync(path, 0o666)
+  expect(diagnoseSqlite(path)).toEqual(
+    expect.arrayContaining([
+      { check: 'journal', verdict: 'warning', text: expect.stringContaining('no write-ahead log') },
+      { check: 'permissions', verdict: 'warning', text: expect.stringContaining('chmod o-w') },
+    ]),
+  )
+})
+
+test('the doctor says why a file cannot be used', async () => {
+  const { verdict, findings } = await diagnose(`sqlite:${folder}`)
+  expect(verdict).toBe('problem')
+  expect(findings[0]).toMatchObject({ check: 'connection', text: expect.stringContaining('got a folder') })
+})
