@@ -76,7 +76,8 @@ const TRANSIENT: Readonly<Record<string, string>> = {
 function refusalOf(message: string): string | undefined {
   // Before it knows who asks, a server takes only short requests.
   if (/\bunauthenticated\b/i.test(message)) return CREDENTIALS
-  if (/can't (?:run this command|publish to the channel)|no permissions/i.test(message)) return REFUSALS['NOPERM']
+  if (/can't (?:run this command|publish to the channel)|no permissions/i.test(message))
+    return REFUSALS['NOPERM']
   if (/without any password configured|no password is set/i.test(message)) {
     return 'The Redis server has no password, and the client sends one. Remove it from the client, or set it on the server.'
   }
