@@ -47,13 +47,15 @@ export class EtcdStore implements Store {
   readonly #wardens: Wardens
   readonly #base: FenceBase
   readonly #own = new Map<string, OwnTicket>()
+  /** By key: the request of the one who came last, while it is under way. */
+  readonly #entering = new Map<string, Promise<void>>()
   readonly #surroundings: Surroundings
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
 
   constructor(cluster: Cluster, prefix: string) {
     this.#cluster = cluster
     this.#names = new RoomNames(prefix)
-    this.#base = new FenceBase(cluster, this.#names)
+    this.#base = new FenceBase(cluster, this.#names, () => this.#reset())
     this.#leases = new Leases(cluster, (lease) => this.#loseAll(lease))
     this.#rooms = new Rooms({
       cluster,
@@ -68,6 +70,10 @@ export class EtcdStore implements Store {
       own: this.#own,
       isHeard: () => this.#listeners.size > 0,
       onSettle: (room) => this.#settle(room),
+      onSeen: (own, room) => {
+        const isGone = !room.tickets.has(own.ticket.id) && this.#own.get(own.ticket.id) === own
+        if (isGone && own.createRevision <= room.revision) this.#lose(own)
+      },
       onEnded: (own, { isDeleted }) => {
         this.#forget(own)
         if (isDeleted) this.#removed(own)
@@ -167,7 +173,7 @@ export class EtcdStore implements Store {
     const known: Compare = { that: 'value', is: 'equal', key: base.name, value: base.text }
     const room = this.#rooms.get(ticket.key)
     const isPatient = ticket.patienceMs > 0
-    const told = await this.#transact({
+    const told = await this.#inTurn(ticket, {
       // Who does not wait comes in only where nobody is. Or else it reads who is there.
       when: [known, isPatient ? isNew(name) : isEmpty(this.#names.room(ticket.key))],
       apply: isPatient && room === undefined ? [range, put] : [put],
@@ -477,6 +483,21 @@ export class EtcdStore implements Store {
     return { tag: 'put', key: name, value: tombstoneValue({ evicted: false }), lease: id }
   }
 
+  /** etcd carries out what it gets at the same time in any order. Those of one process stay in the order of their calls. */
+  #inTurn(ticket: Ticket, request: TxnRequest): Promise<{ reply: TxnReply; isDoubtful: boolean }> {
+    if (ticket.patienceMs === 0) return this.#transact(request)
+    const { key } = ticket
+    const before = this.#entering.get(key)
+    const turn = before === undefined ? this.#transact(request) : before.then(() => this.#transact(request))
+    const done = turn.then(
+      () => {},
+      () => {},
+    )
+    this.#entering.set(key, done)
+    void done.then(() => this.#entering.get(key) === done && this.#entering.delete(key))
+    return turn
+  }
+
   #transact(request: TxnRequest): Promise<{ reply: TxnReply; isDoubtful: boolean }> {
     return this.#cluster.ask(TXN, request)
   }
@@ -558,11 +579,19 @@ export class EtcdStore implements Store {
   }
 
   #loseAll(lease: Lease): void {
-    for (const own of [...this.#own.values()]) {
-      if (own.lease !== lease) continue
-      this.#forget(own)
-      this.#wake(own.ticket.id)
-    }
+    for (const own of [...this.#own.values()]) if (own.lease === lease) this.#lose(own)
+  }
+
+  /** All data of etcd was lost: revisions begin anew, and what is known of the old ones would be mistaken for them. */
+  #reset(): void {
+    this.#rooms.forgetAll()
+    for (const own of [...this.#own.values()]) this.#lose(own)
+  }
+
+  /** Its holder asks, and is told that it is gone. */
+  #lose(own: OwnTicket): void {
+    this.#forget(own)
+    if (own.questions === 0) this.#wake(own.ticket.id)
   }
 
   #changed(room: Room, entries: readonly Entry[], gone: readonly string[]): void {
@@ -578,8 +607,7 @@ export class EtcdStore implements Store {
       const own = this.#own.get(id)
       if (own === undefined || own.ticket.key !== room.key || own.ending !== undefined) continue
       if (own.createRevision > room.revision) continue
-      this.#forget(own)
-      if (own.questions === 0) this.#wake(id)
+      this.#lose(own)
     }
     this.#settle(room)
   }

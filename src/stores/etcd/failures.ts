@@ -81,7 +81,7 @@ export function unavailable(error: unknown): StoreError {
   }
   return new StoreError(
     'store-unavailable',
-    'No etcd member could be reached. Check that they run, their addresses, and the network in between.',
+    'No etcd member could be reached. Check that they run, their addresses, whether they speak TLS, and the network in between.',
     { cause: error },
   )
 }

@@ -16,9 +16,13 @@ export class FenceBase {
   #known: Base | undefined
   #reading: Promise<Base> | undefined
 
-  constructor(cluster: Cluster, names: RoomNames) {
+  readonly #onReset: () => void
+
+  /** `onReset`: all data was lost since it was read. */
+  constructor(cluster: Cluster, names: RoomNames, onReset: () => void) {
     this.#cluster = cluster
     this.#name = names.meta
+    this.#onReset = onReset
   }
 
   value(): Base | Promise<Base> {
@@ -32,7 +36,9 @@ export class FenceBase {
   /** Whether another one is in etcd than is known here. Takes note of it. */
   changed(found: KeyValue | undefined): boolean {
     if (found !== undefined && found.value === this.#known?.text) return false
+    const wasKnown = this.#known !== undefined
     this.#known = found === undefined ? undefined : this.#parsed(found.value)
+    if (wasKnown) this.#onReset()
     return true
   }
 

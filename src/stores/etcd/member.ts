@@ -244,7 +244,9 @@ function decoded(message: string): string {
   }
 }
 
-function connectionErrorOf(error: Error, { unsent }: { unsent: boolean }): ConnectionError {
+function connectionErrorOf(reason: Error, { unsent }: { unsent: boolean }): ConnectionError {
+  // A stream that ends with its connection has the error of that as its cause.
+  const error = reason.cause instanceof Error ? reason.cause : reason
   const code = 'code' in error ? String(error.code) : ''
   // The other side said something that is no HTTP/2.
   const isProtocol = code === 'ERR_HTTP2_ERROR' || code === 'ERR_HTTP2_SESSION_ERROR'

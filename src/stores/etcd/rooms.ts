@@ -117,6 +117,11 @@ export class Rooms {
     if (this.#rooms.size === 0) this.#hangUp()
   }
 
+  /** What is known is of an etcd that is no more: its revisions say nothing about this one. */
+  forgetAll(): void {
+    for (const key of [...this.#rooms.keys()]) this.leave(key)
+  }
+
   close(): void {
     this.#isClosed = true
     this.#hangUp()

@@ -16,6 +16,8 @@ export interface WardensOptions {
   /** Whether anybody listens to wakes. */
   isHeard(): boolean
   onSettle(room: Room): void
+  /** The room of a holder is looked at from now on. */
+  onSeen(own: OwnTicket, room: Room): void
   /** Its key is no longer ours; `isDeleted`: and it is no longer there. */
   onEnded(own: OwnTicket, outcome: { readonly isDeleted: boolean }): void
 }
@@ -205,7 +207,10 @@ export class Wardens {
     // Somebody wants to hear of an eviction.
     else if (this.#isUnattended(own)) {
       own.heldSince = now
-      this.#options.rooms.read(own.ticket.key).catch(() => {})
+      this.#options.rooms.read(own.ticket.key).then(
+        (room) => this.#options.onSeen(own, room),
+        () => {},
+      )
     }
   }
 

@@ -1,0 +1,210 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import { createLocks, type Locks, type RoomView } from '../../../src/index.ts'
+import { etcdStore } from '../../../src/stores/etcd/index.ts'
+import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
+import { startProxy } from '../../servers/tcp-proxy.ts'
+import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from './tickets.ts'
+
+let server: EtcdServer
+beforeAll(async () => {
+  server = await startEtcd()
+})
+afterAll(() => server.close())
+
+const opened: Locks[] = []
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((locks) => locks.close()))
+  await server.call('/v3/kv/deleterange', {
+    key: base64('holdfast/tickets'),
+    range_end: base64('holdfast/tickett'),
+  })
+})
+
+function locksAt(...urls: string[]): Locks {
+  const locks = createLocks(etcdStore({ endpoints: urls }))
+  opened.push(locks)
+  return locks
+}
+
+/** The names of the keys of all tickets, tombstones and all. */
+async function names(): Promise<string[]> {
+  const range = { key: base64('holdfast/tickets'), range_end: base64('holdfast/tickett') }
+  const { kvs = [] } = (await server.call('/v3/kv/range', range)) as { kvs?: { key: string }[] }
+  return kvs.map(({ key }) => Buffer.from(key, 'base64').toString())
+}
+
+/** What is to be seen of a key. */
+async function room(locks: Locks, key: string): Promise<RoomView | undefined> {
+  for await (const one of locks.inspect({ prefix: key })) if (one.key === key) return one
+  return undefined
+}
+
+async function untilQueued(locks: Locks, key: string, count: number): Promise<void> {
+  await until(`${count} wait for ${key}`, async () => (await room(locks, key))?.queue.length === count)
+}
+
+describe('replies that are lost', () => {
+  test.each(['acquire', 'release', 'renew'])('of %s cost nothing: it has one effect', async (verb) => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const url = `http://127.0.0.1:${proxy.port}`
+    const [locks, other] = [locksAt(url), locksAt(server.url)]
+    // What every process asks once is asked before.
+    await locks.withLock('before', () => {})
+    const key = `lost-${verb}`
+    if (verb === 'acquire') {
+      const lost = proxy.loseNextReply(key)
+      const lease = await locks.acquire(key)
+      await lost
+      expect(await room(other, key)).toMatchObject({ holders: [{ fence: lease.fence }] })
+      await lease.release()
+    } else {
+      const lease = await locks.acquire(key)
+      const waiting = other.acquire(key)
+      await untilQueued(other, key, 1)
+      const lost = proxy.loseNextReply(key)
+      if (verb === 'renew') {
+        await lease.extend()
+        await lost
+        expect(lease.state).toBe('held')
+        await lease.release()
+      } else {
+        await lease.release()
+        await lost
+      }
+      const next = await waiting
+      expect(next.fence).toBeGreaterThan(lease.fence)
+      expect(await room(other, key)).toMatchObject({ holders: [{ fence: next.fence }], queue: [] })
+      await next.release()
+    }
+    expect(await room(other, key)).toBeUndefined()
+  })
+
+  test('an acquire that a hung member gets to carry out only after the release has no effect', async () => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const store = etcdStore({ endpoints: [`http://127.0.0.1:${proxy.port}`, server.url] })
+    await store.acquire(ticket({ key: 'before' }))
+    const late = ticket({ key: 'late' })
+    proxy.holdRequests()
+    fenceOf(await store.acquire(late))
+    expect(await store.release(releaseOf(late))).toEqual({ was: 'held' })
+    proxy.normal()
+    await until('the late request has arrived', async () => (await server.requests())['Txn'] !== undefined)
+    expect(await store.acquire({ ...late })).toEqual({ tag: 'gone', evicted: false })
+    fenceOf(await store.acquire(ticket({ key: 'late', patienceMs: 0 })))
+    await store.close()
+  })
+})
+
+describe('a watch', () => {
+  test('that lost its connection goes on where it was, also where etcd has compacted that part of its history', async () => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const [locks, other] = [locksAt(`http://127.0.0.1:${proxy.port}`), locksAt(server.url)]
+    for (const compacts of [false, true]) {
+      const lease = await other.acquire('watched')
+      const waiting = locks.acquire('watched')
+      await untilQueued(other, 'watched', 1)
+      proxy.refuse()
+      await lease.release()
+      if (compacts) {
+        const { header } = (await server.call('/v3/kv/put', {
+          key: base64('x'),
+          value: '',
+        })) as unknown as Revision
+        await server.call('/v3/kv/compaction', { revision: header.revision })
+      }
+      proxy.normal()
+      const next = await waiting
+      expect(next.fence).toBeGreaterThan(lease.fence)
+      await next.release()
+    }
+  })
+
+  test('tells a holder at once that its key was deleted by hand, or that it was evicted', async () => {
+    const [locks, other] = [locksAt(server.url), locksAt(server.url)]
+    const deleted = await locks.acquire('deleted')
+    const evicted = await locks.acquire('evicted')
+    const reasons = [deleted, evicted].map(
+      ({ signal }) => new Promise((tell) => signal.addEventListener('abort', () => tell(signal.reason))),
+    )
+    const [name = ''] = (await names()).filter((one) => one.includes('deleted'))
+    await server.call('/v3/kv/deleterange', { key: base64(name) })
+    await other.evict('evicted', evicted.id, { reason: 'stuck' })
+    expect(await Promise.all(reasons)).toMatchObject([{ reason: 'store-reset' }, { reason: 'evicted' }])
+  })
+})
+
+describe('an etcd that lost all its data', () => {
+  test('has holders told at once, serves who waits, and its fences go on rising', async () => {
+    await using fresh = await startEtcd()
+    const [locks, other] = [locksAt(fresh.url), locksAt(fresh.url)]
+    const lease = await locks.acquire('k')
+    const waiting = other.acquire('k', { wait: '20s' })
+    await untilQueued(other, 'k', 1)
+    const told = new Promise((tell) =>
+      lease.signal.addEventListener('abort', () => tell(lease.signal.reason)),
+    )
+    await fresh.restart({ empty: true })
+    expect(await told).toMatchObject({ reason: 'store-reset' })
+    const next = await waiting
+    expect(next.fence).toBeGreaterThan(lease.fence)
+    await next.release()
+    await Promise.all(opened.splice(0).map((one) => one.close()))
+  }, 30_000)
+})
+
+describe('a client that is cut off', () => {
+  test('has lost its lease, by its own clock, before another one holds the key', async () => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const [locks, other] = [locksAt(`http://127.0.0.1:${proxy.port}`), locksAt(server.url)]
+    const lease = await locks.acquire('cut', { ttl: '2s' })
+    let lostAt = Number.POSITIVE_INFINITY
+    lease.signal.addEventListener('abort', () => {
+      lostAt = performance.now()
+    })
+    const waiting = other.acquire('cut', { wait: '20s' })
+    await untilQueued(other, 'cut', 1)
+    const from = performance.now()
+    proxy.halfOpen()
+    const next = await waiting
+    expect(lostAt).toBeLessThan(performance.now())
+    expect(next.fence).toBeGreaterThan(lease.fence)
+    // Its lease in etcd: 2 s and a fifth and a second, in whole seconds; etcd takes a while to notice.
+    expect(performance.now() - from).toBeLessThan(9000)
+    await next.release()
+  }, 30_000)
+})
+
+describe('200 waiters', () => {
+  test('cost one request for each hand-over, and are served in order', async () => {
+    const locks = [locksAt(server.url), locksAt(server.url)] as const
+    const first = await locks[0].acquire('crowd')
+    const served: number[] = []
+    const waiting: Promise<void>[] = []
+    for (let index = 0; index < 200; index += 1) {
+      waiting.push(
+        (locks[index % 2] ?? locks[0]).withLock(
+          'crowd',
+          { wait: '60s', ttl: '60s' },
+          () => void served.push(index),
+        ),
+      )
+      if (index % 50 === 49) await untilQueued(locks[0], 'crowd', index + 1)
+    }
+    const before = (await server.requests())['Txn'] ?? 0
+    await first.release()
+    await Promise.all(waiting)
+    const spent = ((await server.requests())['Txn'] ?? 0) - before
+    expect(spent).toBeGreaterThanOrEqual(201)
+    // Each release is one; the rest is who asked whether it is still in the queue.
+    expect(spent).toBeLessThan(201 * 1.2)
+    for (const start of [0, 1]) {
+      const ofOne = served.filter((index) => index % 2 === start)
+      expect(ofOne).toEqual([...ofOne].sort((one, other) => one - other))
+    }
+  }, 60_000)
+})
+
+interface Revision {
+  readonly header: { readonly revision: string }
+}

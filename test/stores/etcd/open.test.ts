@@ -1,0 +1,244 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { connect } from '../../../src/index.ts'
+import { etcdStore, openEtcd } from '../../../src/stores/etcd/index.ts'
+import { certificate, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
+import { freePort } from '../../servers/free-port.ts'
+import { startRedis } from '../../servers/redis-server.ts'
+import { startProxy } from '../../servers/tcp-proxy.ts'
+import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from './tickets.ts'
+
+describe('an etcd with a password', () => {
+  let server: EtcdServer
+  let token: string
+  beforeAll(async () => {
+    server = await startEtcd({ args: ['--auth-token-ttl', '2'] })
+    token = await server.enableAuth('sesame')
+    const as = { token }
+    await server.call('/v3/auth/role/add', { name: 'locks' }, as)
+    const perm = { permType: 'READWRITE', key: bytes('holdfast/'), range_end: bytes('holdfast0') }
+    await server.call('/v3/auth/role/grant', { name: 'locks', perm }, as)
+    await server.call('/v3/auth/user/add', { name: 'app', password: 'p@ss/word' }, as)
+    await server.call('/v3/auth/user/grant', { user: 'app', role: 'locks' }, as)
+  })
+  afterAll(() => server.close())
+
+  test('is opened by a url, and closes what it has opened', async () => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const store = await openEtcd(`etcd://app:p%40ss%2Fword@127.0.0.1:${proxy.port}`)
+    const [mine, next] = [ticket({ key: 'k' }), ticket({ key: 'k' })]
+    const fence = fenceOf(await store.acquire(mine))
+    expect(await store.acquire(next)).toMatchObject({ tag: 'queued', ahead: 0 })
+    await store.release(releaseOf(mine))
+    expect(fenceOf(await store.acquire(next))).toBeGreaterThan(fence)
+    await store.release(releaseOf(next))
+    await store.close()
+    await until('nothing is connected', () => proxy.connections === 0)
+  })
+
+  test('goes on when its token has expired, in requests and in watches', async () => {
+    const store = await openEtcd(`etcd://app:p%40ss%2Fword@127.0.0.1:${server.port}`)
+    const woken: string[] = []
+    await store.listen?.((wake) => wake.tag === 'ticket' && woken.push(wake.id))
+    const old = ticket()
+    fenceOf(await store.acquire(old))
+    await until('a token of that age is good no more', () => expired(token), {
+      withinMs: 15_000,
+      everyMs: 500,
+    })
+    fenceOf((await store.renew([old]))[0])
+    const [mine, next] = [ticket({ key: 'later' }), ticket({ key: 'later' })]
+    fenceOf(await store.acquire(mine))
+    expect(await store.acquire(next)).toMatchObject({ tag: 'queued' })
+    await store.release(releaseOf(mine))
+    await until('it is woken', () => woken.includes(next.id))
+    fenceOf(await store.acquire(next))
+    await store.close()
+  })
+
+  test.each([
+    ['a wrong password', { username: 'app', password: 'sesami' }, {}, /user name and password/],
+    ['a user that is not there', { username: 'nobody', password: 'sesame' }, {}, /user name and password/],
+    ['no password', undefined, {}, /asks for a user name and password.*`auth`/],
+    [
+      'a prefix it may not write',
+      { username: 'app', password: 'p@ss/word' },
+      { prefix: 'other/' },
+      /"other\/".*readwrite/,
+    ],
+  ])('says in one sentence what is wrong with %s', async (_, auth, options, message) => {
+    const store = etcdStore({ endpoints: [server.url], ...(auth === undefined ? {} : { auth }), ...options })
+    for (const call of [
+      () => store.acquire(ticket()),
+      () => store.renew([ticket()]),
+      () => store.release({ key: 'k', id: 'x', cancel: true }),
+      () => store.inspect({ prefix: '', cursor: undefined, count: 1 }),
+    ]) {
+      const error = await Promise.resolve(call()).then(
+        () => undefined,
+        (reason: unknown) => reason,
+      )
+      expect(error).toMatchObject({ code: 'store-refused', message: expect.stringMatching(message) })
+      expect(String(error)).not.toMatch(/sesam|p@ss/)
+    }
+    await store.close()
+  })
+
+  async function expired(old: string): Promise<boolean> {
+    try {
+      await server.call('/v3/kv/range', { key: bytes('k') }, { token: old })
+      // Being used keeps it alive.
+      await new Promise((resolve) => setTimeout(resolve, 3000))
+      return false
+    } catch (error) {
+      return String(error).includes('invalid auth token')
+    }
+  }
+})
+
+describe('an etcd with TLS', () => {
+  const read = (name: string) => readFileSync(certificate(name))
+
+  test('is talked to when its certificate is trusted, and refused with the reason when it is not', async () => {
+    await using server = await startEtcd({ tls: 'server' })
+    const trusting = etcdStore({ endpoints: [server.url], tls: { ca: read('authority.pem') } })
+    const mine = ticket()
+    fenceOf(await trusting.acquire(mine))
+    await trusting.release(releaseOf(mine))
+    await trusting.close()
+    await expectRefused({ endpoints: [server.url] }, /not signed by an authority.*`tls\.ca`/)
+    await expectRefused(
+      { endpoints: [server.url], tls: { ca: read('authority.pem'), servername: 'elsewhere' } },
+      /another host name/,
+    )
+    // It hangs up without a word.
+    const plain = etcdStore({ endpoints: [server.url.replace('https', 'http')] })
+    await expect(plain.acquire(ticket())).rejects.toMatchObject({
+      message: expect.stringMatching(/speak TLS/),
+    })
+    await plain.close()
+    await expect(openEtcd(`etcds://localhost:${server.port}`)).rejects.toMatchObject({
+      code: 'store-refused',
+    })
+  })
+
+  test('is let in by its own certificate where etcd asks for one', async () => {
+    await using server = await startEtcd({ tls: 'mutual' })
+    const ca = read('authority.pem')
+    const tls = { ca, cert: read('client.pem'), key: read('client.key') }
+    const store = etcdStore({ endpoints: [server.url], tls })
+    fenceOf(await store.acquire(ticket()))
+    await store.close()
+    await expectRefused({ endpoints: [server.url], tls: { ca } }, /certificate of this client.*`tls\.cert`/)
+    await expectRefused(
+      { endpoints: [server.url], tls: { ca, cert: read('expired.pem'), key: read('expired.key') } },
+      /certificate of this client/,
+    )
+  })
+
+  test('says that the certificate has expired', async () => {
+    await using server = await startEtcd({ tls: 'server', certificate: 'expired' })
+    await expectRefused({ endpoints: [server.url], tls: { ca: read('authority.pem') } }, /has expired/)
+  })
+})
+
+describe('what is not an etcd', () => {
+  test('is named as such', async () => {
+    await using redis = await startRedis()
+    await expectRefused({ endpoints: [`http://127.0.0.1:${redis.port}`] }, /not etcd/)
+  })
+
+  test('is unavailable where nobody is, or no such host', async () => {
+    const endpoints = [`http://127.0.0.1:${await freePort()}`, 'http://no-such-host.invalid:2379']
+    const store = etcdStore({ endpoints })
+    await expect(store.acquire(ticket())).rejects.toMatchObject({
+      code: 'store-unavailable',
+      message: expect.stringMatching(/^No etcd member could be reached/),
+    })
+    await store.close()
+    await expect(connect(`etcd://127.0.0.1:${await freePort()}`)).rejects.toMatchObject({
+      code: 'store-unavailable',
+    })
+  })
+
+  test('refuses a ttl so short that etcd would keep the key of a dead process for longer', async () => {
+    await using server = await startEtcd({
+      args: ['--heartbeat-interval', '300', '--election-timeout', '3000'],
+    })
+    const store = etcdStore({ endpoints: [server.url] })
+    await expect(store.acquire(ticket({ ttlMs: 1000 }))).rejects.toMatchObject({
+      code: 'store-refused',
+      message: expect.stringMatching(/no lease for less than 5 s.*ttl of 3333 ms or more/),
+    })
+    fenceOf(await store.acquire(ticket({ ttlMs: 3333 })))
+    await store.close()
+  }, 20_000)
+})
+
+describe('bad input', () => {
+  test.each([
+    ['no endpoints', { endpoints: [] }, /`endpoints` to be an array with at least one URL/],
+    [
+      'an endpoint that is no URL',
+      { endpoints: ['localhost'] },
+      /`endpoints` to be like .*, got something that is not/,
+    ],
+    ['another scheme', { endpoints: ['etcd://localhost:2379'] }, /begins with etcd:/],
+    ['a password in an endpoint', { endpoints: ['http://a:sesame@localhost:2379'] }, /go into `auth`/],
+    ['http and https', { endpoints: ['http://a:1', 'https://b:1'] }, /all with https:, got both/],
+    ['a user without password', { endpoints: ['http://a:1'], auth: { username: 'a' } }, /`auth` to have/],
+    ['an empty prefix', { endpoints: ['http://a:1'], prefix: '' }, /`prefix` to be a string with at least/],
+  ])('%s', (_, options, message) => {
+    const make = () => etcdStore(options as Parameters<typeof etcdStore>[0])
+    expect(make).toThrow(
+      expect.objectContaining({ code: 'invalid-argument', message: expect.stringMatching(message) }),
+    )
+    expect(make).not.toThrow(/sesame/)
+  })
+
+  test.each([
+    ['no url', 'etcd', /got something else/],
+    ['a path', 'etcd://host/locks', /got something else/],
+    ['a user alone', 'etcd://sesame@host', /a user or a password, and not both/],
+    ['a % that is none', 'etcd://a:sesame%@host', /a % that is not written as %25/],
+  ])('%s', async (_, url, message) => {
+    await expect(openEtcd(url)).rejects.toMatchObject({
+      code: 'invalid-argument',
+      message: expect.stringMatching(message),
+    })
+    await expect(openEtcd(url)).rejects.not.toMatchObject({ message: expect.stringMatching(/sesame/) })
+  })
+})
+
+describe('a process that forgets to close', () => {
+  test('ends all the same, with a lease held, a waiter forgotten and wakes flowing', async () => {
+    await using server = await startEtcd()
+    const program = fileURLToPath(new URL('forgetful.ts', import.meta.url))
+    const child = spawn(process.execPath, ['--import', import.meta.resolve('tsx'), program, server.url])
+    const timer = setTimeout(() => child.kill('SIGKILL'), 20_000)
+    let output = ''
+    child.stdout.on('data', (chunk: Buffer) => {
+      output += chunk
+    })
+    const [code, signal] = await once(child, 'exit')
+    clearTimeout(timer)
+    expect([code, signal, output]).toEqual([0, null, 'held\n'])
+  }, 30_000)
+})
+
+async function expectRefused(options: Parameters<typeof etcdStore>[0], message: RegExp): Promise<void> {
+  const store = etcdStore(options)
+  await expect(store.acquire(ticket())).rejects.toMatchObject({
+    code: 'store-refused',
+    message: expect.stringMatching(message),
+  })
+  await store.close()
+}
+
+function bytes(text: string): string {
+  return Buffer.from(text).toString('base64')
+}
