@@ -1,0 +1,315 @@
+import { EventEmitter } from 'node:events'
+import {
+  createLocks,
+  InvalidArgumentError,
+  isHoldfastError,
+  type LeaseLostError,
+  type LeaseSet,
+  type Locks,
+  type WaitOptions,
+} from '../index.ts'
+import { type IoredisClient, redisStore } from '../stores/redis/index.ts'
+import { redlockStore } from '../stores/redlock/index.ts'
+import { ExecutionError, ResourceLockedError } from './errors.ts'
+
+/** A `Redis` or `Cluster` of the package ioredis. */
+export type Client = IoredisClient & { quit(): Promise<unknown> }
+
+export interface Settings {
+  /** Taken and not used: the deadline of a lock has an allowance of its own. Default: 0.01. */
+  readonly driftFactor: number
+  /** With `retryDelay` it says how long to wait: their product. 0 does not wait, -1 waits for ever. Default: 10. */
+  readonly retryCount: number
+  /** See `retryCount`; in milliseconds. Default: 200. */
+  readonly retryDelay: number
+  /** Taken and not used: nothing is tried over and over. Default: 100. */
+  readonly retryJitter: number
+  /** Taken and not used: `using` renews at a third of the duration. Default: 500. */
+  readonly automaticExtensionThreshold: number
+}
+
+const DEFAULTS: Settings = Object.freeze({
+  driftFactor: 0.01,
+  retryCount: 10,
+  retryDelay: 200,
+  retryJitter: 100,
+  automaticExtensionThreshold: 500,
+})
+
+export interface ExecutionStats {
+  readonly membershipSize: number
+  readonly quorumSize: number
+  readonly votesFor: Set<Client>
+  readonly votesAgainst: Map<Client, Error>
+}
+
+export interface ExecutionResult {
+  readonly attempts: readonly Promise<ExecutionStats>[]
+}
+
+/** Besides what redlock has: `error`, which is set before the signal aborts. */
+export type RedlockAbortSignal = AbortSignal & { error?: Error }
+
+type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>
+
+/** What redlock's `acquire` returns, with a fence. */
+export class Lock {
+  readonly redlock: Redlock
+  readonly resources: string[]
+  /** The id of its ticket; of several, separated by commas. */
+  readonly value: string
+  readonly attempts: readonly Promise<ExecutionStats>[]
+  /** Until when it holds, by `Date.now()`; 0 once it was released, or replaced by an extension. */
+  expiration: number
+  /** What Holdfast has of it: `leases.fence(resource)`, `leases.signal`, `leases.assertHeld()`. Not in redlock. */
+  readonly leases: LeaseSet
+
+  /** Use {@link Redlock.acquire}. */
+  constructor(redlock: Redlock, resources: string[], leases: LeaseSet) {
+    this.redlock = redlock
+    this.resources = resources
+    this.value = leases.leases.map(({ id }) => id).join(',')
+    this.attempts = []
+    this.expiration = Date.now() + leases.remainingMs
+    this.leases = leases
+  }
+
+  release(): Promise<ExecutionResult> {
+    return this.redlock.release(this)
+  }
+
+  extend(duration: number): Promise<Lock> {
+    return this.redlock.extend(this, duration)
+  }
+}
+
+/**
+ * The class of the package redlock, version 5, on the engine and stores of Holdfast: change the import, and waiting is in
+ * order and woken by messages, a lost reply or a hung server breaks nothing, and each lock has a fence. One client makes it
+ * a lock on that server (or cluster), several a quorum.
+ *
+ * Locks of the package redlock itself are not seen, so do not run both for the same resources.
+ *
+ * ```ts
+ * import Redlock from 'holdfast/redlock-compat'
+ * import { Redis } from 'ioredis'
+ *
+ * const redlock = new Redlock([new Redis()], { retryCount: 10, retryDelay: 200 })
+ * await redlock.using(['invoice:42'], 5000, async (signal) => {
+ *   if (signal.aborted) throw signal.error
+ * })
+ * await redlock.quit()
+ * ```
+ */
+export class Redlock extends EventEmitter {
+  readonly clients: Set<Client>
+  readonly settings: Settings
+  readonly #locks: Locks
+
+  /**
+   * `settings.maxTtl`, in milliseconds, is ours: the longest duration of any lock, where there are several servers. One that
+   * has restarted empty does not vote for so long. The same in every process. Default: 5 minutes.
+   *
+   * @throws {InvalidArgumentError} when a client or a setting is not what it should be.
+   */
+  constructor(
+    clients: Iterable<Client>,
+    settings: Partial<Settings> & { readonly maxTtl?: number } = {},
+    ...rest: readonly unknown[]
+  ) {
+    super()
+    if (rest.some((scripts) => scripts !== undefined)) {
+      throw new InvalidArgumentError(
+        'Expected no scripts of your own, got some: the scripts are not those of redlock.',
+      )
+    }
+    if (typeof (clients as unknown as Iterable<Client> | undefined)?.[Symbol.iterator] !== 'function') {
+      throw new InvalidArgumentError('Expected `clients` to be an array of ioredis clients, got none.')
+    }
+    // Where nobody listens, an event of this name would end the process.
+    this.on('error', () => {})
+    this.clients = new Set(clients)
+    const { maxTtl = 300_000, ...known } = settings
+    this.settings = { ...DEFAULTS, ...parseSettings(known) }
+    const [first, ...others] = this.clients
+    if (first === undefined) {
+      throw new InvalidArgumentError('Expected `clients` to have at least one client, got none.')
+    }
+    const store = others.length === 0 ? redisStore(first) : redlockStore([first, ...others], { maxTtl })
+    this.#locks = createLocks(store)
+  }
+
+  /** Releases what is held, and ends our connections and those of the clients. */
+  async quit(): Promise<void> {
+    await this.#locks.close()
+    await Promise.all([...this.clients].map((client) => client.quit()))
+  }
+
+  /**
+   * Takes all resources, or none, for `duration` milliseconds.
+   *
+   * @throws {ExecutionError} when they are not free within the time that `retryCount` and `retryDelay` allow, or the servers
+   * cannot be asked.
+   */
+  async acquire(resources: string[], duration: number, settings?: Partial<Settings>): Promise<Lock> {
+    const leases = await this.#take(resources, duration, settings, { renew: false })
+    return new Lock(this, [...resources], leases)
+  }
+
+  /** Never fails: what the servers do not hear of ends by itself. */
+  async release(lock: Lock, _settings?: Partial<Settings>): Promise<ExecutionResult> {
+    lock.expiration = 0
+    await lock.leases.release()
+    return { attempts: [] }
+  }
+
+  /**
+   * Holds it for `duration` milliseconds from now; never for less than it is held already. The lock that was passed in is
+   * replaced by the one that is returned.
+   *
+   * @throws {ExecutionError} when it is over, or the servers cannot be asked in time.
+   */
+  async extend(existing: Lock, duration: number, _settings?: Partial<Settings>): Promise<Lock> {
+    checkDuration(duration)
+    if (existing.expiration < Date.now() || existing.leases.state === 'lost') {
+      throw new ExecutionError('Cannot extend an already-expired lock.', [])
+    }
+    try {
+      await existing.leases.extend(Math.min(duration, LONGEST_MS))
+    } catch (error) {
+      throw this.#failed(error)
+    }
+    existing.expiration = 0
+    return new Lock(this, existing.resources, existing.leases)
+  }
+
+  /**
+   * Runs `routine` while all resources are held, and renews them meanwhile. Its signal aborts in time when they are lost.
+   *
+   * @throws what `routine` throws; {@link ExecutionError} as `acquire` does, and when the lock was lost meanwhile.
+   */
+  using<T>(
+    resources: string[],
+    duration: number,
+    settings: Partial<Settings>,
+    routine?: Routine<T>,
+  ): Promise<T>
+  using<T>(resources: string[], duration: number, routine: Routine<T>): Promise<T>
+  async using<T>(
+    resources: string[],
+    duration: number,
+    settingsOrRoutine: Partial<Settings> | Routine<T>,
+    optionalRoutine?: Routine<T>,
+  ): Promise<T> {
+    const isShort = typeof settingsOrRoutine === 'function'
+    const routine = isShort ? settingsOrRoutine : optionalRoutine
+    if (typeof routine !== 'function') {
+      throw new InvalidArgumentError(
+        'Expected the last argument to be a function that returns a promise, got none.',
+      )
+    }
+    const leases = await this.#take(resources, duration, isShort ? undefined : settingsOrRoutine, {
+      renew: true,
+    })
+    const controller = new AbortController()
+    const signal: RedlockAbortSignal = controller.signal
+    const onLost = () => {
+      signal.error = this.#failed(leases.signal.reason)
+      controller.abort(signal.error)
+    }
+    if (leases.signal.aborted) onLost()
+    else leases.signal.addEventListener('abort', onLost, { once: true })
+    try {
+      const value = await routine(signal)
+      if (leases.state === 'lost') throw signal.error ?? this.#failed(undefined)
+      return value
+    } finally {
+      leases.signal.removeEventListener('abort', onLost)
+      await leases.release()
+    }
+  }
+
+  async #take(
+    resources: string[],
+    duration: number,
+    settings: Partial<Settings> | undefined,
+    { renew }: { readonly renew: boolean },
+  ): Promise<LeaseSet> {
+    checkResources(resources)
+    checkDuration(duration)
+    const { retryCount, retryDelay } = { ...this.settings, ...parseSettings(settings) }
+    const terms: WaitOptions = {
+      ttl: Math.min(duration, LONGEST_MS),
+      renew,
+      wait: retryCount === -1 ? Number.POSITIVE_INFINITY : retryCount * retryDelay,
+    }
+    try {
+      return await this.#locks.acquireAll(resources, terms)
+    } catch (error) {
+      throw this.#failed(error, resources)
+    }
+  }
+
+  /** The error that redlock would throw. What is wrong with the call stays as it is. */
+  #failed(error: unknown, resources: readonly string[] = []): Error {
+    if (isHoldfastError(error, 'invalid-argument')) return error
+    const isLocked = isHoldfastError(error, 'acquire-timeout')
+    const why = isLocked
+      ? new ResourceLockedError(`Locked by somebody else: ${error.key ?? resources.join(', ')}.`)
+      : error
+    if (why instanceof Error) this.emit('error', why)
+    const stats: ExecutionStats = {
+      membershipSize: this.clients.size,
+      quorumSize: Math.floor(this.clients.size / 2) + 1,
+      votesFor: new Set(),
+      votesAgainst: new Map(why instanceof Error ? [...this.clients].map((client) => [client, why]) : []),
+    }
+    const message = isLocked
+      ? 'The operation was unable to achieve a quorum during its retry window.'
+      : ((error as LeaseLostError | undefined)?.message ?? 'The lock was lost.')
+    return new ExecutionError(message, [Promise.resolve(stats)], error)
+  }
+}
+
+/** Whoever means "for ever" by a duration gets the longest that there is. */
+const LONGEST_MS = 24 * 86_400_000
+
+function checkResources(resources: unknown): void {
+  if (Array.isArray(resources) && resources.length > 0) return
+  const got = Array.isArray(resources) ? 'an empty one' : typeof resources
+  throw new InvalidArgumentError(
+    `Expected \`resources\` to be an array of names, as redlock 5 takes it, got ${got}.`,
+  )
+}
+
+function checkDuration(duration: unknown): void {
+  if (typeof duration === 'number' && Number.isInteger(duration) && duration > 0) return
+  throw new InvalidArgumentError(
+    `Expected \`duration\` to be a whole number of milliseconds, got ${typeof duration === 'number' ? duration : typeof duration}.`,
+  )
+}
+
+function parseSettings(settings: unknown): Partial<Settings> {
+  if (settings === undefined) return {}
+  if (typeof settings === 'function') {
+    throw new InvalidArgumentError(
+      'Expected `settings`, got a function: since redlock 5 the result is a promise, and there are no callbacks.',
+    )
+  }
+  if (typeof settings !== 'object' || settings === null) {
+    throw new InvalidArgumentError(`Expected \`settings\` to be an object, got ${String(settings)}.`)
+  }
+  const parsed: Record<string, number> = {}
+  for (const name of Object.keys(DEFAULTS)) {
+    const value: unknown = (settings as Record<string, unknown>)[name]
+    if (value === undefined) continue
+    const least = name === 'retryCount' ? -1 : 0
+    if (typeof value !== 'number' || !(value >= least)) {
+      throw new InvalidArgumentError(
+        `Expected \`${name}\` to be a number from ${least}, got ${String(value)}.`,
+      )
+    }
+    parsed[name] = value
+  }
+  return parsed
+}

@@ -1,0 +1,260 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import Redlock, {
+  type Client,
+  ExecutionError,
+  type Lock,
+  type RedlockAbortSignal,
+  ResourceLockedError,
+  type Settings,
+} from '../../src/redlock-compat/index.ts'
+import { errorOf } from '../engine/scene.ts'
+import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { until } from '../servers/until.ts'
+
+let servers: RedisServer[]
+
+beforeAll(async () => {
+  servers = await Promise.all(Array.from({ length: 3 }, () => startRedis()))
+})
+afterAll(async () => {
+  await Promise.all(servers.map((server) => server.close()))
+})
+
+function clientOf(url: string): Client {
+  const client = new Redis(url)
+  client.on('error', () => {})
+  return client
+}
+
+/** A `Redlock` of its own clients, which ends with the test. */
+function redlockOn(count: number, settings?: Partial<Settings>): Redlock {
+  const redlock = new Redlock(
+    servers.slice(0, count).map(({ url }) => clientOf(url)),
+    settings,
+  )
+  onTestFinished(() => redlock.quit())
+  return redlock
+}
+
+let names = 0
+function resource(): string {
+  names += 1
+  return `{redlock}${names}`
+}
+
+// What the tests of redlock 5 do (src/single.test.ts and src/multi.test.ts of its repository), for one server and for three.
+describe.each([1, 3])('with %i servers', (count) => {
+  // Servers that have just started vote only when the longest duration has passed; redlock does not wait for that.
+  const maxTtl = 1000
+
+  function redlock(settings: Partial<Settings> & { maxTtl?: number } = {}): Redlock {
+    return redlockOn(count, { maxTtl, ...settings } as Partial<Settings>)
+  }
+
+  beforeAll(() => sleep(1100))
+
+  test('acquires, extends, and releases a single lock', async () => {
+    const own = redlock()
+    const name = resource()
+    let lock = await own.acquire([name], 800)
+    expect(lock.expiration).toBeGreaterThan(Date.now() + 600)
+    expect(lock.expiration).toBeLessThanOrEqual(Date.now() + 800)
+    const { value } = lock
+    const before = lock
+    lock = await lock.extend(1000)
+    expect(before.expiration).toBe(0)
+    expect(lock.value).toBe(value)
+    expect(lock.expiration).toBeGreaterThan(Date.now() + 800)
+    await lock.release()
+    expect(lock.expiration).toBe(0)
+    const again = await redlock({ retryCount: 0 }).acquire([name], 500)
+    expect(again.leases.fence(name)).toBeGreaterThan(lock.leases.fence(name))
+    await again.release()
+  })
+
+  test('acquires, extends, and releases a multi-resource lock', async () => {
+    const [own, other] = [redlock(), redlock({ retryCount: 0 })]
+    const [one, two] = [resource(), resource()]
+    let lock = await own.acquire([two, one], 800)
+    expect(lock.resources).toEqual([two, one])
+    expect(await errorOf(other.acquire([one], 500))).toBeInstanceOf(ExecutionError)
+    expect(await errorOf(other.acquire([two], 500))).toBeInstanceOf(ExecutionError)
+    lock = await lock.extend(1000)
+    await lock.release()
+    for (const name of [one, two]) await (await other.acquire([name], 500)).release()
+  })
+
+  test('locks automatically expire', async () => {
+    const own = redlock()
+    const name = resource()
+    const lock = await own.acquire([name], 200)
+    const next = await own.acquire([name], 200)
+    expect(lock.expiration).toBeLessThanOrEqual(Date.now())
+    expect(await errorOf(lock.extend(500))).toBeInstanceOf(ExecutionError)
+    await lock.release()
+    await next.release()
+  })
+
+  test('individual locks are exclusive, and the one who waits is told within its retry window', async () => {
+    const own = redlock({ retryCount: 5, retryDelay: 50 })
+    const name = resource()
+    const lock = await own.acquire([name], 1000)
+    const events: unknown[] = []
+    own.on('error', (error) => events.push(error))
+    const since = performance.now()
+    const error = (await errorOf(own.acquire([name], 1000))) as unknown as ExecutionError
+    expect(performance.now() - since).toBeGreaterThan(240)
+    expect(performance.now() - since).toBeLessThan(1000)
+    expect(error).toBeInstanceOf(ExecutionError)
+    expect(error.message).toBe('The operation was unable to achieve a quorum during its retry window.')
+    for (const attempt of error.attempts) {
+      const { membershipSize, quorumSize, votesFor, votesAgainst } = await attempt
+      expect([membershipSize, quorumSize, votesFor.size]).toEqual([count, Math.floor(count / 2) + 1, 0])
+      for (const vote of votesAgainst.values()) expect(vote).toBeInstanceOf(ResourceLockedError)
+    }
+    expect(events).toEqual([expect.any(ResourceLockedError)])
+    await lock.release()
+  })
+
+  test('overlapping multi-locks are exclusive, and nothing is kept of the one that fails', async () => {
+    const own = redlock({ retryCount: 0 })
+    const [one, two, three] = [resource(), resource(), resource()]
+    const lock = await own.acquire([one, two], 1000)
+    expect(await errorOf(own.acquire([two, three], 1000))).toBeInstanceOf(ExecutionError)
+    await (await own.acquire([three], 500)).release()
+    await lock.release()
+  })
+
+  test('who waits is served in the moment of the release, in order', async () => {
+    const own = redlock({ retryCount: -1 })
+    const name = resource()
+    const lock = await own.acquire([name], 1000)
+    let releasedAt = 0
+    const waiting = own.acquire([name], 1000).then((next) => {
+      expect(performance.now() - releasedAt).toBeLessThan(150)
+      return next.release()
+    })
+    await sleep(50)
+    releasedAt = performance.now()
+    await lock.release()
+    await waiting
+  })
+
+  test('the `using` helper acquires, extends, and releases locks', async () => {
+    const [own, other] = [redlock(), redlock({ retryCount: 0 })]
+    const name = resource()
+    const value = await own.using([name], 300, { automaticExtensionThreshold: 100 }, async (signal) => {
+      await sleep(700)
+      expect(signal.aborted).toBe(false)
+      expect(signal.error).toBeUndefined()
+      expect(await errorOf(other.acquire([name], 300))).toBeInstanceOf(ExecutionError)
+      return 'worked'
+    })
+    expect(value).toBe('worked')
+    await (await other.acquire([name], 300)).release()
+  })
+
+  test('the `using` helper is exclusive', async () => {
+    const own = redlock({ retryCount: -1 })
+    const name = resource()
+    let inside = 0
+    const routine = async (signal: RedlockAbortSignal) => {
+      inside += 1
+      expect(inside).toBe(1)
+      await sleep(100)
+      expect(signal.aborted).toBe(false)
+      inside -= 1
+    }
+    await Promise.all([own.using([name], 300, routine), own.using([name], 300, routine)])
+  })
+
+  test('the `using` helper hands on what its routine throws', async () => {
+    const own = redlock()
+    const broken = new Error('broken')
+    expect(await errorOf(own.using([resource()], 300, () => Promise.reject(broken)))).toBe(broken)
+  })
+})
+
+test('with three servers a minority may be away or hang, and a majority not', async () => {
+  await sleep(1100)
+  const own = redlockOn(3, { retryCount: 2, maxTtl: 1000 } as Partial<Settings>)
+  const name = resource()
+  servers[2]?.pause()
+  try {
+    const lock = await own.acquire([name], 500)
+    await lock.extend(800).then((next: Lock) => next.release())
+    servers[1]?.pause()
+    const error = await errorOf(own.acquire([name], 500))
+    expect(error).toBeInstanceOf(ExecutionError)
+    expect(error.cause).toMatchObject({ name: expect.stringMatching(/StoreError|AcquireTimeoutError/) })
+  } finally {
+    servers[1]?.resume()
+    servers[2]?.resume()
+  }
+})
+
+test('fails with an ExecutionError where the server is not there', async () => {
+  const gone = await startRedis()
+  const redlock = new Redlock([clientOf(gone.url)], { retryCount: 1 })
+  await gone.close()
+  const error = await errorOf(redlock.acquire([resource()], 500))
+  expect(error).toBeInstanceOf(ExecutionError)
+  expect(error.cause).toMatchObject({ code: 'store-unavailable' })
+  // The client can say no goodbye.
+  await redlock.quit().catch(() => {})
+  for (const client of redlock.clients) (client as unknown as Redis).disconnect()
+})
+
+test('the signal of `using` aborts when the lock is lost, with the error that redlock puts there', async () => {
+  const server = await startRedis()
+  const redlock = new Redlock([clientOf(server.url)])
+  let aborted: RedlockAbortSignal | undefined
+  const losing = errorOf(
+    redlock.using([resource()], 500, async (signal) => {
+      aborted = signal
+      await server.pause()
+      await until('the signal aborts', () => signal.aborted, { withinMs: 2000 })
+    }),
+  )
+  const error = await losing
+  expect(error).toBeInstanceOf(ExecutionError)
+  expect(aborted?.error).toBe(error)
+  expect(aborted?.reason).toBe(error)
+  expect(error.cause).toMatchObject({ code: 'lease-lost', reason: 'expired' })
+  server.resume()
+  await redlock.quit()
+  await server.close()
+})
+
+describe('with bad input', () => {
+  const never = (() => expect.unreachable()) as never
+  test.each<[string, (redlock: Redlock) => Promise<unknown>]>([
+    ['got a function: since redlock 5', (redlock) => redlock.acquire(['r'], 500, never)],
+    ['Expected `resources` to be an array of names', (redlock) => redlock.acquire('r' as never, 500)],
+    ['Expected `resources` to be an array of names', (redlock) => redlock.acquire([], 500)],
+    ['Expected `duration` to be a whole number', (redlock) => redlock.acquire(['r'], 0.5)],
+    ['Expected `duration` to be a whole number', (redlock) => redlock.acquire(['r'], '5s' as never)],
+    [
+      'Expected `retryCount` to be a number from -1',
+      (redlock) => redlock.acquire(['r'], 500, { retryCount: -2 }),
+    ],
+    ['Expected the last argument to be a function', (redlock) => redlock.using(['r'], 500, {} as never)],
+  ])('says %s', async (message, call) => {
+    const error = await errorOf(call(redlockOn(1)))
+    expect(error).toMatchObject({ code: 'invalid-argument' })
+    expect(error.message).toContain(message)
+  })
+
+  test.each<[string, readonly unknown[]]>([
+    ['Expected `clients` to be an array', []],
+    ['Expected `clients` to have at least one client', [[]]],
+    ['Expected no scripts of your own', [[{}], {}, { acquireScript: () => '' }]],
+    ['Expected `retryDelay` to be a number', [[{}], { retryDelay: '200ms' }]],
+    ['Expected `client`', [[{}]]],
+  ])('says %s when it is made', (message, args) => {
+    const make = Redlock as unknown as new (...args: readonly unknown[]) => Redlock
+    expect(() => new make(...args)).toThrow(message)
+  })
+})
