@@ -9,6 +9,11 @@ export function sqlState(error: unknown): string | undefined {
   return 'severity' in (error as object) || 'severity_local' in (error as object) ? code : undefined
 }
 
+/** Whether a schema, a table or a function is not there. */
+export function isAbsent(error: unknown): boolean {
+  return ['3F000', '42P01', '42883'].includes(sqlState(error) ?? '')
+}
+
 /** Whether the same statement may be sent again at once: the server undid it because of somebody else's. */
 export function isRetryable(error: unknown): boolean {
   const state = sqlState(error)

@@ -13,7 +13,7 @@ import type {
 } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
-import { isAboutValue, isRetryable, storeErrorOf } from '../../postgres/failures.ts'
+import { isAboutValue, isAbsent, isRetryable, storeErrorOf } from '../../postgres/failures.ts'
 import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
 import { type Batch, Lane, type Pending } from './lane.ts'
 import { roomView } from './room-view.ts'
@@ -214,7 +214,10 @@ export class PostgresStore implements Store {
         try {
           return await this.#connections.query(statement, parameters, { isAlone })
         } catch (error) {
-          if (attempt === MOST_ATTEMPTS || !isRetryable(error)) throw error
+          if (attempt === MOST_ATTEMPTS) throw error
+          // A fail-over may forget the schema, too.
+          if (isAbsent(error)) await this.#prepareAnew()
+          else if (!isRetryable(error)) throw error
         }
       }
     } catch (error) {
@@ -231,6 +234,12 @@ export class PostgresStore implements Store {
       this.#prepared = undefined
       throw error
     }
+  }
+
+  #prepareAnew(): Promise<void> {
+    if (this.#isPrepared) this.#prepared = undefined
+    this.#isPrepared = false
+    return this.#prepareOnce()
   }
 
   async #startListening(): Promise<Push> {

@@ -6,6 +6,8 @@ import { createLocks } from '../../../src/index.ts'
 import { postgresStore } from '../../../src/stores/postgres/index.ts'
 import { startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
+import { clients } from './clients.ts'
+import { fenceOf, ticket } from './tickets.ts'
 
 test('a lease that an asynchronous standby has never heard of is lost by its deadline, and the next fence is higher', async () => {
   await using primary = await startPostgres()
@@ -43,6 +45,28 @@ test('a lease that an asynchronous standby has never heard of is lost by its dea
   await holding.close()
   await waiting.close()
 }, 60_000)
+
+test.each(Object.entries(clients))(
+  'on %s, a schema that was lost with the primary, or dropped, is made again by the next call',
+  async (_, newClient) => {
+    await using server = await startPostgres()
+    const store = postgresStore(newClient(server.url))
+    const careful = postgresStore(newClient(server.url), { migrate: false })
+    const mine = ticket()
+    const before = fenceOf(await store.acquire(mine))
+    await careful.renew([mine])
+    await server.sql('drop schema holdfast cascade')
+    await expect(careful.renew([mine])).rejects.toMatchObject({
+      code: 'store-refused',
+      message: expect.stringMatching(/has version 0 .* Run migrate\(\)/),
+    })
+    expect(await store.renew([mine])).toEqual([{ tag: 'gone', evicted: false }])
+    expect(fenceOf(await store.acquire(ticket()))).toBeGreaterThan(before)
+    await careful.renew([mine])
+    await store.close()
+    await careful.close()
+  },
+)
 
 /** An address that leads to one server, and later to another one. */
 async function startAddress(firstPort: number) {
