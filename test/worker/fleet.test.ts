@@ -1,0 +1,186 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, test } from 'vitest'
+import { connect } from '../../src/index.ts'
+import { startPostgres } from '../servers/postgres-server.ts'
+import { startRedis } from '../servers/redis-server.ts'
+import { type FaultProxy, startProxy } from '../servers/tcp-proxy.ts'
+import { until } from '../servers/until.ts'
+import { root } from '../tidy/project.ts'
+
+const PROGRAM = fileURLToPath(new URL('fleet-process.ts', import.meta.url))
+const TTL_MS = 2000
+/** A store looks after expiries when somebody asks, processes start slowly, and the machine may be busy. */
+const SLACK_MS = 5000
+
+interface Place {
+  readonly url: string
+  /** The way to the store of the one that is cut off; none where there is no network. */
+  readonly through: { readonly url: string; readonly faults: FaultProxy } | undefined
+  close(): Promise<unknown>
+}
+
+const places: Readonly<Record<string, (folder: string) => Promise<Place>>> = {
+  async sqlite(folder) {
+    return { url: `sqlite:${join(folder, 'locks.db')}`, through: undefined, close: async () => {} }
+  },
+  redis: async () => withProxy(await startRedis()),
+  postgres: async () => withProxy(await startPostgres()),
+}
+
+async function withProxy(server: { port: number; url: string; close(): Promise<void> }): Promise<Place> {
+  const faults = await startProxy({ targetPort: server.port })
+  const url = server.url.replace(`:${server.port}`, `:${faults.port}`)
+  return {
+    url: server.url,
+    through: { url, faults },
+    close: () => Promise.all([faults.close(), server.close()]),
+  }
+}
+
+test.concurrent.each(Object.entries(places))(
+  'a fleet of three on %s: whatever ends the holder, another one takes over in time, and never do two work at once',
+  { timeout: 90_000 },
+  async (_, open) => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-fleet-'))
+    const journal = join(folder, 'journal')
+    const place = await open(folder)
+    const fleet: Server[] = []
+    const start = async (name: string, url: string, ttlMs = TTL_MS) => {
+      const server = new Server(
+        fork(PROGRAM, [url, journal, name, `${ttlMs}ms`], {
+          cwd: root,
+          execArgv: ['--import', 'tsx'],
+          silent: true,
+        }),
+      )
+      fleet.push(server)
+      return server
+    }
+    try {
+      // So long that nobody waits for its end: what it does not give back fails the test.
+      const first = await start('first', place.url, 60_000)
+      await first.is('working')
+      const second = await start('second', place.url)
+      await second.is('waiting')
+      const third = await start('third', place.through?.url ?? place.url)
+      await third.is('waiting')
+
+      // Ctrl-C: the key is given back.
+      await tookMs(second, () => first.child.kill('SIGINT'))
+      expect(await first.end()).toBe('SIGINT')
+
+      // Frozen: the store waits for the ttl, and the frozen one finds out when it wakes up.
+      expect(await tookMs(third, () => second.child.send('stop yourself'))).toBeLessThan(TTL_MS + SLACK_MS)
+      expect(second.state).toBe('working')
+      second.child.kill('SIGCONT')
+      await second.is('waiting')
+      expect(second.states.slice(-5)).toEqual(['stopping', 'releasing', 'pausing', 'trying', 'waiting'])
+
+      // Cut off: it stops by itself before the store gives the key to another one.
+      if (place.through !== undefined) {
+        const { faults } = place.through
+        expect(await tookMs(second, () => faults.halfOpen())).toBeLessThan(TTL_MS + SLACK_MS)
+        await until('the third has stopped', () =>
+          lines(journal).some((line) => /^stop \d+ third lost$/.test(line)),
+        )
+        faults.normal()
+        await third.is('waiting')
+      }
+
+      // Killed: the store waits for the ttl.
+      const [holder, other] = place.through === undefined ? [third, second] : [second, third]
+      expect(await tookMs(other, () => holder.child.kill('SIGKILL'))).toBeLessThan(TTL_MS + SLACK_MS)
+
+      other.child.kill('SIGTERM')
+      expect(await other.end()).toBe('SIGTERM')
+      expect(fleet.map(({ complaints }) => complaints)).toEqual(['', '', ''])
+      expectOneAtATime(lines(journal))
+      await expectNothingHeld(place.url)
+    } finally {
+      await Promise.all(fleet.map((server) => server.kill()))
+      await place.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+)
+
+/** How long until that server works. */
+async function tookMs(next: Server, happens: () => void): Promise<number> {
+  const beganAt = performance.now()
+  happens()
+  await next.is('working')
+  return performance.now() - beganAt
+}
+
+function lines(journal: string): string[] {
+  return readFileSync(journal, 'utf8').split('\n').filter(Boolean)
+}
+
+/** Whoever works does so under the highest fence that ever was. So nobody works after another one has begun. */
+function expectOneAtATime(journal: readonly string[]): void {
+  const worked = journal.filter((line) => !line.startsWith('stop')).map((line) => line.split(' '))
+  const starts = worked.filter(([what]) => what === 'start')
+  expect(starts.length).toBeGreaterThanOrEqual(4)
+  const overtaken = worked.filter(
+    ([, fence = ''], at) => at > 0 && BigInt(fence) < BigInt(worked[at - 1]?.[1] ?? 0),
+  )
+  expect(overtaken).toEqual([])
+  expect(new Set(starts.map(([, fence]) => fence)).size).toBe(starts.length)
+  expect(new Set(starts.map(([, , name]) => name)).size).toBe(3)
+  // They have worked, and not only begun.
+  expect(worked.length - starts.length).toBeGreaterThan(100)
+}
+
+async function expectNothingHeld(url: string): Promise<void> {
+  const locks = await connect(url)
+  try {
+    for await (const room of locks.inspect()) expect(room.holders).toEqual([])
+  } finally {
+    await locks.close()
+  }
+}
+
+class Server {
+  readonly child: ChildProcess
+  readonly states: string[] = []
+  readonly errors: string[] = []
+  complaints = ''
+
+  constructor(child: ChildProcess) {
+    this.child = child
+    child.on('message', ({ state, error }: { state?: string; error?: string }) => {
+      if (state !== undefined) this.states.push(state)
+      if (error !== undefined) this.errors.push(error)
+    })
+    child.stderr?.on('data', (text) => {
+      this.complaints += text
+    })
+  }
+
+  get state(): string | undefined {
+    return this.states.at(-1)
+  }
+
+  async is(state: string): Promise<void> {
+    try {
+      await until(`it is ${state}`, () => this.state === state, { withinMs: 20_000, everyMs: 2 })
+    } catch (cause) {
+      throw new Error([...this.states, ...this.errors, this.complaints].join('\n'), { cause })
+    }
+  }
+
+  /** Its exit code or the signal that ended it, within seconds. */
+  end(): Promise<number | string> {
+    const { child } = this
+    return until('it has ended', () => child.exitCode ?? child.signalCode ?? undefined, { withinMs: 5000 })
+  }
+
+  async kill(): Promise<void> {
+    this.child.kill('SIGKILL')
+    await this.end()
+  }
+}
