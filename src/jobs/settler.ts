@@ -47,7 +47,11 @@ export class Settler {
 
   async #flush(): Promise<void> {
     this.#busy = true
-    while (this.#pending.length > 0) await this.#send(this.#pending.splice(0, BATCH))
+    while (this.#pending.length > 0) {
+      await this.#send(this.#pending.splice(0, BATCH))
+      // In the next turn, when what has ended is no longer counted as running: else nothing could be claimed with it.
+      await new Promise(setImmediate)
+    }
     this.#busy = false
   }
 

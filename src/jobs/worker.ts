@@ -209,7 +209,7 @@ export class JobWorker {
   async #settle(run: Run, end: End): Promise<'completed' | FailOutcome | null> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await run.settling(() => this.#parts.settling.settler.settle(run.facts, end))
+        return await run.settling(this.#parts.settling.settler.settle(run.facts, end))
       } catch (error) {
         this.#settings.onError(error)
         const isOver = run.remainingMs < -this.#settings.ttlMs || (this.#isStopping && attempt >= 5)
