@@ -16,7 +16,7 @@ describe.each(Object.entries(clients))('the postgres store on %s keeps the contr
     leftovers: (prefix) => keysLike(prefix),
   })
   // Most of their time is waiting for something to expire, and each has keys of its own.
-  for (const { name, run } of cases) test.concurrent(name, run)
+  for (const { name, run } of cases) test.concurrent(name, run, 60_000)
 })
 
 async function keysLike(prefix: string): Promise<string[]> {
