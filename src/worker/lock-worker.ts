@@ -2,7 +2,7 @@ import { type Actor, createActor } from 'xstate'
 import { ClosedError } from '../errors.ts'
 import type { Lease, Locks } from '../index.ts'
 import type { WorkerLease } from './lock.ts'
-import { type LockWorkerMachine, type LockWorkerStateValue, lockWorkerMachine } from './machine.ts'
+import { lockWorkerMachine } from './machine.ts'
 import {
   checkFunction,
   expected,
@@ -12,6 +12,7 @@ import {
   warn,
 } from './options.ts'
 import { type ShutdownSignal, stopOnSignals } from './shutdown.ts'
+import type { LockWorkerMachine, LockWorkerStateValue } from './signature.ts'
 
 /**
  * `idle`: not started · `trying`: asks whether the key is free · `waiting`: queued behind its holder · `starting`, `working`,

@@ -1,113 +1,15 @@
-import {
-  type AnyActorRef,
-  assign,
-  emit,
-  fromCallback,
-  fromPromise,
-  type MetaObject,
-  type NonReducibleUnknown,
-  type ParameterizedObject,
-  type ProvidedActor,
-  raise,
-  type StateMachine,
-  type StateSchema,
-  setup,
-} from 'xstate'
-import { ClosedError, HoldfastError, isHoldfastError, LeaseLostError } from '../errors.ts'
-import { asking, type LockAnswer, letGo, type WorkerLease, type WorkerLock } from './lock.ts'
-
-/** Why a term ends: `worker.stop()` was called, the lease was lost, or the work reported that it failed. */
-export type StopReason = 'stopped' | 'lost' | 'failed'
-
-/** One time of holding the lock, as its work sees it. */
-export interface Term {
-  /** Aborts when the term is to end, for whatever reason: begin nothing new, and bring to an end what runs. */
-  readonly signal: AbortSignal
-  /** Says that the work broke after it had started: it is stopped, the lock is given back, and it is tried again later. */
-  readonly fail: (error: unknown) => void
-}
-
-export interface LockWorkerInput {
-  readonly lock: WorkerLock
-  /** Starts the work of one term. */
-  readonly start: (lease: WorkerLease, term: Term) => unknown
-  /** Ends it. Called once for each `start` that succeeded. */
-  readonly stop: (reason: StopReason, lease: WorkerLease) => unknown
-  /** How long the work may take to end before the lock is let go of without it. */
-  readonly stopTimeoutMs: number
-  /** The pause after the first failure in a row; each further one doubles it. */
-  readonly pauseMs: number
-  readonly longestPauseMs: number
-  /** A number from 0 to 1: pauses are spread over their upper half, so that a fleet does not come back at once. */
-  readonly chance: () => number
-}
-
-export interface LockWorkerContext extends LockWorkerInput {
-  readonly term: CurrentTerm | undefined
-  /** Set when the term is to end. */
-  readonly reason: StopReason | undefined
-  /** In a row, without work that ran in between. */
-  readonly failures: number
-  /** Nothing is tried after this: `stop` came, or the locks are closed. */
-  readonly isStopping: boolean
-}
-
-interface CurrentTerm extends Term {
-  readonly lease: WorkerLease
-  readonly ending: AbortController
-}
-
-/** `start` and `stop` come from outside, the others from the machine's own actors. */
-export type LockWorkerEvent =
-  | { readonly type: 'start' }
-  | { readonly type: 'stop' }
-  | LockAnswer
-  | { readonly type: 'lost'; readonly error: unknown }
-  | { readonly type: 'broke'; readonly error: unknown }
-  | { readonly type: 'overdue' }
-
-export type Doing = 'acquire' | 'hold' | 'start' | 'work' | 'stop'
-
-/** What went wrong, and during what, for people to read: the machine goes on by itself. */
-export interface WorkerTrouble {
-  readonly type: 'trouble'
-  readonly during: Doing
-  readonly error: unknown
-}
-
-/** `snapshot.value` of the machine. */
-export type LockWorkerStateValue =
-  | 'idle'
-  | 'trying'
-  | 'waiting'
-  | {
-      working: {
-        lease: { kept: 'held' | 'jeopardy' } | 'over'
-        work: 'starting' | 'running' | 'stopping' | 'settled'
-        term: 'lasting' | 'ending' | 'overdue'
-      }
-    }
-  | 'releasing'
-  | 'pausing'
-  | 'stopped'
-
-/** Written out, because the inferred type of a machine cannot stand in a declaration file. */
-export type LockWorkerMachine = StateMachine<
+import { assign, emit, fromCallback, fromPromise, raise, setup } from 'xstate'
+import { isHoldfastError } from '../errors.ts'
+import { asking, letGo, type WorkerLease, type WorkerLock } from './lock.ts'
+import type {
+  Doing,
   LockWorkerContext,
   LockWorkerEvent,
-  Record<string, AnyActorRef | undefined>,
-  ProvidedActor,
-  ParameterizedObject,
-  ParameterizedObject,
-  string,
-  LockWorkerStateValue,
-  string,
   LockWorkerInput,
-  NonReducibleUnknown,
+  LockWorkerMachine,
   WorkerTrouble,
-  MetaObject,
-  StateSchema
->
+} from './signature.ts'
+import { type CurrentTerm, isAnswerTo, newTerm, overdue, released, type StopReason, stopped } from './term.ts'
 
 const parts = setup({
   types: {
@@ -135,7 +37,9 @@ const parts = setup({
       await input.start(lease, { signal, fail })
     }),
     stop: fromPromise<unknown, LockWorkerContext>(async ({ input }) => {
-      await input.stop(input.reason ?? 'stopped', current(input).lease)
+      const { reason } = input
+      if (reason === undefined) throw new Error('The work is ended without a reason')
+      await input.stop(reason, current(input).lease)
     }),
     release: fromPromise<unknown, LockWorkerContext>(async ({ input }) => current(input).lease.release()),
   },
@@ -261,7 +165,7 @@ export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
                 held: {
                   after: {
                     look: [
-                      { guard: 'isReleased', actions: raise({ type: 'lost', error: released() }) },
+                      { guard: 'isReleased', actions: raise(() => ({ type: 'lost', error: released() })) },
                       { guard: 'isInJeopardy', target: 'jeopardy' },
                       { target: 'held', reenter: true },
                     ],
@@ -396,42 +300,7 @@ function troubleOf(during: Doing): (at: { event: { error?: unknown } }) => { dur
   return ({ event }) => ({ during, error: event.error })
 }
 
-function newTerm(lease: WorkerLease, broke: (error: unknown) => void): CurrentTerm {
-  const ending = new AbortController()
-  const fail = (error: unknown) => {
-    // A term that is over must not end the next one.
-    if (!ending.signal.aborted) broke(error)
-  }
-  return { lease, ending, signal: ending.signal, fail }
-}
-
 function current({ term }: LockWorkerContext): CurrentTerm {
   if (term === undefined) throw new Error('The worker has no lease where it needs one')
   return term
-}
-
-function isAnswerTo(reason: unknown, error: unknown): boolean {
-  return (
-    error === reason || (error instanceof Error && (error.name === 'AbortError' || error.cause === reason))
-  )
-}
-
-function stopped(): ClosedError {
-  return new ClosedError('The worker was stopped: end the work of this term.')
-}
-
-function released(): LeaseLostError {
-  return new LeaseLostError(
-    'The lease was released while the work under it went on. Leave that to the worker.',
-    {
-      reason: 'expired',
-    },
-  )
-}
-
-function overdue({ stopTimeoutMs, reason }: LockWorkerContext): HoldfastError {
-  return new HoldfastError(
-    'task-failed',
-    `The work did not end within ${stopTimeoutMs} ms after its term was over (${reason}). Its lock is not renewed any more and runs out, and nothing is started again in this process before it has ended.`,
-  )
 }

@@ -9,7 +9,8 @@ import {
 } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { HoldOptions, Lease } from '../index.ts'
-import type { Doing, StopReason, Term } from './machine.ts'
+import type { Doing } from './signature.ts'
+import type { StopReason, Term } from './term.ts'
 
 /** Where the timers of a worker come from: XState's own `SimulatedClock` in a test, `setTimeout` otherwise. */
 export interface WorkerClock {

@@ -1,0 +1,88 @@
+import type {
+  AnyActorRef,
+  MetaObject,
+  NonReducibleUnknown,
+  ParameterizedObject,
+  ProvidedActor,
+  StateMachine,
+  StateSchema,
+} from 'xstate'
+import type { LockAnswer, WorkerLease, WorkerLock } from './lock.ts'
+import type { CurrentTerm, StopReason, Term } from './term.ts'
+
+export interface LockWorkerInput {
+  readonly lock: WorkerLock
+  /** Starts the work of one term. */
+  readonly start: (lease: WorkerLease, term: Term) => unknown
+  /** Ends it. Called once for each `start` that succeeded. */
+  readonly stop: (reason: StopReason, lease: WorkerLease) => unknown
+  /** How long the work may take to end before the lock is let go of without it. */
+  readonly stopTimeoutMs: number
+  /** The pause after the first failure in a row; each further one doubles it. */
+  readonly pauseMs: number
+  readonly longestPauseMs: number
+  /** A number from 0 to 1: pauses are spread over their upper half, so that a fleet does not come back at once. */
+  readonly chance: () => number
+}
+
+export interface LockWorkerContext extends LockWorkerInput {
+  readonly term: CurrentTerm | undefined
+  /** Set when the term is to end. */
+  readonly reason: StopReason | undefined
+  /** In a row, without work that ran in between. */
+  readonly failures: number
+  /** Nothing is tried after this: `stop` came, or the locks are closed. */
+  readonly isStopping: boolean
+}
+
+/** `start` and `stop` come from outside, the others from the machine's own actors. */
+export type LockWorkerEvent =
+  | { readonly type: 'start' }
+  | { readonly type: 'stop' }
+  | LockAnswer
+  | { readonly type: 'lost'; readonly error: unknown }
+  | { readonly type: 'broke'; readonly error: unknown }
+  | { readonly type: 'overdue' }
+
+export type Doing = 'acquire' | 'hold' | 'start' | 'work' | 'stop'
+
+/** What went wrong, and during what, for people to read: the machine goes on by itself. */
+export interface WorkerTrouble {
+  readonly type: 'trouble'
+  readonly during: Doing
+  readonly error: unknown
+}
+
+/** `snapshot.value` of the machine. */
+export type LockWorkerStateValue =
+  | 'idle'
+  | 'trying'
+  | 'waiting'
+  | {
+      working: {
+        lease: { kept: 'held' | 'jeopardy' } | 'over'
+        work: 'starting' | 'running' | 'stopping' | 'settled'
+        term: 'lasting' | 'ending' | 'overdue'
+      }
+    }
+  | 'releasing'
+  | 'pausing'
+  | 'stopped'
+
+/** Written out, because the inferred type of a machine cannot stand in a declaration file. */
+export type LockWorkerMachine = StateMachine<
+  LockWorkerContext,
+  LockWorkerEvent,
+  Record<string, AnyActorRef | undefined>,
+  ProvidedActor,
+  ParameterizedObject,
+  ParameterizedObject,
+  string,
+  LockWorkerStateValue,
+  string,
+  LockWorkerInput,
+  NonReducibleUnknown,
+  WorkerTrouble,
+  MetaObject,
+  StateSchema
+>

@@ -1,0 +1,87 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { lock } from 'proper-lockfile'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createActor } from 'xstate'
+import { lockWorkerMachine, type WorkerLease } from '../../src/worker/index.ts'
+import { until } from '../servers/until.ts'
+
+let folder: string
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-lock-file-'))
+})
+afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+// The machine as docs/worker.md shows it: over a lock that knows nothing of Holdfast, has no queue, and finds out late.
+async function tryAcquire(): Promise<WorkerLease | null> {
+  const loss = new AbortController()
+  const options = {
+    realpath: false,
+    stale: 2000,
+    update: 1000,
+    onCompromised: (error: Error) => loss.abort(error),
+  }
+  try {
+    return { signal: loss.signal, release: await lock(join(folder, 'orders'), options) }
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ELOCKED') return null
+    throw error
+  }
+}
+
+async function acquire(signal: AbortSignal): Promise<WorkerLease> {
+  for (;;) {
+    const lease = await tryAcquire()
+    if (lease !== null) return lease
+    await sleep(20, undefined, { signal })
+  }
+}
+
+test('the machine serves a lock file as well: one works, the other takes over, and a compromised lock ends the work', async () => {
+  const working = new Set<string>()
+  const calls: string[] = []
+  const start = (name: string) => {
+    const actor = createActor(lockWorkerMachine, {
+      input: {
+        lock: { tryAcquire, acquire },
+        start: () => {
+          expect(working.size).toBe(0)
+          working.add(name)
+          calls.push(`${name} starts`)
+        },
+        stop: (reason) => {
+          working.delete(name)
+          calls.push(`${name} ${reason}`)
+        },
+        stopTimeoutMs: 10_000,
+        pauseMs: 20,
+        longestPauseMs: 20,
+        chance: Math.random,
+      },
+    }).start()
+    actor.send({ type: 'start' })
+    return actor
+  }
+  const first = start('first')
+  await until('the first works', () => working.has('first'))
+  const second = start('second')
+  await until('the second waits', () => second.getSnapshot().matches('waiting'))
+  first.send({ type: 'stop' })
+  await until('the second works', () => working.has('second'))
+  rmSync(join(folder, 'orders.lock'), { recursive: true })
+  await until('the second has found out and works again', () => calls.length === 5)
+  second.send({ type: 'stop' })
+  await until('both are stopped', () =>
+    [first, second].every((actor) => actor.getSnapshot().matches('stopped')),
+  )
+  expect(calls).toEqual([
+    'first starts',
+    'first stopped',
+    'second starts',
+    'second lost',
+    'second starts',
+    'second stopped',
+  ])
+})

@@ -1,0 +1,91 @@
+import { expect, test } from 'vitest'
+import { type LockWorkerOptions, lockWorker } from '../../src/worker/index.ts'
+import { inScene, type Scene } from '../faults/scene.ts'
+import { until } from '../servers/until.ts'
+
+function workerIn(scene: Scene, options: Partial<LockWorkerOptions> = {}) {
+  const calls: string[] = []
+  const errors: unknown[] = []
+  const worker = lockWorker(scene.proxied(), 'k', {
+    start: () => {
+      calls.push('start')
+    },
+    stop: (reason) => {
+      calls.push(reason)
+    },
+    onError: (error) => errors.push(error),
+    pause: 50,
+    longestPause: 200,
+    ...options,
+  })
+  const reaches = (state: string) =>
+    until(`it is ${state}`, () => worker.state === state, { withinMs: 20_000 })
+  return { worker, calls, errors, reaches }
+}
+
+test.concurrent(
+  'a store that is silent for a while puts the lease in jeopardy, and the work goes on as if nothing had been',
+  inScene(
+    async (scene) => {
+      const { worker, calls, errors, reaches } = workerIn(scene, { ttl: 6000 })
+      worker.start()
+      await reaches('working')
+      scene.proxy.halfOpen()
+      await reaches('jeopardy')
+      scene.proxy.normal()
+      await reaches('working')
+      expect([calls, errors]).toEqual([['start'], []])
+      await worker.stop()
+    },
+    { cancels: true },
+  ),
+  60_000,
+)
+
+test.concurrent(
+  'a store that is silent for longer costs the key at the deadline, and is asked again until it is back',
+  inScene(
+    async (scene) => {
+      const { worker, calls, errors, reaches } = workerIn(scene, { ttl: 1000 })
+      worker.start()
+      await reaches('working')
+      scene.proxy.refuse()
+      const cutAt = performance.now()
+      await until('it has ended its work', () => calls.includes('lost'))
+      // By its own clock, and no later than the store would let the next one in; the rest is for a busy machine.
+      expect(performance.now() - cutAt).toBeLessThan(3000)
+      await reaches('trying')
+      scene.proxy.normal()
+      await reaches('working')
+      expect(calls).toEqual(['start', 'lost', 'start'])
+      expect(errors[0]).toMatchObject({ code: 'lease-lost', reason: 'expired' })
+      await worker.stop()
+    },
+    { cancels: true },
+  ),
+  60_000,
+)
+
+test.concurrent(
+  'a store that is away while the worker tries makes it pause and try again, and it can be stopped at any moment of that',
+  inScene(
+    async (scene) => {
+      const trying = workerIn(scene)
+      const again = workerIn(scene)
+      const pausing = workerIn(scene, { pause: '1h', longestPause: '1h' })
+      scene.proxy.refuse()
+      for (const { worker } of [trying, again, pausing]) worker.start()
+      await trying.worker.stop()
+      await pausing.reaches('pausing')
+      expect(pausing.errors).toMatchObject([{ code: 'store-unavailable' }])
+      await pausing.worker.stop()
+      await until('it was refused', () => again.errors.length > 0)
+      scene.proxy.normal()
+      await again.reaches('working')
+      await again.worker.stop()
+      expect([trying.calls, pausing.calls, again.calls]).toEqual([[], [], ['start', 'stopped']])
+    },
+    { cancels: true },
+  ),
+  60_000,
+)
