@@ -2,21 +2,26 @@ import { openAdvisorySession, openAdvisoryXact, openAdvisoryXactByExecutor } fro
 import { openAsyncLock } from './adapters/async-lock.ts'
 import { openAsyncMutex } from './adapters/async-mutex.ts'
 import { openBareAdvisorySession, openBareAdvisoryXact } from './adapters/bare-advisory.ts'
+import { openBareEtcd } from './adapters/bare-etcd.ts'
 import { openBareAdvisoryQueue, openBareRow } from './adapters/bare-postgres.ts'
 import { openBareQueue } from './adapters/bare-queue.ts'
+import { openBareQuorum } from './adapters/bare-quorum.ts'
 import { openBareRedis } from './adapters/bare-redis.ts'
 import { openBareRedisQueue } from './adapters/bare-redis-queue.ts'
 import { openBareSqlite } from './adapters/bare-sqlite.ts'
+import { openEtcd } from './adapters/etcd.ts'
+import { openEtcd3, openEtcd3Election } from './adapters/etcd3.ts'
 import {
   openMemory,
   openPostgres,
   openPostgresAsynchronous,
+  openQuorum,
   openRedis,
   openSqlite,
 } from './adapters/holdfast.ts'
 import { openProperLockfile } from './adapters/proper-lockfile.ts'
 import { openRedisSemaphore } from './adapters/redis-semaphore.ts'
-import { openRedlock } from './adapters/redlock.ts'
+import { openRedlock, openRedlockOn } from './adapters/redlock.ts'
 import type { Metric, Scenario } from './scenario.ts'
 import { crowd } from './scenarios/crowd.ts'
 import { cycle, tightCycle } from './scenarios/cycle.ts'
@@ -26,6 +31,7 @@ import { memoryFootprint, redisFootprint } from './scenarios/footprint.ts'
 import { handOver } from './scenarios/hand-over.ts'
 import { idle } from './scenarios/idle.ts'
 import { jobsLatency, jobsThroughput } from './scenarios/jobs.ts'
+import { type QuorumFault, quorumCycle } from './scenarios/quorum-cycle.ts'
 import { bareRenewing, holdfastRenewing } from './scenarios/renewing.ts'
 
 const PER_SECOND: Metric = { name: 'cycles', unit: '/s', better: 'higher' }
@@ -34,6 +40,22 @@ const TOTAL: readonly Metric[] = [
   { name: 'overtaken', unit: '', better: 'lower' },
 ]
 const P50: Metric = { name: 'p50', unit: 'µs', better: 'lower' }
+
+const quorumScenario = (fault: QuorumFault): Scenario => {
+  const options = { fault, cycles: 10_000 }
+  return {
+    name: `redlock-free-${fault.replace(' ', '-')}`,
+    title: `Five Redis servers, a free key, one at a time; faulty: ${fault}`,
+    metrics: [P50, { name: 'p99', unit: 'µs', better: 'lower' }],
+    target: '≤ 1.12x without fences, ≤ 1.6x with',
+    candidates: [
+      quorumCycle('SET NX PX + compare-and-delete, over at a quorum', openBareQuorum, options),
+      quorumCycle('holdfast', openQuorum(true), options),
+      quorumCycle('holdfast, without fences', openQuorum(false), options),
+      quorumCycle('redlock 5', openRedlockOn, options),
+    ],
+  }
+}
 
 export const scenarios: readonly Scenario[] = [
   {
@@ -71,6 +93,7 @@ export const scenarios: readonly Scenario[] = [
       cycle('proper-lockfile', openProperLockfile, 5000),
     ],
   },
+  ...(['none', 'one hung', 'two killed'] as const).map(quorumScenario),
   {
     name: 'redis-free',
     title: 'Redis, a free key, one at a time',
@@ -212,4 +235,26 @@ export const scenarios: readonly Scenario[] = [
   },
   jobsThroughput,
   jobsLatency,
+  {
+    name: 'etcd-free',
+    title: 'etcd, a free key, one at a time',
+    metrics: [P50, PER_SECOND],
+    target: '≤ 1.1x',
+    candidates: [
+      cycle('txn on a shared lease', openBareEtcd, 4000),
+      cycle('holdfast', openEtcd, 4000),
+      cycle('etcd3 lock', openEtcd3, 2000),
+    ],
+  },
+  {
+    name: 'etcd-hand-over',
+    title: 'etcd, hand-over with 100 waiters',
+    metrics: [P50],
+    target: '≤ 1.1x',
+    candidates: [
+      handOver('txn on a shared lease + watch', openBareEtcd, 4000),
+      handOver('holdfast', openEtcd, 4000),
+      handOver('etcd3 election', openEtcd3Election, 1000),
+    ],
+  },
 ]

@@ -5,6 +5,7 @@ import { createLocks, type Locks, type Store } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { postgresStore } from '../../src/stores/postgres/index.ts'
 import { redisStore } from '../../src/stores/redis/index.ts'
+import { redlockStore } from '../../src/stores/redlock/index.ts'
 import { sqliteStore } from '../../src/stores/sqlite/index.ts'
 import type { Adapter, Surroundings } from '../adapter.ts'
 
@@ -21,6 +22,14 @@ export async function openRedis({ redisPort }: Surroundings): Promise<Adapter> {
   return adapterOf(redisStore(client), async () => {
     client.disconnect()
   })
+}
+
+/** On several servers; with fences, which take one more request. */
+export function openQuorum(fences: boolean): (ports: readonly number[]) => Promise<Adapter> {
+  return async (ports) => {
+    const clients = ports.map((port) => new Redis({ port, host: '127.0.0.1', lazyConnect: true }))
+    return adapterOf(redlockStore(clients, { fences }), async () => {})
+  }
 }
 
 export async function openPostgres({ postgresUrl }: Surroundings): Promise<Adapter> {

@@ -11,11 +11,17 @@ type RedlockClass = new (clients: Redis[], settings: { retryCount: number }) => 
 const PACKAGE: string = 'redlock'
 
 /** redlock 5 on one server, with its own retry times but without an end to them. */
-export async function openRedlock({ redisPort }: Surroundings): Promise<Adapter> {
-  const client = new Redis({ port: redisPort, host: '127.0.0.1' })
+export function openRedlock({ redisPort }: Surroundings): Promise<Adapter> {
+  return openRedlockOn([redisPort])
+}
+
+/** redlock 5 on as many servers. */
+export async function openRedlockOn(ports: readonly number[]): Promise<Adapter> {
+  const clients = ports.map((port) => new Redis({ port, host: '127.0.0.1' }))
+  for (const client of clients) client.on('error', () => {})
   const module = (await import(PACKAGE)) as { default: RedlockClass & { default?: RedlockClass } }
   const Redlock = module.default.default ?? module.default
-  const locks = new Redlock([client], { retryCount: -1 })
+  const locks = new Redlock(clients, { retryCount: -1 })
   return {
     async acquire(key) {
       const lock = await locks.acquire([key], 30_000)
@@ -24,7 +30,7 @@ export async function openRedlock({ redisPort }: Surroundings): Promise<Adapter>
       }
     },
     async close() {
-      client.disconnect()
+      for (const client of clients) client.disconnect()
     },
   }
 }

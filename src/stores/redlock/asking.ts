@@ -1,14 +1,14 @@
 import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
-import { type Council, forgetfulError, settle, surelyMs, tooFewError, withdraw } from './council.ts'
-import { claimFence } from './fencing.ts'
+import { type Council, forgetfulError, NO_FENCE, surelyMs, tooFewError, withdraw } from './council.ts'
+import { claimFence, type Vote } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import type { TicketState } from './tickets.ts'
 
 /** What the servers have decided about one acquire. */
 type Decision =
-  | { readonly tag: 'elected'; readonly votes: readonly bigint[] }
+  | { readonly tag: 'elected'; readonly votes: readonly Vote[] }
   | { readonly tag: 'contended'; readonly tally: Tally<AcquireAnswer> }
   | Gone
 
@@ -70,7 +70,9 @@ class AskingRound {
         for (const node of nodes) withdraw(node, ticket)
         return decision
       case 'elected': {
-        const fence = await claimFence(this.#council, ticket, state, decision.votes)
+        const fence =
+          knownFence(state, decision.votes) ??
+          (await claimFence(this.#council, ticket, state, decision.votes))
         this.#outcome = 'held'
         state.fence = fence
         state.splits = 0
@@ -103,10 +105,8 @@ class AskingRound {
     if (this.#state.over && this.#outcome !== 'refused') return
     if (answer.tag !== 'held') return
     if (this.#outcome === 'refused') withdraw(node, this.#ticket)
+    // A holder tells it the fence with the next renewal.
     else if (this.#outcome === 'queued') this.#council.wake(this.#ticket.id)
-    else if (this.#outcome === 'held' && answer.fence !== this.#state.fence) {
-      settle(node, this.#ticket, this.#state)
-    }
   }
 
   /** With patience 0 nothing is left behind. */
@@ -118,9 +118,15 @@ class AskingRound {
   }
 }
 
+/** Of a lease that is asked for once more: still the same one, as a server says that knows its fence. */
+function knownFence({ fence, validUntil }: TicketState, votes: readonly Vote[]): bigint | undefined {
+  if (fence === undefined || performance.now() >= validUntil) return undefined
+  return fence === NO_FENCE || votes.some((vote) => vote.fence === fence) ? fence : undefined
+}
+
 function decide(council: Council, key: string, tally: Tally<AcquireAnswer>): Decision | undefined {
   const { nodes, quorum } = council
-  const votes: bigint[] = []
+  const votes: Vote[] = []
   let forgetful = 0
   let answered = 0
   for (const [index, answer] of tally.answers.entries()) {
@@ -128,7 +134,8 @@ function decide(council: Council, key: string, tally: Tally<AcquireAnswer>): Dec
     if (answer.tag === 'gone') return answer
     answered += 1
     if (answer.tag !== 'held') continue
-    if (nodes[index]?.counts === true) votes.push(answer.fence)
+    const node = nodes[index]
+    if (node?.counts === true) votes.push({ node, fence: answer.fence })
     else forgetful += 1
   }
   if (votes.length >= quorum) return { tag: 'elected', votes }

@@ -1,7 +1,7 @@
 import type { Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
-import { type Council, forgetfulError, NO_FENCE, settle, tooFewError } from './council.ts'
-import type { ClaimAnswer } from './node.ts'
+import { type Council, forgetfulError, NO_FENCE, tooFewError } from './council.ts'
+import type { ClaimAnswer, RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import type { TicketState } from './tickets.ts'
 
@@ -17,60 +17,65 @@ export async function claimFence(
   council: Council,
   ticket: Ticket,
   state: TicketState,
-  votes: readonly bigint[],
+  votes: readonly Vote[],
 ): Promise<bigint> {
   const agreed = council.fences ? agreedFence(votes, council.quorum) : undefined
   if (agreed !== undefined) return agreed
   if (!council.fences && ticket.minHoldMs === 0) return NO_FENCE
-  let fence = votes.reduce(larger)
+  let fence = votes.reduce((largest, vote) => larger(largest, vote.fence), 0n)
+  // Those whose votes are known accept it at once, so this is one request for most and not for all.
+  let nodes: readonly RedlockNode[] = votes.map((vote) => vote.node)
   for (let attempt = 1; attempt <= MOST_CLAIMS; attempt += 1) {
-    const outcome = await claim(council, ticket, state, fence)
-    if (outcome === 'accepted') return council.fences ? fence : NO_FENCE
+    const outcome = await claim(council, ticket, { fence, nodes })
+    if (outcome.tag === 'accepted') return council.fences ? fence : NO_FENCE
+    if (outcome.tag === 'lost' && (state.over || nodes === council.nodes)) {
+      throw lostError(council, outcome.tally, ticket.key)
+    }
     // The last fence of a server is one for all keys. Among many readers of many keys it takes a larger step to be the first.
-    fence = outcome + 1n + BigInt(Math.floor(Math.random() * 2 ** Math.min(2 * attempt, 20)))
+    if (outcome.tag === 'too-low') fence = outcome.above + 1n + randomBelow(2 ** Math.min(2 * attempt, 20))
+    nodes = council.nodes
   }
   throw new StoreError('store-unavailable', 'Others claimed fences faster than this one. Ask again.', {
     key: ticket.key,
   })
 }
 
+/** A server that lets a ticket in, and the fence it has there. */
+export interface Vote {
+  readonly node: RedlockNode
+  readonly fence: bigint
+}
+
 /** The fence that a quorum has written down already. */
-export function agreedFence(votes: readonly bigint[], quorum: number): bigint | undefined {
-  for (const [index, fence] of votes.entries()) {
+export function agreedFence(votes: readonly Vote[], quorum: number): bigint | undefined {
+  for (const [index, { fence }] of votes.entries()) {
     if (index + quorum > votes.length) return undefined
-    if (votes.filter((other) => other === fence).length >= quorum) return fence
+    if (votes.filter((other) => other.fence === fence).length >= quorum) return fence
   }
   return undefined
 }
 
-/** Whether a quorum accepts, or else what was above it. */
+type ClaimOutcome =
+  | { readonly tag: 'accepted' }
+  | { readonly tag: 'too-low'; readonly above: bigint }
+  | { readonly tag: 'lost'; readonly tally: Tally<ClaimAnswer> }
+
 function claim(
-  council: Council,
+  { quorum }: Council,
   ticket: Ticket,
-  state: TicketState,
-  fence: bigint,
-): Promise<'accepted' | bigint> {
-  return poll(council.nodes, (node) => node.claim(ticket, { fence, mode: 'claim' }), {
-    decide: (tally: Tally<ClaimAnswer>) => {
+  { fence, nodes }: { readonly fence: bigint; readonly nodes: readonly RedlockNode[] },
+): Promise<ClaimOutcome> {
+  return poll(nodes, (node) => node.claim(ticket, { fence, mode: 'claim' }), {
+    decide: (tally: Tally<ClaimAnswer>): ClaimOutcome | undefined => {
       let accepted = 0
       let above: bigint | undefined
       for (const answer of tally.answers) {
         if (answer?.tag === 'accepted') accepted += 1
         if (answer?.tag === 'too-low') above = larger(above ?? 0n, answer.above)
       }
-      if (accepted >= council.quorum) {
-        if (council.fences) state.fence = fence
-        for (const node of council.nodes) {
-          if (tally.answers[node.index]?.tag === 'too-low') settle(node, ticket, state)
-        }
-        return 'accepted'
-      }
-      if (accepted + tally.pending >= council.quorum) return undefined
-      if (above !== undefined) return above
-      throw lostError(council, tally, ticket.key)
-    },
-    late: (node, answer) => {
-      if (answer.tag === 'too-low' && state.fence === fence) settle(node, ticket, state)
+      if (accepted >= quorum) return { tag: 'accepted' }
+      if (accepted + tally.pending >= quorum) return undefined
+      return above === undefined ? { tag: 'lost', tally } : { tag: 'too-low', above }
     },
   })
 }
@@ -80,6 +85,10 @@ function lostError(council: Council, tally: Tally<ClaimAnswer>, key: string): St
   if (answers.some(({ tag }) => tag === 'forgetful')) return forgetfulError(council, key)
   if (answers.length < council.quorum) return tooFewError(council, tally, key)
   return new StoreError('store-unavailable', 'Votes were lost before they could be used. Ask again.', { key })
+}
+
+function randomBelow(limit: number): bigint {
+  return BigInt(Math.floor(Math.random() * limit))
 }
 
 function larger(one: bigint, other: bigint): bigint {

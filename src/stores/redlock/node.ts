@@ -5,6 +5,7 @@ import type { RedisLink } from '../redis/connection.ts'
 import { storeErrorOf } from '../redis/failures.ts'
 import { RedisStore } from '../redis/redis-store.ts'
 import { RoomNames } from '../redis/room-names.ts'
+import type { Script } from '../redis/scripts.ts'
 import { Debts } from './debts.ts'
 import { claimScript, lookScript, standingScript, yieldScript } from './scripts.ts'
 import { SharedLink } from './shared-link.ts'
@@ -208,12 +209,8 @@ export class RedlockNode {
     this.#provenTurn = Math.max(turn, this.#provenTurn)
   }
 
-  async #run(script: Parameters<SharedLink['run']>[0], args: string[], key?: string): Promise<string> {
-    try {
-      return (await this.#link.run(script, args)) as string
-    } catch (error) {
-      return this.#raise(error, key)
-    }
+  #run(script: Script, args: string[], key?: string): Promise<string> {
+    return this.#link.run(script, args).catch((error: unknown) => this.#raise(error, key)) as Promise<string>
   }
 
   #raise(error: unknown, key?: string): never {

@@ -1,7 +1,7 @@
 import type { AcquireAnswer, Gone, RenewAnswer, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
 import { type Council, forgetfulError, settle, surelyMs, tooFewError, withdraw } from './council.ts'
-import { agreedFence, claimFence } from './fencing.ts'
+import { agreedFence, claimFence, type Vote as NodeVote } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import type { TicketState } from './tickets.ts'
@@ -44,15 +44,12 @@ function tallyOf(tally: Tally<readonly RenewAnswer[]>, index: number): VoteTally
   return { ...tally, answers: Array.from(tally.answers, (answers) => answers?.[index]) }
 }
 
-function isDecided(
-  { nodes, quorum, tickets }: Council,
-  { id }: Ticket,
-  { answers, pending }: VoteTally,
-): boolean {
+function isDecided(council: Council, { id }: Ticket, { answers, pending }: VoteTally): boolean {
+  const { nodes, quorum, tickets } = council
   if (answers.some(isEviction)) return true
   if (count(answers, 'held') >= quorum) {
     // Of another process: it has a fence, which is known for sure only where a quorum says the same.
-    return tickets.get(id) !== undefined || agreedFence(fencesOf(answers), quorum) !== undefined
+    return tickets.get(id) !== undefined || agreedFence(votesOf(council, answers), quorum) !== undefined
   }
   const answered = nodes.length - pending
   return count(answers, 'held') + pending < quorum && answered >= quorum
@@ -86,7 +83,8 @@ class Renewal {
 
   async #held({ answers }: VoteTally): Promise<RenewAnswer> {
     const state = this.#council.tickets.of(this.#ticket)
-    const fence = state.fence ?? (await claimFence(this.#council, this.#ticket, state, fencesOf(answers)))
+    const fence =
+      state.fence ?? (await claimFence(this.#council, this.#ticket, state, votesOf(this.#council, answers)))
     state.fence = fence
     state.splits = 0
     state.validUntil = Math.max(state.validUntil, this.#askedAt + surelyMs(this.#ticket.ttlMs))
@@ -200,8 +198,11 @@ function asAnswer(vote: Vote | undefined): AcquireAnswer | undefined {
   return vote?.tag === 'queued' ? { ahead: 0, ...vote } : vote
 }
 
-function fencesOf(answers: readonly (Vote | undefined)[]): readonly bigint[] {
-  return answers.flatMap((answer) => (answer?.tag === 'held' ? [answer.fence] : []))
+function votesOf({ nodes }: Council, answers: readonly (Vote | undefined)[]): readonly NodeVote[] {
+  return nodes.flatMap((node) => {
+    const answer = answers[node.index]
+    return answer?.tag === 'held' ? [{ node, fence: answer.fence }] : []
+  })
 }
 
 function isEviction(answer: Vote | undefined): answer is Gone {

@@ -50,15 +50,13 @@ export class SharedLink implements RedisLink {
   }
 
   /** `args` begins with a place for the script's name, then come the number of keys, the keys, and the rest. */
-  async run(script: Script, args: string[]): Promise<unknown> {
+  run(script: Script, args: string[]): Promise<unknown> {
     args[0] = script.sha
-    try {
-      return await this.send('EVALSHA', args)
-    } catch (error) {
-      if (replyCode(error) !== 'NOSCRIPT') throw this.reasonOf(error)
+    return this.send('EVALSHA', args).catch((error: unknown) => {
+      if (replyCode(error) !== 'NOSCRIPT') throw error
       args[0] = script.text
       return this.send('EVAL', args)
-    }
+    })
   }
 
   /** Ends the connection; whoever sends next opens another one. */

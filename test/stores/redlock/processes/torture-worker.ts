@@ -60,7 +60,7 @@ process.on('message', async () => {
   await Promise.all(working)
   await locks.close()
   register.disconnect()
-  process.send?.({ leases, failures } satisfies WorkerReport)
-  process.disconnect()
+  // A long report is written in pieces, and cut off by whoever disconnects before the last one.
+  process.send?.({ leases, failures } satisfies WorkerReport, () => process.disconnect())
 })
 process.send?.('ready')
