@@ -161,10 +161,12 @@ function sentinelConfig(port: number): string[] {
 
 /**
  * How often they look at the servers and talk to each other, in ms. A replica that was promoted by one and is still a
- * replica to the others is demoted again after four times the publish period, and its promotion noticed within a second.
+ * replica to the others is demoted again after four times the publish period, and its promotion noticed within a second. While
+ * the master is down, replicas are asked for INFO once a second, and one whose INFO is older than five times the ping
+ * period is not promoted.
  */
 const FAST = [
-  ...['INFO-PERIOD', 200, 'PING-PERIOD', 100, 'ASK-PERIOD', 100, 'PUBLISH-PERIOD', 400],
+  ...['INFO-PERIOD', 200, 'PING-PERIOD', 400, 'ASK-PERIOD', 100, 'PUBLISH-PERIOD', 400],
   // Who gets no processor for two seconds would take its clock for broken, and trust nobody for half a minute.
   ...['TILT-TRIGGER', 10_000, 'TILT-PERIOD', 500],
 ] as const

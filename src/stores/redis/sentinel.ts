@@ -22,7 +22,7 @@ export interface SentinelSettings {
   readonly reach?: ((told: ServerAddress) => ServerAddress) | undefined
 }
 
-type LinkTo = (target: Target) => RedisLink
+type LinkTo = (target?: Target) => RedisLink
 
 /**
  * Connections to whoever is the master. They are not left to the clients' own support of Sentinel: one asks the Sentinels
@@ -35,7 +35,7 @@ export function sentinelLink(linkTo: LinkTo, settings: SentinelSettings): RedisL
   const watch = new MasterWatch({ name, sentinels })
   const serverAt = (told: ServerAddress): RedisLink => linkTo(reach(told))
   return {
-    keyPrefix: linkTo({ host: '', port: 0 }).keyPrefix,
+    keyPrefix: linkTo().keyPrefix,
     open: (onLost) => new MasterCommands({ watch, serverAt, onLost }),
     subscribe: (channel, listener) => new MasterSubscription({ watch, serverAt, channel, listener }),
     close: () => watch.close(),
