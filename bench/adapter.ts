@@ -11,6 +11,8 @@ export interface Surroundings {
   readonly redisPort: number
   /** Only there for scenarios whose name begins with `postgres`. */
   readonly postgresUrl: string
+  /** Only there for scenarios whose name begins with `etcd`. */
+  readonly etcdUrl: string
   /** An empty folder, thrown away afterwards. */
   readonly folder: string
 }

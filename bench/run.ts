@@ -11,6 +11,7 @@ import { availableParallelism, cpus, release, type as systemType, tmpdir, totalm
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs, promisify } from 'node:util'
+import { startEtcd } from '../test/servers/etcd-server.ts'
 import { ensureBinary } from '../test/servers/install.ts'
 import { startPostgres } from '../test/servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../test/servers/redis-server.ts'
@@ -51,8 +52,9 @@ await ensureBinary('redis-server')
 const server = await startRedis()
 const redisVersion = /redis_version:(\S+)/.exec(String(await server.command('INFO', 'server')))?.[1] ?? '?'
 const postgres = chosen.some(({ name }) => name.startsWith('postgres')) ? await startPostgres() : undefined
+const etcd = chosen.some(({ name }) => name.startsWith('etcd')) ? await startEtcd() : undefined
 if (pinned) {
-  for (const pid of [server.pid, ...(postgres === undefined ? [] : [postgres.pid])]) {
+  for (const pid of [server.pid, postgres?.pid, etcd?.pid].filter((one) => one !== undefined)) {
     spawnSync('taskset', ['-a', '-c', '-p', '0', String(pid)])
   }
 }
@@ -63,6 +65,7 @@ try {
 } finally {
   await server.close()
   await postgres?.close()
+  await etcd?.close()
 }
 if (values.json)
   process.stdout.write(`${JSON.stringify({ machine: machine(), quick: values.quick, rows }, null, 2)}\n`)
@@ -98,7 +101,13 @@ async function once(scenario: Scenario, candidate: Candidate, redis: RedisServer
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-bench-'))
   try {
     const args = ['--expose-gc', measure, scenario.name, candidate.name, String(redis.port), folder]
-    const node = [process.execPath, ...args, values.quick ? 'quick' : 'full', postgres?.url ?? '']
+    const node = [
+      process.execPath,
+      ...args,
+      values.quick ? 'quick' : 'full',
+      postgres?.url ?? '',
+      etcd?.url ?? '',
+    ]
     const [command = '', ...rest] = pinned ? ['taskset', '-c', '1', ...node] : node
     const { stdout } = await run(command, rest, { timeout: 180_000, killSignal: 'SIGKILL' })
     return JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as number[]

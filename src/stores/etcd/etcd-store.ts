@@ -30,7 +30,7 @@ import { Room } from './room.ts'
 import { RoomNames } from './room-names.ts'
 import { Rooms } from './rooms.ts'
 import { evict, inspect, type Surroundings } from './survey.ts'
-import { type Entry, entryOf, ticketValue, tombstoneValue } from './ticket-value.ts'
+import { type Entry, entryOf, kept, ticketValue, tombstoneValue } from './ticket-value.ts'
 import { Wardens } from './wardens.ts'
 
 /**
@@ -167,7 +167,12 @@ export class EtcdStore implements Store {
     backed.catch(() => {})
     const name = this.#names.ticket(ticket.key, ticket.id)
     const at = Date.now()
-    const put: Operation = { tag: 'put', key: name, value: ticketValue(ticket, at), lease: lease.id }
+    const put: Operation = {
+      tag: 'put',
+      key: name,
+      value: ticketValue(kept(ticket, { at })),
+      lease: lease.id,
+    }
     const range: Operation = { tag: 'range', ...this.#names.room(ticket.key) }
     const otherwise: Operation[] = [{ tag: 'range', key: base.name }, range]
     const known: Compare = { that: 'value', is: 'equal', key: base.name, value: base.text }
@@ -391,7 +396,7 @@ export class EtcdStore implements Store {
     const put: Operation = {
       tag: 'put',
       key: pair.key,
-      value: ticketValue(ticket, value.at),
+      value: ticketValue(kept(ticket, { at: value.at })),
       lease: lease.id,
     }
     const range: Operation = { tag: 'range', ...this.#names.room(ticket.key) }
@@ -465,7 +470,7 @@ export class EtcdStore implements Store {
       ? {
           tag: 'put',
           key: name,
-          value: JSON.stringify({ ...present.value, state: 'leaving' }),
+          value: ticketValue({ ...present.value, state: 'leaving' }),
           lease: present.lease,
         }
       : await this.#removal(name, cancel)
@@ -513,12 +518,9 @@ export class EtcdStore implements Store {
     ticket: Ticket,
     { name, at, lease, revision }: { name: string; at: number; lease: number; revision: number },
   ): Entry {
-    const value = JSON.parse(ticketValue(ticket, at)) as object
-    const { key, id, limit, lockDelayMs } = ticket
-    return {
-      ...{ name, key, id, lease, createRevision: revision, modRevision: revision },
-      value: { ...value, state: 'here', limit, lockDelayMs, pinned: false } as Entry['value'],
-    }
+    const { key, id } = ticket
+    const value = kept(ticket, { at })
+    return { name, key, id, lease, createRevision: revision, modRevision: revision, value }
   }
 
   #entries(pairs: readonly KeyValue[]): Entry[] {

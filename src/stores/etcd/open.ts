@@ -15,6 +15,8 @@ export async function openEtcd(
   options: Omit<EtcdStoreOptions, 'endpoints' | 'auth'> = {},
 ): Promise<Store> {
   const store = etcdStore({ ...options, ...parsed(url) })
+  // Keeps the process for whoever awaits this, which our connections do not.
+  const alive = setInterval(() => {}, 60_000)
   try {
     // Needs what every request needs, finds nobody, and changes nothing.
     await store.release({ key: 'is anybody there', id: '?', cancel: false })
@@ -22,6 +24,8 @@ export async function openEtcd(
   } catch (error) {
     await store.close()
     throw error
+  } finally {
+    clearInterval(alive)
   }
 }
 

@@ -45,21 +45,29 @@ export interface Entry {
   readonly value: TicketValue
 }
 
-export function ticketValue(
-  ticket: Ticket,
-  at: number,
-  options: { state?: 'leaving'; pinned?: boolean } = {},
-): string {
-  const { units, limit, ttlMs, lockDelayMs, owner } = ticket
-  return JSON.stringify({
-    units,
-    ...(limit === UNLIMITED ? {} : { limit }),
-    ttlMs,
-    ...(lockDelayMs > 0 ? { lockDelayMs } : {}),
-    ...options,
-    at,
-    owner,
-  })
+/** What is kept of a ticket. */
+export function kept(
+  { units, limit, ttlMs, lockDelayMs, owner }: Ticket,
+  { at, state = 'here', pinned = false }: { at: number; state?: 'here' | 'leaving'; pinned?: boolean },
+): KeptTicket {
+  return { state, units, limit, ttlMs, lockDelayMs, pinned, at, owner }
+}
+
+/** As it is written; what is usual is left out. */
+export function ticketValue({
+  state,
+  units,
+  limit,
+  ttlMs,
+  lockDelayMs,
+  pinned,
+  at,
+  owner,
+}: KeptTicket): string {
+  const usual = `{"units":${units},"ttlMs":${ttlMs},"at":${at},"owner":${JSON.stringify(owner)}`
+  const limited = limit === UNLIMITED ? '' : `,"limit":${limit}`
+  const delayed = lockDelayMs === 0 ? '' : `,"lockDelayMs":${lockDelayMs}`
+  return `${usual}${limited}${delayed}${pinned ? ',"pinned":true' : ''}${state === 'leaving' ? ',"state":"leaving"' : ''}}`
 }
 
 export function tombstoneValue(tombstone: { evicted: boolean; reason?: string }): string {

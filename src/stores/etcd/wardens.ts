@@ -5,7 +5,7 @@ import { type OwnTicket, termMs } from './own-ticket.ts'
 import type { Room } from './room.ts'
 import type { RoomNames } from './room-names.ts'
 import type { Rooms } from './rooms.ts'
-import { closingValue, type Entry, ticketValue } from './ticket-value.ts'
+import { closingValue, type Entry, kept, ticketValue } from './ticket-value.ts'
 
 export interface WardensOptions {
   readonly cluster: Cluster
@@ -66,7 +66,7 @@ export class Wardens {
 
   /** Released before its minimum hold was over. False when it is no longer ours. */
   async leave(own: OwnTicket): Promise<boolean> {
-    const value = ticketValue(own.ticket, own.at, { state: 'leaving', pinned: own.pinned })
+    const value = ticketValue(kept(own.ticket, { at: own.at, state: 'leaving', pinned: own.pinned }))
     if (!(await this.#put(own, value, own.lease.id))) return false
     own.state = 'leaving'
     own.until = own.holdUntil
@@ -84,7 +84,7 @@ export class Wardens {
     const lease = isPinned
       ? await leases.once(Math.max(holdMs, own.ticket.ttlMs) + own.ticket.lockDelayMs)
       : await leases.shared(needMs)
-    const value = ticketValue(own.ticket, own.at, isPinned ? { pinned: true } : {})
+    const value = ticketValue(kept(own.ticket, { at: own.at, pinned: isPinned }))
     if (!(await this.#put(own, value, lease.id))) return false
     own.lease.tickets -= 1
     own.lease = lease
