@@ -140,6 +140,32 @@ describe('two holders at once', () => {
     expect(await balance()).toBe(1)
   })
 
+  test('a guard in a savepoint that is rolled back was never there, and the transaction goes on', async () => {
+    await inTransaction((tx) => guard(tx, { resource: 'r', fence: 7n }))
+    await inTransaction(async (tx) => {
+      await tx.query('savepoint s')
+      await guard(tx, { resource: 'r', fence: 9n })
+      await tx.query('update account set balance = 2')
+      await tx.query('rollback to s')
+      await guard(tx, { resource: 'r', fence: 8n })
+      await tx.query('update account set balance = 3')
+    })
+    expect([await balance(), await seen('r')]).toEqual([3, '8'])
+  })
+
+  test('a guard in a savepoint that is released holds for the whole transaction', async () => {
+    await inTransaction(async (tx) => {
+      await tx.query('savepoint s')
+      await guard(tx, { resource: 'r', fence: 9n })
+      await tx.query('release s')
+      await tx.query('update account set balance = 4')
+    })
+    await expect(inTransaction((tx) => guard(tx, { resource: 'r', fence: 8n }))).rejects.toMatchObject({
+      code: 'stale-fence',
+    })
+    expect([await balance(), await seen('r')]).toEqual([4, '9'])
+  })
+
   test('other resources do not wait', async () => {
     const old = await begun()
     await guard(old, { resource: 'r', fence: 7n })

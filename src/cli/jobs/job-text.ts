@@ -1,11 +1,11 @@
 import type { JobCount, JobView } from '../../jobs/index.ts'
 import { table } from '../table.ts'
-import { paintFor } from '../terminal.ts'
+import { paintFor, roomOnScreen } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
 
 export function countLines(counts: readonly JobCount[]): readonly string[] {
   const columns = [
-    { title: 'NAME' },
+    { title: 'NAME', narrow: 'cut' as const },
     { title: 'STATE' },
     { title: 'JOBS', align: 'right' as const },
     { title: 'OLDEST', align: 'right' as const },
@@ -14,6 +14,7 @@ export function countLines(counts: readonly JobCount[]): readonly string[] {
     table(
       columns,
       counts.map(({ name, state, count, oldestMs }) => [plain(name), state, String(count), age(oldestMs)]),
+      roomOnScreen(),
     ),
   )
 }
@@ -21,12 +22,12 @@ export function countLines(counts: readonly JobCount[]): readonly string[] {
 export function jobLines(jobs: readonly JobView[]): readonly string[] {
   const columns = [
     { title: 'ID', align: 'right' as const },
-    { title: 'NAME' },
+    { title: 'NAME', narrow: 'cut' as const },
     { title: 'STATE' },
     { title: 'FAILED', align: 'right' as const },
-    { title: 'AGE', align: 'right' as const },
-    { title: 'WORKER' },
-    { title: 'ERROR' },
+    { title: 'AGE', align: 'right' as const, narrow: 'drop' as const },
+    { title: 'WORKER', narrow: 'drop' as const },
+    { title: 'ERROR', narrow: 'cut' as const },
   ]
   const rows = jobs.map((job) => [
     job.id,
@@ -37,7 +38,7 @@ export function jobLines(jobs: readonly JobView[]): readonly string[] {
     plain(job.worker ?? '–'),
     shortened(job.error),
   ])
-  return painted(table(columns, rows))
+  return painted(table(columns, rows, roomOnScreen()))
 }
 
 export function jobPage(job: JobView): readonly string[] {

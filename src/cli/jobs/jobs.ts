@@ -14,7 +14,7 @@ export const jobs: Command = {
   options: {
     state: {
       value: 'STATE',
-      help: `of \`list\`: ${JOB_STATES.slice(0, 5).join(', ')},\n${JOB_STATES.slice(5).join(', ')}`,
+      help: `of \`list\`: ${JOB_STATES.join(', ')}`,
     },
     name: { value: 'NAME', help: 'of `list` and `retry --dead`: only jobs of this name' },
     limit: { value: 'N', help: 'of `list`: so many at most; default: 50' },
