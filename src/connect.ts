@@ -12,6 +12,7 @@ import type { LocksOptions } from './primitives/options.ts'
  * | `sqlite:./locks.db`, `sqlite:/var/lib/app/locks.db` | a file, for all processes of this machine |
  * | `redis://user:password@host:6379/0`, `rediss://…` | a Redis or Valkey server, by the `ioredis` or `redis` package |
  * | `redis+sentinel://user:password@host:26379,host:26379/mymaster/0`, `rediss+sentinel://…` | the Redis server that is the master, as Sentinels know it |
+ * | `redis+cluster://user:password@host:7000,host:7001`, `rediss+cluster://…` | a Redis Cluster; a few of its servers are enough |
  * | `redlock:redis://a:6379,redis://b:6379,redis://c:6379` | several independent Redis masters, of which a majority decides |
  * | `postgres://user:password@host:5432/database`, `postgresql://…` | a PostgreSQL database, by the `pg` or `postgres` package |
  * | `etcd://user:password@host:2379,host:2379`, `etcds://…` | the members of an etcd, `etcds` with TLS |
@@ -84,6 +85,11 @@ async function open(url: unknown): Promise<Store> {
       const { openRedisSentinel } = await import('./stores/redis/index.ts')
       return openRedisSentinel(url)
     }
+    case 'redis+cluster':
+    case 'rediss+cluster': {
+      const { openRedisCluster } = await import('./stores/redis/index.ts')
+      return openRedisCluster(url)
+    }
     case 'redlock': {
       const { openRedlock } = await import('./stores/redlock/index.ts')
       return openRedlock(url)
@@ -106,7 +112,7 @@ async function open(url: unknown): Promise<Store> {
 }
 
 const KNOWN =
-  'memory:, sqlite:, redis:, rediss:, redis+sentinel:, rediss+sentinel:, redlock:, postgres:, postgresql:, etcd: or etcds:'
+  'memory:, sqlite:, redis:, rediss:, redis+sentinel:, rediss+sentinel:, redis+cluster:, rediss+cluster:, redlock:, postgres:, postgresql:, etcd: or etcds:'
 
 async function openMemory(url: string): Promise<Store> {
   if (!/^memory:$/i.test(url)) {

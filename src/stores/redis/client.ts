@@ -1,7 +1,13 @@
 import { show } from '../../base/duration.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
-import type { RedisLink, Target } from './connection.ts'
+import {
+  type IoredisCluster,
+  ioredisClusterLink,
+  type NodeRedisCluster,
+  nodeRedisClusterLink,
+} from './cluster-clients.ts'
+import type { ClusterLink, NodeLink, RedisLink, Target } from './connection.ts'
 import { type IoredisClient, ioredisLink } from './ioredis.ts'
 import { type NodeRedisClient, nodeRedisLink } from './node-redis.ts'
 import { RedisStore } from './redis-store.ts'
@@ -28,9 +34,10 @@ export interface RedisStoreOptions {
 }
 
 /**
- * A store on one Redis (6.2 or newer) or Valkey server, over the client you already have: a `Redis` of the package ioredis
- * 5 or 6, or a client of the package redis 5 or 6, connected or not. The client is only duplicated: the store's own
- * connections open when they are first needed, reconnect for ever, and end with `close()`.
+ * A store on one Redis (6.2 or newer) or Valkey server, or on a cluster of them, over the client you already have: a `Redis`
+ * or a `Cluster` of the package ioredis 5 or 6, or what createClient() or createCluster() of the package redis 5 or 6 made,
+ * connected or not. The client is only asked for its settings: the store's own connections open when they are first needed,
+ * reconnect for ever, and end with `close()`.
  *
  * Its calls reject with a `StoreError`: `store-unavailable` where asking again may help, `store-refused` where a person has
  * to change something (credentials, permissions, memory, a key that is used by something else). See docs/redis.md.
@@ -49,15 +56,26 @@ export interface RedisStoreOptions {
  *
  * @throws {InvalidArgumentError} when the client or an option is not what it should be.
  */
-export function redisStore(client: IoredisClient | NodeRedisClient, options: RedisStoreOptions = {}): Store {
+export function redisStore(
+  client: IoredisClient | NodeRedisClient | IoredisCluster | NodeRedisCluster,
+  options: RedisStoreOptions = {},
+): Store {
+  const settings = settingsOf(options)
+  return new RedisStore(linkOf(client, options), settings)
+}
+
+/** @throws {InvalidArgumentError} when an option is not what it should be. */
+export function settingsOf(options: RedisStoreOptions): {
+  readonly prefix: string
+  readonly replicas: number
+} {
   for (const name of Object.keys(options)) {
     if (!OPTIONS.includes(name)) {
       const known = OPTIONS.map((option) => `\`${option}\``).join(', ')
       throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
     }
   }
-  const settings = { prefix: parsePrefix(options), replicas: parseReplicas(options) }
-  return new RedisStore(linkOf(client, options), settings)
+  return { prefix: parsePrefix(options), replicas: parseReplicas(options) }
 }
 
 const OPTIONS: readonly string[] = ['prefix', 'sentinel', 'replicas']
@@ -74,7 +92,12 @@ function parsePrefix({ prefix = 'holdfast:' }: RedisStoreOptions): string {
   throw new InvalidArgumentError(`Expected \`prefix\` to be a string, got ${show(prefix)}.`)
 }
 
-function linkOf(client: unknown, { sentinel }: RedisStoreOptions): RedisLink {
+function linkOf(client: unknown, { sentinel }: RedisStoreOptions): RedisLink | ClusterLink {
+  const cluster = clusterLinkOf(client)
+  if (cluster !== undefined && sentinel !== undefined) {
+    throw new InvalidArgumentError('Expected no option `sentinel` for a client of a cluster, got one.')
+  }
+  if (cluster !== undefined) return cluster
   const linkTo = linksOf(client)
   const own = isIoredis(client) ? sentinelOf(client) : undefined
   const settings = sentinel === undefined ? own : parseSentinel(sentinel)
@@ -82,7 +105,7 @@ function linkOf(client: unknown, { sentinel }: RedisStoreOptions): RedisLink {
 }
 
 /** Makes links by the settings of a client, to the server that it was made for or to another one. */
-export function linksOf(client: unknown): (target?: Target) => RedisLink {
+export function linksOf(client: unknown): (target?: Target) => NodeLink {
   if (isIoredis(client)) return (target) => ioredisLink(client, target)
   if (isNodeRedis(client)) return (target) => nodeRedisLink(client, target)
   if (has(client, 'getSentinelNode')) {
@@ -91,8 +114,16 @@ export function linksOf(client: unknown): (target?: Target) => RedisLink {
     )
   }
   throw new InvalidArgumentError(
-    `Expected \`client\` to be a \`Redis\` of the package ioredis or a client of the package redis, got ${show(client)}.`,
+    `Expected \`client\` to be a \`Redis\` or a \`Cluster\` of the package ioredis or a client of the package redis, got ${show(client)}.`,
   )
+}
+
+function clusterLinkOf(client: unknown): ClusterLink | undefined {
+  if (has(client, 'status', 'call', 'duplicate', 'nodes')) return ioredisClusterLink(client as IoredisCluster)
+  if (has(client, 'sendCommand', 'duplicate', 'masters', 'nodeClient')) {
+    return nodeRedisClusterLink(client as unknown as NodeRedisCluster)
+  }
+  return undefined
 }
 
 /** A cluster of ioredis has all of this, too, but its `nodes` besides. */

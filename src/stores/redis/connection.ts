@@ -13,6 +13,20 @@ export interface RedisLink {
   close?(): void
 }
 
+/** To one server of a cluster. */
+export interface NodeLink extends RedisLink {
+  /** A connection for messages that only concern one slot. */
+  openChannels(listener: ChannelsListener): ChannelsConnection
+}
+
+/** What the store asks of a client of a Redis Cluster: a client of each of its servers, and where to find the first. */
+export interface ClusterLink {
+  readonly keyPrefix: string
+  readonly seeds: readonly ServerAddress[]
+  /** To the server with this address, as servers tell it of each other. */
+  linkTo(told: ServerAddress): NodeLink
+}
+
 export interface ServerAddress {
   readonly host: string
   readonly port: number
@@ -47,6 +61,22 @@ export interface MessageListener {
   onMessage(message: string): void
   /** The connection was lost and the subscription is back: messages may have been missed in between. */
   onResubscribed(): void
+  /** The connection was lost. */
+  onLost?(): void
+}
+
+export interface ChannelsListener {
+  onMessage(message: string): void
+  /** For good: a new one has to be opened. */
+  onLost(): void
+}
+
+/** Connects with its first channel, once. */
+export interface ChannelsConnection {
+  add(channel: string): Promise<unknown>
+  remove(channel: string): void
+  /** At once. Repeatable. */
+  close(): void
 }
 
 export interface Subscription {

@@ -50,6 +50,9 @@ const BUSY = 'The Redis server is not ready to answer.'
 const CREDENTIALS =
   'The Redis server did not accept the user name and password of the client, or got none. Check its credentials.'
 
+const CLUSTER =
+  'The Redis server is part of a cluster. Pass redisStore() a client of the cluster: `new Cluster(…)` of ioredis or `createCluster(…)` of redis; or connect() a redis+cluster:// url.'
+
 const REFUSALS: Readonly<Record<string, string>> = {
   WRONGPASS: CREDENTIALS,
   NOAUTH: CREDENTIALS,
@@ -59,16 +62,22 @@ const REFUSALS: Readonly<Record<string, string>> = {
   MISCONF: 'The Redis server refuses to write because it cannot save to its disk. Look at its log.',
   READONLY: READ_ONLY,
   WRONGTYPE: 'A Redis key of the store is used by something else. Choose another `prefix` for redisStore().',
-  MOVED: 'The Redis server is part of a cluster, which redisStore() does not support. Use a single server.',
-  CROSSSLOT:
-    'The Redis server is part of a cluster, which redisStore() does not support. Use a single server.',
+  MOVED: CLUSTER,
+  CROSSSLOT: CLUSTER,
   NOPROTO: 'The Redis server does not speak the RESP version that the client asks for. Ask for version 2.',
 }
+
+const MOVING =
+  'The slot of the key is being moved to another server of the Redis cluster, which takes longer than a request may. It goes on when the slot is there.'
 
 const TRANSIENT: Readonly<Record<string, string>> = {
   LOADING: 'The Redis server has just started and is still loading its data.',
   BUSY: 'The Redis server is busy with a script that does not end. See SCRIPT KILL.',
   MASTERDOWN: 'The Redis server is a replica that has lost its primary.',
+  CLUSTERDOWN:
+    'The Redis cluster is down: too many of its masters, or the one for this key, are gone and nobody has taken their place yet. See `redis-cli --cluster check`.',
+  TRYAGAIN: MOVING,
+  ASK: MOVING,
   NOREPLICAS: 'The Redis server has fewer replicas than it was told to write to.',
 }
 
@@ -81,7 +90,8 @@ function refusalOf(message: string): string | undefined {
   if (/without any password configured|no password is set/i.test(message)) {
     return 'The Redis server has no password, and the client sends one. Remove it from the client, or set it on the server.'
   }
-  if (/max number of clients/i.test(message)) return undefined
+  if (/max number of clients|access a non local key|while the cluster is down/i.test(message))
+    return undefined
   if (/^-?ERR\b/.test(message))
     return 'The Redis server refused a request of the store. Its words are in the `cause`.'
   return undefined

@@ -1,8 +1,10 @@
 import {
+  type ChannelsConnection,
+  type ChannelsListener,
   type CommandConnection,
   KEEP_ALIVE_MS,
   type MessageListener,
-  type RedisLink,
+  type NodeLink,
   reconnectDelayMs,
   type Subscription,
   type Target,
@@ -24,13 +26,20 @@ export interface IoredisConnection {
   disconnect(): void
 }
 
-export function ioredisLink(client: IoredisClient, target?: Target): RedisLink {
+/** What it uses besides on servers of a cluster. */
+interface ShardSubscriber extends IoredisConnection {
+  ssubscribe(channel: string): Promise<unknown>
+  sunsubscribe(channel: string): Promise<unknown>
+}
+
+export function ioredisLink(client: IoredisClient, target?: Target): NodeLink {
   const { keyPrefix } = client.options as { readonly keyPrefix?: unknown }
   const duplicate = (): IoredisConnection => duplicateOf(client, target)
   return {
     keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
     open: (onLost) => new IoredisCommands(duplicate(), onLost),
     subscribe: (channel, listener) => subscribe(duplicate(), channel, listener),
+    openChannels: (listener) => openChannels(duplicate() as ShardSubscriber, listener),
   }
 }
 
@@ -126,12 +135,13 @@ class IoredisCommands implements CommandConnection {
 function subscribe(
   redis: IoredisConnection,
   channel: string,
-  { onMessage, onResubscribed }: MessageListener,
+  { onMessage, onResubscribed, onLost }: MessageListener,
 ): Subscription {
   let lastError: unknown
   redis.on('error', (error) => {
     lastError = error
   })
+  if (onLost !== undefined) redis.on('close', onLost)
   redis.on('message', (_channel, message) => onMessage(String(message)))
   const flowing = redis.subscribe(channel).then(
     () => {
@@ -145,6 +155,23 @@ function subscribe(
     },
   )
   return { flowing, close: () => redis.disconnect() }
+}
+
+function openChannels(redis: ShardSubscriber, { onMessage, onLost }: ChannelsListener): ChannelsConnection {
+  // A channel that the server ends because its slot has moved is an answer without a question, and an error to the client.
+  redis.on('error', () => {})
+  redis.on('smessage', (_channel, message) => onMessage(String(message)))
+  redis.on('close', () => {
+    redis.disconnect()
+    onLost()
+  })
+  return {
+    add: (channel) => redis.ssubscribe(channel),
+    remove: (channel) => {
+      redis.sunsubscribe(channel).catch(() => {})
+    },
+    close: () => redis.disconnect(),
+  }
 }
 
 /** "Reached the max retries per request": why it could not connect was said elsewhere. */

@@ -2,19 +2,18 @@ import { StoreError } from '../../errors.ts'
 import type { CommandConnection, RedisLink } from './connection.ts'
 import { replyCode, storeErrorOf } from './failures.ts'
 import { NotReplicatedError, Replication } from './replicas.ts'
-import { acquireScript, probeScript, renewScript, type Script } from './scripts.ts'
+import { type Script, type Scripts, serverScripts } from './scripts.ts'
 
 export interface LineOptions {
-  /** The arguments of the script that finds out what we may do. */
-  readonly probe: readonly string[]
-  /** How many of them have to have what was granted before it is. */
+  /** How many replicas have to have what was granted before it is. */
   readonly replicas: number
+  readonly scripts?: Scripts
 }
 
 /** The store's connection for commands. Opened with the first one, and replaced when it cannot be trusted any more. */
 export class Line {
   readonly #link: RedisLink
-  readonly #probe: readonly string[]
+  readonly #probe: Script
   readonly #replication: Replication | undefined
   #proven: boolean | Promise<void> = false
   #connection: CommandConnection | undefined
@@ -25,25 +24,25 @@ export class Line {
   #heardAt = 0
   #readOnlySince: number | undefined
 
-  constructor(link: RedisLink, { probe, replicas }: LineOptions) {
+  constructor(link: RedisLink, { replicas, scripts = serverScripts }: LineOptions) {
     this.#link = link
-    this.#probe = probe
+    this.#probe = scripts.probe
     this.#replication = replicas === 0 ? undefined : new Replication(replicas)
   }
 
   /**
-   * Runs a script. `args` begins with a place for its name, then come the number of keys, the keys, and the rest. Rejects
-   * with what the client says, which {@link failure} turns into an error for the caller.
+   * Runs a script. `args` begins with a place for its name, then come the number of keys, the keys (the last fence first),
+   * and the rest. Rejects with what the client says, which {@link failure} turns into an error for the caller.
    */
   run(script: Script, args: string[]): Promise<unknown> {
     if (this.#proven === true) return this.runUnproven(script, args)
-    return this.#prove().then(() => this.runUnproven(script, args))
+    return this.#prove(args).then(() => this.runUnproven(script, args))
   }
 
   /** For a script that only reads, and so cannot stop half-way: a user that may do no more can still look. */
   runUnproven(script: Script, args: string[]): Promise<unknown> {
     this.#replaceIfSilent()
-    const grants = script === acquireScript || script === renewScript
+    const { grants } = script
     // The first time as a text: a process that exits after a release would not hear that the server did not know its name.
     if (!this.#known.has(script)) {
       this.#known.add(script)
@@ -59,8 +58,24 @@ export class Line {
     })
   }
 
+  /** On a server that is only about to have the slot. As a text, because a name it does not know would take another request. */
+  async runAsking(script: Script, args: string[]): Promise<unknown> {
+    args[0] = script.text
+    // Counts for the very next request on this connection.
+    const [, reply] = await Promise.all([this.send('ASKING', []), this.send('EVAL', args, script.grants)])
+    return reply
+  }
+
+  /** One step of a scan: where the next one begins, and the Redis keys that were found. */
+  async scan(
+    cursor: string,
+    { pattern, count }: { readonly pattern: string; readonly count: number },
+  ): Promise<[next: string, names: string[]]> {
+    return (await this.send('SCAN', [cursor, 'MATCH', pattern, 'COUNT', String(count)])) as [string, string[]]
+  }
+
   send(
-    command: 'EVAL' | 'EVALSHA' | 'SCAN',
+    command: 'EVAL' | 'EVALSHA' | 'SCAN' | 'ASKING',
     args: string[],
     grants = false,
     otherwise: (error: unknown) => Promise<unknown> = raise,
@@ -93,6 +108,16 @@ export class Line {
     return storeErrorOf(error, key, since === undefined ? 0 : performance.now() - since)
   }
 
+  /** For how long it has owed an answer without giving any, in ms. */
+  get silentMs(): number {
+    return this.#unanswered === 0 ? 0 : performance.now() - this.#heardAt
+  }
+
+  /** Ends the connection; what is not answered yet is rejected. The next request opens another one. */
+  leave(): void {
+    this.#replace()
+  }
+
   close(): void {
     this.#closed = true
     this.#replace()
@@ -115,9 +140,11 @@ export class Line {
   }
 
   /** Once. A script that is refused in the middle would leave a room that nobody can read. */
-  #prove(): Promise<unknown> {
+  #prove([, , fence = '']: readonly string[]): Promise<unknown> {
     if (typeof this.#proven !== 'boolean') return this.#proven
-    this.#proven = this.runUnproven(probeScript, [...this.#probe]).then(
+    // Like the last fence, and so in the same slot.
+    const start = fence.slice(0, -'fence'.length)
+    this.#proven = this.runUnproven(this.#probe, ['', '1', `${start}probe`, `${start}inbox:`]).then(
       () => {
         this.#proven = true
       },

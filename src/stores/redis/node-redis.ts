@@ -1,8 +1,10 @@
 import {
+  type ChannelsConnection,
+  type ChannelsListener,
   type CommandConnection,
   KEEP_ALIVE_MS,
   type MessageListener,
-  type RedisLink,
+  type NodeLink,
   reconnectDelayMs,
   type Subscription,
   type Target,
@@ -22,18 +24,21 @@ export interface NodeRedisConnection {
   connect(): Promise<unknown>
   sendCommand(args: readonly string[]): Promise<unknown>
   subscribe(channel: string, listener: (message: string) => void): Promise<unknown>
+  sSubscribe(channel: string, listener: (message: string) => void): Promise<unknown>
+  sUnsubscribe(channel: string): Promise<unknown>
   on(event: string, listener: (...args: unknown[]) => void): unknown
   destroy(): void
   unref(): void
 }
 
-export function nodeRedisLink(client: NodeRedisClient, target?: Target): RedisLink {
+export function nodeRedisLink(client: NodeRedisClient, target?: Target): NodeLink {
   const { keyPrefix } = (client.options ?? {}) as { readonly keyPrefix?: unknown }
   const duplicate = (): NodeRedisConnection => duplicateOf(client, target)
   return {
     keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
     open: (onLost) => new NodeRedisCommands(duplicate(), onLost),
     subscribe: (channel, listener) => subscribe(duplicate(), channel, listener),
+    openChannels: (listener) => openChannels(duplicate(), listener),
   }
 }
 
@@ -131,7 +136,7 @@ class NodeRedisCommands implements CommandConnection {
 function subscribe(
   redis: NodeRedisConnection,
   channel: string,
-  { onMessage, onResubscribed }: MessageListener,
+  { onMessage, onResubscribed, onLost }: MessageListener,
 ): Subscription {
   let pause: NodeJS.Timeout | undefined
   let closed = false
@@ -140,6 +145,7 @@ function subscribe(
     clearTimeout(pause)
     if (redis.isOpen) redis.destroy()
   }
+  redis.on('error', () => onLost?.())
   // The first error ends it.
   const failed = new Promise<never>((_, reject) => {
     redis.on('error', reject)
@@ -170,4 +176,28 @@ function subscribe(
     },
   )
   return { flowing, close }
+}
+
+function openChannels(
+  redis: NodeRedisConnection,
+  { onMessage, onLost }: ChannelsListener,
+): ChannelsConnection {
+  const close = (): void => {
+    if (redis.isOpen) redis.destroy()
+  }
+  redis.on('error', () => {
+    close()
+    onLost()
+  })
+  let connected: Promise<unknown> | undefined
+  return {
+    add(channel) {
+      connected ??= redis.connect()
+      return connected.then(() => redis.sSubscribe(channel, onMessage))
+    },
+    remove: (channel) => {
+      redis.sUnsubscribe(channel).catch(() => {})
+    },
+    close,
+  }
 }

@@ -13,21 +13,16 @@ import type {
   Wake,
 } from '../../contract/store.ts'
 import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
-import type { RedisLink, Subscription } from './connection.ts'
+import { ClusterServers } from './cluster-servers.ts'
+import type { ClusterLink, RedisLink, Subscription } from './connection.ts'
 import { layoutErrorOf } from './failures.ts'
-import { Line } from './line.ts'
+import { OneServer } from './one-server.ts'
 import { NotReplicatedError } from './replicas.ts'
 import { RoomNames } from './room-names.ts'
 import { roomView } from './room-view.ts'
 import { type Run, runsOf } from './runs.ts'
-import {
-  acquireScript,
-  evictScript,
-  inspectScript,
-  releaseScript,
-  renewScript,
-  type Script,
-} from './scripts.ts'
+import type { Script } from './scripts.ts'
+import { type Place, SCAN_START, type Servers } from './servers.ts'
 import { sameTerms, Terms } from './terms.ts'
 
 /** Somebody who waits for the answer to one request. */
@@ -44,8 +39,7 @@ interface Pending<Asked extends { readonly key: string }, Answer> {
  */
 export class RedisStore implements Store {
   readonly name = 'redis'
-  readonly #link: RedisLink
-  readonly #line: Line
+  readonly #servers: Servers
   readonly #names: RoomNames
   readonly #inbox: string = randomBytes(9).toString('base64url')
   readonly #terms: Terms
@@ -54,10 +48,13 @@ export class RedisStore implements Store {
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
   #acquires: Pending<Ticket, AcquireAnswer>[] = []
 
-  constructor(link: RedisLink, { prefix, replicas }: { readonly prefix: string; readonly replicas: number }) {
-    this.#link = link
+  constructor(
+    link: RedisLink | ClusterLink,
+    { prefix, replicas }: { readonly prefix: string; readonly replicas: number },
+  ) {
     this.#names = new RoomNames(link.keyPrefix + prefix)
-    this.#line = new Line(link, { probe: ['', '1', this.#names.probe, this.#names.channel('')], replicas })
+    const options = { names: this.#names, replicas }
+    this.#servers = 'seeds' in link ? new ClusterServers(link, options) : new OneServer(link, options)
     this.#terms = new Terms(this.#inbox)
   }
 
@@ -76,13 +73,13 @@ export class RedisStore implements Store {
   }
 
   async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const batches = runsOf(tickets, { same: sameTerms, most: MOST_RENEWALS })
-    const answers = await Promise.all(batches.map((batch) => this.#renewBatch(batch)))
-    return answers.length === 1 ? (answers[0] ?? []) : answers.flat()
+    const [first, ...more] = this.#servers.divide(tickets)
+    if (first === undefined) return []
+    return more.length === 0 ? this.#renewIn(...first) : this.#renewInEach(tickets)
   }
 
   async listen(onWake: (wake: Wake) => void): Promise<() => void> {
-    this.#line.assertOpen()
+    this.#servers.assertOpen()
     const listener = { onWake }
     this.#listeners.add(listener)
     this.#subscription ??= this.#subscribe()
@@ -92,7 +89,7 @@ export class RedisStore implements Store {
     } catch (error) {
       if (this.#subscription === subscription) this.#subscription = undefined
       this.#listeners.delete(listener)
-      throw this.#line.failure(error)
+      throw this.#servers.failure(error)
     }
     return () => {
       this.#listeners.delete(listener)
@@ -101,52 +98,50 @@ export class RedisStore implements Store {
 
   async inspect({ prefix, cursor, count }: InspectRequest): Promise<RoomPage> {
     let { scan, after } = cursor === undefined ? FIRST_PAGE : (JSON.parse(cursor) as PageStart)
+    const request = { pattern: this.#names.pattern(prefix), count: SCANNED_TOGETHER }
     try {
       const exact = cursor === undefined ? await this.#look([prefix]) : []
       if (exact.length > 0) return { rooms: exact, next: JSON.stringify(FIRST_PAGE) }
       for (let scans = 0; scans < MOST_SCANS; scans += 1) {
-        const { next, keys } = await this.#scan(scan, prefix)
+        const { names, at, next } = await this.#servers.scan(scan, request)
+        if (at !== scan) after = ''
+        scan = at
+        const keys = [...new Set(names.map((name) => this.#names.keyOf(name)))]
         // In an order of our own, so that a page can go on inside what one SCAN returned.
         const rest = keys.filter((key) => key > after && key !== prefix).sort()
         const page = rest.slice(0, count)
         const rooms = await this.#look(page)
         if (rest.length > count) return { rooms, next: JSON.stringify({ scan, after: page.at(-1) }) }
-        if (next === '0') return { rooms, next: undefined }
+        if (next === undefined) return { rooms, next: undefined }
         scan = next
         after = ''
         if (rooms.length > 0) return { rooms, next: JSON.stringify({ scan, after }) }
       }
       return { rooms: [], next: JSON.stringify({ scan, after }) }
     } catch (error) {
-      throw this.#line.failure(error)
+      throw this.#servers.failure(error)
     }
   }
 
   async evict({ key, id = '', reason }: EvictRequest): Promise<readonly string[]> {
     const room = this.#names.room(key)
+    const [[place]] = this.#servers.divide([{ key }]) as [[Place, unknown]]
     try {
-      const removed = await this.#line.run(evictScript, [
-        '',
-        '2',
-        this.#names.fence,
-        room,
-        id,
-        JSON.stringify(reason),
-      ])
+      const args = ['', '2', place.fence, room, id, JSON.stringify(reason)]
+      const removed = await place.run(this.#servers.scripts.evict, args)
       if (typeof removed === 'string') throw layoutErrorOf(key, room, removed.slice(1))
       const [rest, ...ids] = removed as [string, ...string[]]
       if (rest === '+') this.#settle(key)
       return ids
     } catch (error) {
-      throw this.#line.failure(error, key)
+      throw this.#servers.failure(error, key)
     }
   }
 
   async close(): Promise<void> {
     this.#listeners.clear()
-    this.#line.close()
+    this.#servers.close()
     this.#subscription?.close()
-    this.#link.close?.()
   }
 
   #gather(): void {
@@ -157,35 +152,36 @@ export class RedisStore implements Store {
     const [releases, acquires] = [this.#releases, this.#acquires]
     this.#releases = []
     this.#acquires = []
+    const { scripts } = this.#servers
     // Releases first: a key that is given back in the same tick is free for who asks for it.
-    for (const batch of runsOf(releases, { same: bothCancel, most: MOST_TOGETHER })) {
-      const args = this.#argsFor(batch)
-      args.push(batch[0].asked.cancel ? 'c' : 'r', this.#inbox)
-      for (const { asked } of batch) args.push(asked.id)
-      this.#ask(releaseScript, args, { batch, parse: releaseAnswer })
+    for (const [place, there] of this.#servers.divide(releases)) {
+      for (const batch of runsOf(there, { same: bothCancel, most: MOST_TOGETHER })) {
+        const args = this.#argsFor(place, batch)
+        args.push(batch[0].asked.cancel ? 'c' : 'r', this.#inbox)
+        for (const { asked } of batch) args.push(asked.id)
+        this.#ask(place, { script: scripts.release, args, batch, parse: releaseAnswer })
+      }
     }
-    for (const batch of runsOf(acquires, { same: onSameTerms, most: MOST_TOGETHER })) {
-      const args = this.#argsFor(batch)
-      this.#terms.addForAcquire(args, batch[0].asked)
-      for (const { asked } of batch) args.push(asked.id)
-      this.#ask(acquireScript, args, { batch, parse: acquireAnswer })
+    for (const [place, there] of this.#servers.divide(acquires)) {
+      for (const batch of runsOf(there, { same: onSameTerms, most: MOST_TOGETHER })) {
+        const args = this.#argsFor(place, batch)
+        this.#terms.addForAcquire(args, batch[0].asked)
+        for (const { asked } of batch) args.push(asked.id)
+        this.#ask(place, { script: scripts.acquire, args, batch, parse: acquireAnswer })
+      }
     }
   }
 
   /** What every script begins with: a place for its name, how many keys, the last fence, and the rooms. */
-  #argsFor(asked: readonly { readonly key: string }[]): string[] {
-    const args = ['', String(asked.length + 1), this.#names.fence]
+  #argsFor({ fence }: Place, asked: readonly { readonly key: string }[]): string[] {
+    const args = ['', String(asked.length + 1), fence]
     for (const { key } of asked) args.push(this.#names.room(key))
     return args
   }
 
   #ask<Asked extends { readonly key: string }, Answer>(
-    script: Script,
-    args: string[],
-    {
-      batch,
-      parse,
-    }: { readonly batch: readonly Pending<Asked, Answer>[]; readonly parse: (text: string) => Answer },
+    place: Place,
+    { script, args, batch, parse }: Question<Asked, Answer>,
   ): void {
     const deliver = (reply: unknown, doubt?: NotReplicatedError): void => {
       const lines = this.#linesOf(reply, batch)
@@ -196,30 +192,56 @@ export class RedisStore implements Store {
         if (text[0] === '?') reject(layoutErrorOf(asked.key, this.#names.room(asked.key), text.slice(1)))
         else if (doubt !== undefined && text[0] === 'h') reject(doubt.asStoreError(asked.key))
         else resolve(parse(text))
+        if (text[0] === 'q') notice(place, text)
       }
     }
-    this.#line
+    place
       .run(script, args)
       .then(deliver, (error: unknown) => {
         if (!(error instanceof NotReplicatedError)) throw error
         deliver(error.reply, error)
       })
       .catch((error: unknown) => {
-        for (const { asked, reject } of batch) reject(this.#line.failure(error, asked.key))
+        for (const { asked, reject } of batch) reject(this.#servers.failure(error, asked.key))
       })
   }
 
-  async #renewBatch(tickets: Run<Ticket>): Promise<readonly RenewAnswer[]> {
-    const args = this.#argsFor(tickets)
+  /**
+   * A server that is silent must not cost the leases that are kept elsewhere: once others have answered, it is waited for a
+   * moment only, and the places of its tickets stay empty.
+   */
+  async #renewInEach(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const answers: RenewAnswer[] = new Array(tickets.length)
+    const numbered = tickets.map((ticket, index) => ({ key: ticket.key, ticket, index }))
+    const renewals = this.#servers.divide(numbered).map(async ([place, there]) => {
+      const answered = await this.#renewIn(
+        place,
+        there.map(({ ticket }) => ticket),
+      )
+      for (const [at, { index }] of there.entries()) answers[index] = answered[at] as RenewAnswer
+    })
+    await mostOf(renewals)
+    return answers
+  }
+
+  async #renewIn(place: Place, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const batches = runsOf(tickets, { same: sameTerms, most: MOST_RENEWALS })
+    const answers = await Promise.all(batches.map((batch) => this.#renewBatch(place, batch)))
+    return answers.length === 1 ? (answers[0] ?? []) : answers.flat()
+  }
+
+  async #renewBatch(place: Place, tickets: Run<Ticket>): Promise<readonly RenewAnswer[]> {
+    const args = this.#argsFor(place, tickets)
     this.#terms.addForRenew(args, tickets[0])
     for (const { id } of tickets) args.push(id)
     try {
       // One key that is not ours must not stop the renewal of the others.
-      return this.#linesOf(await this.#line.run(renewScript, args), tickets).map((text) =>
-        text[0] === '?' ? GONE : renewAnswer(text),
-      )
+      return this.#linesOf(await place.run(this.#servers.scripts.renew, args), tickets).map((text) => {
+        if (text[0] === 'q') notice(place, text)
+        return text[0] === '?' ? GONE : renewAnswer(text)
+      })
     } catch (error) {
-      throw this.#line.failure(error)
+      throw this.#servers.failure(error)
     }
   }
 
@@ -240,25 +262,25 @@ export class RedisStore implements Store {
     this.release({ key, id: '', cancel: false }).catch(() => {})
   }
 
-  /** One SCAN from where the last one ended, and the keys of the rooms it found. */
-  async #scan(scan: string, prefix: string): Promise<{ readonly next: string; readonly keys: string[] }> {
-    const args = [scan, 'MATCH', this.#names.pattern(prefix), 'COUNT', String(SCANNED_TOGETHER)]
-    const [next, rooms] = (await this.#line.send('SCAN', args)) as [string, string[]]
-    return { next, keys: [...new Set(rooms.map((room) => this.#names.keyOf(room)))] }
+  async #look(keys: readonly string[]): Promise<readonly RoomView[]> {
+    const found = await Promise.all(
+      this.#servers.divide(keys.map((key) => ({ key }))).map(([place, there]) => this.#lookIn(place, there)),
+    )
+    const views = found.flat()
+    return found.length < 2 ? views : views.sort((one, other) => (one.key < other.key ? -1 : 1))
   }
 
-  async #look(keys: readonly string[]): Promise<readonly RoomView[]> {
-    if (keys.length === 0) return []
-    const args = ['', String(keys.length), ...keys.map((key) => this.#names.room(key))]
-    const [nowMs, ...contents] = (await this.#line.runUnproven(inspectScript, args)) as [
+  async #lookIn(place: Place, rooms: readonly { readonly key: string }[]): Promise<readonly RoomView[]> {
+    const args = ['', String(rooms.length), ...rooms.map(({ key }) => this.#names.room(key))]
+    const [nowMs, ...contents] = (await place.runUnproven(this.#servers.scripts.inspect, args)) as [
       string,
       ...(string | string[])[],
     ]
-    return keys.flatMap((key, index) => roomView(key, contents[index] ?? '', Number(nowMs)) ?? [])
+    return rooms.flatMap(({ key }, index) => roomView(key, contents[index] ?? '', Number(nowMs)) ?? [])
   }
 
   #subscribe(): Subscription {
-    return this.#link.subscribe(this.#names.channel(this.#inbox), {
+    return this.#servers.subscribe(this.#inbox, {
       onMessage: (id) => this.#wake({ tag: 'ticket', id }),
       onResubscribed: () => this.#wake({ tag: 'all' }),
     })
@@ -269,13 +291,21 @@ export class RedisStore implements Store {
   }
 }
 
-/** Where a page of rooms starts: a cursor of SCAN, and after which of the keys it returns. */
+/** One script call. */
+interface Question<Asked extends { readonly key: string }, Answer> {
+  readonly script: Script
+  readonly args: string[]
+  readonly batch: readonly Pending<Asked, Answer>[]
+  readonly parse: (text: string) => Answer
+}
+
+/** Where a page of rooms starts: where a scan goes on, and after which of the keys that it finds there. */
 interface PageStart {
   readonly scan: string
   readonly after: string
 }
 
-const FIRST_PAGE: PageStart = { scan: '0', after: '' }
+const FIRST_PAGE: PageStart = { scan: SCAN_START, after: '' }
 
 const GONE: RenewAnswer = { tag: 'gone', evicted: false }
 
@@ -298,3 +328,28 @@ function bothCancel(
 function onSameTerms(one: { readonly asked: Ticket }, other: { readonly asked: Ticket }): boolean {
   return sameTerms(one.asked, other.asked)
 }
+
+/** The line of a ticket that waits ends with when it asks again. */
+function notice(place: Place, line: string): void {
+  place.awaited?.(Number(line.slice(line.lastIndexOf(' ') + 1).replace('q', '')))
+}
+
+/** Waits for all, but for a moment only once one is done. @throws the first error, if none was done. */
+async function mostOf(promises: readonly Promise<void>[]): Promise<void> {
+  let limit: NodeJS.Timeout | undefined
+  const all = Promise.allSettled(promises)
+  const late = Promise.any(promises).then(
+    () =>
+      new Promise<undefined>((resolve) => {
+        limit = setTimeout(resolve, STRAGGLERS_MS, undefined).unref()
+      }),
+  )
+  // If there is none, the others tell why.
+  const outcomes = await Promise.race([all, late.catch(() => all)])
+  clearTimeout(limit)
+  const failed = outcomes?.every(({ status }) => status === 'rejected') && outcomes[0]
+  if (failed && failed.status === 'rejected') throw failed.reason
+}
+
+/** Far less than a renewal may take. */
+const STRAGGLERS_MS = 500

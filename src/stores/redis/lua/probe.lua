@@ -18,3 +18,4 @@ redis.call('ZRANGEBYLEX', key, '-', '+')
 redis.call('ZREM', key, 'one')
 redis.call('DEL', key)
 redis.call('PUBLISH', ARGV[1], '')
+--@@ clusterProbe

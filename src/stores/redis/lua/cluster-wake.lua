@@ -1,0 +1,15 @@
+-- As wake.lua, in a cluster. A process that waits for keys of this slot listens for that on the server that has the slot, and a
+-- message then reaches nobody else. Where nobody heard it (it does not listen here yet, the slot is moving, it holds a key that was
+-- evicted, or servers older than 7 know no such messages) one is sent to all servers, on one of which every process listens.
+local asking, own = nil, {}
+local function wake(inbox, id)
+  if inbox == asking then
+    own[#own + 1] = '*' .. id
+  else
+    local heard = redis.pcall('SPUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+    if type(heard) == 'table' and not string.find(heard.err, 'nknown', 1, true) then error(heard.err, 0) end
+    if heard == 0 or type(heard) == 'table' then
+      redis.call('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
+    end
+  end
+end
