@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type EtcdServer, startEtcd } from '../servers/etcd-server.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { projectFiles, root } from '../tidy/project.ts'
@@ -11,14 +12,15 @@ import { projectFiles, root } from '../tidy/project.ts'
 const examples = projectFiles().filter((path) => /^examples\/[^/]+\.(ts|mjs)$/.test(path))
 let redis: RedisServer
 let postgres: PostgresServer
+let etcd: EtcdServer
 let folder: string
 
 beforeAll(async () => {
-  ;[redis, postgres] = await Promise.all([startRedis(), startPostgres()])
+  ;[redis, postgres, etcd] = await Promise.all([startRedis(), startPostgres(), startEtcd()])
   folder = mkdtempSync(join(tmpdir(), 'holdfast-examples-'))
 })
 afterAll(async () => {
-  await Promise.all([redis.close(), postgres.close()])
+  await Promise.all([redis.close(), postgres.close(), etcd.close()])
   rmSync(folder, { recursive: true, force: true })
 })
 
@@ -26,7 +28,8 @@ test('there are examples', () => {
   expect(examples).not.toEqual([])
 })
 
-// As a reader runs them: against the built package, with a Redis at REDIS_URL, a PostgreSQL at POSTGRES_URL and an empty working folder.
+// As a reader runs them: against the built package, with a Redis at REDIS_URL, a PostgreSQL at
+// POSTGRES_URL, an etcd at ETCD_URL and an empty working folder.
 test.each(examples)('%s runs to its end', { timeout: 60_000 }, async (path) => {
   await promisify(execFile)(process.execPath, ['--import', import.meta.resolve('tsx'), join(root, path)], {
     cwd: folder,
@@ -36,6 +39,7 @@ test.each(examples)('%s runs to its end', { timeout: 60_000 }, async (path) => {
       ...process.env,
       REDIS_URL: redis.url,
       POSTGRES_URL: postgres.url,
+      ETCD_URL: etcd.url,
       // Without the repository's path mapping, so that `holdfast` is what package.json exports.
       TSX_TSCONFIG_PATH: join(root, 'test/docs/examples.tsconfig.json'),
     },

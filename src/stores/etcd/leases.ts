@@ -136,17 +136,24 @@ export class Leases {
   }
 
   #renewed(shared: Shared, ttl: number): Promise<Lease> {
-    shared.granting ??= this.#grant(ttl)
-      .then((lease) => {
-        if (shared.lease !== undefined && !shared.lease.isLost) this.lost(shared.lease)
-        shared.lease = lease
-        shared.beat ??= this.#beat(shared, ttl)
-        return lease
-      })
-      .finally(() => {
-        shared.granting = undefined
-      })
+    shared.granting ??= this.#asked(shared, ttl).finally(() => {
+      shared.granting = undefined
+    })
     return shared.granting
+  }
+
+  /** By our clock it is over. By that of etcd it may not be, if ours has jumped or this process was away. */
+  async #asked(shared: Shared, ttl: number): Promise<Lease> {
+    const { lease: before } = shared
+    if (before !== undefined && !before.isLost && before.tickets > 0) {
+      await before.keepAlive(this.#cluster)
+      if (!before.isLost) return before
+      this.lost(before)
+    }
+    const lease = await this.#grant(ttl)
+    shared.lease = lease
+    shared.beat ??= this.#beat(shared, ttl)
+    return lease
   }
 
   /** Twice in the time by which the lease is longer than its tickets ask for. */
