@@ -20,11 +20,14 @@ export function stopOnSignals(signals: readonly ShutdownSignal[], stop: () => Pr
   const hear = (signal: NodeJS.Signals) => {
     if (begun) return
     begun = true
-    // Now, because what listens once is gone afterwards, while what it began goes on.
-    const isOursAlone = process.rawListeners(signal).every((listener) => ours.has(listener))
+    // Counted now, because what listens once is gone afterwards, while what it began goes on.
+    const others = process.rawListeners(signal).filter((listener) => !ours.has(listener)).length
     const passOn = () => {
       ignore()
-      if (isOursAlone && process.listenerCount(signal) === 0) process.kill(process.pid, signal)
+      if (Math.max(others, process.listenerCount(signal)) > steppingBack()) return
+      process.kill(process.pid, signal)
+      // A signal that is listened to comes with the next turn of the event loop, which should not have ended by then.
+      setTimeout(() => {}, 1000)
     }
     stop().then(passOn, passOn)
   }
@@ -36,6 +39,18 @@ export function stopOnSignals(signals: readonly ShutdownSignal[], stop: () => Pr
 
 /** The listeners of all workers of this process: the last one to end lets the signal do its work. */
 const ours = new Set<unknown>()
+
+/**
+ * How many listeners the package signal-exit has, which comes with many others. They do nothing as long as anybody else
+ * listens, and clean up and end the process once they are alone: so a program that has them does not end by itself.
+ */
+function steppingBack(): number {
+  const { __signal_exit_emitter__: third } = process as { __signal_exit_emitter__?: { count?: unknown } }
+  const fourth = (globalThis as { [FOURTH]?: { count?: unknown } })[FOURTH]
+  return [third, fourth].reduce((sum, emitter) => sum + Number(emitter?.count ?? 0), 0)
+}
+
+const FOURTH: unique symbol = Symbol.for('signal-exit emitter')
 
 const KNOWN: ReadonlySet<unknown> = new Set<ShutdownSignal>([
   'SIGTERM',

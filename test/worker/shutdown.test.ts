@@ -1,5 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
 import { until } from '../servers/until.ts'
@@ -49,6 +52,20 @@ describe.concurrent('a process with a worker', () => {
     expect(program.lines.slice(-2)).toEqual(['a is stopped', 'cleaned up'])
   })
 
+  test('ends although a package listens that would end it if it were alone', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-shutdown-'))
+    try {
+      await using program = await Program.start('a package that listens', join(folder, 'file'))
+      expect(readdirSync(folder)).toEqual(['file.lock'])
+      program.child.kill('SIGTERM')
+      expect(await program.end()).toBe('SIGTERM')
+      expect(program.lines.at(-1)).toBe('a is stopped')
+      expect(readdirSync(folder)).toEqual([])
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
+  })
+
   test('ends by itself once the worker is stopped', async () => {
     await using program = await Program.start('stopped by itself')
     program.child.kill('SIGUSR2')
@@ -61,9 +78,9 @@ class Program implements AsyncDisposable {
   readonly child: ChildProcess
   readonly lines: string[] = []
 
-  static async start(name: string): Promise<Program> {
+  static async start(name: string, ...more: string[]): Promise<Program> {
     const program = new Program(
-      spawn(process.execPath, ['--import', 'tsx', PROGRAM, name], {
+      spawn(process.execPath, ['--import', 'tsx', PROGRAM, name, ...more], {
         cwd: root,
         stdio: ['ignore', 'pipe', 'inherit'],
       }),

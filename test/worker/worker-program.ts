@@ -47,6 +47,14 @@ const programs: Record<string, () => Promise<void>> = {
       process.exitCode = 7
     })
   },
+  async 'a package that listens'() {
+    // Brings signal-exit, to remove its lock files at the end.
+    const { lock } = await import('proper-lockfile')
+    await lock(process.argv[3] ?? '', { realpath: false })
+    const worker = workerOn('a', 300)
+    worker.stopOn()
+    worker.start()
+  },
   async 'stopped by itself'() {
     const worker = workerOn('a')
     worker.stopOn()
