@@ -7,20 +7,27 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type EtcdServer, startEtcd } from '../servers/etcd-server.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
+import { type Masters, startMasters } from '../stores/redlock/masters.ts'
 import { projectFiles, root } from '../tidy/project.ts'
 
 const examples = projectFiles().filter((path) => /^examples\/[^/]+\.(ts|mjs)$/.test(path))
 let redis: RedisServer
 let postgres: PostgresServer
 let etcd: EtcdServer
+let masters: Masters
 let folder: string
 
 beforeAll(async () => {
-  ;[redis, postgres, etcd] = await Promise.all([startRedis(), startPostgres(), startEtcd()])
+  ;[redis, postgres, etcd, masters] = await Promise.all([
+    startRedis(),
+    startPostgres(),
+    startEtcd(),
+    startMasters(3),
+  ])
   folder = mkdtempSync(join(tmpdir(), 'holdfast-examples-'))
 })
 afterAll(async () => {
-  await Promise.all([redis.close(), postgres.close(), etcd.close()])
+  await Promise.all([redis.close(), postgres.close(), etcd.close(), masters.close()])
   rmSync(folder, { recursive: true, force: true })
 })
 
@@ -29,7 +36,7 @@ test('there are examples', () => {
 })
 
 // As a reader runs them: against the built package, with a Redis at REDIS_URL, a PostgreSQL at
-// POSTGRES_URL, an etcd at ETCD_URL and an empty working folder.
+// POSTGRES_URL, an etcd at ETCD_URL, three Redis masters at REDLOCK_URL and an empty working folder.
 test.each(examples)('%s runs to its end', { timeout: 60_000 }, async (path) => {
   await promisify(execFile)(process.execPath, ['--import', import.meta.resolve('tsx'), join(root, path)], {
     cwd: folder,
@@ -40,6 +47,7 @@ test.each(examples)('%s runs to its end', { timeout: 60_000 }, async (path) => {
       REDIS_URL: redis.url,
       POSTGRES_URL: postgres.url,
       ETCD_URL: etcd.url,
+      REDLOCK_URL: `redlock:${masters.urls}`,
       // Without the repository's path mapping, so that `holdfast` is what package.json exports.
       TSX_TSCONFIG_PATH: join(root, 'test/docs/examples.tsconfig.json'),
     },

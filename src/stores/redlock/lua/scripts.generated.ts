@@ -15,44 +15,52 @@ export const scripts: {
 --         5 \`c\` to claim, or \`s\` to write down what a quorum has accepted already
 -- Result  a(ccepted) · b<fence>: it has to be above this · g: it does not hold here · y: this server may have forgotten others
 --@ start
---@ fence
---@ wake
---@ tried
---@ room
-
-local asked, minHold, id, settles = ARGV[1], tonumber(ARGV[3]), ARGV[4], ARGV[5] == 's'
+local asked, id, settles = ARGV[1], ARGV[4], ARGV[5] == 's'
 
 -- All fences have 16 digits until the year 2286, so their texts are in the order of their numbers.
-local function raise()
-  local last = redis.call('SET', KEYS[1], asked, 'GET')
-  if last and (#last > #asked or #last == #asked and last > asked) then redis.call('SET', KEYS[1], last) end
-end
-
 local function refusal(fence, limit)
   if settles or asked == fence then return end
-  local bound = fence
   if limit ~= '1' then
     local last = redis.call('GET', KEYS[1])
     if last and last >= asked then return 'b' .. last end
   end
-  if asked < bound then return 'b' .. bound end
+  if asked < fence then return 'b' .. fence end
 end
 
--- A lone holder; see room.lua for what is where in its entry.
-local function claimLone(content)
+local function raise()
+  local last = redis.call('SET', KEYS[1], asked, 'GET')
+  if last and last > asked then redis.call('SET', KEYS[1], last) end
+end
+
+-- Looked at in the same step as the vote: whoever flushes this server takes both.
+local function remembering()
+  local written = not settles and redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'since')
+  local since = written and tonumber(string.match(written, '%d+$'))
+  return (settles or since and now - since >= tonumber(ARGV[2])) and 'a' or 'y'
+end
+
+-- A lone holder is nearly every claim; see room.lua for what is where in its entry.
+local content = redis.pcall('GET', KEYS[2])
+if not content then return 'g' end
+if type(content) == 'string' and ARGV[3] == '0' then
   local lone = '1 t' .. id .. '\\0h '
   if string.sub(content, 1, #lone) ~= lone then return 'g' end
-  if minHold > 0 then return end
   if tonumber(string.sub(content, #lone + 35, #lone + 47)) <= now then return 'g' end
-  local fence, limit = string.match(content, '^(%d+) %d+ %d+ %d+ %d+ (%d+) ', #lone + 1)
-  local refused = refusal(fence, limit)
+  local fence = string.sub(content, #lone + 1, #lone + 16)
+  local refused = refusal(fence, string.match(content, '^%d+ %d+ (%d+) ', #lone + 49))
   if refused then return refused end
   if asked ~= fence then
     redis.call('SET', KEYS[2], lone .. asked .. string.sub(content, #lone + 17), 'KEEPTTL')
     raise()
   end
-  return 'a'
+  return remembering()
 end
+--@ fence
+--@ wake
+--@ tried
+--@ room
+
+local minHold = tonumber(ARGV[3])
 
 local function claim()
   local holder = find(id)
@@ -69,20 +77,12 @@ local function claim()
     write(holder)
     raise()
   end
-  return 'a'
+  return remembering()
 end
 
-local content = redis.pcall('GET', KEYS[2])
-local answer = type(content) == 'string' and claimLone(content)
-if not content then answer = 'g' end
-if not answer then
-  answer = attempt(KEYS[2], claim)
-  close()
-end
-if answer ~= 'a' or settles then return answer end
--- Looked at in the same step as the vote: whoever flushes this server takes both.
-local since = tonumber(string.match(redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'since') or '', ' (%d+)$'))
-return since and now - since >= tonumber(ARGV[2]) and 'a' or 'y'
+local answer = attempt(KEYS[2], claim)
+close()
+return answer
 `,
   look: `-- Who holds a room here, to find out why nobody has it on a quorum. Changes nothing.
 --
