@@ -189,7 +189,7 @@ export class JobTables {
     try {
       return await this.#connections.query(this.#inSchema(text), parameters)
     } catch (error) {
-      throw storeErrorOf(error, { doing })
+      throw storeErrorOf(error, { doing, page: 'docs/jobs.md' })
     }
   }
 
@@ -298,7 +298,7 @@ function transactionError(error: unknown, transaction: SqlClient, doing: string)
     case '42883':
     case '42501':
     case '25006':
-      return storeErrorOf(error, { doing })
+      return storeErrorOf(error, { doing, page: 'docs/jobs.md' })
     default:
       return error
   }
