@@ -1,6 +1,16 @@
 import type { ConnectionOptions } from 'node:tls'
 import { StoreError } from '../../errors.ts'
-import { ConnectionError, isAuthOff, needsNewToken, refusalOf, refused, unavailable } from './failures.ts'
+import {
+  ConnectionError,
+  isAuthOff,
+  isLeaseGone,
+  isLeaseThere,
+  needsNewToken,
+  REFUSED,
+  refusalOf,
+  refused,
+  unavailable,
+} from './failures.ts'
 import { type Conversation, type Ears, Member } from './member.ts'
 import { AUTHENTICATE, encoded, type Method } from './messages.ts'
 import { MessageReader } from './wire.ts'
@@ -35,7 +45,7 @@ export class Cluster {
     this.#members = options.endpoints.map((url) => new Member(url, options.tls))
   }
 
-  /** @throws {StoreError}, and {@link StatusError} for what only the one who asked understands. */
+  /** @throws {StoreError}, and {@link StatusError} when a lease is not there, or is there already. */
   async ask<Request, Reply>(method: Method<Request, Reply>, request: Request): Promise<Told<Reply>> {
     const frame = encoded(method, request)
     let isDoubtful = false
@@ -58,7 +68,8 @@ export class Cluster {
         }
         const sentence = refusalOf(error, this.#options.prefix)
         if (sentence !== undefined) refusal = refused(sentence, error)
-        else if (!isTransient(error)) throw error
+        else if (isLeaseGone(error) || isLeaseThere(error)) throw error
+        else if (!isTransient(error)) throw refused(REFUSED, error)
         isDoubtful ||= !(error instanceof ConnectionError && error.unsent)
         failure = error
         tries += 1

@@ -31,7 +31,7 @@ import { RoomNames } from './room-names.ts'
 import { Rooms } from './rooms.ts'
 import { evict, inspect, type Surroundings } from './survey.ts'
 import { type Entry, entryOf, kept, ticketValue, tombstoneValue } from './ticket-value.ts'
-import { Wardens } from './wardens.ts'
+import { ATTEND_MS, Wardens } from './wardens.ts'
 
 /**
  * Keys in etcd, one per ticket; see `room.ts` for who holds, `leases.ts` for what a crash costs, and `wardens.ts` for what
@@ -119,11 +119,14 @@ export class EtcdStore implements Store {
     const own = this.#own.get(request.id)
     if (own?.ticket.key === request.key) {
       await own.ending
-      const answer = own.state === 'ended' ? undefined : await this.#releaseOwn(own, request)
+      const answer =
+        own.state === 'ended'
+          ? undefined
+          : await this.#releaseOwn(own, request).catch((error: unknown) => this.#tombsGone(error))
       if (answer !== undefined) return answer
     }
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-      const answer = await this.#releaseAny(request)
+      const answer = await this.#releaseAny(request).catch((error: unknown) => this.#tombsGone(error))
       if (answer !== undefined) return answer
     }
     throw tooBusy(request.key)
@@ -145,7 +148,9 @@ export class EtcdStore implements Store {
 
   async evict(request: EvictRequest): Promise<readonly string[]> {
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-      const evicted = await evict(request, this.#surroundings)
+      const evicted = await evict(request, this.#surroundings).catch((error: unknown) =>
+        this.#tombsGone(error),
+      )
       if (evicted !== undefined) return evicted
     }
     throw tooBusy(request.key)
@@ -268,7 +273,7 @@ export class EtcdStore implements Store {
       // Taken away from us meanwhile, or ended: what became of it stands in etcd.
       if (this.#own.get(ticket.id) !== own) return await this.#find(ticket)
       if (own.state === 'waiting') {
-        await this.#leases.back(own.lease, termMs(ticket))
+        await this.#leases.back(own.lease, Math.min(termMs(ticket), own.lease.ttlMs / 2))
         if (own.lease.isLost) return undefined
         own.ticket = ticket
         return { tag: 'queued', askAgainMs: this.#askAgain(own) }
@@ -316,11 +321,13 @@ export class EtcdStore implements Store {
     if (isNew) {
       own.state = 'held'
       own.heldSince = performance.now()
+      own.attendAt = own.heldSince + ATTEND_MS
       if (ticket.minHoldMs > 0) own.holdUntil = own.heldSince + ticket.minHoldMs
     }
     const isBound = await this.#wardens.bind(own)
     if (isBound) await this.#leases.back(own.lease, termMs(ticket))
-    if (!isBound || own.lease.isLost || own.ending !== undefined) {
+    // Evicted meanwhile, say.
+    if (!isBound || own.lease.isLost || own.ending !== undefined || this.#own.get(ticket.id) !== own) {
       await own.ending
       return this.#find(ticket)
     }
@@ -514,6 +521,12 @@ export class EtcdStore implements Store {
     return undefined
   }
 
+  #tombsGone(error: unknown): undefined {
+    if (!isLeaseGone(error)) throw error
+    this.#leases.tombsLost()
+    return undefined
+  }
+
   #entryOf(
     ticket: Ticket,
     { name, at, lease, revision }: { name: string; at: number; lease: number; revision: number },
@@ -552,6 +565,7 @@ export class EtcdStore implements Store {
       rememberedUntil: performance.now() + ticket.patienceMs,
       holdUntil: 0,
       heldSince: performance.now(),
+      attendAt: Number.POSITIVE_INFINITY,
       isDoubtful,
       ending: undefined,
       questions: 0,

@@ -37,6 +37,12 @@ export function isLeaseGone(error: unknown): boolean {
   return error instanceof StatusError && /requested lease not found/.test(error.message)
 }
 
+export function isLeaseThere(error: unknown): boolean {
+  return error instanceof StatusError && /lease already exists/.test(error.message)
+}
+
+export const REFUSED = 'etcd refused a request of the store. Its words are in the `cause`.'
+
 export function isAuthOff(error: unknown): boolean {
   return error instanceof StatusError && /authentication is not enabled/.test(error.message)
 }

@@ -1,7 +1,7 @@
 import { StoreError } from '../../errors.ts'
 import type { Cluster } from './cluster.ts'
 import { elapsedMs, type Moment, moment } from './elapsed.ts'
-import { StatusError } from './failures.ts'
+import { isLeaseThere } from './failures.ts'
 import { LEASE_GRANT, LEASE_KEEP_ALIVE } from './messages.ts'
 
 /**
@@ -110,8 +110,13 @@ export class Leases {
   /** etcd no longer knows it, and with it all its keys are gone. */
   lost(lease: Lease): void {
     lease.isLost = true
-    this.#tombs = undefined
+    // What it has forgotten may be all there was.
+    this.tombsLost()
     this.#onLost(lease)
+  }
+
+  tombsLost(): void {
+    this.#tombs = undefined
   }
 
   /** Resolves when it surely lasts for so long, or is lost. */
@@ -193,7 +198,7 @@ export class Leases {
       if (reply.ttl > ttl) throw tooShort(ttl, reply.ttl)
       return new Lease(id, reply.ttl * 1000, since)
     } catch (error) {
-      if (!(error instanceof StatusError && /lease already exists/.test(error.message))) throw error
+      if (!isLeaseThere(error)) throw error
       return new Lease(id, ttl * 1000, since)
     }
   }

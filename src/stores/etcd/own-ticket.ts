@@ -23,6 +23,8 @@ export interface OwnTicket {
   /** The end of its minimum hold; 0 without one, or before it was confirmed. */
   holdUntil: number
   heldSince: number
+  /** When its room is looked at, to hear of an eviction, should it still be held. */
+  attendAt: number
   /** An acquire of it may still be on its way. */
   isDoubtful: boolean
   /** Set while its key is being deleted. */

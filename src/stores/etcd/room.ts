@@ -12,9 +12,9 @@ import type { Entry, KeptTicket } from './ticket-value.ts'
 export class Room {
   readonly key: string
   /** In order of arrival. */
-  readonly tickets = new Roster<Entry & { readonly value: KeptTicket }>()
+  readonly tickets: Roster<Entry & { readonly value: KeptTicket }> = new Roster()
   /** Lock-delays: while there is one, nobody is admitted. */
-  readonly closings = new Map<string, Entry>()
+  readonly closings: Map<string, Entry> = new Map()
   readonly #tombstones = new Set<string>()
   revision = 0
 

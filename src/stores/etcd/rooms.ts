@@ -175,8 +175,8 @@ export class Rooms {
   #hear(reply: WatchReply): void {
     const watched = this.#byWatch.get(reply.id)
     if (watched === undefined) return
-    this.#failures = 0
     if (reply.canceled) return this.#canceled(watched, reply)
+    this.#failures = 0
     const { room } = watched
     const entries: Entry[] = []
     const gone: string[] = []

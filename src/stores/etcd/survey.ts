@@ -8,7 +8,7 @@ import {
 import type { Cluster } from './cluster.ts'
 import type { FenceBase } from './fence-base.ts'
 import type { Leases } from './leases.ts'
-import { type KeyValue, LEASE_TIME_TO_LIVE, type Operation, TXN } from './messages.ts'
+import { type Compare, type KeyValue, LEASE_TIME_TO_LIVE, type Operation, TXN } from './messages.ts'
 import type { OwnTicket } from './own-ticket.ts'
 import { Room } from './room.ts'
 import type { RoomNames } from './room-names.ts'
@@ -67,17 +67,19 @@ export async function inspect(
   }
 }
 
-/** Removes tickets by force. Undefined when the room changed meanwhile. */
+/** Removes tickets by force. Undefined when they changed meanwhile. */
 export async function evict(
   { key, id, reason }: EvictRequest,
   surroundings: Surroundings,
 ): Promise<readonly string[] | undefined> {
-  const { cluster, names, own, leases, wardens } = surroundings
+  const { cluster, names, wardens } = surroundings
   const range = names.room(key)
   const { pairs, revision } = await read(cluster, range.key, range.end, 0)
-  const entries = pairs.map((pair) => entryOf(pair, names))
   const room = new Room(key)
-  room.fill(entries, revision)
+  room.fill(
+    pairs.map((pair) => entryOf(pair, names)),
+    revision,
+  )
   const clearing = wardens.clearing(room)
   if (clearing !== undefined) {
     await clearing
@@ -85,7 +87,19 @@ export async function evict(
   }
   const { holders } = room.divide()
   const targets = [...room.tickets.values()].filter((entry) => id === undefined || entry.id === id)
-  if (targets.length === 0) return []
+  // From the end of the queue: nobody is let in who is to be evicted, too.
+  for (let end = targets.length; end > 0; end -= EVICTED_TOGETHER) {
+    const some = targets.slice(Math.max(0, end - EVICTED_TOGETHER), end)
+    if (!(await evictSome(some, { ...surroundings, holders, reason }))) return undefined
+  }
+  return targets.map((entry) => entry.id)
+}
+
+async function evictSome(
+  targets: readonly (Entry & { readonly value: KeptTicket })[],
+  surroundings: Surroundings & { readonly holders: readonly Entry[]; readonly reason: string },
+): Promise<boolean> {
+  const { cluster, names, own, leases, wardens, holders, reason } = surroundings
   const tombs = await leases.tombs(TOMBSTONE_MS)
   const value = tombstoneValue({ evicted: true, reason })
   const operations: Operation[] = []
@@ -95,19 +109,23 @@ export async function evict(
     const { lockDelayMs, state } = entry.value
     const wasConfirmed = holders.includes(entry) && state === 'here' && own.get(entry.id)?.state !== 'offered'
     if (lockDelayMs === 0 || !wasConfirmed) continue
-    const name = names.closing(key, entry.id)
+    const name = names.closing(entry.key, entry.id)
     const lease = await leases.once(lockDelayMs)
     operations.push({ tag: 'put', key: name, value: closingValue(lockDelayMs), lease: lease.id })
     closings.push([name, lockDelayMs])
   }
   const { reply } = await cluster.ask(TXN, {
-    when: [{ that: 'modified', is: 'less', ...range, revision: revision + 1 }],
+    when: targets.map(({ name, modRevision }): Compare => ({
+      that: 'modified',
+      is: 'equal',
+      key: name,
+      revision: modRevision,
+    })),
     apply: operations,
     otherwise: [],
   })
-  if (!reply.succeeded) return undefined
-  for (const [name, ms] of closings) wardens.closing(name, ms)
-  return targets.map((entry) => entry.id)
+  if (reply.succeeded) for (const [name, ms] of closings) wardens.closing(name, ms)
+  return reply.succeeded
 }
 
 async function read(
@@ -204,3 +222,5 @@ function stateOf(entry: Entry, known: OwnTicket | undefined): 'held' | 'offered'
 }
 
 const READ_TOGETHER = 500
+/** Two operations each at most, and etcd takes 128 in one transaction. */
+const EVICTED_TOGETHER = 50

@@ -190,7 +190,7 @@ export class Wardens {
       case 'leaving':
         return own.until
       case 'held': {
-        const attendAt = this.#isUnattended(own) ? own.heldSince + ATTEND_MS : Number.POSITIVE_INFINITY
+        const attendAt = this.#isUnattended(own) ? own.attendAt : Number.POSITIVE_INFINITY
         return Math.min(own.until, attendAt, own.pinned ? own.holdUntil : Number.POSITIVE_INFINITY)
       }
       case 'ended':
@@ -206,7 +206,7 @@ export class Wardens {
     else if (own.pinned && own.holdUntil <= now) void this.#unpin(own)
     // Somebody wants to hear of an eviction.
     else if (this.#isUnattended(own)) {
-      own.heldSince = now
+      own.attendAt = now + ATTEND_AGAIN_MS
       this.#options.rooms.read(own.ticket.key).then(
         (room) => this.#options.onSeen(own, room),
         () => {},
@@ -278,7 +278,8 @@ export class Wardens {
 /** Who is not heard of in time is passed over when its turn comes. If it never comes, it is forgotten after so long. */
 const LATE_MS = 5000
 /** Most leases are over before anybody could evict them, and need no watch. */
-const ATTEND_MS = 250
+export const ATTEND_MS = 250
+const ATTEND_AGAIN_MS = 5000
 const LINGER_MS = 1000
 const SOON_MS = 250
 const PAUSE_MS = 200
