@@ -5,17 +5,18 @@ import { PlayedLease, Rehearsal, type Start, type Stop, turn } from './rehearsal
 
 /** Everything that can happen to a worker, in any order. */
 const happening: fc.Arbitrary<string | number> = fc.oneof(
-  { weight: 12, arbitrary: fc.constantFrom('granted', 'started', 'ended') },
+  { weight: 12, arbitrary: fc.constant('as planned') },
+  { weight: 3, arbitrary: fc.constantFrom('granted', 'started', 'ended') },
   { weight: 6, arbitrary: fc.constantFrom(20, 1000, 10_000, 60_000) },
   { weight: 6, arbitrary: fc.constantFrom('lost', 'work fails', 'jeopardy', 'held', 'released by somebody') },
   { weight: 3, arbitrary: fc.constantFrom('busy', 'unavailable', 'start fails', 'stop fails', 'start') },
-  { weight: 1, arbitrary: fc.constantFrom('stop', 'start') },
+  { weight: 1, arbitrary: fc.constantFrom('stop', 'start', 'start', 'start') },
 )
 
 test('whatever happens in whatever order, the work of two terms never overlaps, and no lease is left behind', async () => {
   let stops = 0
   await fc.assert(
-    fc.asyncProperty(fc.array(happening, { minLength: 20, maxLength: 120 }), async (history) => {
+    fc.asyncProperty(fc.array(happening, { maxLength: 150, size: 'max' }), async (history) => {
       const scene = new Scene()
       scene.played.begin()
       for (const event of history) {
@@ -28,8 +29,8 @@ test('whatever happens in whatever order, the work of two terms never overlaps, 
     }),
     { numRuns: 300 },
   )
-  // Most histories get as far as to work and to end.
-  expect(stops).toBeGreaterThan(300)
+  // The histories get as far as to work and to end, several times each.
+  expect(stops).toBeGreaterThan(200)
 })
 
 class Scene {
@@ -47,6 +48,8 @@ class Scene {
     const stop = played.stops.at(-1)
     const ask = played.asks.at(-1)
     switch (event) {
+      case 'as planned':
+        return this.#goOn()
       case 'start':
         return played.begin()
       case 'stop':
@@ -110,6 +113,15 @@ class Scene {
     expect(played.value).toBe('stopped')
     for (const lease of this.#leases) expect(lease.released + lease.detached).toBeGreaterThan(0)
     for (const start of played.starts) expect(this.#hasEnded(start)).toBe(true)
+  }
+
+  /** What would happen next if nothing went wrong. */
+  #goOn(): void {
+    const { value } = this.played.actor.getSnapshot()
+    if (value === 'pausing') return this.played.clock.increment(60_000)
+    if (value === 'trying' || value === 'waiting') return this.#grant()
+    if (typeof value !== 'string' && value.working.work === 'starting') return this.happen('started')
+    if (typeof value !== 'string' && value.working.work === 'stopping') return this.happen('ended')
   }
 
   /** The ask may be over already: then it is a lease that comes too late. */
