@@ -49,6 +49,8 @@ const OWN_OPTIONS = {
   keyPrefix: '',
   keepAlive: KEEP_ALIVE_MS,
   retryStrategy: reconnectDelayMs,
+  // A timer that keeps the process, and that nothing stops where the connection was lost before it was closed.
+  disconnectTimeout: 100,
   reconnectOnError: null,
   // A request is never sent a second time by the client: only the engine knows whether it still wants it.
   autoResendUnfulfilledCommands: false,
