@@ -123,11 +123,11 @@ export class ClusterServers implements Servers {
             break
           case 'ask':
             heir = toldBy(address, turn.to)
-            redirections += 1
-            break
+            continue
           case 'moving':
             // A script is refused while some of its keys are on one server and some on another, before it has done anything.
-            if (performance.now() > giveUpAt) throw error
+            if (performance.now() > giveUpAt)
+              throw new StoreError('store-unavailable', MOVING, { cause: error })
             await pause(MOVING_PAUSE_MS)
             continue
           case 'down':
@@ -362,8 +362,10 @@ const WATCH_MS = 250
 const SEARCH_MS = 50
 const LONGEST_SEARCH_MS = 1000
 /** How much longer we listen than until a waiter asks again, so that a busy key is not left in between. */
-const LINGER_MS = 5000
+const LINGER_MS = 2000
 
+const MOVING =
+  'The slot of the key is being moved to another server of the Redis cluster, which takes longer than a request may. It goes on when the slot is there.'
 const DISAGREE =
   'The servers of the Redis cluster do not agree on who has the slot of the key. While slots are divided anew this passes by itself.'
 const NO_MASTER =

@@ -67,17 +67,12 @@ const REFUSALS: Readonly<Record<string, string>> = {
   NOPROTO: 'The Redis server does not speak the RESP version that the client asks for. Ask for version 2.',
 }
 
-const MOVING =
-  'The slot of the key is being moved to another server of the Redis cluster, which takes longer than a request may. It goes on when the slot is there.'
-
 const TRANSIENT: Readonly<Record<string, string>> = {
   LOADING: 'The Redis server has just started and is still loading its data.',
   BUSY: 'The Redis server is busy with a script that does not end. See SCRIPT KILL.',
   MASTERDOWN: 'The Redis server is a replica that has lost its primary.',
   CLUSTERDOWN:
     'The Redis cluster is down: too many of its masters, or the one for this key, are gone and nobody has taken their place yet. See `redis-cli --cluster check`.',
-  TRYAGAIN: MOVING,
-  ASK: MOVING,
   NOREPLICAS: 'The Redis server has fewer replicas than it was told to write to.',
 }
 
@@ -90,8 +85,7 @@ function refusalOf(message: string): string | undefined {
   if (/without any password configured|no password is set/i.test(message)) {
     return 'The Redis server has no password, and the client sends one. Remove it from the client, or set it on the server.'
   }
-  if (/max number of clients|access a non local key|while the cluster is down/i.test(message))
-    return undefined
+  if (/max number of clients|while the cluster is down/i.test(message)) return undefined
   if (/^-?ERR\b/.test(message))
     return 'The Redis server refused a request of the store. Its words are in the `cause`.'
   return undefined
