@@ -6,6 +6,8 @@ import {
   TOMBSTONE_MS,
 } from '../../contract/store.ts'
 import type { Cluster } from './cluster.ts'
+import { MOST_TRIES, tooBusy } from './conditions.ts'
+import { isLeaseGone } from './failures.ts'
 import type { FenceBase } from './fence-base.ts'
 import type { Leases } from './leases.ts'
 import { type Compare, type KeyValue, LEASE_TIME_TO_LIVE, type Operation, TXN } from './messages.ts'
@@ -67,12 +69,21 @@ export async function inspect(
   }
 }
 
-/** Removes tickets by force. Undefined when they changed meanwhile. */
-export async function evict(
+/** Removes tickets by force, all that are there at one moment. */
+export async function evict(request: EvictRequest, surroundings: Surroundings): Promise<readonly string[]> {
+  const evicted = new Set<string>()
+  for (let tries = 0; tries < MOST_TRIES; tries += 1)
+    if (await evictThose(request, surroundings, evicted)) return [...evicted]
+  throw tooBusy(request.key)
+}
+
+/** False when they changed meanwhile. */
+async function evictThose(
   { key, id, reason }: EvictRequest,
   surroundings: Surroundings,
-): Promise<readonly string[] | undefined> {
-  const { cluster, names, wardens } = surroundings
+  evicted: Set<string>,
+): Promise<boolean> {
+  const { cluster, names, leases, wardens } = surroundings
   const range = names.room(key)
   const { pairs, revision } = await read(cluster, range.key, range.end, 0)
   const room = new Room(key)
@@ -83,16 +94,23 @@ export async function evict(
   const clearing = wardens.clearing(room)
   if (clearing !== undefined) {
     await clearing
-    return undefined
+    return false
   }
   const { holders } = room.divide()
   const targets = [...room.tickets.values()].filter((entry) => id === undefined || entry.id === id)
   // From the end of the queue: nobody is let in who is to be evicted, too.
   for (let end = targets.length; end > 0; end -= EVICTED_TOGETHER) {
     const some = targets.slice(Math.max(0, end - EVICTED_TOGETHER), end)
-    if (!(await evictSome(some, { ...surroundings, holders, reason }))) return undefined
+    try {
+      if (!(await evictSome(some, { ...surroundings, holders, reason }))) return false
+    } catch (error) {
+      if (!isLeaseGone(error)) throw error
+      leases.tombsLost()
+      return false
+    }
+    for (const entry of some) evicted.add(entry.id)
   }
-  return targets.map((entry) => entry.id)
+  return true
 }
 
 async function evictSome(
@@ -115,12 +133,14 @@ async function evictSome(
     closings.push([name, lockDelayMs])
   }
   const { reply } = await cluster.ask(TXN, {
-    when: targets.map(({ name, modRevision }): Compare => ({
-      that: 'modified',
-      is: 'equal',
-      key: name,
-      revision: modRevision,
-    })),
+    when: targets.map(
+      ({ name, modRevision }): Compare => ({
+        that: 'modified',
+        is: 'equal',
+        key: name,
+        revision: modRevision,
+      }),
+    ),
     apply: operations,
     otherwise: [],
   })

@@ -1,0 +1,125 @@
+import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
+import { isEmpty, isNew, isOlder } from './conditions.ts'
+import type { Lease } from './leases.ts'
+import type { Compare, KeyValue, Operation, TxnReply, TxnRequest } from './messages.ts'
+import { termMs } from './own-ticket.ts'
+import type { Presence } from './presence.ts'
+import type { Register } from './register.ts'
+import { Room } from './room.ts'
+import { kept, ticketValue } from './ticket-value.ts'
+
+/** How a ticket comes into its room. */
+export class Entrance {
+  readonly #register: Register
+  readonly #presence: Presence
+  /** By key: the request of the one who came last, while it is under way. */
+  readonly #entering = new Map<string, Promise<void>>()
+
+  constructor(register: Register, presence: Presence) {
+    this.#register = register
+    this.#presence = presence
+  }
+
+  /** One try to come in. Undefined when something changed meanwhile, so that it has to be tried again. */
+  async enter(ticket: Ticket): Promise<AcquireAnswer | undefined> {
+    const base = await this.#register.base.value()
+    const lease = await this.#register.leases.shared(termMs(ticket))
+    // Side by side with the request that needs it.
+    const backed = this.#register.leases.back(lease, termMs(ticket))
+    backed.catch(() => {})
+    const name = this.#register.names.ticket(ticket.key, ticket.id)
+    const at = Date.now()
+    const put: Operation = {
+      tag: 'put',
+      key: name,
+      value: ticketValue(kept(ticket, { at })),
+      lease: lease.id,
+    }
+    const range: Operation = { tag: 'range', ...this.#register.names.room(ticket.key) }
+    const otherwise: Operation[] = [{ tag: 'range', key: base.name }, range]
+    const known: Compare = { that: 'value', is: 'equal', key: base.name, value: base.text }
+    const room = this.#register.rooms.get(ticket.key)
+    const isPatient = ticket.patienceMs > 0
+    const told = await this.#inTurn(ticket, {
+      // Who does not wait comes in only where nobody is. Or else it reads who is there.
+      when: [known, isPatient ? isNew(name) : isEmpty(this.#register.names.room(ticket.key))],
+      apply: isPatient && room === undefined ? [range, put] : [put],
+      otherwise,
+    }).catch((error: unknown) => this.#register.leaseGone(error, lease))
+    if (told === undefined) return undefined
+    const { reply, isDoubtful } = told
+    if (reply.succeeded) {
+      const entry = this.#register.entryOf(ticket, { name, at, lease: lease.id, revision: reply.revision })
+      const own = this.#register.track(entry, ticket, { lease, isDoubtful })
+      // Where nobody waits for its turn, it came in because nobody was there.
+      const others = isPatient && room !== undefined ? undefined : reply.ranges[0]?.pairs
+      return this.#presence.entered(own, others, reply.revision)
+    }
+    if (this.#register.base.changed(reply.ranges[0]?.pairs[0])) return undefined
+    const pairs = reply.ranges[1]?.pairs ?? []
+    const present = pairs.find((pair) => pair.key === name)
+    if (present !== undefined) return this.#presence.found(present, ticket, { isDoubtful })
+    if (isPatient) return undefined
+    return this.#squeezeIn(ticket, { pairs, revision: reply.revision, put, known, lease, at })
+  }
+
+  /** For one that does not wait, where others are: it comes in if it may stand beside them and nobody comes before it. */
+  async #squeezeIn(ticket: Ticket, seen: Seen): Promise<AcquireAnswer | undefined> {
+    const room = new Room(ticket.key)
+    room.fill(this.#register.entries(seen.pairs), seen.revision)
+    const { head } = room.divide()
+    const name = this.#register.names.ticket(ticket.key, ticket.id)
+    room.put(this.#register.entryOf(ticket, { name, at: seen.at, lease: 0, revision: seen.revision + 1 }))
+    const isAdmitted = head === undefined && room.closings.size === 0 && room.divide().head === undefined
+    if (!isAdmitted) {
+      room.delete(ticket.id)
+      // Tickets of ours whose time is over are no reason to be refused.
+      const clearing = this.#register.wardens.clearing(room)
+      if (clearing === undefined) return { tag: 'busy', retryMs: this.#register.untilChange(room) }
+      await clearing
+      return undefined
+    }
+    const { reply, isDoubtful } = await this.#register.transact({
+      when: [seen.known, isOlder(this.#register.names.room(ticket.key), seen.revision)],
+      apply: [seen.put],
+      otherwise: [],
+    })
+    if (!reply.succeeded) return undefined
+    const entry = this.#register.entryOf(ticket, {
+      name,
+      at: seen.at,
+      lease: seen.lease.id,
+      revision: reply.revision,
+    })
+    const own = this.#register.track(entry, ticket, { lease: seen.lease, isDoubtful })
+    own.state = 'offered'
+    return this.#presence.ask(own, ticket) as Promise<AcquireAnswer | undefined>
+  }
+
+  /** etcd carries out what it gets at the same time in any order. Those of one process stay in the order of their calls. */
+  #inTurn(ticket: Ticket, request: TxnRequest): Promise<{ reply: TxnReply; isDoubtful: boolean }> {
+    if (ticket.patienceMs === 0) return this.#register.transact(request)
+    const { key } = ticket
+    const before = this.#entering.get(key)
+    const turn =
+      before === undefined
+        ? this.#register.transact(request)
+        : before.then(() => this.#register.transact(request))
+    const done = turn.then(
+      () => {},
+      () => {},
+    )
+    this.#entering.set(key, done)
+    void done.then(() => this.#entering.get(key) === done && this.#entering.delete(key))
+    return turn
+  }
+}
+
+interface Seen {
+  readonly pairs: readonly KeyValue[]
+  readonly revision: number
+  readonly put: Operation
+  readonly known: Compare
+  readonly lease: Lease
+  readonly at: number
+}
