@@ -18,7 +18,8 @@ export function quorumCycle(
       // This process has a processor for itself; what it starts would share it.
       for (const { pid } of servers) spawnSync('taskset', ['-a', '-c', '-p', '0', String(pid)])
       // As if they had been in use for long: votes of a new server do not count yet.
-      for (const { command } of servers) await command('SET', 'holdfast:since', `${Math.random()} - 1`)
+      for (const { command } of servers)
+        await command('SET', 'holdfast:since', `${Math.random()} - 0000000000001`)
       const adapter = await open(servers.map(({ port }) => port))
       const count = quick ? Math.ceil(cycles / 10) : cycles
       const cycle = async (): Promise<void> => (await adapter.acquire('cycle'))()

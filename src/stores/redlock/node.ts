@@ -69,6 +69,8 @@ export class RedlockNode {
   readonly #options: NodeOptions
   readonly #link: SharedLink
   readonly #names: RoomNames
+  /** The key under which the server keeps since when it remembers everything. */
+  readonly #since: string
   readonly #debts: Debts
   /** What has no answer yet, the oldest first. */
   readonly #owed = new Set<Owed>()
@@ -86,7 +88,9 @@ export class RedlockNode {
     this.index = options.index
     this.#options = options
     this.#link = new SharedLink(link)
-    this.#names = new RoomNames(this.#link.keyPrefix + options.prefix)
+    const prefix = this.#link.keyPrefix + options.prefix
+    this.#names = new RoomNames(prefix)
+    this.#since = `${prefix}since`
     this.store = new RedisStore(this.#link, { prefix: options.prefix, replicas: 0 })
     this.#debts = new Debts((request) => this.store.release(request))
   }
@@ -144,7 +148,7 @@ export class RedlockNode {
   }
 
   claim(ticket: Ticket, { fence, mode }: Claim): Promise<ClaimAnswer> {
-    const args = ['', '2', this.#names.fence, this.#names.room(ticket.key), String(fence)]
+    const args = ['', '3', this.#names.fence, this.#names.room(ticket.key), this.#since, String(fence)]
     // What is only written down has its minimum hold already, from the vote.
     const minHoldMs = mode === 'claim' ? Math.ceil(ticket.minHoldMs) : 0
     args.push(String(this.#options.maxTtlMs), String(minHoldMs), ticket.id, mode === 'claim' ? 'c' : 's')
@@ -198,7 +202,7 @@ export class RedlockNode {
     const turn = this.#link.turn
     const standing = await standingOf((script, args) => this.#link.run(script, args), {
       script: standingScript,
-      key: this.#names.fence.replace(/fence$/, 'since'),
+      key: this.#since,
       name: randomBytes(9).toString('base64url'),
       settings: () => this.#link.send('CONFIG', ['GET', 'append*']),
     }).catch((error: unknown) => this.#raise(error))

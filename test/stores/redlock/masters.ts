@@ -37,5 +37,5 @@ export async function startMasters(
 /** As if the server had been in use for years. */
 export async function age(server: RedisServer): Promise<void> {
   const run = /run_id:(\w+)/.exec(String(await server.command('INFO', 'server')))?.[1] ?? '-'
-  await server.command('SET', 'holdfast:since', `${run.slice(0, 12)} ${run} 1`)
+  await server.command('SET', 'holdfast:since', `${run.slice(0, 12)} ${run} 0000000000001`)
 }

@@ -3,7 +3,7 @@
 -- Who holds alone was granted the room under a fence above all that were claimed here before, and nobody else can have claimed
 -- one since: at least its own is enough. Readers share the room, so they have to be above everything that was ever given here.
 --
--- KEYS    1 the last fence · 2 the room
+-- KEYS    1 the last fence · 2 the room · 3 since when this server remembers everything; see standing.lua
 -- ARGV    1 the fence · 2 how long this server must have kept its memory, in ms · 3 minHoldMs · 4 the id
 --         5 `c` to claim, or `s` to write down what a quorum has accepted already
 -- Result  a(ccepted) · b<fence>: it has to be above this · g: it does not hold here · y: this server may have forgotten others
@@ -27,9 +27,9 @@ end
 
 -- Looked at in the same step as the vote: whoever flushes this server takes both.
 local function remembering()
-  local written = not settles and redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'since')
-  local since = written and tonumber(string.match(written, '%d+$'))
-  return (settles or since and now - since >= tonumber(ARGV[2])) and 'a' or 'y'
+  if settles then return 'a' end
+  local written = redis.call('GET', KEYS[3])
+  return written and now - string.sub(written, -13) >= tonumber(ARGV[2]) and 'a' or 'y'
 end
 
 -- A lone holder is nearly every claim; see room.lua for what is where in its entry.

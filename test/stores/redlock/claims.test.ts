@@ -1,0 +1,99 @@
+import { Redis } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { UNLIMITED } from '../../../src/contract/store.ts'
+import { ioredisLink } from '../../../src/stores/redis/ioredis.ts'
+import { RedlockNode } from '../../../src/stores/redlock/node.ts'
+import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
+import { age } from './masters.ts'
+
+let server: RedisServer
+let node: RedlockNode
+beforeAll(async () => {
+  server = await startRedis()
+  await age(server)
+  node = new RedlockNode(ioredisLink(new Redis(server.url, { lazyConnect: true })), {
+    index: 0,
+    prefix: 'holdfast:',
+    maxTtlMs: 600_000,
+    watch: { canSpare: () => true, onBack: () => {}, onStanding: () => undefined, onRefusal: () => {} },
+  })
+})
+afterAll(async () => {
+  await node.close()
+  await server.close()
+})
+
+describe.each([
+  ['alone', false],
+  ['before a queue', true],
+])('one server, asked for a fence by a holder that is %s', (_, hasQueue) => {
+  test('accepts the fence it gave itself and every higher one, and no lower one', async () => {
+    const mine = ticket({ key: `own ${hasQueue}` })
+    const own = fenceOf(await node.store.acquire(mine))
+    if (hasQueue) await node.store.acquire(ticket({ key: mine.key }))
+    expect(await node.claim(mine, { fence: own - 1n, mode: 'claim' })).toEqual({ tag: 'too-low', above: own })
+    expect(await node.claim(mine, { fence: own, mode: 'claim' })).toEqual({ tag: 'accepted' })
+    const higher = own + 1_000_000n
+    expect(await node.claim(mine, { fence: higher, mode: 'claim' })).toEqual({ tag: 'accepted' })
+    expect(await node.store.renew([mine])).toEqual([{ tag: 'held', fence: higher }])
+    expect(await node.claim(mine, { fence: own, mode: 'claim' })).toEqual({ tag: 'too-low', above: higher })
+    await node.store.evict({ key: mine.key, id: undefined, reason: 'the end of the case' })
+    const next = ticket({ key: mine.key })
+    expect(fenceOf(await node.store.acquire(next)) > higher).toBe(true)
+    await node.store.release(releaseOf(next))
+  })
+
+  test('accepts none for who does not hold: a waiter, one that was released, one that has expired, a stranger', async () => {
+    const key = `gone ${hasQueue}`
+    const [holder, waiter, stranger] = [ticket({ key, ttlMs: 100 }), ticket({ key }), ticket({ key })]
+    const fence = fenceOf(await node.store.acquire(holder)) + 1_000_000_000n
+    if (hasQueue) {
+      await node.store.acquire(waiter)
+      expect(await node.claim(waiter, { fence, mode: 'claim' })).toEqual({ tag: 'gone' })
+    }
+    expect(await node.claim(stranger, { fence, mode: 'claim' })).toEqual({ tag: 'gone' })
+    await new Promise((resolve) => setTimeout(resolve, 101))
+    expect(await node.claim(holder, { fence, mode: 'claim' })).toEqual({ tag: 'gone' })
+    await node.store.release(releaseOf(hasQueue ? waiter : holder))
+    expect(await node.claim(hasQueue ? waiter : holder, { fence, mode: 'claim' })).toEqual({ tag: 'gone' })
+  })
+})
+
+test('two readers are never given the same fence by one server, nor the later one a lower one', async () => {
+  const [one, other] = [
+    ticket({ key: 'readers', limit: UNLIMITED }),
+    ticket({ key: 'readers', limit: UNLIMITED }),
+  ]
+  fenceOf(await node.store.acquire(one))
+  const fence = fenceOf(await node.store.acquire(other)) + 500n
+  expect(await node.claim(one, { fence, mode: 'claim' })).toEqual({ tag: 'accepted' })
+  expect(await node.claim(other, { fence, mode: 'claim' })).toEqual({ tag: 'too-low', above: fence })
+  expect(await node.claim(other, { fence: fence - 1n, mode: 'claim' })).toEqual({
+    tag: 'too-low',
+    above: fence,
+  })
+  expect(await node.claim(other, { fence: fence + 1n, mode: 'claim' })).toEqual({ tag: 'accepted' })
+  await node.store.release(releaseOf(one))
+  await node.store.release(releaseOf(other))
+})
+
+test('a claim with a minimum hold begins it, and what is only written down does not begin it again', async () => {
+  const mine = ticket({ key: 'minimum', minHoldMs: 60_000 })
+  const fence = fenceOf(await node.store.acquire(mine)) + 500n
+  expect(await node.claim(mine, { fence, mode: 'claim' })).toEqual({ tag: 'accepted' })
+  expect(await node.claim(mine, { fence: fence + 1n, mode: 'settle' })).toEqual({ tag: 'accepted' })
+  const { rooms } = await node.store.inspect({ prefix: 'minimum', cursor: undefined, count: 1 })
+  expect(rooms[0]?.holders).toMatchObject([{ id: mine.id, fence: fence + 1n, state: 'held' }])
+  await node.withdraw(mine)
+  expect((await node.store.inspect({ prefix: 'minimum', cursor: undefined, count: 1 })).rooms).toEqual([])
+})
+
+test('a server that was flushed behind our back accepts nothing', async () => {
+  const [before, after] = [ticket({ key: 'flushed' }), ticket({ key: 'flushed' })]
+  await node.store.acquire(before)
+  await server.command('FLUSHALL')
+  const fence = fenceOf(await node.store.acquire(after))
+  expect(await node.claim(after, { fence, mode: 'claim' })).toEqual({ tag: 'forgetful' })
+  expect(await node.claim(before, { fence, mode: 'claim' })).toEqual({ tag: 'gone' })
+})
