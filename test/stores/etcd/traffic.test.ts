@@ -1,0 +1,95 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Store, Ticket } from '../../../src/contract/store.ts'
+import { etcdStore } from '../../../src/stores/etcd/index.ts'
+import { type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
+import { fenceOf, releaseOf, ticket } from './tickets.ts'
+
+let server: EtcdServer
+let store: Store
+beforeAll(async () => {
+  server = await startEtcd()
+  store = etcdStore({ endpoints: [server.url] })
+  // The lease and the beginning of fences are known before anything is counted.
+  const first = ticket()
+  fenceOf(await store.acquire(first))
+  await store.release(releaseOf(first))
+})
+afterAll(async () => {
+  await store.close()
+  await server.close()
+})
+
+/** Requests other than keep-alives, which do not depend on how much is done. */
+async function spent(work: () => Promise<void>): Promise<Record<string, number>> {
+  const before = await server.requests()
+  await work()
+  const after = Object.entries(await server.requests())
+  const kinds = after.filter(([method]) => method !== 'LeaseKeepAlive' && method !== 'Status')
+  return Object.fromEntries(
+    kinds.flatMap(([method, count]) => {
+      const more = count - (before[method] ?? 0)
+      return more === 0 ? [] : [[method, more]]
+    }),
+  )
+}
+
+test('a free key costs one transaction to take and one to give back, whether one waits or not', async () => {
+  const cost = await spent(async () => {
+    for (let round = 0; round < 20; round += 1) {
+      const mine = ticket({ patienceMs: round % 2 === 0 ? 0 : 6000 })
+      fenceOf(await store.acquire(mine))
+      await store.release(releaseOf(mine))
+    }
+  })
+  expect(cost).toEqual({ Txn: 40 })
+})
+
+test('a key that is taken costs one transaction to whoever does not wait', async () => {
+  const [mine, other] = [ticket({ key: 'taken' }), ticket({ key: 'taken', patienceMs: 0 })]
+  fenceOf(await store.acquire(mine))
+  expect(await spent(async () => void (await store.acquire(other)))).toEqual({ Txn: 1 })
+  await store.release(releaseOf(mine))
+})
+
+test('renewing costs one read for each hundred leases, and says of each that it is held', async () => {
+  const tickets = Array.from({ length: 250 }, () => ticket())
+  await Promise.all(tickets.map((one) => store.acquire(one)))
+  const cost = await spent(async () => {
+    for (const answer of await store.renew(tickets)) fenceOf(answer)
+  })
+  expect(cost).toEqual({ Txn: 3 })
+  await Promise.all(tickets.map((one) => store.release(releaseOf(one))))
+})
+
+test('all who wait for a key in one process cost one small request when they say that they still wait', async () => {
+  const holder = ticket({ key: 'queue' })
+  fenceOf(await store.acquire(holder))
+  const waiters = Array.from({ length: 50 }, () => ticket({ key: 'queue' }))
+  for (const waiter of waiters) await store.acquire(waiter)
+  const cost = await spent(async () => {
+    const answers = await store.renew(waiters)
+    expect(answers.every(({ tag }) => tag === 'queued')).toBe(true)
+  })
+  expect(cost).toEqual({ Txn: 1 })
+  await Promise.all([holder, ...waiters].map((one) => store.release(releaseOf(one))))
+})
+
+test('a hand-over costs the release and nothing else: the one who is woken has the key by then', async () => {
+  const woken = new Map<string, () => void>()
+  await store.listen?.((wake) => wake.tag === 'ticket' && woken.get(wake.id)?.())
+  const queue = Array.from({ length: 20 }, () => ticket({ key: 'hand-over' }))
+  const wakes = queue.map(({ id }) => new Promise<void>((wake) => woken.set(id, wake)))
+  for (const waiter of queue) await store.acquire(waiter)
+  const fences: bigint[] = []
+  const cost = await spent(async () => {
+    await store.release(releaseOf(queue[0] as Ticket))
+    for (const [index, waiter] of queue.entries()) {
+      if (index === 0) continue
+      await wakes[index]
+      fences.push(fenceOf((await store.renew([waiter]))[0]))
+      await store.release(releaseOf(waiter))
+    }
+  })
+  expect(cost).toEqual({ Txn: queue.length })
+  expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : 1)))
+})
