@@ -16,10 +16,7 @@ export function stopOnSignals(signals: readonly ShutdownSignal[], stop: () => Pr
     ours.delete(hear)
     for (const signal of signals) process.off(signal, hear)
   }
-  let begun = false
   const hear = (signal: NodeJS.Signals) => {
-    if (begun) return
-    begun = true
     // Counted now, because what listens once is gone afterwards, while what it began goes on.
     const others = process.rawListeners(signal).filter((listener) => !ours.has(listener)).length
     const passOn = () => {

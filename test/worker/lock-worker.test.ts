@@ -14,7 +14,7 @@ import { Open } from './rehearsal.ts'
 let locks: Locks
 
 beforeEach(() => {
-  locks = createLocks(memoryStore(), { ttl: '5s' })
+  locks = createLocks(memoryStore(), { ttl: '5s', wait: 50 })
 })
 afterEach(() => locks.close())
 
@@ -65,6 +65,19 @@ describe('a lock worker', () => {
     expect(second.fences[0]).toBeGreaterThan(first.fences[0] ?? 0n)
     await second.worker.stop()
     expect(second.states.slice(0, 4)).toEqual(['trying', 'waiting', 'starting', 'working'])
+  })
+
+  test('waits however long it takes, whatever the locks do otherwise', async () => {
+    const holder = await locks.acquire('k')
+    const { worker, reaches, errors, states } = workerOf()
+    worker.start()
+    await reaches('waiting')
+    await expect(locks.acquire('k', { wait: 200 })).rejects.toMatchObject({ code: 'acquire-timeout' })
+    expect([worker.state, errors]).toEqual(['waiting', []])
+    await holder.release()
+    await reaches('working')
+    expect(states).toEqual(['trying', 'waiting', 'starting', 'working'])
+    await worker.stop()
   })
 
   test('ends its work when the key is taken away from it, and takes the key again after a pause', async () => {

@@ -66,6 +66,13 @@ describe.concurrent('a process with a worker', () => {
     }
   })
 
+  test('stays for work that does not end, and does not wait for it at a signal', async () => {
+    await using program = await Program.start('work that does not end')
+    await program.says('still here')
+    program.child.kill('SIGTERM')
+    expect(await program.end()).toBe('SIGTERM')
+  })
+
   test('ends by itself once the worker is stopped', async () => {
     await using program = await Program.start('stopped by itself')
     program.child.kill('SIGUSR2')

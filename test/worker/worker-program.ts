@@ -38,20 +38,35 @@ const programs: Record<string, () => Promise<void>> = {
   },
   async 'a handler of its own'() {
     const worker = workerOn('a')
-    worker.stopOn(['SIGTERM'])
-    worker.start()
     process.once('SIGTERM', async () => {
       await worker.stop()
       await locks.close()
       say('cleaned up')
       process.exitCode = 7
     })
+    worker.stopOn(['SIGTERM'])
+    worker.start()
   },
   async 'a package that listens'() {
     // Brings signal-exit, to remove its lock files at the end.
     const { lock } = await import('proper-lockfile')
     await lock(process.argv[3] ?? '', { realpath: false })
     const worker = workerOn('a', 300)
+    worker.stopOn()
+    worker.start()
+  },
+  async 'work that does not end'() {
+    const worker = lockWorker(locks, 'a', {
+      start: () => say('a is working'),
+      stop: () => new Promise(() => {}),
+      onError: () => {},
+      stopTimeout: 50,
+    })
+    worker.subscribe(({ to, lease }) => {
+      if (to === 'working') void locks.evict('a', lease?.id, { reason: 'test' })
+      // Keeps nothing alive.
+      if (to === 'overdue') setTimeout(() => say('still here'), 200).unref()
+    })
     worker.stopOn()
     worker.start()
   },
