@@ -60,6 +60,11 @@ async function particular(url: string): Promise<readonly Finding[]> {
       const { diagnoseRedisSentinel } = await import('./stores/redis/index.ts')
       return diagnoseRedisSentinel(url)
     }
+    case 'redis+cluster':
+    case 'rediss+cluster': {
+      const { diagnoseRedisCluster } = await import('./stores/redis/index.ts')
+      return diagnoseRedisCluster(url)
+    }
     case 'postgres':
     case 'postgresql': {
       const { diagnosePostgres } = await import('./stores/postgres/index.ts')

@@ -7,9 +7,11 @@ export interface ServerFacts {
   /** Settings by name; those that the user may not see are missing. */
   readonly settings: ReadonlyMap<string, string>
   readonly clock: ClockReading
-  /** Where Sentinels may make any of several servers the master. */
-  readonly failsOver: boolean
+  readonly setting: ServerSetting
 }
+
+/** By itself, or one of several of which Sentinels or a cluster make one the master. */
+export type ServerSetting = 'alone' | 'sentinel' | 'cluster'
 
 /** Each looks at one thing, and says nothing where there is nothing to say. */
 export const SERVER_CHECKS: readonly ((facts: ServerFacts) => Finding | undefined)[] = [
@@ -33,7 +35,7 @@ function visibility({ info }: ServerFacts): Finding | undefined {
   }
 }
 
-function version({ info, failsOver }: ServerFacts): Finding | undefined {
+function version({ info, setting }: ServerFacts): Finding | undefined {
   const check = 'version'
   const valkey = info.get('valkey_version')
   const redis = info.get('redis_version')
@@ -47,28 +49,28 @@ function version({ info, failsOver }: ServerFacts): Finding | undefined {
       text: `Redis ${redis} is too old for the store's scripts. Update it to 6.2 or newer.`,
     }
   }
-  if (major < 7 && failsOver) {
+  if (major < 7 && setting === 'cluster') {
     return {
       check,
       verdict: 'warning',
-      text: `Redis ${redis} gets no repairs any more, and its fail-overs had some. Update it to 7 or newer.`,
+      text: `Redis ${redis} sends each message to every server of the cluster. Update it to 7 or newer.`,
     }
   }
   return { check, verdict: 'ok', text: `Redis ${redis}.` }
 }
 
-function topology({ info, failsOver }: ServerFacts): Finding | undefined {
+function topology({ info, setting }: ServerFacts): Finding | undefined {
   const check = 'role'
-  if (info.get('cluster_enabled') === '1') {
+  if (info.get('cluster_enabled') === '1' && setting !== 'cluster') {
     return {
       check,
       verdict: 'problem',
-      text: 'The server is part of a cluster. Connect to it as one, or use a single server.',
+      text: 'The server is part of a cluster. Connect to it as one (redis+cluster://…), or use a single server.',
     }
   }
   if (info.get('role') === 'slave') {
     const master = `${info.get('master_host')}:${info.get('master_port')}`
-    if (!failsOver) {
+    if (setting === 'alone') {
       return {
         check,
         verdict: 'problem',
@@ -87,11 +89,11 @@ function topology({ info, failsOver }: ServerFacts): Finding | undefined {
   if (info.get('role') !== 'master') return undefined
   const replicas = Number(info.get('connected_slaves') ?? 0)
   if (replicas > 0) return { check, verdict: 'ok', text: `The master, with ${counted(replicas, 'replica')}.` }
-  if (!failsOver) return { check, verdict: 'ok', text: 'A single server.' }
+  if (setting === 'alone') return { check, verdict: 'ok', text: 'A single server.' }
   return {
     check,
-    verdict: 'problem',
-    text: 'The master has no replica that could take over. Start one with replicaof, or repair its connection.',
+    verdict: setting === 'sentinel' ? 'problem' : 'warning',
+    text: 'The master has no replica that could take over. Start one, or repair its connection.',
   }
 }
 
@@ -165,10 +167,10 @@ function saving({ info, settings }: ServerFacts): Finding | undefined {
 }
 
 /** Whether a master that is cut off stops granting by itself. */
-function isolation({ info, settings, failsOver }: ServerFacts): Finding | undefined {
+function isolation({ info, settings, setting }: ServerFacts): Finding | undefined {
   const check = 'isolation'
   const least = settings.get('min-replicas-to-write')
-  if (!failsOver || info.get('role') !== 'master' || least === undefined) return undefined
+  if (setting !== 'sentinel' || info.get('role') !== 'master' || least === undefined) return undefined
   if (Number(least) > 0) {
     return {
       check,

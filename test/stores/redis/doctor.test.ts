@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { diagnose, type Finding } from '../../../src/index.ts'
+import { startCluster } from '../../servers/redis-cluster.ts'
 import { startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { readProjectFile } from '../../tidy/project.ts'
@@ -181,6 +182,33 @@ describe('the doctor, about Sentinels', () => {
       text: expect.stringContaining('no replica that could take over'),
     })
   }, 60_000)
+})
+
+test('the doctor, about a cluster, looks at its slots and at each of its servers', async () => {
+  await using cluster = await startCluster({ replicas: 0 })
+  const { verdict, findings } = await diagnose(cluster.url)
+  expect(verdict).toBe('warning')
+  expect(findings).toContainEqual({
+    check: 'slots',
+    verdict: 'ok',
+    text: 'All slots are served, by 3 masters.',
+  })
+  for (const { port } of cluster.servers) {
+    expect(findings).toContainEqual({
+      check: 'role',
+      where: `127.0.0.1:${port}`,
+      verdict: 'warning',
+      text: expect.stringContaining('no replica that could take over'),
+    })
+  }
+  await cluster.servers[0]?.kill()
+  const then = await diagnose(cluster.url)
+  expect(then.findings).toContainEqual({
+    check: 'connection',
+    where: `127.0.0.1:${cluster.servers[0]?.port}`,
+    verdict: 'warning',
+    text: expect.stringContaining('could not be reached'),
+  })
 })
 
 function textOf(findings: readonly Finding[], check: string): string | undefined {

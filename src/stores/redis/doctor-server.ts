@@ -1,0 +1,137 @@
+import { type Finding, milliseconds, readClock, within } from '../../base/diagnosis.ts'
+import type { CommandConnection, RedisLink, ServerAddress } from './connection.ts'
+import { SERVER_CHECKS, type ServerFacts, type ServerSetting } from './doctor-checks.ts'
+import { replyCode, storeErrorOf } from './failures.ts'
+
+/** What is to be said of several servers of which any may become the master, each by itself and of all together. */
+export async function diagnoseServers(
+  servers: readonly ServerAddress[],
+  {
+    linkTo,
+    setting,
+  }: { readonly linkTo: (server: ServerAddress) => RedisLink; readonly setting: ServerSetting },
+): Promise<readonly Finding[]> {
+  const asked = await Promise.all(
+    servers.map(async (server) => ({
+      where: addressOf(server),
+      facts: await factsOf(linkTo(server), setting),
+    })),
+  )
+  const findings: Finding[] = []
+  for (const { where, facts } of asked) {
+    if ('problem' in facts)
+      findings.push({ check: 'connection', where, verdict: 'warning', text: facts.problem })
+    else findings.push(...findingsOf(facts).map((finding) => ({ ...finding, where })))
+  }
+  const seen = asked.flatMap(({ facts }) => ('problem' in facts ? [] : [facts]))
+  return [...findings, ...clocks(seen)]
+}
+
+export function findingsOf(facts: ServerFacts): readonly Finding[] {
+  return SERVER_CHECKS.flatMap((check) => check(facts) ?? [])
+}
+
+export async function factsOf(
+  link: RedisLink,
+  setting: ServerSetting,
+): Promise<ServerFacts | { readonly problem: string }> {
+  return await onceOpen(link, async (connection) => ({
+    info: infoOf(await permitted(connection.send('INFO', []))),
+    settings: await settingsOf(connection),
+    clock: await readClock(async () => timeOf(await connection.send('TIME', []))),
+    setting,
+  }))
+}
+
+const SETTINGS: readonly string[] = [
+  'appendfsync',
+  'save',
+  'stop-writes-on-bgsave-error',
+  'min-replicas-to-write',
+]
+
+async function settingsOf(connection: CommandConnection): Promise<ReadonlyMap<string, string>> {
+  const settings = new Map<string, string>()
+  for (const name of SETTINGS) {
+    // One at a time: Redis 6.2 takes no more.
+    const [, value] = pairs(await permitted(connection.send('CONFIG', ['GET', name])))
+    if (value !== undefined) settings.set(name, value)
+  }
+  return settings
+}
+
+/** A fence is at least the server's time, so it may fall in a fail-over to a clock that is far behind. */
+function clocks(servers: readonly ServerFacts[]): readonly Finding[] {
+  if (servers.length < 2) return []
+  const check = 'clocks'
+  const ahead = servers.map(({ clock }) => clock.aheadMs)
+  const errorMs = Math.max(...servers.map(({ clock }) => clock.errorMs))
+  const apartMs = Math.max(...ahead) - Math.min(...ahead)
+  if (apartMs < APART_MS + 2 * errorMs) {
+    return [{ check, verdict: 'ok', text: `Of the servers: within ${milliseconds(apartMs + 2 * errorMs)}.` }]
+  }
+  return [
+    {
+      check,
+      verdict: 'warning',
+      text: `Those of the servers are ${milliseconds(apartMs)} apart. A fail-over to the slower one that is quicker than that may lower the fences. Let NTP set them.`,
+    },
+  ]
+}
+
+const APART_MS = 250
+
+/** What comes of it on a connection of its own, or what is wrong. */
+export async function onceOpen<T extends object>(
+  link: RedisLink,
+  ask: (connection: CommandConnection) => Promise<T>,
+): Promise<T | { readonly problem: string }> {
+  const connection = link.open(() => {})
+  try {
+    return await within(LIMIT_MS, ask(connection))
+  } catch (error) {
+    return { problem: storeErrorOf(connection.reasonOf(error), undefined, 0).message }
+  } finally {
+    connection.close()
+  }
+}
+
+const LIMIT_MS = 5000
+
+/** Undefined where the user may not ask that. */
+async function permitted(reply: Promise<unknown>): Promise<unknown> {
+  try {
+    return await reply
+  } catch (error) {
+    if (replyCode(error) === undefined) throw error
+    return undefined
+  }
+}
+
+function infoOf(reply: unknown): ReadonlyMap<string, string> {
+  const lines = typeof reply === 'string' ? reply.matchAll(/^(\w+):(.*?)\r?$/gm) : []
+  return new Map(Array.from(lines, ([, name = '', value = '']) => [name, value]))
+}
+
+function timeOf(reply: unknown): number {
+  const [seconds, microseconds] = reply as [string, string]
+  return Number(seconds) * 1000 + Number(microseconds) / 1000
+}
+
+/** A flat list, or a map where the client speaks RESP3. */
+function pairs(reply: unknown): readonly string[] {
+  if (Array.isArray(reply)) return reply as string[]
+  if (reply instanceof Map) return [...(reply as Map<string, string>)].flat()
+  return typeof reply === 'object' && reply !== null
+    ? Object.entries(reply as Record<string, string>).flat()
+    : []
+}
+
+export function entries(reply: unknown): readonly (readonly [string, string])[] {
+  const flat = pairs(reply)
+  return flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ''] as const] : []))
+}
+
+export function addressOf({ host, port }: ServerAddress): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`
+}
