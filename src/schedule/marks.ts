@@ -1,0 +1,139 @@
+import { type HolderView, isHoldfastError, type Lease, type Locks } from '../index.ts'
+
+export type TickResult = 'ok' | 'failed' | 'skipped'
+
+/** What the store knows of somebody who holds a key. */
+export interface Sighting {
+  /** Host, process id and label, for people. */
+  readonly owner: Readonly<Record<string, unknown>>
+  readonly sinceMs: number
+}
+
+/**
+ * What all processes know of a job, kept as keys that stay taken: leases that nobody renews and nobody gives back, which the
+ * store forgets by its own clock. Each is about one instant, so that a process whose clock is a year ahead spoils its own ticks
+ * only, as it could not with one mark that says how far the job has come.
+ */
+export class Marks {
+  /** Held while a run is going on. */
+  readonly lock: string
+  readonly #locks: Locks
+
+  constructor(locks: Locks, name: string) {
+    this.#locks = locks
+    this.lock = `schedule:${name}`
+  }
+
+  /** Whether nobody has to care about that tick any more. Looks as a reader, because those who look must not see one another. */
+  isSettled(tickMs: number): Promise<boolean> {
+    return this.#isTaken(this.#keyOf(tickMs, 'done'))
+  }
+
+  /** The mark of a run that begins; `undefined` when there is one: it began before, and never ended. Ask under the lock. */
+  async begin(tickMs: number): Promise<Lease | undefined> {
+    return (
+      (await this.#locks.tryAcquire(this.#keyOf(tickMs, 'begun'), { ...MARK, ttl: LONGEST_MS })) ?? undefined
+    )
+  }
+
+  /** Whether a run began and never ended. Ask under the lock. */
+  hasBegun(tickMs: number): Promise<boolean> {
+    return this.#isTaken(this.#keyOf(tickMs, 'begun'))
+  }
+
+  /** Nobody has to know of a begin any more: the tick is settled. */
+  async forgetBegin(tickMs: number): Promise<void> {
+    await this.#locks.evict(this.#keyOf(tickMs, 'begun'), undefined, { reason: 'the tick is settled' })
+  }
+
+  /** @throws {StoreError} when the store could not be told: somebody may run the tick again. */
+  async settle(tickMs: number, result: TickResult, rememberMs: number): Promise<void> {
+    // First, so that who sees that it is settled also sees how.
+    if (result !== 'ok') await this.#mark(this.#keyOf(tickMs, result), rememberMs)
+    await this.#mark(this.#keyOf(tickMs, 'done'), rememberMs)
+  }
+
+  /**
+   * For how long the job is known with this expression, in milliseconds; `undefined` when it is new. It is forgotten 24 days after
+   * the last call.
+   */
+  async knownForMs(expression: string, timezone: string): Promise<number | undefined> {
+    const key = `${this.lock}#since ${timezone} ${expression}`
+    const first = await this.#locks.tryAcquire(key, { ...MARK, ttl: LONGEST_MS })
+    if (first !== null) {
+      first.detach()
+      return undefined
+    }
+    const holder = await this.#holderOf(key)
+    if (holder === undefined) return undefined
+    const { id, fence, units, limit, heldMs } = holder
+    try {
+      const json = { key, id, fence: String(fence), units, limit, ttlMs: LONGEST_MS }
+      const lease = await this.#locks.adopt(json, { ...MARK, ttl: LONGEST_MS })
+      lease.detach()
+    } catch (error) {
+      // Gone at this very moment; the next call begins anew.
+      if (!isHoldfastError(error, 'lease-lost')) throw error
+    }
+    return heldMs
+  }
+
+  async running(): Promise<Sighting | undefined> {
+    const holder = await this.#holderOf(this.lock)
+    return holder?.state === 'held' ? sightingOf(holder) : undefined
+  }
+
+  /** Who settled a tick, and how; `undefined` when nobody has, or it is forgotten. */
+  async settled(tickMs: number): Promise<(Sighting & { readonly result: TickResult }) | undefined> {
+    const holder = await this.#holderOf(this.#keyOf(tickMs, 'done'))
+    if (holder === undefined) return undefined
+    for (const result of ['failed', 'skipped'] as const) {
+      if (await this.#isTaken(this.#keyOf(tickMs, result))) return { ...sightingOf(holder), result }
+    }
+    return { ...sightingOf(holder), result: 'ok' }
+  }
+
+  async #mark(key: string, ttlMs: number): Promise<void> {
+    try {
+      // Not a try: somebody may be looking just now.
+      const lease = await this.#locks.acquire(key, { ...MARK, ttl: ttlMs, wait: MARKING_MS })
+      lease.detach()
+    } catch (error) {
+      // Still in the queue after all who look are gone: another one has marked it, under whom our lease was lost.
+      if (!isHoldfastError(error, 'acquire-timeout') || !('ahead' in error) || error.ahead === undefined)
+        throw error
+    }
+  }
+
+  async #isTaken(key: string): Promise<boolean> {
+    const look = await this.#locks.readWrite(key).tryAcquireRead({ ...MARK, ttl: LOOK_MS })
+    await look?.release()
+    return look === null
+  }
+
+  async #holderOf(key: string): Promise<HolderView | undefined> {
+    // Some stores look through all their keys before they say that there is none.
+    if (!(await this.#isTaken(key))) return undefined
+    // The room of that very key comes first, where there is one.
+    for await (const room of this.#locks.inspect({ prefix: key, pageSize: 1 })) {
+      return room.key === key ? room.holders[0] : undefined
+    }
+    return undefined
+  }
+
+  #keyOf(tickMs: number, what: 'begun' | 'done' | TickResult): string {
+    return `${this.lock}@${new Date(tickMs).toISOString()}#${what}`
+  }
+}
+
+function sightingOf({ owner, heldMs }: HolderView): Sighting {
+  return { owner: JSON.parse(owner) as Record<string, unknown>, sinceMs: heldMs }
+}
+
+/** Whatever the defaults of the locks are. */
+const MARK = { renew: false, minHold: 0, lockDelay: 0 } as const
+/** Whoever looks has it for one round trip, or until this if it dies. */
+const LOOK_MS = 2000
+const MARKING_MS = 10_000
+/** The longest that a store keeps a key unasked. */
+export const LONGEST_MS: number = 24 * 86_400_000

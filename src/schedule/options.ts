@@ -1,0 +1,213 @@
+import { type Duration, HOLD_RANGE, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
+import { InvalidArgumentError } from '../errors.ts'
+import type { Clock } from '../index.ts'
+import { systemClock } from './clock.ts'
+import type { FinishedRun } from './run.ts'
+import { checkTimezone } from './ticks.ts'
+
+export interface ScheduleOptions {
+  /** The time zone of all jobs that do not name their own. Default: UTC, whatever zone the machine is in. */
+  readonly timezone?: string | undefined
+  /** How long `stop()` lets work go on before it aborts its signal. Default: 10 s. */
+  readonly stopTimeout?: Duration | undefined
+  /** Told of every run that ended in this process, whatever its result. */
+  readonly onRun?: ((run: FinishedRun) => void) | undefined
+  /**
+   * Told of everything that went wrong: work that failed (`run`), and a store that could not be asked (`store`), which is asked
+   * again. Default: a process warning.
+   */
+  readonly onError?:
+    | ((error: unknown, context: { readonly name: string; readonly during: 'run' | 'store' }) => void)
+    | undefined
+  /** Default: the clocks of this machine. */
+  readonly clock?: Clock | undefined
+}
+
+export interface JobOptions {
+  /** Default: that of the schedule. */
+  readonly timezone?: string | undefined
+  /**
+   * What becomes of ticks for which no process was there in time, because none ran, or all were suspended or busy. `skip`: a tick
+   * that nobody has begun within 30 s is left out. `once`: of those that were missed, the last one is made up for. `all`: each of
+   * them, in order. Default: `skip`.
+   */
+  readonly missed?: 'skip' | 'once' | 'all' | undefined
+  /** With `once` and `all`: how late a tick is still made up for. Default: 1 h. */
+  readonly catchUp?: Duration | undefined
+  /**
+   * What becomes of ticks that come while a run of this job is going on anywhere; runs of one job never overlap. `skip`: they are
+   * left out. `queue`: the last of them is run when the other one is over (with `missed: 'all'`: each of them that is not older
+   * than `catchUp`). Default: `skip`.
+   */
+  readonly overlap?: 'skip' | 'queue' | undefined
+  /**
+   * What becomes of a tick whose process died, or lost its lease, in the middle. `retry`: another process takes it over when the
+   * `ttl` is over. `skip`: nobody does. Default: `retry`.
+   */
+  readonly afterCrash?: 'retry' | 'skip' | undefined
+  /** The job stays taken for at least this long from the begin of a run; ticks in that time overlap with it. Default: 0. */
+  readonly atLeast?: Duration | undefined
+  /**
+   * How long a run may take. Then it has failed: its signal aborts, and 5 s later the job is free for the next tick even if the
+   * work has not ended. Default: no bound.
+   */
+  readonly atMost?: Duration | undefined
+  /** What a crash costs the next run, as for `locks.acquire`. Default: that of the locks. */
+  readonly ttl?: Duration | undefined
+}
+
+export interface StopOptions {
+  /** Instead of `stopTimeout`. */
+  readonly timeout?: Duration | undefined
+}
+
+export interface ScheduleSettings {
+  readonly timezone: string
+  readonly stopTimeoutMs: number
+  readonly onRun: (run: FinishedRun) => void
+  readonly onError: NonNullable<ScheduleOptions['onError']>
+  readonly clock: Clock
+}
+
+export interface JobSettings {
+  readonly timezone: string
+  readonly missed: 'skip' | 'once' | 'all'
+  /** How late a tick may begin. */
+  readonly windowMs: number
+  readonly overlap: 'skip' | 'queue'
+  readonly afterCrash: 'retry' | 'skip'
+  readonly atLeastMs: number
+  readonly atMostMs: number | undefined
+  readonly ttlMs: number | undefined
+}
+
+export function parseScheduleOptions(options: ScheduleOptions): ScheduleSettings {
+  const {
+    timezone = 'UTC',
+    stopTimeout = 10_000,
+    onRun,
+    onError,
+    clock = systemClock,
+  } = named(options, SCHEDULE)
+  checkTimezone(timezone)
+  for (const verb of ['monotonicMs', 'wallMs', 'startTimer'] as const)
+    checkFunction(`clock.${verb}`, clock?.[verb])
+  return {
+    timezone,
+    stopTimeoutMs: parseDuration('stopTimeout', stopTimeout, HOLD_RANGE),
+    onRun: guarded('onRun', onRun === undefined ? () => {} : checkFunction('onRun', onRun)),
+    onError: guarded('onError', onError === undefined ? warnOfError : checkFunction('onError', onError)),
+    clock,
+  }
+}
+
+export function parseJobOptions(options: JobOptions, { timezone }: ScheduleSettings): JobSettings {
+  named(options, JOB)
+  const missed = oneOf('missed', options.missed ?? 'skip', ['skip', 'once', 'all'])
+  if (missed === 'skip' && options.catchUp !== undefined) {
+    throw expected('catchUp', "left out unless `missed` is 'once' or 'all'", options.catchUp)
+  }
+  const atLeastMs = parseDuration('atLeast', options.atLeast ?? 0, HOLD_RANGE)
+  const atMostMs = optional('atMost', options.atMost)
+  if (atMostMs !== undefined && atMostMs < atLeastMs) {
+    throw expected('atMost', `at least as long as \`atLeast\` (${atLeastMs} ms)`, options.atMost)
+  }
+  return {
+    timezone: options.timezone ?? timezone,
+    missed,
+    windowMs: missed === 'skip' ? LATE_MS : parseDuration('catchUp', options.catchUp ?? '1h', HOLD_RANGE),
+    overlap: oneOf('overlap', options.overlap ?? 'skip', ['skip', 'queue']),
+    afterCrash: oneOf('afterCrash', options.afterCrash ?? 'retry', ['retry', 'skip']),
+    atLeastMs,
+    atMostMs,
+    ttlMs: optional('ttl', options.ttl),
+  }
+}
+
+export function parseStopOptions(options: StopOptions, otherwiseMs: number): number {
+  const { timeout = otherwiseMs } = named(options, STOP)
+  return parseDuration('timeout', timeout, { ...WAIT_RANGE, endless: false })
+}
+
+export function checkName(name: unknown): asserts name is string {
+  if (typeof name === 'string' && name !== '' && name.length <= LONGEST_NAME) return
+  throw expected('name', `a string of 1 to ${LONGEST_NAME} characters`, name)
+}
+
+export function checkFunction<F>(name: string, value: F): F {
+  if (typeof value !== 'function') throw expected(name, 'a function', value)
+  return value
+}
+
+export function expected(name: string, what: string, value: unknown): InvalidArgumentError {
+  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(value)}.`)
+}
+
+export function warn(message: string, error: unknown): void {
+  process.emitWarning(message, {
+    type: 'HoldfastWarning',
+    code: 'HOLDFAST_SCHEDULE',
+    detail: error instanceof Error ? (error.stack ?? error.message) : String(error),
+  })
+}
+
+/** Longer than an event loop is usually blocked, or a machine needs to restart its process; shorter than most periods. */
+const LATE_MS = 30_000
+/** Leaves room for what is added to make keys of it. */
+const LONGEST_NAME = 500
+
+const SCHEDULE: ReadonlySet<string> = new Set<keyof ScheduleOptions>([
+  'timezone',
+  'stopTimeout',
+  'onRun',
+  'onError',
+  'clock',
+])
+const JOB: ReadonlySet<string> = new Set<keyof JobOptions>([
+  'timezone',
+  'missed',
+  'catchUp',
+  'overlap',
+  'afterCrash',
+  'atLeast',
+  'atMost',
+  'ttl',
+])
+const STOP: ReadonlySet<string> = new Set<keyof StopOptions>(['timeout'])
+
+function named<Options extends object>(options: Options, names: ReadonlySet<string>): Options {
+  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
+  for (const name of Object.keys(options)) {
+    if (names.has(name)) continue
+    const known = [...names].map((one) => `\`${one}\``).join(', ')
+    throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
+  }
+  return options
+}
+
+function oneOf<Choice extends string>(name: string, value: Choice, choices: readonly Choice[]): Choice {
+  if (choices.includes(value)) return value
+  throw expected(name, choices.map((choice) => `'${choice}'`).join(' or '), value)
+}
+
+function optional(name: string, value: Duration | undefined): number | undefined {
+  return value === undefined ? undefined : parseDuration(name, value, TTL_RANGE)
+}
+
+function guarded<Arguments extends readonly unknown[]>(
+  name: string,
+  listener: (...args: Arguments) => void,
+): (...args: Arguments) => void {
+  return (...args) => {
+    try {
+      listener(...args)
+    } catch (error) {
+      warn(`\`${name}\` of a schedule itself failed.`, error)
+    }
+  }
+}
+
+function warnOfError(error: unknown, { name, during }: { name: string; during: 'run' | 'store' }): void {
+  const what = during === 'run' ? 'failed' : 'could not ask its store, and will ask again'
+  warn(`The scheduled job ${JSON.stringify(name)} ${what}. See \`onError\`.`, error)
+}

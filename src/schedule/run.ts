@@ -1,0 +1,149 @@
+import { HoldfastError } from '../errors.ts'
+import type { Clock, Lease } from '../index.ts'
+import { paused } from './clock.ts'
+
+/** What the work of a job is given. */
+export interface ScheduledRun {
+  /** The name of the job. */
+  readonly name: string
+  /** The tick: when the run should have begun. For `runNow()` the time of that call. */
+  readonly scheduledAt: Date
+  /** Larger than that of every run of this job before: pass it along with what is written. */
+  readonly fence: bigint
+  /** Aborts when the lease is lost, when `atMost` is over, and when the schedule is stopped and has waited long enough. */
+  readonly signal: AbortSignal
+  /** What holds the job meanwhile. For reading and `assertHeld()`; the schedule releases it. */
+  readonly lease: Lease
+  /** Whether another process began this tick before, and died or lost its lease in the middle. */
+  readonly takenOver: boolean
+}
+
+/** What became of a run in this process. */
+export interface FinishedRun {
+  readonly name: string
+  readonly scheduledAt: Date
+  readonly startedAt: Date
+  readonly durationMs: number
+  /** `interrupted`: it did not end well before the schedule was stopped; another process takes the tick over. */
+  readonly result: 'ok' | 'failed' | 'interrupted'
+  /** Why it failed or was interrupted. */
+  readonly error?: unknown
+}
+
+/** How a run ended, and what its tick needs now. */
+export type RunEnd =
+  | { readonly result: 'ok' }
+  | { readonly result: 'failed'; readonly error: unknown; readonly isLost: boolean }
+  | { readonly result: 'interrupted'; readonly error: unknown }
+
+export interface RunOptions {
+  readonly clock: Clock
+  readonly atMostMs: number | undefined
+  /** Called at the moment when `atMost` is over, while the lease is still held. */
+  readonly onOverdue: (error: HoldfastError) => Promise<void>
+}
+
+/** One call of the work under a lease, and everything that may end it. */
+export class Run {
+  readonly scheduledAt: Date
+  readonly fence: bigint
+  readonly #lease: Lease
+  readonly #options: RunOptions
+  readonly #ending = new AbortController()
+  readonly #over = new AbortController()
+  #isStopped = false
+  #overdue: { readonly error: HoldfastError; readonly told: Promise<void> } | undefined
+
+  constructor(scheduledAt: Date, lease: Lease, options: RunOptions) {
+    this.scheduledAt = scheduledAt
+    this.fence = lease.fence
+    this.#lease = lease
+    this.#options = options
+  }
+
+  /** Resolves when the work has ended, or is given up. Never rejects. */
+  async end(work: (run: ScheduledRun) => unknown, name: string, takenOver: boolean): Promise<RunEnd> {
+    const { clock, atMostMs } = this.#options
+    const lease = this.#lease
+    const onLoss = () => {
+      this.#ending.abort(lease.signal.reason)
+      // Nobody waits for work that had its time: others go on, and so does this process.
+      if (this.#overdue !== undefined) this.#over.abort()
+    }
+    lease.signal.addEventListener('abort', onLoss)
+    if (lease.signal.aborted) onLoss()
+    const timer =
+      atMostMs === undefined ? undefined : clock.startTimer(atMostMs, () => this.#tooLong(atMostMs))
+    const { scheduledAt, fence } = this
+    const settled = outcomeOf(() =>
+      work({ name, scheduledAt, fence, signal: this.#ending.signal, lease, takenOver }),
+    )
+    const outcome = await Promise.race([settled, abortOf(this.#over.signal)])
+    timer?.stop()
+    lease.signal.removeEventListener('abort', onLoss)
+    await this.#overdue?.told
+    return this.#judge(outcome)
+  }
+
+  /** The schedule stops: aborts the signal, and soon after waits no more. Then the lease is left to run out. */
+  async stop(reason: unknown): Promise<void> {
+    this.#isStopped = true
+    this.#ending.abort(reason)
+    await paused(this.#options.clock, GRACE_MS, this.#over.signal)
+    if (this.#over.signal.aborted) return
+    // The work may still be at it, so the key is not given back.
+    if (this.#lease.state === 'held' || this.#lease.state === 'jeopardy') this.#lease.detach()
+    this.#over.abort()
+  }
+
+  /** It is over, as far as anybody waits for it. */
+  close(): void {
+    this.#over.abort()
+  }
+
+  #tooLong(atMostMs: number): void {
+    const error = new HoldfastError(
+      'task-failed',
+      `The run of ${JSON.stringify(this.#lease.key)} took longer than \`atMost\` (${atMostMs} ms). Its signal is aborted; work that goes on all the same is not waited for.`,
+      { key: this.#lease.key },
+    )
+    this.#overdue = { error, told: this.#options.onOverdue(error) }
+    this.#ending.abort(error)
+    if (this.#lease.signal.aborted) this.#over.abort()
+  }
+
+  #judge(outcome: Outcome | undefined): RunEnd {
+    const failure = outcome?.tag === 'failed' ? outcome.error : undefined
+    if (this.#overdue !== undefined) return { result: 'failed', error: this.#overdue.error, isLost: false }
+    const { reason, aborted } = this.#lease.signal
+    if (aborted) {
+      return outcome?.tag === 'done'
+        ? { result: 'failed', error: reason, isLost: false }
+        : { result: 'failed', error: failure ?? reason, isLost: true }
+    }
+    if (outcome?.tag === 'done') return { result: 'ok' }
+    if (this.#isStopped) return { result: 'interrupted', error: failure ?? this.#ending.signal.reason }
+    return { result: 'failed', error: failure, isLost: false }
+  }
+}
+
+/** How long work has to end once its signal was aborted, before it is not waited for any more. */
+export const GRACE_MS = 5000
+
+type Outcome = { readonly tag: 'done' } | { readonly tag: 'failed'; readonly error: unknown }
+
+async function outcomeOf(work: () => unknown): Promise<Outcome> {
+  try {
+    await work()
+    return { tag: 'done' }
+  } catch (error) {
+    return { tag: 'failed', error }
+  }
+}
+
+function abortOf(signal: AbortSignal): Promise<undefined> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve(undefined)
+    else signal.addEventListener('abort', () => resolve(undefined), { once: true })
+  })
+}

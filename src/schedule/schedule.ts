@@ -1,0 +1,154 @@
+import { ClosedError, InvalidArgumentError } from '../errors.ts'
+import type { Locks } from '../index.ts'
+import { Job, type ScheduledJob } from './job.ts'
+import {
+  checkFunction,
+  checkName,
+  expected,
+  type JobOptions,
+  parseJobOptions,
+  parseScheduleOptions,
+  parseStopOptions,
+  type ScheduleOptions,
+  type ScheduleSettings,
+  type StopOptions,
+} from './options.ts'
+import type { ScheduledRun } from './run.ts'
+
+/** See {@link createSchedule}. */
+export interface Schedule extends AsyncDisposable {
+  /** All jobs that were added and not stopped. */
+  readonly jobs: readonly ScheduledJob[]
+  /**
+   * Adds a job. All processes add the same jobs. After `start()` it begins at once.
+   *
+   * @throws {InvalidArgumentError} when an argument is not what it should be, or the name is taken; {@link ClosedError} after
+   * `stop()`.
+   */
+  add(
+    name: string,
+    expression: string,
+    work: (run: ScheduledRun) => unknown,
+    options?: JobOptions,
+  ): ScheduledJob
+  /** Starts all jobs. Until `stop()` the process stays alive. Called again it changes nothing. */
+  start(): void
+  /**
+   * Begins no more runs, and resolves when those that are going on have ended: they have `stopTimeout` for it, then their signals
+   * abort, and 5 s later they are not waited for any more. What did not end well is taken over by another process. Never rejects
+   * for what happens meanwhile. Awaited inside of a run it waits for itself that long.
+   */
+  stop(options?: StopOptions): Promise<void>
+}
+
+/**
+ * Jobs that run at times given by cron expressions, once per tick in the whole fleet, also when the clocks of its machines differ
+ * by seconds or minutes. Every process adds the same jobs, over the same store; one of them runs each tick, and when it dies
+ * half-way another one takes over. Runs of one job never overlap.
+ *
+ * ```ts
+ * import { connect } from 'holdfast'
+ * import { createSchedule } from 'holdfast/schedule'
+ *
+ * const locks = await connect('redis://localhost:6379')
+ * const schedule = createSchedule(locks, { timezone: 'Europe/Berlin' })
+ * schedule.add('nightly-report', '0 3 * * *', async ({ scheduledAt, fence, signal }) => {
+ *   console.log('reports on the day before', scheduledAt, fence, signal.aborted)
+ * }, { missed: 'once', catchUp: '6h', atMost: '1h' })
+ * schedule.start()
+ * process.once('SIGTERM', () => schedule.stop().then(() => locks.close()))
+ * ```
+ *
+ * Once per tick is what a lock and a mark can do: a process that dies between the effect of its work and the moment when the
+ * store hears of it has its tick run again. Where that would be wrong take the tick as an idempotency key, or set
+ * `afterCrash: 'skip'`.
+ *
+ * @throws {InvalidArgumentError} when an argument is not what it should be.
+ */
+export function createSchedule(locks: Locks, options: ScheduleOptions = {}): Schedule {
+  if (typeof locks?.withLock !== 'function') {
+    throw expected('locks', 'what createLocks(…) or connect(…) returns', locks)
+  }
+  return new ScheduleOverLocks(locks, parseScheduleOptions(options))
+}
+
+class ScheduleOverLocks implements Schedule {
+  readonly #locks: Locks
+  readonly #settings: ScheduleSettings
+  readonly #jobs = new Map<string, Job>()
+  #state: 'idle' | 'started' | 'stopped' = 'idle'
+
+  constructor(locks: Locks, settings: ScheduleSettings) {
+    this.#locks = locks
+    this.#settings = settings
+  }
+
+  get jobs(): readonly ScheduledJob[] {
+    return [...this.#jobs.values()]
+  }
+
+  add(
+    name: string,
+    expression: string,
+    work: (run: ScheduledRun) => unknown,
+    options: JobOptions = {},
+  ): ScheduledJob {
+    if (this.#state === 'stopped') throw stopped()
+    checkName(name)
+    checkFunction('work', work)
+    const settings = parseJobOptions(options, this.#settings)
+    const names = namesOf(this.#locks)
+    const taken = names.get(name)
+    if (taken !== undefined) {
+      throw new InvalidArgumentError(
+        `Expected \`name\` to be that of one job only, got ${JSON.stringify(name)}, which is scheduled at ${JSON.stringify(taken)} already.`,
+      )
+    }
+    const job = new Job({
+      locks: this.#locks,
+      name,
+      expression,
+      work,
+      schedule: this.#settings,
+      settings,
+      onStop: () => {
+        if (this.#jobs.delete(name)) names.delete(name)
+      },
+    })
+    names.set(name, expression)
+    this.#jobs.set(name, job)
+    if (this.#state === 'started') job.start()
+    return job
+  }
+
+  start(): void {
+    if (this.#state === 'stopped') throw stopped()
+    this.#state = 'started'
+    for (const job of this.#jobs.values()) job.start()
+  }
+
+  async stop(options: StopOptions = {}): Promise<void> {
+    parseStopOptions(options, this.#settings.stopTimeoutMs)
+    this.#state = 'stopped'
+    await Promise.all(Array.from(this.#jobs.values(), (job) => job.stop(options)))
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.stop()
+  }
+}
+
+/** The names in use, for each process that locks stand for: two schedules of one process could take each other's ticks for theirs. */
+const namesInUse = new WeakMap<Locks, Map<string, string>>()
+
+function namesOf(locks: Locks): Map<string, string> {
+  const known = namesInUse.get(locks)
+  if (known !== undefined) return known
+  const names = new Map<string, string>()
+  namesInUse.set(locks, names)
+  return names
+}
+
+function stopped(): ClosedError {
+  return new ClosedError('Expected a schedule that was not stopped, got one that was. Make a new one.')
+}

@@ -1,0 +1,60 @@
+import { Cron } from 'croner'
+import { show } from '../base/duration.ts'
+import { InvalidArgumentError } from '../errors.ts'
+
+/** When an expression says that it is time, in milliseconds since 1970. Whole seconds, the same on every machine. */
+export class Ticks {
+  readonly #cron: Cron
+
+  /** @throws {InvalidArgumentError} when the expression or the zone is none, or no tick is to come. */
+  constructor(expression: string, timezone: string, nowMs: number) {
+    checkTimezone(timezone)
+    this.#cron = parse(expression, timezone)
+    if (this.next(nowMs) === undefined) {
+      throw new InvalidArgumentError(
+        `Expected \`expression\` to match some time from now on, got ${show(expression)}.`,
+      )
+    }
+  }
+
+  /** The first one later than that; `undefined` when there is none. */
+  next(afterMs: number): number | undefined {
+    return this.#cron.nextRun(new Date(afterMs))?.getTime()
+  }
+
+  /** The last one that is not later than that; `undefined` when there is none. */
+  last(untilMs: number): number | undefined {
+    return this.#cron.previousRuns(1, new Date(untilMs + 1))[0]?.getTime()
+  }
+}
+
+export function checkTimezone(timezone: unknown): asserts timezone is string {
+  try {
+    if (typeof timezone === 'string' && timezone !== '') {
+      new Intl.DateTimeFormat('en', { timeZone: timezone })
+      return
+    }
+  } catch {
+    // Said below.
+  }
+  throw new InvalidArgumentError(
+    `Expected \`timezone\` to be an IANA time zone, such as 'Europe/Berlin' or 'UTC', got ${show(timezone)}.`,
+  )
+}
+
+function parse(expression: unknown, timezone: string): Cron {
+  let cause: unknown
+  try {
+    if (typeof expression === 'string') {
+      const cron = new Cron(expression, { timezone, paused: true })
+      // A date is no expression, although croner takes one.
+      if (cron.getPattern() !== undefined) return cron
+    }
+  } catch (error) {
+    cause = error
+  }
+  throw new InvalidArgumentError(
+    `Expected \`expression\` to be a cron expression of 5, 6 (seconds first) or 7 (years last) fields, got ${show(expression)}.`,
+    { cause },
+  )
+}

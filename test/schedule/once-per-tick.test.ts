@@ -1,0 +1,292 @@
+import { describe, expect, test } from 'vitest'
+import { delaysOf } from '../engine/fake-clock.ts'
+import { errorOf } from '../engine/scene.ts'
+import { Stage } from './stage.ts'
+
+const MINUTE_MS = 60_000
+const HOUR_MS = 3_600_000
+
+describe('a fleet', () => {
+  test('runs each tick once, whoever is first', async () => {
+    const stage = new Stage('2027-01-15T08:00:00Z')
+    for (const name of ['a', 'b', 'c', 'd']) {
+      const member = stage.member(name)
+      member.schedule.add('job', '*/10 * * * * *', stage.work(member))
+      member.schedule.start()
+    }
+    await stage.clock.advance(MINUTE_MS)
+    expect(stage.ticks).toEqual([
+      '2027-01-15T08:00:10.000Z',
+      '2027-01-15T08:00:20.000Z',
+      '2027-01-15T08:00:30.000Z',
+      '2027-01-15T08:00:40.000Z',
+      '2027-01-15T08:00:50.000Z',
+      '2027-01-15T08:01:00.000Z',
+    ])
+  })
+
+  test('does so though its clocks differ by minutes, and its work takes no time', async () => {
+    const stage = new Stage('2027-01-15T08:00:30Z')
+    const ahead = { a: 0, b: 4000, c: -7000, d: -140_000, e: 150_000 }
+    for (const [name, aheadMs] of Object.entries(ahead)) {
+      const member = stage.member(name, { aheadMs })
+      member.schedule.add('job', '* * * * *', stage.work(member))
+      member.schedule.start()
+    }
+    await stage.clock.advance(20 * MINUTE_MS)
+    expect(stage.ticks.length).toBeGreaterThanOrEqual(20)
+    expect(stage.ticks).toEqual([...new Set(stage.ticks)])
+  })
+
+  test('does so in any zone, and while some of it stop and others start', async () => {
+    const stage = new Stage('2027-01-15T08:00:30Z')
+    for (let number = 0; number < 20; number += 1) {
+      const member = stage.member(`m${number}`, { timezone: 'Asia/Kolkata', aheadMs: (number % 5) * 700 })
+      member.schedule.add('job', '* * * * *', stage.work(member, 900))
+      member.schedule.start()
+      await stage.clock.advance(40_000)
+      if (number % 3 !== 0) await stage.clock.until(member.schedule.stop())
+    }
+    expect(stage.ticks).toHaveLength(13)
+    expect(new Set(stage.ticks).size).toBe(13)
+  })
+
+  test('takes work that throws for a run: no other one tries the tick again', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const b = stage.member('b', { aheadMs: -2000 })
+    const broken = new Error('not today')
+    for (const member of [a, b]) {
+      member.schedule.add('job', '* * * * *', async (run) => {
+        await stage.work(member, 5000)(run)
+        throw broken
+      })
+      member.schedule.start()
+    }
+    await stage.clock.advance(90_000)
+    expect(stage.record).toEqual(['a 2027-01-15T08:01:00.000Z'])
+    expect(a.errors).toEqual([broken])
+    expect(b.errors).toEqual([])
+  })
+
+  test('with two expressions for one name, as in a rolling deploy, runs each instant of either once', async () => {
+    const stage = new Stage('2027-01-15T08:00:05Z')
+    const old = stage.member('old')
+    old.schedule.add('job', '*/20 * * * * *', stage.work(old))
+    const young = stage.member('young', { aheadMs: 1500 })
+    young.schedule.add('job', '*/30 * * * * *', stage.work(young), { missed: 'all' })
+    for (const { schedule } of [old, young]) schedule.start()
+    await stage.clock.advance(MINUTE_MS)
+    expect(stage.ticks.map((tick) => tick.slice(14, 19))).toEqual(['00:20', '00:30', '00:40', '01:00'])
+  })
+})
+
+describe('a process that dies in the middle of a run', () => {
+  test('has its tick taken over when the ttl is over', async () => {
+    const stage = new Stage()
+    const a = stage.member('a', { aheadMs: 1000 })
+    const b = stage.member('b')
+    const takenOver: boolean[] = []
+    for (const member of [a, b]) {
+      member.schedule.add(
+        'job',
+        '0 * * * *',
+        (run) => {
+          takenOver.push(run.takenOver)
+          return stage.work(member, 45 * MINUTE_MS)(run)
+        },
+        { ttl: '10s' },
+      )
+      member.schedule.start()
+    }
+    await stage.clock.advance(80 * MINUTE_MS)
+    expect(stage.record).toEqual(['a 2027-01-15T09:00:00.000Z'])
+    await stage.kill(a)
+    await stage.clock.advance(15_000)
+    expect(stage.record).toEqual(['a 2027-01-15T09:00:00.000Z', 'b 2027-01-15T09:00:00.000Z'])
+    expect(takenOver).toEqual([false, true])
+    expect(a.finished).toMatchObject([{ result: 'failed', error: { code: 'lease-lost' } }])
+    await stage.clock.advance(46 * MINUTE_MS)
+    expect(b.finished).toMatchObject([{ result: 'ok', durationMs: 45 * MINUTE_MS }])
+  })
+
+  test('has it left alone with `afterCrash: skip`, and the next one runs', async () => {
+    const stage = new Stage()
+    const a = stage.member('a', { aheadMs: 1000 })
+    const b = stage.member('b')
+    for (const member of [a, b]) {
+      member.schedule.add('job', '* * * * *', stage.work(member, 20_000), { ttl: '10s', afterCrash: 'skip' })
+      member.schedule.start()
+    }
+    await stage.clock.advance(52_000)
+    await stage.kill(a)
+    await stage.clock.advance(MINUTE_MS)
+    expect(stage.record).toEqual(['a 2027-01-15T08:01:00.000Z', 'b 2027-01-15T08:02:00.000Z'])
+  })
+
+  test('leaves nothing behind once its tick was taken over', async () => {
+    const stage = new Stage()
+    const a = stage.member('a', { aheadMs: 1000 })
+    const b = stage.member('b')
+    for (const member of [a, b]) {
+      member.schedule.add('job', '0 0 9 15 1 *', stage.work(member, MINUTE_MS), { ttl: '10s' })
+      member.schedule.start()
+    }
+    await stage.clock.advance(HOUR_MS)
+    await stage.kill(a)
+    await stage.clock.advance(5 * MINUTE_MS)
+    expect(stage.record).toHaveLength(2)
+    const keys: string[] = []
+    for await (const { key } of b.locks.inspect({ prefix: 'schedule:' })) keys.push(key)
+    expect(keys).toEqual(['schedule:job@2027-01-15T09:00:00.000Z#done'])
+  })
+})
+
+describe('time that does not go as planned', () => {
+  test('an event loop that is blocked across ticks runs the last one, and none twice', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '*/10 * * * * *', stage.work(a))
+    a.schedule.start()
+    await stage.clock.advance(10_000)
+    stage.clock.block(45_000)
+    await stage.clock.advance(5000)
+    expect(stage.ticks.map((tick) => tick.slice(17, 19))).toEqual(['20', '00', '10'])
+  })
+
+  test('work that blocks the event loop beyond its lease fails, and the next tick runs', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '* * * * *', async (run) => {
+      await stage.work(a)(run)
+      if (stage.record.length === 1) stage.clock.block(40_000)
+      run.lease.assertHeld()
+    })
+    a.schedule.start()
+    await stage.clock.advance(2 * MINUTE_MS)
+    expect(a.finished).toMatchObject([{ result: 'failed', error: { code: 'lease-lost' } }, { result: 'ok' }])
+    expect(stage.ticks).toEqual(['2027-01-15T08:01:00.000Z', '2027-01-15T08:02:00.000Z'])
+  })
+
+  test('a wall clock that is set back runs no tick twice, and goes on', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '* * * * *', stage.work(a))
+    a.schedule.start()
+    await stage.clock.advance(30 * MINUTE_MS)
+    expect(stage.ticks).toHaveLength(30)
+    a.setClock(-20 * MINUTE_MS)
+    await stage.clock.advance(20 * MINUTE_MS)
+    expect(stage.ticks).toHaveLength(30)
+    await stage.clock.advance(5 * MINUTE_MS)
+    expect(stage.ticks).toHaveLength(35)
+    expect(new Set(stage.ticks).size).toBe(35)
+  })
+
+  test('a wall clock that was a year ahead, and is set right, does not stop the job for a year', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const b = stage.member('b', { aheadMs: -500 })
+    for (const member of [a, b]) {
+      member.schedule.add('job', '* * * * *', stage.work(member))
+      member.schedule.start()
+    }
+    await stage.clock.advance(5 * MINUTE_MS)
+    a.setClock(365 * 24 * HOUR_MS)
+    await stage.clock.advance(5 * MINUTE_MS)
+    a.setClock(-365 * 24 * HOUR_MS)
+    await stage.clock.advance(5 * MINUTE_MS)
+    const right = stage.record.filter((line) => line.includes(' 2027-'))
+    expect(right).toHaveLength(15)
+    expect(new Set(right).size).toBe(15)
+    expect(right.slice(-4)).toEqual([
+      'a 2027-01-15T08:12:00.000Z',
+      'a 2027-01-15T08:13:00.000Z',
+      'a 2027-01-15T08:14:00.000Z',
+      'a 2027-01-15T08:15:00.000Z',
+    ])
+  })
+
+  test('a clock that is set while it sleeps is noticed within half a minute', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '0 * * * *', stage.work(a))
+    a.schedule.start()
+    await stage.clock.advance(10 * MINUTE_MS)
+    a.setClock(40 * MINUTE_MS)
+    await stage.clock.advance(11 * MINUTE_MS)
+    expect(stage.ticks).toEqual(['2027-01-15T09:00:00.000Z'])
+  })
+
+  test('a tick that is further away than a timer can be is run when it comes', async () => {
+    const stage = new Stage('2027-01-01T00:00:00Z')
+    const delays = delaysOf(stage.clock, { most: 1_000_000 })
+    const a = stage.member('a')
+    a.schedule.add('job', '0 0 1 3 *', stage.work(a))
+    a.schedule.start()
+    await stage.clock.advance(HOUR_MS)
+    stage.clock.suspend(58 * 24 * HOUR_MS)
+    await stage.clock.advance(23 * HOUR_MS - 1)
+    expect(stage.ticks).toEqual([])
+    await stage.clock.advance(1)
+    expect(stage.ticks).toEqual(['2027-03-01T00:00:00.000Z'])
+    expect(Math.max(...delays)).toBeLessThan(2 ** 31)
+  })
+})
+
+describe('a store that is away', () => {
+  test('is asked again, and what came meanwhile is run when it is back in time', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '* * * * *', stage.work(a))
+    a.schedule.start()
+    await stage.clock.advance(40_000)
+    a.store.always('fail')
+    await stage.clock.advance(20_000)
+    a.store.always('answer')
+    await stage.clock.advance(20_000)
+    expect(stage.ticks).toEqual(['2027-01-15T08:01:00.000Z'])
+    expect(a.errors).not.toEqual([])
+    expect(a.errors).toEqual(a.errors.map(() => expect.objectContaining({ code: 'store-unavailable' })))
+  })
+
+  test('is asked again, and what came too long ago is left out', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '* * * * *', stage.work(a))
+    a.schedule.start()
+    await stage.clock.advance(40_000)
+    a.store.always('fail')
+    await stage.clock.advance(45_000)
+    a.store.always('answer')
+    await stage.clock.advance(30_000)
+    expect(stage.ticks).toEqual(['2027-01-15T08:02:00.000Z'])
+  })
+
+  test('that refuses is told of, and asked again ever more seldom', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '*/5 * * * * *', stage.work(a))
+    a.schedule.start()
+    a.store.always('refuse')
+    await stage.clock.advance(10 * MINUTE_MS)
+    expect(stage.ticks).toEqual([])
+    expect(a.errors.length).toBeGreaterThan(10)
+    expect(a.errors.length).toBeLessThan(40)
+    a.store.always('answer')
+    await stage.clock.advance(MINUTE_MS)
+    expect(stage.ticks.length).toBeGreaterThan(5)
+  })
+
+  test('cannot be asked any more once the locks are closed, and the job ends', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const job = a.schedule.add('job', '* * * * *', stage.work(a))
+    a.schedule.start()
+    await stage.clock.until(a.locks.close())
+    await stage.clock.advance(5 * MINUTE_MS)
+    expect(a.errors).toMatchObject([{ code: 'closed' }])
+    expect(stage.clock.timers.keepingAlive).toBe(0)
+    expect(await stage.clock.until(errorOf(job.runNow()))).toMatchObject({ code: 'closed' })
+  })
+})
