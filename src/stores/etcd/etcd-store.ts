@@ -1,5 +1,6 @@
 import type {
   AcquireAnswer,
+  Answer,
   EvictRequest,
   InspectRequest,
   ReleaseAnswer,
@@ -52,7 +53,11 @@ export class EtcdStore implements Store {
     throw tooBusy(ticket.key)
   }
 
-  async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+  renew(tickets: readonly Ticket[]): Answer<readonly RenewAnswer[]> {
+    return this.#presence.takeOffers(tickets) ?? this.#renew(tickets)
+  }
+
+  async #renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
     const held: OwnTicket[] = []
     for (const ticket of tickets) {
       const own = this.#register.own.get(ticket.id)

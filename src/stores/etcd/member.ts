@@ -11,8 +11,8 @@ import { FRAME_BYTES } from './messages.ts'
 
 export interface Ears {
   onMessage(message: Buffer): void
-  /** Once, however it ends. */
-  onEnd(error: Error): void
+  /** Once, however it ends; undefined: as it should. */
+  onEnd(error: Error | undefined): void
 }
 
 export interface Conversation {
@@ -65,7 +65,7 @@ export class Member {
         onMessage: (bytes) => {
           message = bytes
         },
-        onEnd: (error) => done(error instanceof StatusError && error.status === 0 ? undefined : error),
+        onEnd: done,
       })
       stream.end(frame)
     })
@@ -156,7 +156,7 @@ export class Member {
     let failure: Error | undefined
     let isOver = false
     const wasConnected = this.#isConnected
-    const end = (error: Error) => {
+    const end = (error: Error | undefined) => {
       if (isOver) return
       isOver = true
       onEnd(error)
@@ -182,6 +182,8 @@ export class Member {
       failure = connectionErrorOf(error, { unsent: !wasConnected && !this.#isConnected })
     })
     stream.on('close', () => {
+      // An error that is made and thrown away costs as much as the rest of the request.
+      if (isOver) return
       end(
         failure ??
           new ConnectionError('The connection was lost.', { unsent: !wasConnected && !this.#isConnected }),
@@ -231,7 +233,8 @@ export class Member {
 /** A member that says nothing for a good second is left, long before a lease could end. */
 const PULSE_MS = 1000
 
-function statusOf(headers: IncomingHttpHeaders): StatusError {
+function statusOf(headers: IncomingHttpHeaders): StatusError | undefined {
+  if (headers['grpc-status'] === '0') return undefined
   const message = String(headers['grpc-message'] ?? '')
   return new StatusError(Number(headers['grpc-status'] ?? 2), decoded(message))
 }

@@ -15,6 +15,26 @@ export class Presence {
     this.#register = register
   }
 
+  /**
+   * The hand-over: all of them were offered their keys, and their leases surely last. There is nothing to ask, and no need
+   * to wait for as much as a tick, in which the one before would begin to ask for the key again.
+   */
+  takeOffers(tickets: readonly Ticket[]): readonly RenewAnswer[] | undefined {
+    const now = performance.now()
+    const offered: OwnTicket[] = []
+    for (const ticket of tickets) {
+      const own = this.#register.own.get(ticket.id)
+      const isOpen = own?.state === 'offered' && own.until > now && ticket.minHoldMs === 0
+      if (!isOpen || !own.lease.backs(termMs(ticket))) return undefined
+      offered.push(own)
+    }
+    return offered.map((own, index): RenewAnswer => {
+      this.#hold(own, tickets[index] ?? own.ticket)
+      this.#register.wardens.look(own)
+      return { tag: 'held', fence: own.fence }
+    })
+  }
+
   /** Its key is there. Who was there at that moment decides whether it holds; `others` is not known where a watch tells it. */
   async entered(
     own: OwnTicket,
@@ -67,6 +87,17 @@ export class Presence {
     } finally {
       own.questions -= 1
     }
+  }
+
+  #hold(own: OwnTicket, ticket: Ticket): void {
+    const now = performance.now()
+    own.ticket = ticket
+    own.until = Math.max(own.until, now + ticket.ttlMs)
+    if (own.state === 'held') return
+    own.state = 'held'
+    own.heldSince = now
+    own.attendAt = now + ATTEND_MS
+    if (ticket.minHoldMs > 0) own.holdUntil = now + ticket.minHoldMs
   }
 
   async renewOne(ticket: Ticket): Promise<RenewAnswer> {
@@ -135,15 +166,7 @@ export class Presence {
 
   /** Promises the ticket its ttl, once the lease surely lasts as long. */
   async #confirm(own: OwnTicket, ticket: Ticket): Promise<RenewAnswer | undefined> {
-    const isNew = own.state !== 'held'
-    own.ticket = ticket
-    own.until = Math.max(own.until, performance.now() + ticket.ttlMs)
-    if (isNew) {
-      own.state = 'held'
-      own.heldSince = performance.now()
-      own.attendAt = own.heldSince + ATTEND_MS
-      if (ticket.minHoldMs > 0) own.holdUntil = own.heldSince + ticket.minHoldMs
-    }
+    this.#hold(own, ticket)
     const isBound = await this.#register.wardens.bind(own)
     if (isBound) await this.#register.leases.back(own.lease, termMs(ticket))
     // Evicted meanwhile, say.
