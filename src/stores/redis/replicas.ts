@@ -96,7 +96,7 @@ export class NotReplicatedError extends Error {
     const { got, wanted } = this.#counts
     return new StoreError(
       'store-unavailable',
-      `Only ${got} of the ${wanted} replicas that \`replicas\` asks for had it after ${LIMIT_MS} ms. Check that they run and follow the Redis server.`,
+      `The grant had reached ${got} replicas after ${LIMIT_MS} ms, and the option \`replicas\` asks for ${wanted}. Check that they run and follow the Redis server.`,
       { key },
     )
   }
