@@ -2,7 +2,7 @@ import { type Duration, HOLD_RANGE, parseDuration, show } from '../base/duration
 import type { HeldLease } from '../engine/held-lease.ts'
 import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
 import { type Desk, hold } from './hold.ts'
-import { currentLeader, type Leader, LeaderWatch } from './leader-watch.ts'
+import { currentLeader, type Leader, LeaderWatch, roomOf } from './leader-watch.ts'
 import { type Leadership, LeaderTerm, markOf } from './leadership.ts'
 import {
   checkCallback,
@@ -105,7 +105,7 @@ export class Election {
    * Asks the leader to go, wherever it is. It stops in its own time: its signal aborts, its work settles, and the next one
    * leads. Resolves when the store has taken the request, which the leader hears of at once.
    *
-   * @returns whether there was a leader to ask.
+   * @returns whether there was somebody to ask.
    */
   async requestStepDown(options: { readonly reason: string }): Promise<boolean> {
     checkNames(options, new Set(['reason']))
@@ -115,13 +115,17 @@ export class Election {
         `Expected \`reason\` to be a text of 1 to 500 characters, got ${show(reason)}.`,
       )
     }
-    if ((await this.leader()) === null) return false
     const { engine } = this.#desk
-    const removed = await engine.ask(
-      () => engine.store.evict({ key: markOf(this.key), id: undefined, reason }),
-      ADMINISTRATION_MS,
+    const key = markOf(this.key)
+    const mark = await roomOf(engine, key)
+    // Who observes is there as a reader, and is not meant.
+    const leaders = [...(mark?.holders ?? []), ...(mark?.queue ?? [])].filter(({ limit }) => limit === 1)
+    const removed = await Promise.all(
+      leaders.map(({ id }) =>
+        engine.ask(() => engine.store.evict({ key, id, reason }), ADMINISTRATION_MS, key),
+      ),
     )
-    return removed.length > 0
+    return removed.flat().length > 0
   }
 
   /** Who leads at this moment, as the store knows it; `null` when nobody does. */

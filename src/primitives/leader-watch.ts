@@ -1,3 +1,4 @@
+import type { RoomView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
 import { terms } from '../engine/terms.ts'
 import { isHoldfastError } from '../errors.ts'
@@ -20,8 +21,7 @@ export async function currentLeader(engine: Engine, key: string): Promise<Leader
   return (await lookAt(engine, key)).leader
 }
 
-/** Who leads, and whether somebody was offered the leadership and has not taken it yet. */
-async function lookAt(engine: Engine, key: string): Promise<{ leader: Leader | null; isOffered: boolean }> {
+export async function roomOf(engine: Engine, key: string): Promise<RoomView | undefined> {
   const page = await engine.ask(
     () => engine.store.inspect({ prefix: key, cursor: undefined, count: 1 }),
     ADMINISTRATION_MS,
@@ -29,7 +29,12 @@ async function lookAt(engine: Engine, key: string): Promise<{ leader: Leader | n
   )
   // The room of that very key comes first, where there is one.
   const [room] = page.rooms
-  const holders = room?.key === key ? room.holders : []
+  return room?.key === key ? room : undefined
+}
+
+/** Who leads, and whether somebody was offered the leadership and has not taken it yet. */
+async function lookAt(engine: Engine, key: string): Promise<{ leader: Leader | null; isOffered: boolean }> {
+  const holders = (await roomOf(engine, key))?.holders ?? []
   const holder = holders.find(({ state }) => state === 'held')
   if (holder === undefined)
     return { leader: null, isOffered: holders.some(({ state }) => state === 'offered') }
@@ -77,7 +82,7 @@ export class LeaderWatch {
     }
     if (signal?.aborted === true) return
     signal?.addEventListener('abort', onAbort)
-    const watching = this.#watch()
+    void this.#watch()
     try {
       for (;;) {
         const next = this.#changes.shift()
@@ -93,7 +98,6 @@ export class LeaderWatch {
     } finally {
       signal?.removeEventListener('abort', onAbort)
       this.#stopping.abort()
-      await watching
     }
   }
 
@@ -115,7 +119,7 @@ export class LeaderWatch {
         }
       } catch (error) {
         if (this.#stopping.signal.aborted) return
-        // The mark was evicted, and who waits for it, too: somebody asked the leader to go.
+        // Somebody has evicted all of the mark.
         if (isHoldfastError(error, 'lease-lost')) continue
         if (!isHoldfastError(error, 'store-unavailable')) return this.#fail(error)
         await this.#pause(SELDOM_MS)

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
-import type { Election, Leader, Leadership } from '../../src/index.ts'
+import type { Election, Leader, Leadership, Locks } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, type Scene, scene } from '../engine/scene.ts'
 
@@ -391,7 +391,13 @@ describe('observing', () => {
     await clock.advance(5000)
   })
 
-  test('goes on when the leader was asked to go, which evicts who waits for the mark', async () => {
+  test.each([
+    ['was asked to go', (election: Election) => election.requestStepDown({ reason: 'deploy' })],
+    [
+      'lost all of its mark to an operator',
+      (_: Election, locks: Locks) => locks.evict('k#leader', undefined, { reason: 'deploy' }),
+    ],
+  ])('goes on when the leader %s', async (_, ask) => {
     const here = scene()
     const { locks, other, clock } = here
     const [office, rival] = [new Office(), new Office()]
@@ -401,7 +407,7 @@ describe('observing', () => {
     const { seen } = observer(here, other.locks.election('k'))
     await clock.untilTrue(() => seen.length === 1)
     await clock.advance(1000)
-    await other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    await ask(other.locks.election('k'), other.locks)
     await clock.untilTrue(() => rival.inside === 1)
     await clock.untilTrue(() => seen.at(-1)?.fence === rival.term.fence)
     running.end()
