@@ -73,7 +73,7 @@ describe('connect', () => {
     [
       'an unknown scheme',
       'mongodb://user:secret@host',
-      '`url` to begin with memory:, sqlite:, redis:, rediss:, redis+sentinel:, rediss+sentinel:, redlock:, postgres:, postgresql:, etcd: or etcds:, got mongodb:.',
+      '`url` to begin with memory:, sqlite:, redis:, rediss:, redis+sentinel:, rediss+sentinel:, redis+cluster:, rediss+cluster:, redlock:, postgres:, postgresql:, etcd: or etcds:, got mongodb:.',
     ],
     ['no scheme', './locks.db', 'got no scheme.'],
     ['a drive letter', 'C:\\locks.db', 'got c:.'],

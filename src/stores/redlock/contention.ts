@@ -26,7 +26,11 @@ export async function contend(
     if (ticket.patienceMs === 0) return waiting(council, ticket, tally)
     // Behind the others: each server lets in who is next there, and in the end all of them the same one.
     for (const node of mine) {
-      node.ask(() => (state.over ? false : node.requeue(ticket)), { answered: () => {}, failed: () => {} })
+      node.ask(() => (state.over ? false : node.requeue(ticket)), {
+        answered: () => {},
+        // It may have given way or not, and nobody else can while it has not.
+        failed: () => setTimeout(() => council.wake(ticket.id), AGAIN_MS).unref(),
+      })
     }
     return waiting(council, ticket, tally)
   }
@@ -37,6 +41,8 @@ export async function contend(
   const answer = waiting(council, ticket, tally)
   return answer.tag === 'queued' ? { ...answer, askAgainMs: Math.min(answer.askAgainMs, againMs) } : answer
 }
+
+const AGAIN_MS = 50
 
 /** How it stands with the votes: how many this ticket has, and who of those that exclude it has the most. */
 async function standings(
@@ -61,7 +67,7 @@ async function standings(
 }
 
 /** What a ticket without a quorum is told: the place and the times that enough servers agree to. */
-export function waiting(
+function waiting(
   { quorum }: Council,
   ticket: Ticket,
   { answers }: Tally<AcquireAnswer>,
@@ -83,7 +89,7 @@ export function waiting(
 }
 
 /** The n-th smallest, or the largest where there are fewer. */
-export function nth(numbers: readonly number[], n: number): number | undefined {
+function nth(numbers: readonly number[], n: number): number | undefined {
   const sorted = [...numbers].sort((one, other) => one - other)
   return sorted[Math.min(Math.max(1, n), sorted.length) - 1]
 }

@@ -3,10 +3,17 @@ import type { Answer, ReleaseAnswer, ReleaseRequest } from '../../contract/store
 /** The releases that a server could not be told. Each one is kept only as long as its ticket could have a vote there. */
 export class Debts {
   readonly #release: (request: ReleaseRequest) => Answer<ReleaseAnswer>
+  readonly #onUnpaid: () => void
   readonly #open = new Map<string, Debt>()
 
-  constructor(release: (request: ReleaseRequest) => Answer<ReleaseAnswer>) {
+  constructor(release: (request: ReleaseRequest) => Answer<ReleaseAnswer>, onUnpaid: () => void) {
     this.#release = release
+    this.#onUnpaid = onUnpaid
+  }
+
+  get isEmpty(): boolean {
+    this.#dropOver()
+    return this.#open.size === 0
   }
 
   add({ key, id }: ReleaseRequest, forMs: number): void {
@@ -19,13 +26,9 @@ export class Debts {
   pay(): void {
     this.#dropOver()
     for (const [id, debt] of this.#open) {
-      Promise.resolve(this.#release(debt.request)).then(
-        () => {
-          if (this.#open.get(id) === debt) this.#open.delete(id)
-        },
-        // Still owed, and paid when the server is back the next time.
-        () => {},
-      )
+      Promise.resolve(this.#release(debt.request)).then(() => {
+        if (this.#open.get(id) === debt) this.#open.delete(id)
+      }, this.#onUnpaid)
     }
   }
 

@@ -75,6 +75,7 @@ export class RedlockNode {
   /** What has no answer yet, the oldest first. */
   readonly #owed = new Set<Owed>()
   #watching: NodeJS.Timeout | undefined
+  #paying: NodeJS.Timeout | undefined
   /** Why it is not asked now. */
   #fault: unknown
   #probedAt = 0
@@ -92,7 +93,10 @@ export class RedlockNode {
     this.#names = new RoomNames(prefix)
     this.#since = `${prefix}since`
     this.store = new RedisStore(this.#link, { prefix: options.prefix, replicas: 0 })
-    this.#debts = new Debts((request) => this.store.release(request))
+    this.#debts = new Debts(
+      (request) => this.store.release(request),
+      () => this.#payLater(),
+    )
   }
 
   get isFaulty(): boolean {
@@ -144,7 +148,7 @@ export class RedlockNode {
     if (this.#closed) return
     this.#debts.add(request, forMs)
     if (this.#fault === undefined) this.#debts.pay()
-    else this.#probe()
+    else this.#payLater()
   }
 
   claim(ticket: Ticket, { fence, mode }: Claim): Promise<ClaimAnswer> {
@@ -182,6 +186,7 @@ export class RedlockNode {
   async close(): Promise<void> {
     this.#closed = true
     clearTimeout(this.#watching)
+    clearTimeout(this.#paying)
     this.#debts.forget()
     await this.store.close()
     this.#link.replace()
@@ -290,11 +295,26 @@ export class RedlockNode {
     return undefined
   }
 
+  /** Somebody may wait for what is owed, and nobody ask this server anything until then. */
+  #payLater(): void {
+    if (this.#paying !== undefined || this.#closed || this.#debts.isEmpty) return
+    this.#paying = setTimeout(() => {
+      this.#paying = undefined
+      if (this.#fault === undefined) return this.#debts.pay()
+      this.#probe()
+      this.#payLater()
+    }, this.#pauseMs()).unref()
+  }
+
+  #pauseMs(): number {
+    return Math.min(FIRST_PAUSE_MS * 2 ** Math.min(this.#probes, 5), LONGEST_PAUSE_MS)
+  }
+
   /** Whether it is back. One question at a time, and none too often. */
   #probe(): void {
     const now = performance.now()
     const quietMs = now - this.#probedAt
-    if (this.#closed || quietMs < Math.min(50 * 2 ** Math.min(this.#probes, 5), LONGEST_PAUSE_MS)) return
+    if (this.#closed || quietMs < this.#pauseMs()) return
     if (this.#probing || this.#owed.size > 0) {
       // A connection that may be half open is replaced. What was asked on it is answered no more.
       if (quietMs > DEAD_MS) {
@@ -332,6 +352,7 @@ const SILENCE_MS = 300
 const LONG_SILENCE_MS = 2000
 /** After so long without an answer another connection may get through where this one does not. */
 const DEAD_MS = 5000
+const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000
 
 function silentError(index: number): StoreError {

@@ -11,12 +11,11 @@ export interface FaultyOptions {
   readonly lost: number
   /** The part of the commands whose answer is lost. */
   readonly unanswered: number
+  /** What the errors begin with. Of `OOM` nobody concludes that the server as a whole is away. */
+  readonly code: 'OOM' | 'NOREPLICAS'
 }
 
-/**
- * A way to a real server on which commands overtake one another and get lost, as do answers. The errors are of a kind that
- * says nothing about the server as a whole, so that it is asked on.
- */
+/** A way to a real server on which commands overtake one another and get lost, as do answers. */
 export function faultyLink(url: string, options: FaultyOptions): RedisLink {
   const link = ioredisLink(new Redis(url, { lazyConnect: true }))
   return { ...link, open: (onLost) => faulty(link.open(onLost), options) }
@@ -24,7 +23,7 @@ export function faultyLink(url: string, options: FaultyOptions): RedisLink {
 
 function faulty(
   connection: CommandConnection,
-  { random, delayMs, lost, unanswered }: FaultyOptions,
+  { random, delayMs, lost, unanswered, code }: FaultyOptions,
 ): CommandConnection {
   return {
     ...connection,
@@ -32,9 +31,9 @@ function faulty(
     close: () => connection.close(),
     async send(command, args) {
       await new Promise((resolve) => setTimeout(resolve, random.between(0, delayMs)))
-      if (random.chance(lost)) throw new Error('OOM the test lost this command')
+      if (random.chance(lost)) throw new Error(`${code} the test lost this command`)
       const answer = await connection.send(command, args)
-      if (random.chance(unanswered)) throw new Error('OOM the test lost this answer')
+      if (random.chance(unanswered)) throw new Error(`${code} the test lost this answer`)
       return answer
     },
   }

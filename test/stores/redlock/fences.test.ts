@@ -80,7 +80,9 @@ function storesOver(seed: string): readonly Store[] {
 }
 
 function links(random: Random): ReturnType<typeof faultyLink>[] {
-  return masters.urls.map((url) => faultyLink(url, { random, delayMs: 4, lost: 0.06, unanswered: 0.06 }))
+  return masters.urls.map((url) =>
+    faultyLink(url, { random, delayMs: 4, lost: 0.06, unanswered: 0.06, code: 'OOM' }),
+  )
 }
 
 /** As soon as three servers have answered. */
