@@ -131,7 +131,14 @@ class IoredisCommands implements CommandConnection {
 
   close(): void {
     this.#redis.disconnect()
+    // Between two attempts to connect the client keeps what waits, and is never heard of it again. It has no words for it.
+    const redis: object = this.#redis
+    ;(redis as Flushable).flushQueue?.(new Error('The connection was closed'), { commandQueue: false })
   }
+}
+
+interface Flushable {
+  flushQueue?(error: Error, which: { readonly commandQueue: boolean }): void
 }
 
 function subscribe(
