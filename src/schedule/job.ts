@@ -88,7 +88,7 @@ export class Job implements ScheduledJob {
     this.timezone = parts.settings.timezone
     this.#parts = parts
     this.#ticks = new Ticks(this.expression, this.timezone, parts.schedule.clock.wallMs())
-    this.#marks = new Marks(parts.locks, parts.name)
+    this.#marks = new Marks(parts.locks, parts.name, this.#stopping.signal)
     // Makes nothing, and refuses what no store keeps as it is.
     parts.locks.readWrite(this.#marks.lock)
   }

@@ -18,27 +18,29 @@ export class Marks {
   /** Held while a run is going on. */
   readonly lock: string
   readonly #locks: Locks
+  /** Ends what is asked on the way to a run; what is told after it is told. */
+  readonly #asking: { readonly signal: AbortSignal }
 
-  constructor(locks: Locks, name: string) {
+  constructor(locks: Locks, name: string, signal: AbortSignal) {
     this.#locks = locks
+    this.#asking = { signal }
     this.lock = `schedule:${name}`
   }
 
   /** Whether nobody has to care about that tick any more. Looks as a reader, because those who look must not see one another. */
   isSettled(tickMs: number): Promise<boolean> {
-    return this.#isTaken(this.#keyOf(tickMs, 'done'))
+    return this.#isTaken(this.#keyOf(tickMs, 'done'), this.#asking)
   }
 
   /** The mark of a run that begins; `undefined` when there is one: it began before, and never ended. Ask under the lock. */
   async begin(tickMs: number): Promise<Lease | undefined> {
-    return (
-      (await this.#locks.tryAcquire(this.#keyOf(tickMs, 'begun'), { ...MARK, ttl: LONGEST_MS })) ?? undefined
-    )
+    const options = { ...MARK, ...this.#asking, ttl: LONGEST_MS }
+    return (await this.#locks.tryAcquire(this.#keyOf(tickMs, 'begun'), options)) ?? undefined
   }
 
   /** Whether a run began and never ended. Ask under the lock. */
   hasBegun(tickMs: number): Promise<boolean> {
-    return this.#isTaken(this.#keyOf(tickMs, 'begun'))
+    return this.#isTaken(this.#keyOf(tickMs, 'begun'), this.#asking)
   }
 
   /** Nobody has to know of a begin any more: the tick is settled. */
@@ -59,7 +61,8 @@ export class Marks {
    */
   async knownForMs(expression: string, timezone: string): Promise<number | undefined> {
     const key = `${this.lock}#since ${timezone} ${expression}`
-    const first = await this.#locks.tryAcquire(key, { ...MARK, ttl: LONGEST_MS })
+    const options = { ...MARK, ...this.#asking, ttl: LONGEST_MS }
+    const first = await this.#locks.tryAcquire(key, options)
     if (first !== null) {
       first.detach()
       return undefined
@@ -69,7 +72,7 @@ export class Marks {
     const { id, fence, units, limit, heldMs } = holder
     try {
       const json = { key, id, fence: String(fence), units, limit, ttlMs: LONGEST_MS }
-      const lease = await this.#locks.adopt(json, { ...MARK, ttl: LONGEST_MS })
+      const lease = await this.#locks.adopt(json, options)
       lease.detach()
     } catch (error) {
       // Gone at this very moment; the next call begins anew.
@@ -105,8 +108,8 @@ export class Marks {
     }
   }
 
-  async #isTaken(key: string): Promise<boolean> {
-    const look = await this.#locks.readWrite(key).tryAcquireRead({ ...MARK, ttl: LOOK_MS })
+  async #isTaken(key: string, asking = {}): Promise<boolean> {
+    const look = await this.#locks.readWrite(key).tryAcquireRead({ ...MARK, ...asking, ttl: LOOK_MS })
     await look?.release()
     return look === null
   }
@@ -134,6 +137,6 @@ function sightingOf({ owner, heldMs }: HolderView): Sighting {
 const MARK = { renew: false, minHold: 0, lockDelay: 0 } as const
 /** Whoever looks has it for one round trip, or until this if it dies. */
 const LOOK_MS = 2000
-const MARKING_MS = 10_000
+const MARKING_MS = 5000
 /** The longest that a store keeps a key unasked. */
 export const LONGEST_MS: number = 24 * 86_400_000

@@ -104,7 +104,7 @@ class ScheduleOverLocks implements Schedule {
         `Expected \`name\` to be that of one job only, got ${JSON.stringify(name)}, which is scheduled at ${JSON.stringify(taken)} already.`,
       )
     }
-    const job = new Job({
+    const job: Job = new Job({
       locks: this.#locks,
       name,
       expression,
@@ -112,7 +112,10 @@ class ScheduleOverLocks implements Schedule {
       schedule: this.#settings,
       settings,
       onStop: () => {
-        if (this.#jobs.delete(name)) names.delete(name)
+        // By now the name may be that of another one.
+        if (this.#jobs.get(name) !== job) return
+        this.#jobs.delete(name)
+        names.delete(name)
       },
     })
     names.set(name, expression)

@@ -1,0 +1,265 @@
+import { describe, expect, test } from 'vitest'
+import { settled } from '../engine/fake-clock.ts'
+import { errorOf, outcomeOf } from '../engine/scene.ts'
+import { Stage } from './stage.ts'
+
+const MINUTE_MS = 60_000
+const GRACE_MS = 5000
+
+describe('stop', () => {
+  test('lets a run end undisturbed, and begins no other one', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '* * * * *', stage.work(a, 8000))
+    a.schedule.start()
+    await stage.clock.advance(51_000)
+    const stopping = a.schedule.stop()
+    expect(await outcomeOf(stopping)).toBe('pending')
+    await stage.clock.until(stopping)
+    expect(a.finished).toMatchObject([{ result: 'ok', durationMs: 8000 }])
+    await stage.clock.advance(5 * MINUTE_MS)
+    expect(stage.record).toHaveLength(1)
+    expect(stage.clock.timers.keepingAlive).toBe(0)
+  })
+
+  test('aborts a run that does not end in time, and another process takes its tick over at once', async () => {
+    const stage = new Stage()
+    const a = stage.member('a', { stopTimeout: '3s' })
+    const b = stage.member('b', { aheadMs: -400 })
+    for (const member of [a, b]) {
+      member.schedule.add('job', '* * * * *', stage.work(member, 20_000))
+      member.schedule.start()
+    }
+    await stage.clock.advance(51_000)
+    const stopping = a.schedule.stop()
+    await stage.clock.advance(3100)
+    expect(await outcomeOf(stopping)).toEqual({ value: undefined })
+    expect(stage.record).toEqual(['a 2027-01-15T08:01:00.000Z', 'b 2027-01-15T08:01:00.000Z'])
+    expect(a.finished).toMatchObject([{ result: 'interrupted', error: { code: 'closed' } }])
+    expect(a.errors).toEqual([])
+  })
+
+  test('leaves work behind that never ends, and lets its key run out', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const b = stage.member('b', { aheadMs: -400 })
+    a.schedule.add('job', '* * * * *', () => new Promise(() => {}), { ttl: '20s' })
+    b.schedule.add('job', '* * * * *', stage.work(b))
+    for (const { schedule } of [a, b]) schedule.start()
+    await stage.clock.advance(51_000)
+    const stopping = a.schedule.stop({ timeout: 0 })
+    await stage.clock.advance(GRACE_MS)
+    expect(await outcomeOf(stopping)).toEqual({ value: undefined })
+    expect(stage.record).toEqual([])
+    await stage.clock.advance(20_000)
+    expect(stage.record).toEqual(['b 2027-01-15T08:01:00.000Z'])
+  })
+
+  test('ends within its bound when called from inside of a run', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '* * * * *', () => a.schedule.stop({ timeout: '1s' }))
+    a.schedule.start()
+    await stage.clock.advance(50_000 + 1000 + GRACE_MS)
+    expect(a.finished).toMatchObject([{ result: 'interrupted' }])
+  })
+
+  test('ends a wait for another process, and an idle schedule, at once', async () => {
+    const stage = new Stage()
+    const a = stage.member('a', { aheadMs: 500 })
+    const b = stage.member('b')
+    for (const member of [a, b]) {
+      member.schedule.add('job', '* * * * *', stage.work(member, MINUTE_MS))
+      member.schedule.start()
+    }
+    await stage.clock.advance(55_000)
+    const idle = stage.member('idle')
+    idle.schedule.add('job', '0 0 1 1 *', () => {})
+    idle.schedule.start()
+    await settled()
+    for (const { schedule } of [b, idle]) {
+      const stopping = schedule.stop()
+      await settled()
+      expect(await outcomeOf(stopping)).toEqual({ value: undefined })
+    }
+  })
+
+  test('may be called twice, before start, and for one job only', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const one = a.schedule.add('one', '* * * * *', stage.work({ name: 'one' }))
+    a.schedule.add('other', '* * * * *', stage.work({ name: 'other' }))
+    a.schedule.start()
+    a.schedule.start()
+    await Promise.all([one.stop(), one.stop()])
+    expect(a.schedule.jobs.map(({ name }) => name)).toEqual(['other'])
+    const again = a.schedule.add('one', '30 * * * * *', stage.work({ name: 'again' }))
+    await one.stop()
+    expect(a.schedule.jobs).toContain(again)
+    await stage.clock.advance(MINUTE_MS)
+    expect(stage.record).toEqual(['again 2027-01-15T08:00:30.000Z', 'other 2027-01-15T08:01:00.000Z'])
+    await Promise.all([a.schedule.stop(), a.schedule.stop()])
+    expect(() => a.schedule.start()).toThrow(/^Expected a schedule that was not stopped, got one that was/)
+    expect(() => a.schedule.add('late', '* * * * *', () => {})).toThrow(/not stopped/)
+    await stage.member('never started').schedule.stop()
+  })
+})
+
+describe('runNow', () => {
+  test('runs the work in addition to its ticks, and says how it went', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const fences: bigint[] = []
+    const job = a.schedule.add('job', '* * * * *', async (run) => {
+      fences.push(run.fence)
+      await stage.work(a, 1000)(run)
+    })
+    // Also before it was started.
+    const run = await stage.clock.until(job.runNow())
+    expect(run).toMatchObject({ name: 'job', result: 'ok', durationMs: 1000 })
+    expect(run.scheduledAt).toEqual(run.startedAt)
+    expect(job.last).toEqual(run)
+    a.schedule.start()
+    await stage.clock.advance(MINUTE_MS)
+    expect(stage.ticks).toEqual(['2027-01-15T08:00:10.000Z', '2027-01-15T08:01:00.000Z'])
+    expect(fences[1]).toBeGreaterThan(fences[0] as bigint)
+  })
+
+  test('waits for a run elsewhere, and overlaps with none', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const b = stage.member('b', { aheadMs: -400 })
+    a.schedule.add('job', '* * * * *', stage.work(a, 15_000))
+    const job = b.schedule.add('job', '* * * * *', stage.work(b, 15_000))
+    for (const { schedule } of [a, b]) schedule.start()
+    await stage.clock.advance(55_000)
+    const running = job.runNow()
+    await stage.clock.advance(9000)
+    expect(stage.record).toHaveLength(1)
+    await stage.clock.advance(1500)
+    expect(stage.record).toHaveLength(2)
+    expect(await stage.clock.until(running)).toMatchObject({ result: 'ok' })
+  })
+
+  test('rejects with what the work throws, and once it is stopped', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const broken = new Error('not today')
+    const job = a.schedule.add('job', '* * * * *', () => {
+      throw broken
+    })
+    expect(await stage.clock.until(errorOf(job.runNow()))).toBe(broken)
+    expect(job.last).toMatchObject({ result: 'failed', error: broken })
+    await job.stop()
+    expect(await errorOf(job.runNow())).toMatchObject({ code: 'closed' })
+  })
+
+  test('inside of a run of the same job is a deadlock, at once', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const job = a.schedule.add('job', '* * * * *', () => job.runNow().then(() => {}))
+    expect(await stage.clock.until(errorOf(job.runNow()))).toMatchObject({ code: 'deadlock' })
+  })
+
+  test('is waited for by stop', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const job = a.schedule.add('job', '* * * * *', stage.work(a, 4000))
+    const running = job.runNow()
+    await settled()
+    const stopping = a.schedule.stop()
+    await stage.clock.advance(3000)
+    expect(await outcomeOf(stopping)).toBe('pending')
+    await stage.clock.advance(1000)
+    expect(await outcomeOf(stopping)).toEqual({ value: undefined })
+    expect(await running).toMatchObject({ result: 'ok' })
+  })
+})
+
+describe('what can be seen of a job', () => {
+  test('here: the next tick, and the last run', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const job = a.schedule.add('job', '*/5 * * * *', stage.work(a, 2000), { timezone: 'Asia/Kolkata' })
+    expect(job).toMatchObject({
+      name: 'job',
+      expression: '*/5 * * * *',
+      timezone: 'Asia/Kolkata',
+      last: undefined,
+    })
+    expect(job.next).toEqual(new Date('2027-01-15T08:05:00Z'))
+    a.schedule.start()
+    await stage.clock.advance(7 * MINUTE_MS)
+    expect(job.next).toEqual(new Date('2027-01-15T08:10:00Z'))
+    expect(job.last).toEqual({
+      name: 'job',
+      scheduledAt: new Date('2027-01-15T08:05:00Z'),
+      startedAt: new Date('2027-01-15T08:05:00Z'),
+      durationMs: 2000,
+      result: 'ok',
+    })
+    expect(a.finished).toEqual([job.last])
+  })
+
+  test('in every process: who runs it, and how the last tick went, when and where', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const b = stage.member('b', { aheadMs: -400 })
+    const work = { a: stage.work(a, 10_000), b: stage.work(b, 10_000) }
+    a.schedule.add('job', '* * * * *', async (run) => {
+      await work.a(run)
+      if (stage.record.length === 2) throw new Error('not today')
+    })
+    const job = b.schedule.add('job', '* * * * *', work.b)
+    const status = () => stage.clock.until(job.status())
+    expect(await status()).toMatchObject({ running: undefined, last: undefined })
+    for (const { schedule } of [a, b]) schedule.start()
+    await stage.clock.advance(55_000)
+    expect(await status()).toMatchObject({ running: { owner: { label: 'test' } }, last: undefined })
+    await stage.clock.advance(30_000)
+    expect(await status()).toMatchObject({
+      next: new Date('2027-01-15T08:02:00Z'),
+      running: undefined,
+      last: { scheduledAt: new Date('2027-01-15T08:01:00Z'), result: 'ok', owner: { label: 'test' } },
+    })
+    const ended = (await status()).last?.endedAt.getTime() ?? 0
+    expect(Math.abs(ended - Date.parse('2027-01-15T08:01:10Z'))).toBeLessThan(500)
+    await stage.clock.advance(MINUTE_MS)
+    expect(await status()).toMatchObject({
+      last: { scheduledAt: new Date('2027-01-15T08:02:00Z'), result: 'failed' },
+    })
+  })
+
+  test('forgets its ticks in time', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '* * * * *', stage.work(a))
+    a.schedule.start()
+    await stage.clock.advance(30 * MINUTE_MS)
+    const keys: string[] = []
+    for await (const { key } of a.locks.inspect()) keys.push(key)
+    // A minute until the next one, half a minute to be late, and five minutes of skew.
+    expect(keys).toHaveLength(7)
+  })
+})
+
+test('a listener that throws changes nothing but becomes a warning', async () => {
+  const stage = new Stage()
+  const warnings: string[] = []
+  const onWarning = (warning: Error) => warnings.push(warning.message)
+  process.on('warning', onWarning)
+  const angry = () => {
+    throw new Error('angry')
+  }
+  const a = stage.member('a', { onRun: angry, onError: angry })
+  const quiet = stage.member('quiet', { onError: undefined })
+  for (const { schedule } of [a, quiet]) {
+    schedule.add('job', '* * * * *', angry)
+    schedule.start()
+  }
+  await stage.clock.advance(2 * MINUTE_MS)
+  process.off('warning', onWarning)
+  expect(new Set(warnings)).toEqual(
+    new Set(['`onRun` of a schedule itself failed.', '`onError` of a schedule itself failed.']),
+  )
+})

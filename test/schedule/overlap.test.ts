@@ -1,0 +1,150 @@
+import { describe, expect, test } from 'vitest'
+import type { JobOptions } from '../../src/schedule/index.ts'
+import { Stage } from './stage.ts'
+
+const MINUTE_MS = 60_000
+
+/** Three processes, the work of the first three runs takes two and a half minutes, that of others no time. */
+async function longRuns(options: JobOptions, forMs: number): Promise<Stage> {
+  const stage = new Stage()
+  let most = 0
+  let running = 0
+  for (const [name, aheadMs] of Object.entries({ a: 0, b: 800, c: -1300 })) {
+    const member = stage.member(name, { aheadMs })
+    member.schedule.add(
+      'job',
+      '* * * * *',
+      async (run) => {
+        running += 1
+        most = Math.max(most, running)
+        await stage.work(member, stage.record.length < 3 ? 2.5 * MINUTE_MS : 0)(run)
+        running -= 1
+      },
+      options,
+    )
+    member.schedule.start()
+  }
+  await stage.clock.advance(forMs)
+  expect(most).toBe(1)
+  return stage
+}
+
+const minutes = (stage: Stage) => stage.ticks.map((tick) => tick.slice(11, 16))
+
+describe('ticks that come while a run is going on', () => {
+  test('are left out by default, by all processes', async () => {
+    const stage = await longRuns({}, 11.5 * MINUTE_MS)
+    expect(minutes(stage)).toEqual(['08:01', '08:04', '08:07', '08:10', '08:11'])
+  })
+
+  test('are left out for good: a process that starts right after makes up for none', async () => {
+    const stage = await longRuns({ missed: 'all' }, 3.5 * MINUTE_MS)
+    const late = stage.member('late')
+    late.schedule.add('job', '* * * * *', stage.work(late), { missed: 'all' })
+    late.schedule.start()
+    await stage.clock.advance(10_000)
+    expect(minutes(stage)).toEqual(['08:01'])
+  })
+
+  test('are not run by a process that starts meanwhile', async () => {
+    const stage = await longRuns({}, 1.5 * MINUTE_MS)
+    const late = stage.member('late', { aheadMs: 100 })
+    late.schedule.add('job', '* * * * *', stage.work(late))
+    late.schedule.start()
+    await stage.clock.advance(2 * MINUTE_MS)
+    expect(minutes(stage)).toEqual(['08:01'])
+  })
+
+  test('are run for the last of them, when the run is over, with `queue`', async () => {
+    const stage = await longRuns({ overlap: 'queue' }, 11.5 * MINUTE_MS)
+    expect(minutes(stage)).toEqual(['08:01', '08:03', '08:06', '08:08', '08:09', '08:10', '08:11'])
+  })
+
+  test('are run one by one with `queue` and `missed: all`', async () => {
+    const stage = await longRuns({ overlap: 'queue', missed: 'all' }, 11.5 * MINUTE_MS)
+    expect(stage.ticks).toHaveLength(11)
+    expect(minutes(stage)).toEqual([...new Set(minutes(stage))].sort())
+  })
+})
+
+describe('`atLeast`', () => {
+  test('keeps the job taken when its work is done, and what comes meanwhile overlaps with it', async () => {
+    const stage = new Stage()
+    for (const [name, aheadMs] of Object.entries({ a: 0, b: 800, c: -1300 })) {
+      const member = stage.member(name, { aheadMs })
+      member.schedule.add('job', '* * * * *', stage.work(member, 1000), { atLeast: '150s' })
+      member.schedule.start()
+    }
+    await stage.clock.advance(9 * MINUTE_MS)
+    expect(minutes(stage)).toEqual(['08:01', '08:04', '08:07'])
+  })
+
+  test('keeps what waits for the job waiting', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const job = a.schedule.add('job', '* * * * *', stage.work(a), { atLeast: '25s' })
+    a.schedule.start()
+    await stage.clock.advance(51_000)
+    const begunAt = stage.clock.wallMs()
+    await stage.clock.until(job.runNow())
+    expect(stage.clock.wallMs() - begunAt).toBeGreaterThanOrEqual(23_000)
+    expect(minutes(stage)).toHaveLength(2)
+  })
+})
+
+describe('`atMost`', () => {
+  test('ends a run that hangs: its signal aborts, it has failed, and the next tick runs', async () => {
+    const stage = new Stage()
+    const members = ['a', 'b'].map((name, at) => stage.member(name, { aheadMs: -500 * at }))
+    const reasons: unknown[] = []
+    for (const member of members) {
+      const hang = async (run: Parameters<ReturnType<typeof stage.work>>[0]) => {
+        await stage.work(member)(run)
+        run.signal.addEventListener('abort', () => reasons.push(run.signal.reason))
+        if (stage.record.length === 1) await new Promise(() => {})
+      }
+      member.schedule.add('job', '* * * * *', hang, { atMost: '20s', ttl: '10s' })
+      member.schedule.start()
+    }
+    await stage.clock.advance(3 * MINUTE_MS)
+    expect(reasons).toMatchObject([{ code: 'task-failed', message: expect.stringContaining('20000 ms') }])
+    expect(members[0]?.errors).toEqual(reasons)
+    // Once, by both: it was not taken for a crash.
+    expect(minutes(stage)).toEqual(['08:01', '08:02', '08:03'])
+    expect(await stage.clock.until(members[0]?.schedule.jobs[0]?.status() ?? Promise.reject())).toMatchObject(
+      {
+        last: { result: 'ok' },
+      },
+    )
+  })
+
+  test('lets work that listens end at once', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '* * * * *', stage.work(a, 10 * MINUTE_MS), { atMost: '20s' })
+    a.schedule.start()
+    await stage.clock.advance(50_000 + 20_000)
+    expect(a.finished).toMatchObject([
+      { result: 'failed', durationMs: 20_000, error: { code: 'task-failed' } },
+    ])
+  })
+
+  test('changes nothing for work that ends in time', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const signals: AbortSignal[] = []
+    a.schedule.add(
+      'job',
+      '* * * * *',
+      async (run) => {
+        signals.push(run.signal)
+        await stage.work(a, 15_000)(run)
+      },
+      { atMost: '20s' },
+    )
+    a.schedule.start()
+    await stage.clock.advance(130_000)
+    expect(a.finished).toMatchObject([{ result: 'ok' }, { result: 'ok' }])
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false, false])
+  })
+})
