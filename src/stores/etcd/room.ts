@@ -15,6 +15,8 @@ export class Room {
   readonly tickets: Roster<Entry & { readonly value: KeptTicket }> = new Roster()
   /** Lock-delays: while there is one, nobody is admitted. */
   readonly closings: Map<string, Entry> = new Map()
+  /** Who came last, which is who asks how many are ahead. */
+  #last: string | undefined
   readonly #tombstones = new Set<string>()
   revision = 0
 
@@ -49,6 +51,7 @@ export class Room {
       // Came, went and came again: it is behind those who came meanwhile.
       if (present !== undefined && present.createRevision !== entry.createRevision)
         this.tickets.delete(entry.id)
+      if (!this.tickets.has(entry.id)) this.#last = entry.id
       this.tickets.set(entry.id, { ...entry, value })
     }
   }
@@ -73,11 +76,16 @@ export class Room {
   }
 
   ahead(id: string): number {
-    let ahead = 0
+    const ahead = id === this.#last && this.tickets.has(id) ? this.tickets.size - 1 : this.#before(id)
+    return Math.max(0, ahead - this.divide().holders.length)
+  }
+
+  #before(id: string): number {
+    let before = 0
     for (const other of this.tickets.keys()) {
       if (other === id) break
-      ahead += 1
+      before += 1
     }
-    return Math.max(0, ahead - this.divide().holders.length)
+    return before
   }
 }
