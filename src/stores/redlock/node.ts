@@ -259,10 +259,14 @@ export class RedlockNode {
     if (!(error instanceof StoreError)) return
     if (error.code === 'store-refused') this.#options.watch.onRefusal(this, error)
     // Refused for what it was asked to do, it may still do something else; refused as a client, or silent, it will not.
-    if (error.code === 'store-unavailable' || this.#provenTurn !== this.#link.turn) this.#suspend(error)
+    if (error.code !== 'store-unavailable' && this.#provenTurn === this.#link.turn) return
+    this.#fault = error
+    this.#probedAt = performance.now()
+    this.#probe()
   }
 
-  #suspend(error: unknown): void {
+  /** Nobody waits for what it owes any more. */
+  #giveUp(error: unknown): void {
     this.#fault = error
     this.#probedAt = performance.now()
     for (const owed of this.#owed) {
@@ -285,7 +289,7 @@ export class RedlockNode {
     }
     setImmediate(() => {
       if (this.#closed) return
-      if (this.#owed.has(oldest) && !oldest.waived) this.#suspend(silentError(this.index))
+      if (this.#owed.has(oldest) && !oldest.waived) this.#giveUp(silentError(this.index))
       else if (this.#oldest() !== undefined) this.#watching ??= setTimeout(this.#look, SILENCE_MS).unref()
     })
   }
@@ -307,7 +311,9 @@ export class RedlockNode {
   }
 
   #pauseMs(): number {
-    return Math.min(FIRST_PAUSE_MS * 2 ** Math.min(this.#probes, 5), LONGEST_PAUSE_MS)
+    // A single request may have failed, or the connection: often it is back at once.
+    if (this.#probes === 0) return 0
+    return Math.min(FIRST_PAUSE_MS * 2 ** Math.min(this.#probes - 1, 5), LONGEST_PAUSE_MS)
   }
 
   /** Whether it is back. One question at a time, and none too often. */
