@@ -9,6 +9,9 @@ export default function setup(): () => void {
   ensurePostgres()
   ensureBinary('pgbouncer')
   ensureEtcd()
+  // For the test that cuts real networks, which says so where it cannot.
+  if (process.platform === 'linux' && process.getuid?.() === 0)
+    ensureBinary('ip', { packageName: 'iproute2' })
   // Where the first file that needs PostgreSQL leaves its new cluster, for the others to copy.
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-clusters-'))
   process.env['HOLDFAST_TEST_CLUSTERS'] = folder

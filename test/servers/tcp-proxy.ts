@@ -4,6 +4,8 @@ import { connect, createServer, type Socket } from 'node:net'
 export interface ProxyOptions {
   /** The server's port on 127.0.0.1. */
   readonly targetPort: number
+  /** The address to listen on. Default: 127.0.0.1. */
+  readonly host?: string
 }
 
 /** What happens to the bytes of one direction: passed on, kept until `normal()`, or swallowed. */
@@ -49,7 +51,7 @@ export interface FaultProxy extends AsyncDisposable {
 }
 
 /** A TCP proxy on a free loopback port whose faults are switched while connections are open. */
-export async function startProxy({ targetPort }: ProxyOptions): Promise<FaultProxy> {
+export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOptions): Promise<FaultProxy> {
   const links = new Set<Link>()
   let refusing = false
   let swallowed = 0
@@ -72,7 +74,7 @@ export async function startProxy({ targetPort }: ProxyOptions): Promise<FaultPro
     }
     links.add(openLink(client, targetPort, faults, { onClose: (link) => links.delete(link) }))
   })
-  server.listen(0, '127.0.0.1')
+  server.listen(0, host)
   await once(server, 'listening')
   const { port } = server.address() as { port: number }
 

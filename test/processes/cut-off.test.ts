@@ -1,0 +1,80 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { expect, onTestFinished, test } from 'vitest'
+import { startEtcd } from '../servers/etcd-server.ts'
+import { type Namespace, namespacesMissing, startNamespace } from '../servers/namespaces.ts'
+import { startPostgres } from '../servers/postgres-server.ts'
+import { startRedis } from '../servers/redis-server.ts'
+import { startProxy } from '../servers/tcp-proxy.ts'
+import { until } from '../servers/until.ts'
+
+const PROGRAM = fileURLToPath(new URL('cut-off-process.ts', import.meta.url))
+const TTL_MS = 2000
+
+const missing = namespacesMissing()
+if (missing !== undefined) console.log(`Not cutting any real network: ${missing}.`)
+
+class Client {
+  readonly told: { readonly what: string; readonly at: number }[] = []
+  readonly namespace: Namespace
+  readonly process: ChildProcess
+
+  constructor(namespace: Namespace, url: string) {
+    this.namespace = namespace
+    const [command = '', ...args] = [...namespace.exec, process.execPath, '--import', 'tsx', PROGRAM, url]
+    this.process = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+    this.process.on('message', (message) => this.told.push(message as { what: string; at: number }))
+    onTestFinished(() => {
+      this.process.kill('SIGKILL')
+    })
+  }
+
+  get last(): string | undefined {
+    return this.told.at(-1)?.what
+  }
+
+  at(what: string): number {
+    return this.told.findLast((one) => one.what === what)?.at ?? Number.NaN
+  }
+}
+
+// The server is in our network, and each client reaches it over a cable of its own.
+test.runIf(missing === undefined).each([
+  ['redis', startRedis, (host: string, port: number) => `redis://${host}:${port}`],
+  ['postgres', startPostgres, (host: string, port: number) => `postgres://holdfast@${host}:${port}/holdfast`],
+  ['etcd', startEtcd, (host: string, port: number) => `etcd://${host}:${port}`],
+] as const)(
+  'of five clients of %s the one that is cut off loses in time, before another one holds, and comes back when it is mended',
+  { timeout: 90_000 },
+  async (_, start, urlOf) => {
+    await using server = await start()
+    const clients: Client[] = []
+    for (let index = 0; index < 5; index += 1) {
+      const namespace = await startNamespace()
+      onTestFinished(() => namespace[Symbol.asyncDispose]())
+      const proxy = await startProxy({ targetPort: server.port, host: namespace.host })
+      onTestFinished(() => proxy.close())
+      clients.push(new Client(namespace, urlOf(namespace.host, proxy.port)))
+    }
+    const holder = () => clients.find(({ last }) => last === 'held')
+    await until('somebody holds', () => holder() !== undefined, { withinMs: 20_000 })
+    // So that the others have had the time to stand in line.
+    await new Promise((resolve) => setTimeout(resolve, 1000))
+
+    const cut = holder() as Client
+    cut.namespace.cut()
+    const cutAt = Number(process.hrtime.bigint()) / 1e6
+    await until('it has lost', () => cut.last === 'lost')
+    expect(cut.at('lost') - cutAt).toBeLessThan(TTL_MS + 100)
+    await until('another one holds', () => holder() !== undefined)
+    const next = holder() as Client
+    expect(next).not.toBe(cut)
+    expect(next.at('held')).toBeGreaterThan(cut.at('lost'))
+
+    cut.namespace.mend()
+    for (const client of clients) if (client !== cut) client.process.send('end')
+    await until('it holds again', () => cut.last === 'held', { withinMs: 30_000 })
+    cut.process.send('end')
+    await until('all have ended', () => clients.every(({ last }) => last === 'ended'), { withinMs: 20_000 })
+  },
+)
