@@ -3,7 +3,7 @@ import { promisify } from 'node:util'
 import { freePort } from './free-port.ts'
 import { ensureBinary } from './install.ts'
 import { type RedisOptions, type RedisServer, startRedis } from './redis-server.ts'
-import type { RespValue } from './resp.ts'
+import { type RespValue, sendCommand } from './resp.ts'
 import { until } from './until.ts'
 
 export interface ClusterOptions {
@@ -21,12 +21,16 @@ export interface RedisCluster extends AsyncDisposable {
   /** `redis+cluster://…`, with the password if there is one. */
   readonly url: string
   masters(): Promise<readonly RedisServer[]>
+  /** Those that answer. */
+  living(): Promise<readonly RedisServer[]>
   /** The master that has the slot of this Redis key. */
   masterOf(key: string): Promise<RedisServer>
   /** A replica of this master. */
   replicaOf(master: RedisServer): Promise<RedisServer>
   /** Resolves with the new master of the key's slot once every living server knows another one than this. */
   successorOf(former: RedisServer, key: string): Promise<RedisServer>
+  /** The master of the key's slot and its replica change places, as for maintenance; resolves with the new master. */
+  handOver(key: string): Promise<RedisServer>
   /** Moves the slot of this key to another master, a step at a time: see {@link SlotMove}. */
   beginMove(key: string, target: RedisServer): Promise<SlotMove>
   /** On every living master. */
@@ -70,6 +74,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
       .map(({ port }) => `${host}:${port}`)
       .join(',')}`,
     masters,
+    living,
     masterOf,
     async replicaOf(master) {
       const [replica] = await rolesOf(await living(), ({ masterPort }) => masterPort === master.port)
@@ -77,23 +82,39 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
       return replica
     },
     successorOf: (former, key) =>
-      until(
-        'there is another master',
+      until('there is another master', () => successor(former, key), { withinMs: 40_000, everyMs: 50 }),
+    async handOver(key) {
+      const former = await masterOf(key)
+      let asks = 0
+      return until(
+        'the replica has taken over',
         async () => {
-          const owners = await Promise.all((await living()).map((server) => ownerPort(server, key)))
-          const [first] = owners
-          if (first === undefined || first === former.port || owners.some((port) => port !== first))
-            return undefined
-          return servers.find(({ port }) => port === first)
+          // On a busy machine the vote may come too late, or the replica not be ready.
+          if (asks % 50 === 0) {
+            const [replica] = await rolesOf(await living(), ({ masterPort }) => masterPort === former.port)
+            await replica?.command('CLUSTER', 'FAILOVER').catch(() => {})
+          }
+          asks += 1
+          return successor(former, key)
         },
         { withinMs: 40_000, everyMs: 50 },
-      ),
+      )
+    },
     beginMove,
     async command(...command) {
       return Promise.all((await masters()).map((server) => server.command(...command)))
     },
     close,
     [Symbol.asyncDispose]: close,
+  }
+
+  /** Who all that answer say has the slot, if that is not this one. */
+  async function successor(former: RedisServer, key: string): Promise<RedisServer | undefined> {
+    const owners = new Set(await Promise.all((await living()).map((server) => ownerPort(server, key))))
+    const [port] = owners
+    return owners.size === 1 && port !== former.port
+      ? servers.find((server) => server.port === port)
+      : undefined
   }
 
   async function create(): Promise<void> {
@@ -135,12 +156,14 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
 
   async function living(): Promise<readonly RedisServer[]> {
     const answers = await Promise.all(
-      servers.map((server) =>
-        server.command('PING').then(
-          () => server,
-          () => undefined,
-        ),
-      ),
+      servers.map(async (server) => {
+        try {
+          await sendCommand({ port: server.port, password, timeoutMs: 500 }, ['PING'])
+          return server
+        } catch {
+          return undefined
+        }
+      }),
     )
     return answers.filter((server) => server !== undefined)
   }

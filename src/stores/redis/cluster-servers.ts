@@ -360,7 +360,7 @@ const MOVING_PAUSE_MS = 20
 const SILENCE_MS = 1000
 const WATCH_MS = 250
 const SEARCH_MS = 50
-const LONGEST_SEARCH_MS = 1000
+const LONGEST_SEARCH_MS = 300
 /** How much longer we listen than until a waiter asks again, so that a busy key is not left in between. */
 const LINGER_MS = 2000
 
