@@ -259,7 +259,10 @@ export class RedlockNode {
     if (!(error instanceof StoreError)) return
     if (error.code === 'store-refused') this.#options.watch.onRefusal(this, error)
     // Refused for what it was asked to do, it may still do something else; refused as a client, or silent, it will not.
-    if (error.code !== 'store-unavailable' && this.#provenTurn === this.#link.turn) return
+    const isRefused = error.code === 'store-refused'
+    if (isRefused && this.#provenTurn === this.#link.turn) return
+    // Whoever was not let in stays outside on this connection, also when the password is right again.
+    if (isRefused) this.#link.replace()
     this.#fault = error
     this.#probedAt = performance.now()
     this.#probe()

@@ -4,6 +4,7 @@ import { UNLIMITED } from '../../../src/contract/store.ts'
 import { connect, createLocks } from '../../../src/index.ts'
 import { openRedlock, redlockStore } from '../../../src/stores/redlock/index.ts'
 import { startRedis } from '../../servers/redis-server.ts'
+import { sendCommand } from '../../servers/resp.ts'
 import { until } from '../../servers/until.ts'
 import { clients } from '../redis/clients.ts'
 import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
@@ -204,6 +205,13 @@ test('a server with another password counts as one that is away, and a warning s
   const urls = [...masters.urls, locked.url.replace('sesame', 'sesami')]
   const locks = await connect(`redlock:${urls}`)
   await locks.withLock('k', () => {})
+  await locked.command('CONFIG', 'SET', 'requirepass', 'sesami')
+  await until('it takes part once the password is right', async () => {
+    await locks.withLock('k', () => {})
+    return (
+      Number(await sendCommand({ port: locked.port, password: 'sesami' }, ['EXISTS', 'holdfast:since'])) === 1
+    )
+  })
   await locks.close()
   expect(warned.mock.calls.map(([text]) => String(text))).toEqual([
     expect.stringMatching(/^Redis server 3 of 3 does not take part: .*user name and password/),
