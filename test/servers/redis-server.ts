@@ -41,6 +41,8 @@ export interface RedisServer extends AsyncDisposable {
   restart(): Promise<void>
   /** One command on a connection of its own, as the default user. */
   command(...args: readonly (string | number)[]): Promise<RespValue>
+  /** Of a replica: resolves once it has everything that its master was told until now. */
+  follows(master: RedisServer): Promise<void>
   /** Calls since start or `CONFIG RESETSTAT`, by lower-case command: `{ evalsha: 3, 'config|get': 1 }`. */
   commandStats(): Promise<Record<string, number>>
   /** What the server has printed since its last start. */
@@ -65,7 +67,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
     throw error
   }
 
-  return {
+  const self: RedisServer = {
     get port() {
       return port
     },
@@ -89,6 +91,14 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
       running = await launch({ samePort: true })
     },
     command,
+    async follows(master) {
+      const field = async (of: RedisServer, name: string): Promise<number> => {
+        const info = String(await of.command('INFO', 'replication'))
+        return Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(info)?.[1])
+      }
+      const told = await field(master, 'master_repl_offset')
+      await until('the replica has it', async () => (await field(self, 'slave_repl_offset')) >= told)
+    },
     async commandStats() {
       const text = String(await command('INFO', 'commandstats'))
       const lines = text.matchAll(/^cmdstat_(.+?):calls=(\d+)/gm)
@@ -98,6 +108,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
     close,
     [Symbol.asyncDispose]: close,
   }
+  return self
 
   async function launch({ samePort = false } = {}): Promise<ChildProcess> {
     for (let attempt = 1; ; attempt += 1) {

@@ -48,34 +48,36 @@ export class Replication {
 
   #reached(connection: CommandConnection): Promise<number> {
     if (this.#next === undefined) {
-      this.#next = later()
-      if (!this.#waiting) queueMicrotask(() => this.#wait(connection))
+      const next = later(connection)
+      this.#next = next
+      if (!this.#waiting) queueMicrotask(() => this.#wait(next))
     }
     return this.#next.promise
   }
 
-  #wait(connection: CommandConnection): void {
-    const { resolve, reject } = this.#next ?? later()
-    const generation = this.#generation
-    if (this.#next === undefined) return
+  #wait(next: Later): void {
+    // The connection may have been lost in between.
+    if (this.#next !== next) return
     this.#next = undefined
     this.#waiting = true
+    const generation = this.#generation
+    const { connection, resolve, reject } = next
     connection.send('WAIT', [String(this.#replicas), String(LIMIT_MS)]).then(
       (got) => {
         if (generation !== this.#generation) return reject(new Error(LOST))
         resolve(Number(got))
-        this.#continue(connection)
+        this.#continue()
       },
       (error: unknown) => {
         reject(error)
-        if (generation === this.#generation) this.#continue(connection)
+        if (generation === this.#generation) this.#continue()
       },
     )
   }
 
-  #continue(connection: CommandConnection): void {
+  #continue(): void {
     this.#waiting = false
-    this.#wait(connection)
+    if (this.#next !== undefined) this.#wait(this.#next)
   }
 }
 
@@ -113,16 +115,17 @@ function hasGranted(reply: unknown): boolean {
 }
 
 interface Later {
+  readonly connection: CommandConnection
   readonly promise: Promise<number>
   readonly resolve: (got: number) => void
   readonly reject: (error: unknown) => void
 }
 
-function later(): Later {
+function later(connection: CommandConnection): Later {
   let resolve: Later['resolve'] = () => {}
   let reject: Later['reject'] = () => {}
   const promise = new Promise<number>((...settle) => {
     ;[resolve, reject] = settle
   })
-  return { promise, resolve, reject }
+  return { connection, promise, resolve, reject }
 }

@@ -22,11 +22,7 @@ beforeAll(async () => {
 beforeEach(async () => {
   replica.resume()
   await server.command('FLUSHALL')
-  await until('the replica has everything', async () => {
-    const info = String(await server.command('INFO', 'replication'))
-    const [, written] = /master_repl_offset:(\d+)/.exec(info) ?? []
-    return info.includes(`state=online,offset=${written},`)
-  })
+  await replica.follows(server)
   await server.command('CONFIG', 'RESETSTAT')
 })
 afterAll(async () => {
@@ -127,6 +123,7 @@ describe('a store that waits for a replica', () => {
 
   test('keeps through a fail-over what it has granted', async () => {
     await using group = await startSentinels()
+    await group.servers[1]?.follows(await group.master())
     const store = redisStore(createClient(), {
       replicas: 1,
       sentinel: { name: group.name, nodes: group.addresses },
