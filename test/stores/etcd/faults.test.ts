@@ -88,9 +88,8 @@ describe('replies that are lost', () => {
     proxy.holdRequests()
     fenceOf(await store.acquire(late))
     expect(await store.release(releaseOf(late))).toEqual({ was: 'held' })
-    const before = (await server.requests())['Txn'] ?? 0
     proxy.normal()
-    await until('the late request has arrived', async () => ((await server.requests())['Txn'] ?? 0) > before)
+    // Whether it arrives at all is a matter of who is faster, the request or its being cancelled. It finds a tombstone.
     expect(await store.acquire({ ...late })).toEqual({ tag: 'gone', evicted: false })
     fenceOf(await store.acquire(ticket({ key: 'late', patienceMs: 0 })))
     await store.close()
