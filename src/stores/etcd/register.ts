@@ -146,6 +146,14 @@ export class Register {
       const own = this.own.get(entry.id)
       if (own === undefined || entry.modRevision <= own.modRevision || own.ticket.key !== room.key) continue
       if (entry.value.state === 'here' && this.leases.isOurs(entry.lease)) continue
+      if (entry.value.state === 'leaving' && this.leases.isOurs(entry.lease)) {
+        // Released by another process before its minimum hold was over: we still end it.
+        own.modRevision = entry.modRevision
+        own.state = 'leaving'
+        own.until = own.holdUntil
+        this.wardens.look(own)
+        continue
+      }
       this.forget(own)
       // Evicted; where it was taken over by another process, that one goes on with it.
       if (entry.value.state === 'gone') this.#wake(entry.id)

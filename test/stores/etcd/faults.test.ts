@@ -175,6 +175,40 @@ describe('a client that is cut off', () => {
   }, 30_000)
 })
 
+describe('a ticket that another process goes on with', () => {
+  test('keeps its fence, is kept alive by that process alone, and is released by it', async () => {
+    const [one, other] = [locksAt(server.url), locksAt(server.url)]
+    const lease = await one.acquire('moved', { ttl: '1s' })
+    const adopted = await other.adopt(lease.detach())
+    expect(adopted.fence).toBe(lease.fence)
+    const waiting = one.acquire('moved')
+    await untilQueued(one, 'moved', 1)
+    const from = performance.now()
+    await until('its ttl has passed three times', () => performance.now() > from + 3000)
+    expect((await room(one, 'moved'))?.holders).toMatchObject([{ id: adopted.id, fence: adopted.fence }])
+    adopted.assertHeld()
+    await adopted.release()
+    expect((await waiting).fence).toBeGreaterThan(adopted.fence)
+  }, 20_000)
+
+  test('is ended at the end of its minimum hold by the process that holds it, whoever releases it', async () => {
+    const stores = [etcdStore({ endpoints: [server.url] }), etcdStore({ endpoints: [server.url] })] as const
+    const holder = ticket({ key: 'least', minHoldMs: 700 })
+    for (const isWatched of [false, true]) {
+      const mine = { ...holder, id: crypto.randomUUID() }
+      const next = ticket({ key: 'least' })
+      const from = performance.now()
+      fenceOf(await stores[0].acquire(mine))
+      if (isWatched) expect(await stores[0].acquire(next)).toMatchObject({ tag: 'queued' })
+      expect(await stores[1].release(releaseOf(mine))).toEqual({ was: 'held' })
+      await until('it is free', async () => (await stores[1].acquire(next)).tag === 'held')
+      expect(performance.now() - from).toBeGreaterThan(650)
+      await stores[1].release(releaseOf(next))
+    }
+    await Promise.all(stores.map((store) => store.close()))
+  })
+})
+
 describe('200 waiters', () => {
   test('cost one request for each hand-over, and are served in order', async () => {
     const locks = [locksAt(server.url), locksAt(server.url)] as const
