@@ -2,7 +2,9 @@ import { createClient } from 'redis'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { Store } from '../../../src/contract/store.ts'
 import { createLocks } from '../../../src/index.ts'
+import type { CommandConnection } from '../../../src/stores/redis/connection.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
+import { Replication } from '../../../src/stores/redis/replicas.ts'
 import { startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
@@ -67,7 +69,7 @@ describe.each(Object.entries(clients))('a store that waits for a replica, throug
     await store.close()
   })
 
-  test('takes no old answer for a new one when its connection is lost', async () => {
+  test('fails what it waited for when its connection is lost, and what was written meanwhile', async () => {
     await using proxy = await startProxy({ targetPort: server.port })
     const store = redisStore(newClient(`redis://127.0.0.1:${proxy.port}`), { replicas: 1 })
     const warm = ticket({ key: 'warm' })
@@ -85,6 +87,27 @@ describe.each(Object.entries(clients))('a store that waits for a replica, throug
     replica.resume()
     await store.close()
   })
+})
+
+test('what replicas have of one connection says nothing of what was written to the one before', async () => {
+  const waits: ((got: number) => void)[] = []
+  const connection: CommandConnection = {
+    send: () => new Promise((resolve) => waits.push(resolve)),
+    reasonOf: (error) => error,
+    close: () => {},
+  }
+  const replication = new Replication(1)
+  const grant = (fence: string): Promise<unknown> =>
+    replication.cover(Promise.resolve(`h${fence}`), connection)
+  const before = [grant('1')]
+  await until('the first is waited for', () => waits.length === 1)
+  before.push(grant('2'))
+  replication.lost()
+  const after = grant('3')
+  await until('the last is waited for', () => waits.length === 2)
+  for (const answer of waits) answer(1)
+  for (const outcome of await Promise.allSettled(before)) expect(outcome.status).toBe('rejected')
+  expect(await after).toBe('h3')
 })
 
 describe('a store that waits for a replica', () => {
