@@ -1,6 +1,6 @@
 import { type AcquireAnswer, type Ticket, UNLIMITED } from '../../contract/store.ts'
 import type { Council } from './council.ts'
-import type { Rival } from './node.ts'
+import type { Rival } from './node-scripts.ts'
 import { poll, type Tally } from './poll.ts'
 import type { TicketState } from './tickets.ts'
 
@@ -26,7 +26,7 @@ export async function contend(
     if (ticket.patienceMs === 0) return waiting(council, ticket, tally)
     // Behind the others: each server lets in who is next there, and in the end all of them the same one.
     for (const node of mine) {
-      node.ask(() => (state.over ? false : node.requeue(ticket)), {
+      node.ask(() => (state.over ? false : node.scripts.requeue(ticket)), {
         answered: () => {},
         // It may have given way or not, and nobody else can while it has not.
         failed: () => setTimeout(() => council.wake(ticket.id), AGAIN_MS).unref(),
@@ -49,7 +49,7 @@ async function standings(
   council: Council,
   ticket: Ticket,
 ): Promise<{ readonly votes: number; readonly rival: { id: string; votes: number } | undefined }> {
-  const votes = await poll(council.nodes, (node) => node.look(ticket.key), {
+  const votes = await poll(council.nodes, (node) => node.scripts.look(ticket.key), {
     decide: ({ answers, pending }: Tally<readonly Rival[]>) => {
       if (pending > 0) return undefined
       const counted = new Map<string, number>()

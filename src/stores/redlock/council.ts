@@ -27,7 +27,7 @@ export function surelyMs(ttlMs: number): number {
 export function withdraw(node: RedlockNode, ticket: Ticket): void {
   const { key, id, minHoldMs, ttlMs } = ticket
   node.ask<unknown>(
-    () => (minHoldMs > 0 ? node.withdraw(ticket) : node.store.release({ key, id, cancel: false })),
+    () => (minHoldMs > 0 ? node.scripts.withdraw(ticket) : node.store.release({ key, id, cancel: false })),
     { answered: () => {}, failed: () => node.owe({ key, id, cancel: true }, Math.max(ttlMs, minHoldMs)) },
   )
 }

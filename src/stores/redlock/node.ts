@@ -1,15 +1,11 @@
-import { randomBytes } from 'node:crypto'
 import type { Answer, ReleaseRequest, Store, Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { RedisLink } from '../redis/connection.ts'
-import { storeErrorOf } from '../redis/failures.ts'
 import { RedisStore } from '../redis/redis-store.ts'
-import { RoomNames } from '../redis/room-names.ts'
-import type { Script } from '../redis/scripts.ts'
 import { Debts } from './debts.ts'
-import { claimScript, lookScript, standingScript, yieldScript } from './scripts.ts'
+import { type Claim, type ClaimAnswer, NodeScripts } from './node-scripts.ts'
 import { SharedLink } from './shared-link.ts'
-import { type Standing, standingOf } from './standing.ts'
+import type { Standing } from './standing.ts'
 
 /** Who wants to know what became of one request. */
 export interface Sink<T> {
@@ -18,25 +14,6 @@ export interface Sink<T> {
   failed(error: unknown): void
   /** The answer came after all. */
   answeredLate?(answer: T): void
-}
-
-export interface Claim {
-  readonly fence: bigint
-  readonly mode: 'claim' | 'settle'
-}
-
-export type ClaimAnswer =
-  | { readonly tag: 'accepted' }
-  /** Readers share a room, so what another one has claimed may be as high: it has to be above this. */
-  | { readonly tag: 'too-low'; readonly above: bigint }
-  | { readonly tag: 'gone' }
-  /** The server has not kept its memory for long enough: it may have forgotten a vote for somebody else. */
-  | { readonly tag: 'forgetful' }
-
-/** A holder of a room on one server: of the whole key only if enough servers say so. */
-export interface Rival {
-  readonly id: string
-  readonly limit: number
 }
 
 export interface NodeWatch {
@@ -65,12 +42,11 @@ export interface NodeOptions {
 export class RedlockNode {
   readonly index: number
   readonly store: Store
+  /** What a server of a majority is asked besides; through {@link ask}, as the store is. */
+  readonly scripts: NodeScripts
   standing: Standing | undefined
   readonly #options: NodeOptions
   readonly #link: SharedLink
-  readonly #names: RoomNames
-  /** The key under which the server keeps since when it remembers everything. */
-  readonly #since: string
   readonly #debts: Debts
   /** What has no answer yet, the oldest first. */
   readonly #owed = new Set<Owed>()
@@ -89,9 +65,7 @@ export class RedlockNode {
     this.index = options.index
     this.#options = options
     this.#link = new SharedLink(link)
-    const prefix = this.#link.keyPrefix + options.prefix
-    this.#names = new RoomNames(prefix)
-    this.#since = `${prefix}since`
+    this.scripts = new NodeScripts(this.#link, options)
     this.store = new RedisStore(this.#link, { prefix: options.prefix, replicas: 0 })
     this.#debts = new Debts(
       (request) => this.store.release(request),
@@ -151,36 +125,11 @@ export class RedlockNode {
     else this.#payLater()
   }
 
-  claim(ticket: Ticket, { fence, mode }: Claim): Promise<ClaimAnswer> {
-    const args = ['', '3', this.#names.fence, this.#names.room(ticket.key), this.#since, String(fence)]
-    // What is only written down has its minimum hold already, from the vote.
-    const minHoldMs = mode === 'claim' ? Math.ceil(ticket.minHoldMs) : 0
-    args.push(String(this.#options.maxTtlMs), String(minHoldMs), ticket.id, mode === 'claim' ? 'c' : 's')
-    return this.#run(claimScript, args, ticket.key).then((text) => this.#claimAnswer(text))
-  }
-
-  async look(key: string): Promise<readonly Rival[]> {
-    const text = await this.#run(lookScript, ['', '1', this.#names.room(key)], key)
-    if (text === '') return []
-    return text.split('\n').map((line) => {
-      const space = line.indexOf(' ')
-      return { id: line.slice(space + 1), limit: Number(line.slice(0, space)) }
-    })
-  }
-
-  /** Whether the ticket waits, behind those who waited already; where nobody does it keeps its vote. */
-  async requeue(ticket: Ticket): Promise<boolean> {
-    return (await this.#yield(ticket, 'q')) === 'q'
-  }
-
-  /** Without a minimum hold, which has not begun. */
-  async withdraw(ticket: Ticket): Promise<void> {
-    await this.#yield(ticket, 'r')
-  }
-
-  /** Asks who the server is, whether it is known already or not. */
-  prove(): Promise<void> {
-    return this.#prove()
+  async claim(ticket: Ticket, claim: Claim): Promise<ClaimAnswer> {
+    const answer = await this.scripts.claim(ticket, claim)
+    // Its memory is younger than it was: it was flushed behind our back, and has to be asked anew.
+    if (answer.tag === 'forgetful' && this.counts) this.#provenTurn = -1
+    return answer
   }
 
   async close(): Promise<void> {
@@ -205,46 +154,12 @@ export class RedlockNode {
 
   async #askStanding(): Promise<void> {
     const turn = this.#link.turn
-    const standing = await standingOf((script, args) => this.#link.run(script, args), {
-      script: standingScript,
-      key: this.#since,
-      name: randomBytes(9).toString('base64url'),
-      settings: () => this.#link.send('CONFIG', ['GET', 'append*']),
-    }).catch((error: unknown) => this.#raise(error))
+    const standing = await this.scripts.standing()
     const refusal = this.#options.watch.onStanding(this, standing)
     if (refusal !== undefined) throw refusal
     this.standing = standing
     // The first request of all opens the connection, which is no change of it.
     this.#provenTurn = Math.max(turn, this.#provenTurn)
-  }
-
-  #run(script: Script, args: string[], key?: string): Promise<string> {
-    return this.#link.run(script, args).catch((error: unknown) => this.#raise(error, key)) as Promise<string>
-  }
-
-  #raise(error: unknown, key?: string): never {
-    throw error instanceof StoreError ? error : storeErrorOf(this.#link.reasonOf(error), key, 0)
-  }
-
-  #yield(ticket: Ticket, mode: 'q' | 'r'): Promise<string> {
-    const rooms = [this.#names.fence, this.#names.room(ticket.key)]
-    const args = ['', '2', ...rooms, mode, String(Math.ceil(ticket.patienceMs)), ticket.id]
-    return this.#run(yieldScript, args, ticket.key)
-  }
-
-  #claimAnswer(text: string): ClaimAnswer {
-    switch (text[0]) {
-      case 'a':
-        return { tag: 'accepted' }
-      case 'b':
-        return { tag: 'too-low', above: BigInt(text.slice(1)) }
-      case 'y':
-        // Its memory is younger than it was: it was flushed behind our back, and has to be asked anew.
-        if (this.counts) this.#provenTurn = -1
-        return { tag: 'forgetful' }
-      default:
-        return { tag: 'gone' }
-    }
   }
 
   #heard(): void {

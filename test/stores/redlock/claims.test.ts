@@ -85,7 +85,7 @@ test('a claim with a minimum hold begins it, and what is only written down does 
   expect(await node.claim(mine, { fence: fence + 1n, mode: 'settle' })).toEqual({ tag: 'accepted' })
   const { rooms } = await node.store.inspect({ prefix: 'minimum', cursor: undefined, count: 1 })
   expect(rooms[0]?.holders).toMatchObject([{ id: mine.id, fence: fence + 1n, state: 'held' }])
-  await node.withdraw(mine)
+  await node.scripts.withdraw(mine)
   expect((await node.store.inspect({ prefix: 'minimum', cursor: undefined, count: 1 })).rooms).toEqual([])
 })
 

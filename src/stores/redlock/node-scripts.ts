@@ -1,0 +1,108 @@
+import { randomBytes } from 'node:crypto'
+import type { Ticket } from '../../contract/store.ts'
+import { StoreError } from '../../errors.ts'
+import { storeErrorOf } from '../redis/failures.ts'
+import { RoomNames } from '../redis/room-names.ts'
+import type { Script } from '../redis/scripts.ts'
+import { claimScript, lookScript, standingScript, yieldScript } from './scripts.ts'
+import type { SharedLink } from './shared-link.ts'
+import { type Standing, standingOf } from './standing.ts'
+
+export interface Claim {
+  readonly fence: bigint
+  readonly mode: 'claim' | 'settle'
+}
+
+export type ClaimAnswer =
+  | { readonly tag: 'accepted' }
+  /** Readers share a room, so what another one has claimed may be as high: it has to be above this. */
+  | { readonly tag: 'too-low'; readonly above: bigint }
+  | { readonly tag: 'gone' }
+  /** The server has not kept its memory for long enough: it may have forgotten a vote for somebody else. */
+  | { readonly tag: 'forgetful' }
+
+/** A holder of a room on one server: of the whole key only if enough servers say so. */
+export interface Rival {
+  readonly id: string
+  readonly limit: number
+}
+
+/** The scripts that a server runs as one of several, beside those of its redis store. */
+export class NodeScripts {
+  readonly #link: SharedLink
+  readonly #names: RoomNames
+  /** The key under which the server keeps since when it remembers everything. */
+  readonly #since: string
+  readonly #maxTtlMs: number
+
+  constructor(link: SharedLink, options: { readonly prefix: string; readonly maxTtlMs: number }) {
+    const prefix = link.keyPrefix + options.prefix
+    this.#link = link
+    this.#names = new RoomNames(prefix)
+    this.#since = `${prefix}since`
+    this.#maxTtlMs = options.maxTtlMs
+  }
+
+  claim(ticket: Ticket, { fence, mode }: Claim): Promise<ClaimAnswer> {
+    const args = ['', '3', this.#names.fence, this.#names.room(ticket.key), this.#since, String(fence)]
+    // What is only written down has its minimum hold already, from the vote.
+    const minHoldMs = mode === 'claim' ? Math.ceil(ticket.minHoldMs) : 0
+    args.push(String(this.#maxTtlMs), String(minHoldMs), ticket.id, mode === 'claim' ? 'c' : 's')
+    return this.#run(claimScript, args, ticket.key).then(claimAnswer)
+  }
+
+  async look(key: string): Promise<readonly Rival[]> {
+    const text = await this.#run(lookScript, ['', '1', this.#names.room(key)], key)
+    if (text === '') return []
+    return text.split('\n').map((line) => {
+      const space = line.indexOf(' ')
+      return { id: line.slice(space + 1), limit: Number(line.slice(0, space)) }
+    })
+  }
+
+  /** Whether the ticket waits, behind those who waited already; where nobody does it keeps its vote. */
+  async requeue(ticket: Ticket): Promise<boolean> {
+    return (await this.#yield(ticket, 'q')) === 'q'
+  }
+
+  /** Without a minimum hold, which has not begun. */
+  async withdraw(ticket: Ticket): Promise<void> {
+    await this.#yield(ticket, 'r')
+  }
+
+  standing(): Promise<Standing> {
+    return standingOf((script, args) => this.#link.run(script, args), {
+      script: standingScript,
+      key: this.#since,
+      name: randomBytes(9).toString('base64url'),
+      settings: () => this.#link.send('CONFIG', ['GET', 'append*']),
+    }).catch((error: unknown) => this.#raise(error))
+  }
+
+  #yield(ticket: Ticket, mode: 'q' | 'r'): Promise<string> {
+    const rooms = [this.#names.fence, this.#names.room(ticket.key)]
+    const args = ['', '2', ...rooms, mode, String(Math.ceil(ticket.patienceMs)), ticket.id]
+    return this.#run(yieldScript, args, ticket.key)
+  }
+
+  #run(script: Script, args: string[], key?: string): Promise<string> {
+    return this.#link.run(script, args).catch((error: unknown) => this.#raise(error, key)) as Promise<string>
+  }
+
+  #raise(error: unknown, key?: string): never {
+    throw error instanceof StoreError ? error : storeErrorOf(this.#link.reasonOf(error), key, 0)
+  }
+}
+
+function claimAnswer(text: string): ClaimAnswer {
+  switch (text[0]) {
+    case 'a':
+      return { tag: 'accepted' }
+    case 'b':
+      return { tag: 'too-low', above: BigInt(text.slice(1)) }
+    case 'y':
+      return { tag: 'forgetful' }
+    default:
+      return { tag: 'gone' }
+  }
+}
