@@ -179,7 +179,9 @@ export class Job implements ScheduledJob {
       if (await this.#marks.isSettled(tickMs)) return
       // Nobody was there in time. But a run that broke off is taken over however long it had lasted.
       if (this.#isLate(tickMs, this.#nowMs) && !(await this.#marks.hasBegun(tickMs))) return
-      const begin = await this.#marks.begin(tickMs)
+      // It must be there still when the key of a process that died runs out.
+      const rememberMs = this.#rememberMs(tickMs) + 2 * lease.toJSON().ttlMs
+      const begin = await this.#marks.begin(tickMs, Math.min(rememberMs, LONGEST_MS))
       if (begin === undefined && this.#parts.settings.afterCrash === 'skip') return
       await this.#runTick(tickMs, lease, begin)
     })
@@ -199,7 +201,7 @@ export class Job implements ScheduledJob {
     })
     if (end.result === 'interrupted' || (end.result === 'failed' && end.isLost)) {
       // The next one who has the key sees that it began, and takes it over.
-      if (begin?.state === 'held') begin.detach()
+      if (begin !== undefined && begin.remainingMs > 0) begin.detach()
       return
     }
     await settle(end.result)
@@ -272,9 +274,13 @@ export class Job implements ScheduledJob {
   }
 
   #settle(tickMs: number, result: TickResult): Promise<void> {
+    return this.#tell(() => this.#marks.settle(tickMs, result, this.#rememberMs(tickMs)))
+  }
+
+  /** Until nobody can take the tick for one that is still to be run, however wrong its clock; and until the next one is known. */
+  #rememberMs(tickMs: number): number {
     const gapMs = (this.#ticks.next(tickMs) ?? tickMs) - tickMs
-    const rememberMs = Math.min(gapMs + this.#parts.settings.windowMs + SKEW_MS, LONGEST_MS)
-    return this.#tell(() => this.#marks.settle(tickMs, result, rememberMs))
+    return Math.min(gapMs + this.#parts.settings.windowMs + SKEW_MS, LONGEST_MS)
   }
 
   /** What is done is done, whether the store hears of it or not. */

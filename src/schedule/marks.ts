@@ -32,9 +32,12 @@ export class Marks {
     return this.#isTaken(this.#keyOf(tickMs, 'done'), this.#asking)
   }
 
-  /** The mark of a run that begins; `undefined` when there is one: it began before, and never ended. Ask under the lock. */
-  async begin(tickMs: number): Promise<Lease | undefined> {
-    const options = { ...MARK, ...this.#asking, ttl: LONGEST_MS }
+  /**
+   * The mark of a run that begins, kept until it is released, and for that long after a crash; `undefined` when there is one: a run
+   * began before, and never ended. Ask under the lock.
+   */
+  async begin(tickMs: number, rememberMs: number): Promise<Lease | undefined> {
+    const options = { ...MARK, ...this.#asking, renew: true, maxHold: LONGEST_MS, ttl: rememberMs }
     return (await this.#locks.tryAcquire(this.#keyOf(tickMs, 'begun'), options)) ?? undefined
   }
 

@@ -1,0 +1,45 @@
+// One process of a fleet: a job every second, a clock that may be wrong, and a journal that all of them write into.
+import { appendFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { type Clock, connect } from '../../src/index.ts'
+import { createSchedule } from '../../src/schedule/index.ts'
+
+const [url = '', journal = '', aheadMs = ''] = process.argv.slice(2)
+
+const clock: Clock = {
+  monotonicMs: () => performance.now(),
+  wallMs: () => Date.now() + Number(aheadMs),
+  startTimer(delayMs, fire) {
+    const timeout = setTimeout(fire, delayMs)
+    return {
+      stop: () => clearTimeout(timeout),
+      keepAlive: () => {},
+    }
+  },
+}
+
+const locks = await connect(url)
+const schedule = createSchedule(locks, { clock, onError: () => {} })
+schedule.add(
+  'fleet',
+  '* * * * * *',
+  async ({ scheduledAt, fence, lease }) => {
+    const note = (what: string) =>
+      appendFileSync(journal, `${what} ${scheduledAt.toISOString()} ${fence} ${process.pid}\n`)
+    note('begin')
+    process.send?.('begin')
+    await sleep(Math.random() * 100)
+    // As work should before what cannot be taken back: this process may have stood still for longer than its lease.
+    lease.assertHeld()
+    note('end')
+  },
+  { missed: 'all', catchUp: '1m', overlap: 'queue', ttl: '2500ms' },
+)
+schedule.start()
+
+process.on('SIGTERM', async () => {
+  await schedule.stop()
+  await locks.close()
+  process.disconnect?.()
+})
+process.on('disconnect', () => process.exit())

@@ -1,0 +1,171 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { expect, test } from 'vitest'
+import { startRedis } from '../servers/redis-server.ts'
+import { until } from '../servers/until.ts'
+import { root } from '../tidy/project.ts'
+
+const PROGRAM = fileURLToPath(new URL('fleet-process.ts', import.meta.url))
+const SECONDS = Number(process.env['HOLDFAST_SCHEDULE_SECONDS'] ?? 20)
+const BETWEEN_KILLS_MS = 2500
+/** Of the four processes. */
+const CLOCKS_AHEAD_MS = [0, 1300, -2400, 700]
+
+const places: Readonly<
+  Record<string, (folder: string) => Promise<{ url: string; close(): Promise<unknown> }>>
+> = {
+  sqlite: async (folder) => ({ url: `sqlite:${join(folder, 'locks.db')}`, close: async () => {} }),
+  redis: () => startRedis(),
+}
+
+test.concurrent.each(Object.entries(places))(
+  'four processes on %s whose clocks differ, one of them killed every few seconds: each tick of a second once',
+  { timeout: (SECONDS + 60) * 1000 },
+  async (_, open) => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-schedule-'))
+    const journal = join(folder, 'journal')
+    const place = await open(folder)
+    const fleet = new Fleet(place.url, journal)
+    try {
+      for (const aheadMs of CLOCKS_AHEAD_MS) fleet.start(aheadMs)
+      await until('the first tick', () => ends(journal).length > 0, { withinMs: 20_000 })
+      const endsAt = performance.now() + SECONDS * 1000
+      for (let kills = 0; performance.now() < endsAt; kills += 1) {
+        await sleep(BETWEEN_KILLS_MS)
+        // In the middle of a run, and at whatever it does.
+        await (kills % 2 === 0 ? fleet.killNextRunner() : fleet.killOne(kills))
+      }
+      // What the last one had begun is taken over, too.
+      const killedAt = Date.now()
+      await until(
+        'the job has gone on',
+        () => ends(journal).some(({ tick }) => Date.parse(tick) > killedAt + 6000),
+        { withinMs: 30_000 },
+      )
+      await fleet.stop()
+
+      // In their order: at first one whose clock is slow runs ticks that others, who started together with it, had not seen come.
+      const ticks = [...new Set(ends(journal).map(({ tick }) => tick))].sort()
+      expect(ticks).toEqual(everySecond(ticks[0], ticks.at(-1)))
+      expect(ticks.length).toBeGreaterThanOrEqual(SECONDS - 2)
+      expect(twice(journal, fleet.killed)).toEqual([])
+      expect(fleet.killed.size).toBeGreaterThanOrEqual(3)
+      // Never two at once: whoever begins or ends does so under the highest fence that ever was.
+      const fences = lines(journal).map(({ fence }) => fence)
+      expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : one > other ? 1 : 0)))
+      expect(new Set(lines(journal).map(({ pid }) => pid)).size).toBeGreaterThan(1)
+      expect(fleet.complaints).toBe('')
+    } finally {
+      await fleet.kill()
+      await place.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+)
+
+interface Line {
+  readonly what: string
+  readonly tick: string
+  readonly fence: bigint
+  readonly pid: number
+}
+
+function lines(journal: string): Line[] {
+  if (!existsSync(journal)) return []
+  const texts = readFileSync(journal, 'utf8').split('\n').filter(Boolean)
+  return texts.map((text) => {
+    const [what = '', tick = '', fence = '', pid = ''] = text.split(' ')
+    return { what, tick, fence: BigInt(fence), pid: Number(pid) }
+  })
+}
+
+function ends(journal: string): Line[] {
+  return lines(journal).filter(({ what }) => what === 'end')
+}
+
+function everySecond(from = '', to = ''): string[] {
+  const count = (Date.parse(to) - Date.parse(from)) / 1000 + 1
+  return Array.from({ length: count }, (_, at) => new Date(Date.parse(from) + at * 1000).toISOString())
+}
+
+/**
+ * The ticks that ended twice. Nothing can know of an end when the process is killed in the very moment between it and telling the
+ * store, so that one is not counted: it is the last thing that a killed process ever wrote.
+ */
+function twice(journal: string, killed: ReadonlySet<number>): string[] {
+  const all = lines(journal)
+  const untold = (line: Line) => killed.has(line.pid) && all.findLast(({ pid }) => pid === line.pid) === line
+  const told = all.filter((line) => line.what === 'end' && !untold(line)).map(({ tick }) => tick)
+  return told.filter((tick, at) => told.indexOf(tick) !== at)
+}
+
+class Fleet {
+  readonly killed = new Set<number>()
+  complaints = ''
+  readonly #url: string
+  readonly #journal: string
+  readonly #running = new Map<ChildProcess, number>()
+  #onBegin: (child: ChildProcess) => void = () => {}
+
+  constructor(url: string, journal: string) {
+    this.#url = url
+    this.#journal = journal
+  }
+
+  start(aheadMs: number): void {
+    const child = fork(PROGRAM, [this.#url, this.#journal, String(aheadMs)], {
+      cwd: root,
+      execArgv: ['--import', 'tsx'],
+      silent: true,
+    })
+    this.#running.set(child, aheadMs)
+    child.on('message', () => this.#onBegin(child))
+    child.stderr?.on('data', (text) => {
+      this.complaints += text
+    })
+  }
+
+  async killNextRunner(): Promise<void> {
+    const runner = await new Promise<ChildProcess>((resolve) => {
+      this.#onBegin = resolve
+    })
+    this.#onBegin = () => {}
+    await this.#replace(runner)
+  }
+
+  async killOne(number: number): Promise<void> {
+    const all = [...this.#running.keys()]
+    await this.#replace(all[number % all.length] as ChildProcess)
+  }
+
+  /** As a process manager would: another one takes its place. */
+  async #replace(child: ChildProcess): Promise<void> {
+    const aheadMs = this.#running.get(child) ?? 0
+    this.#running.delete(child)
+    this.killed.add(child.pid ?? 0)
+    child.kill('SIGKILL')
+    await ended(child)
+    this.start(aheadMs)
+  }
+
+  /** All of them, at their leisure. */
+  async stop(): Promise<void> {
+    for (const child of this.#running.keys()) child.kill('SIGTERM')
+    for (const child of this.#running.keys()) await ended(child)
+  }
+
+  async kill(): Promise<void> {
+    for (const child of this.#running.keys()) child.kill('SIGKILL')
+    for (const child of this.#running.keys()) await ended(child)
+  }
+}
+
+function ended(child: ChildProcess): Promise<unknown> {
+  return until('it has ended', () => child.exitCode !== null || child.signalCode !== null, {
+    withinMs: 20_000,
+  })
+}

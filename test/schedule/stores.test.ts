@@ -1,0 +1,94 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { connect } from '../../src/index.ts'
+import { createSchedule, type JobOptions, type ScheduledJob } from '../../src/schedule/index.ts'
+import { startEtcd } from '../servers/etcd-server.ts'
+import { startPostgres } from '../servers/postgres-server.ts'
+import { startRedis } from '../servers/redis-server.ts'
+import { until } from '../servers/until.ts'
+
+interface Place {
+  readonly url: string
+  close(): Promise<unknown>
+}
+
+const places: Readonly<Record<string, () => Promise<Place>>> = {
+  async sqlite() {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-schedule-'))
+    const close = async () => rmSync(folder, { recursive: true, force: true })
+    return { url: `sqlite:${join(folder, 'locks.db')}`, close }
+  },
+  redis: () => startRedis(),
+  postgres: () => startPostgres(),
+  async etcd() {
+    const server = await startEtcd()
+    return { url: server.url.replace('http:', 'etcd:'), close: () => server.close() }
+  },
+}
+
+const OPTIONS: JobOptions = { missed: 'once', catchUp: '1m', ttl: '5s' }
+
+test.concurrent.each(Object.entries(places))(
+  'on %s: one of two processes runs each tick, all see how it went, and the next one knows what it has missed',
+  { timeout: 60_000 },
+  async (_, open) => {
+    const place = await open()
+    const ticks: number[] = []
+    const fences: bigint[] = []
+    const errors: unknown[] = []
+    const begin = async (label: string) => {
+      const locks = await connect(place.url, { label })
+      const schedule = createSchedule(locks, { onError: (error) => errors.push(error) })
+      const startedAt = Date.now()
+      const job = schedule.add(
+        'job',
+        '* * * * * *',
+        ({ scheduledAt, fence }) => {
+          ticks.push(scheduledAt.getTime())
+          fences.push(fence)
+          if (ticks.length === 1) throw new Error('not today')
+        },
+        OPTIONS,
+      )
+      schedule.start()
+      const end = async () => {
+        await schedule.stop()
+        await locks.close()
+      }
+      return { job, startedAt, end }
+    }
+    const ran = (count: number) => until(`${count} runs`, () => ticks.length >= count, { withinMs: 20_000 })
+    const first = await begin('first')
+    const second = await begin('second')
+    try {
+      await ran(2)
+      expect(ticks).toEqual([...new Set(ticks)].sort())
+      await until('both see an end', async () => (await lastOf(first.job)) && (await lastOf(second.job)))
+      expect(['first', 'second']).toContain((await lastOf(second.job))?.owner['label'])
+    } finally {
+      await Promise.all([first.end(), second.end()])
+    }
+    const endedAt = Math.max(...ticks)
+    await until('a tick was missed', () => Date.now() > endedAt + 2000)
+    const count = ticks.length
+    const third = await begin('third')
+    try {
+      await ran(count + 1)
+      expect(ticks[count]).toBeLessThanOrEqual(third.startedAt)
+      expect(ticks[count]).toBeGreaterThan(endedAt)
+      await ran(count + 2)
+      expect(new Set(ticks).size).toBe(ticks.length)
+      expect(errors).toEqual([new Error('not today')])
+      expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : 1)))
+    } finally {
+      await third.end()
+      await place.close()
+    }
+  },
+)
+
+async function lastOf(job: ScheduledJob) {
+  return (await job.status()).last
+}
