@@ -38,6 +38,10 @@ export class Rooms {
     return this.#rooms.get(key)?.room
   }
 
+  get size(): number {
+    return this.#rooms.size
+  }
+
   values(): Room[] {
     return [...this.#rooms.values()].map(({ room }) => room)
   }

@@ -215,7 +215,8 @@ export class Wardens {
   }
 
   #isUnattended({ ticket }: OwnTicket): boolean {
-    return this.#options.isHeard() && this.#options.rooms.get(ticket.key) === undefined
+    const { rooms, isHeard } = this.#options
+    return isHeard() && rooms.size < MOST_ATTENDED && rooms.get(ticket.key) === undefined
   }
 
   /** Its minimum hold is over: from now on it ends with its ttl; or at once, if another process has released it meanwhile. */
@@ -280,6 +281,8 @@ const LATE_MS = 5000
 /** Most leases are over before anybody could evict them, and need no watch. */
 export const ATTEND_MS = 250
 const ATTEND_AGAIN_MS = 5000
+/** Beyond that an eviction is told with the next renewal: a watch for each of ten thousand leases is too much to ask. */
+const MOST_ATTENDED = 1000
 const LINGER_MS = 1000
 const SOON_MS = 250
 const PAUSE_MS = 200
