@@ -9,6 +9,7 @@ import { startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
+import { readProjectFile } from '../../tidy/project.ts'
 import { clients, newClient } from './clients.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
@@ -111,6 +112,27 @@ test('what replicas have of one connection says nothing of what was written to t
 })
 
 describe('a store that waits for a replica', () => {
+  test('needs +wait besides the rights of any other, and says so', async () => {
+    const [, rights = ''] =
+      /^ACL SETUSER locks on >a-good-password (.*)$/m.exec(readProjectFile('docs/redis.md')) ?? []
+    const user = ['ACL', 'SETUSER', 'locks', 'reset', 'on', '>secret', ...rights.split(' ')]
+    const url = `redis://locks:secret@127.0.0.1:${server.port}`
+    await server.command(...user)
+    const refused = redisStore(newClient(url), { replicas: 1 })
+    await expect(refused.acquire(ticket({ key: 'refused' }))).rejects.toMatchObject({
+      code: 'store-refused',
+      message: expect.stringContaining('docs/redis.md'),
+    })
+    await server.command(...user, '+wait')
+    await server.command('ACL', 'LOG', 'RESET')
+    const store = redisStore(newClient(url), { replicas: 1 })
+    const mine = ticket()
+    fenceOf(await store.acquire(mine))
+    await store.release(releaseOf(mine))
+    expect(await server.command('ACL', 'LOG')).toEqual([])
+    for (const each of [refused, store]) await each.close()
+  })
+
   test('waits once for all that is asked in the meantime, also when nobody answers', async () => {
     const store = redisStore(newClient(server.url), { replicas: 1 })
     fenceOf(await store.acquire(ticket({ key: 'warm' })))
