@@ -16,6 +16,8 @@ export class ClusterNode {
   readonly line: Line
   /** It may be gone. */
   suspect = false
+  /** It is taking over a slot, and may have none yet. */
+  isHeir = false
   /** Until when we listen to which channel, on the monotonic clock. */
   readonly #channels = new Map<string, number>()
   #connection: ChannelsConnection | undefined

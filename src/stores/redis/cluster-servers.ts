@@ -2,19 +2,21 @@ import { StoreError } from '../../errors.ts'
 import { ClusterInbox } from './cluster-inbox.ts'
 import { addressOf, ClusterMap, toldBy } from './cluster-map.ts'
 import { ClusterNode } from './cluster-node.ts'
+import { refusalOf } from './cluster-refusals.ts'
 import type { ClusterLink, MessageListener, Subscription } from './connection.ts'
 import { replyCode, storeErrorOf } from './failures.ts'
-import type { Line } from './line.ts'
+import { NotReplicatedError } from './replicas.ts'
 import type { RoomNames } from './room-names.ts'
-import { clusterScripts, type Script, type Scripts } from './scripts.ts'
+import { clusterScripts, type Scripts } from './scripts.ts'
 import { type Place, SCAN_START, type Scanned, type ScanRequest, type Servers } from './servers.ts'
+import { SlotPlace, type SlotRequest, type SlotRouter } from './slot-place.ts'
 
 /**
  * The servers of a Redis Cluster, each on a connection of its own, so that one that hangs holds up nobody else's keys. Requests
  * are not left to the clients' own support of clusters: these have one queue for all, send again by their own rules, and do not
  * leave a server that still answers although it is a master no more.
  */
-export class ClusterServers implements Servers {
+export class ClusterServers implements Servers, SlotRouter {
   readonly scripts: Scripts = clusterScripts
   readonly #link: ClusterLink
   readonly #names: RoomNames
@@ -60,6 +62,7 @@ export class ClusterServers implements Servers {
       onLost: (node) => this.#doubt(node),
     })
     this.#inboxes.add(subscription)
+    subscription.flowing.catch(() => this.#inboxes.delete(subscription))
     return subscription
   }
 
@@ -88,6 +91,7 @@ export class ClusterServers implements Servers {
   }
 
   failure(error: unknown, key?: string): StoreError {
+    if (error instanceof NotReplicatedError) return error.asStoreError(key)
     return storeErrorOf(error, key, 0)
   }
 
@@ -99,52 +103,50 @@ export class ClusterServers implements Servers {
     for (const node of this.#nodes.values()) node.close()
   }
 
-  /** To whoever has the slot, wherever it moves. */
-  async reach(slot: number, request: Request): Promise<unknown> {
+  async reach(slot: number, request: SlotRequest): Promise<unknown> {
     const giveUpAt = performance.now() + MOVING_MS
     let heir: string | undefined
     for (let redirections = 0; ; ) {
       this.assertOpen()
       const address = heir ?? this.#map.masterOf(slot) ?? (await this.#find(slot))
       const node = this.#nodeAt(address)
+      if (heir !== undefined) node.isHeir = true
       try {
         return await this.#answered(
           node,
           heir === undefined ? request.run(node.line) : request.ask(node.line),
         )
       } catch (error) {
-        const turn = turnOf(error)
+        const refusal = refusalOf(error)
         heir = undefined
-        switch (turn.tag) {
+        switch (refusal.tag) {
           case 'moved':
-            this.#map.learn(turn.slot, toldBy(address, turn.to))
+            this.#map.learn(refusal.slot, toldBy(address, refusal.to))
             this.#search()
             redirections += 1
             break
           case 'ask':
-            heir = toldBy(address, turn.to)
-            continue
+            heir = toldBy(address, refusal.to)
+            break
           case 'moving':
             // A script is refused while some of its keys are on one server and some on another, before it has done anything.
-            if (performance.now() > giveUpAt)
-              throw new StoreError('store-unavailable', MOVING, { cause: error })
             await pause(MOVING_PAUSE_MS)
-            continue
+            break
           case 'down':
             this.#search()
             throw error
           case 'failed':
             throw error
           default:
-            turn satisfies never
+            refusal satisfies never
         }
         if (redirections > MOST_REDIRECTIONS)
           throw new StoreError('store-unavailable', DISAGREE, { cause: error })
+        if (performance.now() > giveUpAt) throw new StoreError('store-unavailable', MOVING, { cause: error })
       }
     }
   }
 
-  /** Somebody waits for a key of this slot: the server that has it is to tell nobody but us. */
   listenTo(slot: number, untilMs: number): void {
     const address = this.#map.masterOf(slot)
     if (address === undefined || this.#closed) return
@@ -189,7 +191,8 @@ export class ClusterServers implements Servers {
     try {
       return await reply
     } catch (error) {
-      if (replyCode(error) === undefined && !(error instanceof StoreError)) this.#doubt(node)
+      const silent = !(error instanceof StoreError || error instanceof NotReplicatedError)
+      if (silent && replyCode(error) === undefined) this.#doubt(node)
       throw error
     }
   }
@@ -245,16 +248,19 @@ export class ClusterServers implements Servers {
     const masters = new Set(this.#map.masters)
     let changed = false
     for (const node of this.#nodes.values()) {
-      if (!masters.has(node.address)) {
+      if (masters.has(node.address)) {
+        node.isHeir = false
+        if (!node.suspect || !heard.has(node.address) || node.line.silentMs > SILENCE_MS) continue
+        node.suspect = false
+      } else {
+        // Who is only about to have its first slot is in no map yet.
+        if (node.isHeir && !node.suspect) continue
         // Whatever it still answers does not count any more. Rejected now, it is asked of its successor.
         this.#nodes.delete(node.address)
         node.leave()
         for (const inbox of this.#inboxes) inbox.leave(node)
-        changed = true
-      } else if (node.suspect && heard.has(node.address) && node.line.silentMs < SILENCE_MS) {
-        node.suspect = false
-        changed = true
       }
+      changed = true
     }
     if (changed) for (const inbox of this.#inboxes) inbox.missed()
     return this.#suspects().length > 0
@@ -278,42 +284,6 @@ export class ClusterServers implements Servers {
   }
 }
 
-interface Request {
-  readonly run: (line: Line) => Promise<unknown>
-  /** Of a server that takes the slot over, on behalf of the one that had it. */
-  readonly ask: (line: Line) => Promise<unknown>
-}
-
-class SlotPlace implements Place {
-  readonly fence: string
-  readonly #servers: ClusterServers
-  readonly #slot: number
-
-  constructor(servers: ClusterServers, { slot, fence }: { readonly slot: number; readonly fence: string }) {
-    this.#servers = servers
-    this.#slot = slot
-    this.fence = fence
-  }
-
-  run(script: Script, args: string[]): Promise<unknown> {
-    return this.#servers.reach(this.#slot, {
-      run: (line) => line.run(script, args),
-      ask: (line) => line.runAsking(script, args),
-    })
-  }
-
-  runUnproven(script: Script, args: string[]): Promise<unknown> {
-    return this.#servers.reach(this.#slot, {
-      run: (line) => line.runUnproven(script, args),
-      ask: (line) => line.runAsking(script, args),
-    })
-  }
-
-  awaited(askAgainMs: number): void {
-    this.#servers.listenTo(this.#slot, askAgainMs + LINGER_MS)
-  }
-}
-
 /** Where a scan goes on: at the master whose lowest slot this is, and with this cursor if that is still who gave it. */
 interface ScanPlace {
   readonly slot: number
@@ -322,25 +292,6 @@ interface ScanPlace {
 }
 
 const FIRST: ScanPlace = { slot: 0, address: '', cursor: '0' }
-
-type Turn =
-  | {
-      readonly tag: 'moved' | 'ask'
-      readonly slot: number
-      readonly to: { readonly host: string; readonly port: number }
-    }
-  | { readonly tag: 'moving' | 'down' | 'failed' }
-
-function turnOf(error: unknown): Turn {
-  if (error instanceof StoreError) return { tag: 'failed' }
-  const message = error instanceof Error ? error.message : String(error)
-  const [, code, slot, address] = /^-?(MOVED|ASK) (\d+) (\S*:\d+)/.exec(message) ?? []
-  if (address !== undefined) {
-    return { tag: code === 'ASK' ? 'ask' : 'moved', slot: Number(slot), to: addressOf(address) }
-  }
-  if (/^-?TRYAGAIN\b/.test(message) || /access a non local key/.test(message)) return { tag: 'moving' }
-  return { tag: /^-?CLUSTERDOWN\b|while the cluster is down/.test(message) ? 'down' : 'failed' }
-}
 
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => {
@@ -361,8 +312,6 @@ const SILENCE_MS = 1000
 const WATCH_MS = 250
 const SEARCH_MS = 50
 const LONGEST_SEARCH_MS = 300
-/** How much longer we listen than until a waiter asks again, so that a busy key is not left in between. */
-const LINGER_MS = 2000
 
 const MOVING =
   'The slot of the key is being moved to another server of the Redis cluster, which takes longer than a request may. It goes on when the slot is there.'

@@ -7,7 +7,6 @@ import type {
   ReleaseRequest,
   RenewAnswer,
   RoomPage,
-  RoomView,
   Store,
   Ticket,
   Wake,
@@ -16,13 +15,14 @@ import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
 import { ClusterServers } from './cluster-servers.ts'
 import type { ClusterLink, RedisLink, Subscription } from './connection.ts'
 import { layoutErrorOf } from './failures.ts'
+import { mostOf } from './most-of.ts'
 import { OneServer } from './one-server.ts'
 import { NotReplicatedError } from './replicas.ts'
 import { RoomNames } from './room-names.ts'
-import { roomView } from './room-view.ts'
+import { roomPage } from './room-pages.ts'
 import { type Run, runsOf } from './runs.ts'
 import type { Script } from './scripts.ts'
-import { type Place, SCAN_START, type Servers } from './servers.ts'
+import type { Place, Servers } from './servers.ts'
 import { sameTerms, Terms } from './terms.ts'
 
 /** Somebody who waits for the answer to one request. */
@@ -96,28 +96,9 @@ export class RedisStore implements Store {
     }
   }
 
-  async inspect({ prefix, cursor, count }: InspectRequest): Promise<RoomPage> {
-    let { scan, after } = cursor === undefined ? FIRST_PAGE : (JSON.parse(cursor) as PageStart)
-    const request = { pattern: this.#names.pattern(prefix), count: SCANNED_TOGETHER }
+  async inspect(request: InspectRequest): Promise<RoomPage> {
     try {
-      const exact = cursor === undefined ? await this.#look([prefix]) : []
-      if (exact.length > 0) return { rooms: exact, next: JSON.stringify(FIRST_PAGE) }
-      for (let scans = 0; scans < MOST_SCANS; scans += 1) {
-        const { names, at, next } = await this.#servers.scan(scan, request)
-        if (at !== scan) after = ''
-        scan = at
-        const keys = [...new Set(names.map((name) => this.#names.keyOf(name)))]
-        // In an order of our own, so that a page can go on inside what one SCAN returned.
-        const rest = keys.filter((key) => key > after && key !== prefix).sort()
-        const page = rest.slice(0, count)
-        const rooms = await this.#look(page)
-        if (rest.length > count) return { rooms, next: JSON.stringify({ scan, after: page.at(-1) }) }
-        if (next === undefined) return { rooms, next: undefined }
-        scan = next
-        after = ''
-        if (rooms.length > 0) return { rooms, next: JSON.stringify({ scan, after }) }
-      }
-      return { rooms: [], next: JSON.stringify({ scan, after }) }
+      return await roomPage({ servers: this.#servers, names: this.#names }, request)
     } catch (error) {
       throw this.#servers.failure(error)
     }
@@ -262,23 +243,6 @@ export class RedisStore implements Store {
     this.release({ key, id: '', cancel: false }).catch(() => {})
   }
 
-  async #look(keys: readonly string[]): Promise<readonly RoomView[]> {
-    const found = await Promise.all(
-      this.#servers.divide(keys.map((key) => ({ key }))).map(([place, there]) => this.#lookIn(place, there)),
-    )
-    const views = found.flat()
-    return found.length < 2 ? views : views.sort((one, other) => (one.key < other.key ? -1 : 1))
-  }
-
-  async #lookIn(place: Place, rooms: readonly { readonly key: string }[]): Promise<readonly RoomView[]> {
-    const args = ['', String(rooms.length), ...rooms.map(({ key }) => this.#names.room(key))]
-    const [nowMs, ...contents] = (await place.runUnproven(this.#servers.scripts.inspect, args)) as [
-      string,
-      ...(string | string[])[],
-    ]
-    return rooms.flatMap(({ key }, index) => roomView(key, contents[index] ?? '', Number(nowMs)) ?? [])
-  }
-
   #subscribe(): Subscription {
     return this.#servers.subscribe(this.#inbox, {
       onMessage: (id) => this.#wake({ tag: 'ticket', id }),
@@ -299,25 +263,12 @@ interface Question<Asked extends { readonly key: string }, Answer> {
   readonly parse: (text: string) => Answer
 }
 
-/** Where a page of rooms starts: where a scan goes on, and after which of the keys that it finds there. */
-interface PageStart {
-  readonly scan: string
-  readonly after: string
-}
-
-const FIRST_PAGE: PageStart = { scan: SCAN_START, after: '' }
-
 const GONE: RenewAnswer = { tag: 'gone', evicted: false }
 
 /** A script that takes or gives back so many rooms keeps the server busy for less than a millisecond. */
 const MOST_TOGETHER = 100
 /** Renewals are not in a hurry, and cheaper the more of them go together. */
 const MOST_RENEWALS = 500
-/** How many keys of the database one SCAN looks at: a fraction of a millisecond. */
-const SCANNED_TOGETHER = 1000
-/** How many SCANs that find nothing are made for one page. */
-const MOST_SCANS = 20
-
 function bothCancel(
   one: { readonly asked: ReleaseRequest },
   other: { readonly asked: ReleaseRequest },
@@ -333,23 +284,3 @@ function onSameTerms(one: { readonly asked: Ticket }, other: { readonly asked: T
 function notice(place: Place, line: string): void {
   place.awaited?.(Number(line.slice(line.lastIndexOf(' ') + 1).replace('q', '')))
 }
-
-/** Waits for all, but for a moment only once one is done. @throws the first error, if none was done. */
-async function mostOf(promises: readonly Promise<void>[]): Promise<void> {
-  let limit: NodeJS.Timeout | undefined
-  const all = Promise.allSettled(promises)
-  const late = Promise.any(promises).then(
-    () =>
-      new Promise<undefined>((resolve) => {
-        limit = setTimeout(resolve, STRAGGLERS_MS, undefined).unref()
-      }),
-  )
-  // If there is none, the others tell why.
-  const outcomes = await Promise.race([all, late.catch(() => all)])
-  clearTimeout(limit)
-  const failed = outcomes?.every(({ status }) => status === 'rejected') && outcomes[0]
-  if (failed && failed.status === 'rejected') throw failed.reason
-}
-
-/** Far less than a renewal may take. */
-const STRAGGLERS_MS = 500

@@ -92,6 +92,23 @@ test('a grant that was lost with its master is told at once, and the next fence 
   expect(next.fence > lost.fence).toBe(true)
 }, 60_000)
 
+test('a grant waits for the replica of the master that gives it', async () => {
+  const store = redisStore(newClusterClient(cluster), { replicas: 1 })
+  const mine = ticket({ key: 'replicated' })
+  const fence = fenceOf(await store.acquire(mine))
+  const master = await cluster.masterOf('holdfast:{replicated}')
+  const replica = await cluster.replicaOf(master)
+  await replica.pause()
+  await expect(store.renew([mine])).rejects.toMatchObject({
+    code: 'store-unavailable',
+    message: expect.stringContaining('0 repli'),
+  })
+  replica.resume()
+  expect(await answered(() => store.renew([mine]))).toEqual([{ tag: 'held', fence }])
+  await store.release(releaseOf(mine))
+  await store.close()
+}, 60_000)
+
 test('a master that hangs holds up no key of another, until it is replaced', async () => {
   const store = redisStore(newClusterClient(cluster))
   const keys = Array.from({ length: 12 }, (_, index) => `hanging ${index}`)
