@@ -100,14 +100,14 @@ test('what replicas have of one connection says nothing of what was written to t
   const replication = new Replication(1)
   const grant = (fence: string): Promise<unknown> =>
     replication.cover(Promise.resolve(`h${fence}`), connection)
-  const before = [grant('1')]
+  const first = grant('1')
   await until('the first is waited for', () => waits.length === 1)
-  before.push(grant('2'))
+  const before = Promise.allSettled([first, grant('2')])
   replication.lost()
   const after = grant('3')
   await until('the last is waited for', () => waits.length === 2)
   for (const answer of waits) answer(1)
-  for (const outcome of await Promise.allSettled(before)) expect(outcome.status).toBe('rejected')
+  for (const outcome of await before) expect(outcome.status).toBe('rejected')
   expect(await after).toBe('h3')
 })
 
