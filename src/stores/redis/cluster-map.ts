@@ -116,7 +116,7 @@ export class ClusterMap {
 }
 
 /** `host:port`, also where the host has colons itself. */
-export function addressText({ host, port }: ServerAddress): string {
+function addressText({ host, port }: ServerAddress): string {
   return `${host}:${port}`
 }
 

@@ -21,14 +21,14 @@ export async function openRedisCluster(url: string, options: RedisStoreOptions =
   return answering(new RedisStore(link, settings))
 }
 
-interface ClusterUrl {
+export interface ClusterUrl {
   readonly serverUrl: string
   readonly seeds: readonly ServerAddress[]
   readonly replicas: number | undefined
 }
 
 /** The URL itself is in no message: it may hold a password. */
-function parseClusterUrl(url: string): ClusterUrl {
+export function parseClusterUrl(url: string): ClusterUrl {
   const [, scheme = '', credentials = '', hosts, query = ''] = PATTERN.exec(url) ?? []
   if (hosts === undefined) {
     throw new InvalidArgumentError(`${EXPECTED}, got one without hosts, or with something behind them.`)

@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => cluster.close())
 
 // The others are followed through fail-overs in cluster-faults.test.ts.
-describe.each(['ioredis 5', 'redis 6'])('a cluster through %s', (name) => {
+describe.each(['ioredis 5', 'redis 5'])('a cluster through %s', (name) => {
   const newClient = clusterClients[name] as (typeof clusterClients)[string]
 
   test('keeps the contract', async () => {

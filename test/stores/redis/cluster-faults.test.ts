@@ -35,7 +35,7 @@ afterEach(async () => {
 }, 60_000)
 
 // The others keep the contract in cluster-conformance.test.ts: each fail-over takes seconds.
-describe.each(['ioredis 6', 'redis 5'])('through %s', (name) => {
+describe.each(['ioredis 6', 'redis 6'])('through %s', (name) => {
   const newClient = clusterClients[name] as (typeof clusterClients)[string]
 
   test('a master that is killed is followed at once, with holders, queue and rising fences', async () => {
