@@ -138,6 +138,16 @@ export class Job implements ScheduledJob {
 
   /** Attends to one tick after the other, until it is stopped. Never rejects. */
   async #keepTime(): Promise<void> {
+    // Work may wait for something that does not keep the process alive by itself.
+    const alive = setInterval(() => {}, 2 ** 30)
+    try {
+      await this.#attendToAll()
+    } finally {
+      clearInterval(alive)
+    }
+  }
+
+  async #attendToAll(): Promise<void> {
     const { schedule } = this.#parts
     const stopping = this.#stopping.signal
     for (let failures = 0; !stopping.aborted; ) {
@@ -249,8 +259,8 @@ export class Job implements ScheduledJob {
     await this.#leaveOutOverlapped(startedMs, lease)
     // Not by `minHold`, which would count from each look of those who only find that the tick is settled.
     const leftMs = startedMs + this.#parts.settings.atLeastMs - this.#nowMs
-    const end = AbortSignal.any([this.#stopping.signal, lease.signal])
-    if (leftMs > 0) await paused(this.#parts.schedule.clock, leftMs, end)
+    if (leftMs <= 0) return
+    await paused(this.#parts.schedule.clock, leftMs, AbortSignal.any([this.#stopping.signal, lease.signal]))
   }
 
   /** What came while we ran. Only who ran knows that, so it is told to all, while the others still wait for the key. */
