@@ -110,7 +110,12 @@ test.each([
   ['nothing', undefined, {}, /Expected `client` to be .*ioredis.*redis, got undefined/],
   ['an object that is no client', {}, {}, /Expected `client` to be .*, got an object/],
   ['a prefix that is no text', newClient('redis://127.0.0.1:1'), { prefix: 7 }, /Expected `prefix` .* got 7/],
-  ['an option that there is not', newClient('redis://127.0.0.1:1'), { prefx: 'a' }, /to be among `prefix`, .*, got `prefx`/],
+  [
+    'an option that there is not',
+    newClient('redis://127.0.0.1:1'),
+    { prefx: 'a' },
+    /to be among `prefix`, .*, got `prefx`/,
+  ],
 ])('%s is refused in one sentence', (_, client, options, message) => {
   expect(() => redisStore(client as never, options as never)).toThrow(message as RegExp)
 })
