@@ -1,8 +1,8 @@
-import { elapsedMs, type Instant } from '../base/instant.ts'
-import { ClosedError } from '../errors.ts'
+import { ClosedError, HoldfastError } from '../errors.ts'
 import { isHoldfastError, type Lease, type Locks } from '../index.ts'
 import { paused } from './clock.ts'
-import { LONGEST_MS, Marks, type Sighting, type TickResult } from './marks.ts'
+import { Course, LONGEST_SLEEP_MS } from './course.ts'
+import { type Begin, LONGEST_MS, Marks, type Sighting, type TickResult } from './marks.ts'
 import { type JobSettings, parseStopOptions, type ScheduleSettings, type StopOptions } from './options.ts'
 import { type FinishedRun, GRACE_MS, Run, type RunEnd, type ScheduledRun } from './run.ts'
 import { Ticks } from './ticks.ts'
@@ -70,14 +70,7 @@ export class Job implements ScheduledJob {
   readonly #runs = new Set<Run>()
   /** All that `stop()` has to wait for. */
   readonly #going = new Set<Promise<unknown>>()
-  /** Ticks up to here are none of our business any more. */
-  #doneUntilMs = 0
-  /** Since when the wall clock has gone on without a jump. All ticks from here to `#doneUntilMs` were attended to. */
-  #livedFromMs = 0
-  /** Ticks up to here came while we ran, and are not late. */
-  #excusedUntilMs = 0
-  #lookedAt: Instant = { wallMs: 0, monotonicMs: 0 }
-  #knownAt: Instant | undefined
+  #course: Course
   #isStarted = false
   #last: FinishedRun | undefined
 
@@ -88,14 +81,15 @@ export class Job implements ScheduledJob {
     this.timezone = parts.settings.timezone
     this.#parts = parts
     this.#ticks = new Ticks(this.expression, this.timezone, parts.schedule.clock.wallMs())
+    this.#course = this.#newCourse()
     this.#marks = new Marks(parts.locks, parts.name, this.#stopping.signal)
     // Makes nothing, and refuses what no store keeps as it is.
     parts.locks.readWrite(this.#marks.lock)
   }
 
   get next(): Date | undefined {
-    const tick = this.#ticks.next(Math.max(this.#nowMs, this.#doneUntilMs))
-    return tick === undefined ? undefined : new Date(tick)
+    const { next } = this.#course
+    return next === undefined ? undefined : new Date(next)
   }
 
   get last(): FinishedRun | undefined {
@@ -105,8 +99,7 @@ export class Job implements ScheduledJob {
   start(): void {
     if (this.#isStarted) return
     this.#isStarted = true
-    this.#doneUntilMs = this.#livedFromMs = this.#nowMs
-    this.#lookedAt = this.#look()
+    this.#course = this.#newCourse()
     void this.#track(this.#keepTime())
   }
 
@@ -115,7 +108,7 @@ export class Job implements ScheduledJob {
   }
 
   async status(): Promise<ScheduleStatus> {
-    const nowMs = this.#nowMs
+    const { nowMs } = this.#course
     const running = await this.#marks.running()
     return {
       next: this.next,
@@ -149,16 +142,16 @@ export class Job implements ScheduledJob {
 
   async #attendToAll(): Promise<void> {
     const { schedule } = this.#parts
+    const course = this.#course
     const stopping = this.#stopping.signal
     for (let failures = 0; !stopping.aborted; ) {
       try {
-        await this.#learnSince()
-        const nowMs = this.#readClock()
-        const tick = this.#due(nowMs)
-        if (tick === undefined) await paused(schedule.clock, this.#sleepMs(nowMs), stopping)
+        if (course.shouldLearn) course.learn(await this.#marks.knownForMs(this.expression, this.timezone))
+        const tick = course.due()
+        if (tick === undefined) await paused(schedule.clock, course.idleMs, stopping)
         else {
           await this.#attend(tick)
-          this.#doneUntilMs = Math.max(this.#doneUntilMs, tick)
+          course.attended(tick)
         }
         failures = 0
       } catch (error) {
@@ -171,113 +164,117 @@ export class Job implements ScheduledJob {
     }
   }
 
-  /** What is to be attended to at this moment, if anything. */
-  #due(nowMs: number): number | undefined {
-    const { missed, windowMs } = this.#parts.settings
-    if (missed === 'all') {
-      const tick = this.#ticks.next(Math.max(this.#doneUntilMs, nowMs - windowMs))
-      return tick !== undefined && tick <= nowMs ? tick : undefined
-    }
-    const tick = this.#ticks.last(nowMs)
-    return tick === undefined || tick <= this.#doneUntilMs || this.#isLate(tick, nowMs) ? undefined : tick
-  }
-
   async #attend(tickMs: number): Promise<void> {
     if (await this.#marks.isSettled(tickMs)) return
     await this.#underLock({ wait: Number.POSITIVE_INFINITY }, async (lease) => {
       // Whoever we waited for may have settled it.
       if (await this.#marks.isSettled(tickMs)) return
       // Nobody was there in time. But a run that broke off is taken over however long it had lasted.
-      if (this.#isLate(tickMs, this.#nowMs) && !(await this.#marks.hasBegun(tickMs))) return
+      if (this.#course.isLate(tickMs) && !(await this.#marks.hasBegun(tickMs))) return
       // It must be there still when the key of a process that died runs out.
-      const rememberMs = this.#rememberMs(tickMs) + 2 * lease.toJSON().ttlMs
-      const begin = await this.#marks.begin(tickMs, Math.min(rememberMs, LONGEST_MS))
-      if (begin === undefined && this.#parts.settings.afterCrash === 'skip') return
+      const rememberMs = Math.min(this.#rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
+      const most = this.#parts.settings.afterCrash === 'skip' ? 1 : MOST_ATTEMPTS
+      const begin = await this.#marks.begin(tickMs, { most, rememberMs })
+      if (begin === undefined) return this.#giveUp(tickMs, most)
+      // Whoever stopped us looked after runs that were going on.
+      if (this.#stopping.signal.aborted) return begin.lease.release()
       await this.#runTick(tickMs, lease, begin)
     })
   }
 
-  async #runTick(tickMs: number, lease: Lease, begin: Lease | undefined): Promise<void> {
+  async #runTick(tickMs: number, lease: Lease, begin: Begin): Promise<void> {
     let settling: Promise<void> | undefined
     const settle = (result: TickResult) => {
       settling ??= this.#settle(tickMs, result)
       return settling
     }
-    const startedMs = this.#nowMs
-    const end = await this.#run(new Date(tickMs), lease, {
-      takenOver: begin === undefined,
+    const startedMs = this.#course.nowMs
+    const { end } = await this.#run(new Date(tickMs), lease, {
+      attempt: begin.attempt,
       // Before the key is lost, so that those who wait for it do not take it for a crash.
       onOverdue: () => settle('failed'),
     })
     if (end.result === 'interrupted' || (end.result === 'failed' && end.isLost)) {
-      // The next one who has the key sees that it began, and takes it over.
-      if (begin !== undefined && begin.remainingMs > 0) begin.detach()
+      // The next one who has the key sees that it began, and takes it over. A rolling deploy that interrupts run after run counts once.
+      const counts = end.result === 'failed' || begin.attempt === 1
+      if (!counts) await this.#tell(() => begin.lease.release())
+      else if (begin.lease.remainingMs > 0) begin.lease.detach()
       return
     }
     await settle(end.result)
-    await this.#tell(() => (begin === undefined ? this.#marks.forgetBegin(tickMs) : begin.release()))
+    await this.#tell(async () => {
+      await begin.lease.release()
+      await this.#marks.forgetBegins(tickMs, begin.attempt - 1)
+    })
     await this.#stayTaken(startedMs, lease)
+  }
+
+  /** Work that ends its process would end all of them, one after the other. */
+  async #giveUp(tickMs: number, attempts: number): Promise<void> {
+    const error = new HoldfastError(
+      'task-failed',
+      `${attempts === 1 ? 'A run' : `${attempts} runs`} of ${JSON.stringify(this.name)} for ${new Date(tickMs).toISOString()} broke off: the process died, or lost its lease. The tick has failed.`,
+      { key: this.#marks.lock },
+    )
+    await this.#settle(tickMs, 'failed')
+    await this.#tell(() => this.#marks.forgetBegins(tickMs, attempts))
+    this.#parts.schedule.onError(error, { name: this.name, during: 'run' })
   }
 
   async #runNow(): Promise<FinishedRun> {
     if (this.#stopping.signal.aborted) throw this.#closed()
-    const startedMs = this.#nowMs
-    let end: RunEnd | undefined
-    await this.#underLock({}, async (lease) => {
-      end = await this.#run(new Date(startedMs), lease, { takenOver: false, onOverdue: async () => {} })
-      if (end.result !== 'interrupted') await this.#stayTaken(startedMs, lease)
+    const startedMs = this.#course.nowMs
+    const { end, finished } = await this.#underLock({}, async (lease) => {
+      if (this.#stopping.signal.aborted) throw this.#closed()
+      const run = await this.#run(new Date(startedMs), lease, { attempt: 1, onOverdue: async () => {} })
+      if (run.end.result !== 'interrupted') await this.#stayTaken(startedMs, lease)
+      return run
     })
-    if (end !== undefined && end.result !== 'ok') throw end.error
-    return this.#last as FinishedRun
+    if (end.result !== 'ok') throw end.error
+    return finished
   }
 
   async #run(
     scheduledAt: Date,
     lease: Lease,
-    { takenOver, onOverdue }: { readonly takenOver: boolean; readonly onOverdue: () => Promise<void> },
-  ): Promise<RunEnd> {
+    { attempt, onOverdue }: { readonly attempt: number; readonly onOverdue: () => Promise<void> },
+  ): Promise<{ readonly end: RunEnd; readonly finished: FinishedRun }> {
     const { work, schedule, settings } = this.#parts
     const { clock } = schedule
-    const run = new Run(scheduledAt, lease, { clock, atMostMs: settings.atMostMs, onOverdue })
+    const going = new Run(scheduledAt, lease, { clock, atMostMs: settings.atMostMs, onOverdue })
     const startedAt = new Date(clock.wallMs())
     const startedMs = clock.monotonicMs()
-    this.#runs.add(run)
-    const end = await run.end(work, this.name, takenOver)
-    this.#runs.delete(run)
-    run.close()
+    this.#runs.add(going)
+    const end = await going.end(work, this.name, attempt)
+    this.#runs.delete(going)
+    going.close()
     const durationMs = Math.round(clock.monotonicMs() - startedMs)
     const { result } = end
-    const finished = { name: this.name, scheduledAt, startedAt, durationMs, result }
-    this.#last = end.result === 'ok' ? finished : { ...finished, error: end.error }
+    const run = { name: this.name, scheduledAt, startedAt, durationMs, result }
+    const finished = end.result === 'ok' ? run : { ...run, error: end.error }
+    this.#last = finished
     if (end.result === 'failed') schedule.onError(end.error, { name: this.name, during: 'run' })
-    schedule.onRun(this.#last)
-    return end
+    schedule.onRun(finished)
+    return { end, finished }
   }
 
   /** The end of a run is not the end of its time, with `atLeast`; and what came meanwhile overlapped with it. */
   async #stayTaken(startedMs: number, lease: Lease): Promise<void> {
     await this.#leaveOutOverlapped(startedMs, lease)
     // Not by `minHold`, which would count from each look of those who only find that the tick is settled.
-    const leftMs = startedMs + this.#parts.settings.atLeastMs - this.#nowMs
+    const leftMs = startedMs + this.#parts.settings.atLeastMs - this.#course.nowMs
     if (leftMs <= 0) return
     await paused(this.#parts.schedule.clock, leftMs, AbortSignal.any([this.#stopping.signal, lease.signal]))
   }
 
   /** What came while we ran. Only who ran knows that, so it is told to all, while the others still wait for the key. */
   async #leaveOutOverlapped(startedMs: number, lease: Lease): Promise<void> {
-    const { overlap, missed, windowMs, atLeastMs } = this.#parts.settings
-    const nowMs = this.#nowMs
-    if (overlap === 'queue') {
-      if (missed !== 'all') this.#excusedUntilMs = nowMs
-      return
-    }
-    // Others would care about no earlier one.
-    const fromMs = missed === 'all' ? nowMs - windowMs : (this.#ticks.last(nowMs) ?? nowMs) - 1
-    const untilMs = Math.max(nowMs, startedMs + atLeastMs)
+    const { overlap, atLeastMs } = this.#parts.settings
+    const course = this.#course
+    if (overlap === 'queue') return course.excuse()
     await this.#tell(async () => {
-      let tick = this.#ticks.next(Math.max(startedMs, fromMs))
-      for (; tick !== undefined && tick <= untilMs; tick = this.#ticks.next(tick)) {
-        if (lease.state !== 'held' || this.#stopping.signal.aborted) return
+      for (const tick of course.between(startedMs, Math.max(course.nowMs, startedMs + atLeastMs))) {
+        if (lease.remainingMs === 0 || this.#stopping.signal.aborted) return
         await this.#settle(tick, 'skipped')
       }
     })
@@ -302,68 +299,33 @@ export class Job implements ScheduledJob {
     }
   }
 
-  async #underLock(wait: { readonly wait?: number }, work: (lease: Lease) => Promise<void>): Promise<void> {
+  async #underLock<T>(wait: { readonly wait?: number }, work: (lease: Lease) => Promise<T>): Promise<T> {
     const { locks, settings } = this.#parts
     const { ttlMs, atMostMs } = settings
     const hold = {
       ...wait,
       ...(ttlMs === undefined ? {} : { ttl: ttlMs }),
-      ...(atMostMs === undefined ? {} : { maxHold: Math.min(atMostMs + GRACE_MS, LONGEST_MS) }),
+      maxHold: Math.min((atMostMs ?? LONGEST_MS) + GRACE_MS, LONGEST_MS),
       renew: true,
       reentrant: false,
       minHold: 0,
       signal: this.#stopping.signal,
     }
-    let isDone = false
+    const done: T[] = []
     try {
       await locks.withLock(this.#marks.lock, hold, async (lease) => {
-        await work(lease)
-        isDone = true
+        done.push(await work(lease))
       })
     } catch (error) {
       // A lease that was lost has been judged already.
-      if (!isDone) throw error
+      if (done.length === 0) throw error
     }
+    return done[0] as T
   }
 
-  /** With a policy for missed ticks: since when this job is known at all. What came before was missed by nobody. */
-  async #learnSince(): Promise<void> {
-    if (this.#parts.settings.missed === 'skip') return
-    if (this.#knownAt !== undefined && elapsedMs(this.#knownAt, this.#look()) < DAY_MS) return
-    const knownForMs = await this.#marks.knownForMs(this.expression, this.timezone)
-    if (this.#knownAt === undefined && knownForMs !== undefined) {
-      this.#doneUntilMs = this.#livedFromMs = Math.min(this.#doneUntilMs, this.#nowMs - knownForMs)
-    }
-    this.#knownAt = this.#look()
-  }
-
-  #readClock(): number {
-    const before = this.#lookedAt
-    const now = this.#look()
-    this.#lookedAt = now
-    const jumpedMs = now.wallMs - before.wallMs - (now.monotonicMs - before.monotonicMs)
-    if (jumpedMs > JUMP_MS) this.#livedFromMs = now.wallMs
-    // Set back to where we have not been: these ticks are still to come. Where we have been, they were attended to.
-    if (now.wallMs < this.#livedFromMs) this.#livedFromMs = this.#doneUntilMs = now.wallMs
-    return now.wallMs
-  }
-
-  #look(): Instant {
-    const { clock } = this.#parts.schedule
-    return { wallMs: clock.wallMs(), monotonicMs: clock.monotonicMs() }
-  }
-
-  get #nowMs(): number {
-    return this.#parts.schedule.clock.wallMs()
-  }
-
-  #isLate(tickMs: number, nowMs: number): boolean {
-    return nowMs - tickMs > this.#parts.settings.windowMs && tickMs > this.#excusedUntilMs
-  }
-
-  #sleepMs(nowMs: number): number {
-    const next = this.#ticks.next(Math.max(nowMs, this.#doneUntilMs)) ?? Number.POSITIVE_INFINITY
-    return Math.max(1, Math.min(next - nowMs, LONGEST_SLEEP_MS))
+  #newCourse(): Course {
+    const { schedule, settings } = this.#parts
+    return new Course(this.#ticks, schedule.clock, settings)
   }
 
   async #lastSettled(nowMs: number): Promise<ScheduleStatus['last']> {
@@ -398,8 +360,5 @@ function before(nowMs: number, { sinceMs }: Sighting): Date {
 
 /** By how much the clocks of the processes may differ. */
 const SKEW_MS = 300_000
-/** A clock that went so much further than time did was set, or its machine slept. */
-const JUMP_MS = 60_000
-/** Timers run on the monotonic clock; so a clock that was set, and a machine that slept, are seen after this long. */
-const LONGEST_SLEEP_MS = 30_000
-const DAY_MS = 86_400_000
+/** Of a tick whose processes die under it. */
+const MOST_ATTEMPTS = 3

@@ -2,6 +2,12 @@ import { type HolderView, isHoldfastError, type Lease, type Locks } from '../ind
 
 export type TickResult = 'ok' | 'failed' | 'skipped'
 
+/** How often a run of this tick has begun, this one included. */
+export interface Begin {
+  readonly attempt: number
+  readonly lease: Lease
+}
+
 /** What the store knows of somebody who holds a key. */
 export interface Sighting {
   /** Host, process id and label, for people. */
@@ -33,22 +39,33 @@ export class Marks {
   }
 
   /**
-   * The mark of a run that begins, kept until it is released, and for that long after a crash; `undefined` when there is one: a run
-   * began before, and never ended. Ask under the lock.
+   * The mark of a run that begins, kept until it is released, and for that long after a crash; `undefined` when as many as `most`
+   * began before and never ended. Ask under the lock.
    */
-  async begin(tickMs: number, rememberMs: number): Promise<Lease | undefined> {
+  async begin(
+    tickMs: number,
+    { most, rememberMs }: { readonly most: number; readonly rememberMs: number },
+  ): Promise<Begin | undefined> {
     const options = { ...MARK, ...this.#asking, renew: true, maxHold: LONGEST_MS, ttl: rememberMs }
-    return (await this.#locks.tryAcquire(this.#keyOf(tickMs, 'begun'), options)) ?? undefined
+    for (let attempt = 1; attempt <= most; attempt += 1) {
+      const lease = await this.#locks.tryAcquire(this.#keyOf(tickMs, begun(attempt)), options)
+      if (lease !== null) return { attempt, lease }
+    }
+    return undefined
   }
 
   /** Whether a run began and never ended. Ask under the lock. */
   hasBegun(tickMs: number): Promise<boolean> {
-    return this.#isTaken(this.#keyOf(tickMs, 'begun'), this.#asking)
+    return this.#isTaken(this.#keyOf(tickMs, begun(1)), this.#asking)
   }
 
-  /** Nobody has to know of a begin any more: the tick is settled. */
-  async forgetBegin(tickMs: number): Promise<void> {
-    await this.#locks.evict(this.#keyOf(tickMs, 'begun'), undefined, { reason: 'the tick is settled' })
+  /** Nobody has to know of so many begins any more: the tick is settled. */
+  async forgetBegins(tickMs: number, attempts: number): Promise<void> {
+    for (let attempt = 1; attempt <= attempts; attempt += 1) {
+      await this.#locks.evict(this.#keyOf(tickMs, begun(attempt)), undefined, {
+        reason: 'the tick is settled',
+      })
+    }
   }
 
   /** @throws {StoreError} when the store could not be told: somebody may run the tick again. */
@@ -127,9 +144,13 @@ export class Marks {
     return undefined
   }
 
-  #keyOf(tickMs: number, what: 'begun' | 'done' | TickResult): string {
+  #keyOf(tickMs: number, what: 'done' | TickResult | ReturnType<typeof begun>): string {
     return `${this.lock}@${new Date(tickMs).toISOString()}#${what}`
   }
+}
+
+function begun(attempt: number): `begun${string}` {
+  return attempt === 1 ? 'begun' : `begun-${attempt}`
 }
 
 function sightingOf({ owner, heldMs }: HolderView): Sighting {

@@ -42,7 +42,7 @@ export interface JobOptions {
   readonly overlap?: 'skip' | 'queue' | undefined
   /**
    * What becomes of a tick whose process died, or lost its lease, in the middle. `retry`: another process takes it over when the
-   * `ttl` is over. `skip`: nobody does. Default: `retry`.
+   * `ttl` is over, until three have died of it; then it has failed. `skip`: it has failed. Default: `retry`.
    */
   readonly afterCrash?: 'retry' | 'skip' | undefined
   /** The job stays taken for at least this long from the begin of a run; ticks in that time overlap with it. Default: 0. */

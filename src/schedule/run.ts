@@ -14,8 +14,8 @@ export interface ScheduledRun {
   readonly signal: AbortSignal
   /** What holds the job meanwhile. For reading and `assertHeld()`; the schedule releases it. */
   readonly lease: Lease
-  /** Whether another process began this tick before, and died or lost its lease in the middle. */
-  readonly takenOver: boolean
+  /** 1, or how often this tick has begun: other processes died, were stopped, or lost their lease in the middle of it. At most 3. */
+  readonly attempt: number
 }
 
 /** What became of a run in this process. */
@@ -62,7 +62,7 @@ export class Run {
   }
 
   /** Resolves when the work has ended, or is given up. Never rejects. */
-  async end(work: (run: ScheduledRun) => unknown, name: string, takenOver: boolean): Promise<RunEnd> {
+  async end(work: (run: ScheduledRun) => unknown, name: string, attempt: number): Promise<RunEnd> {
     const { clock, atMostMs } = this.#options
     const lease = this.#lease
     const onLoss = () => {
@@ -76,7 +76,7 @@ export class Run {
       atMostMs === undefined ? undefined : clock.startTimer(atMostMs, () => this.#tooLong(atMostMs))
     const { scheduledAt, fence } = this
     const settled = outcomeOf(() =>
-      work({ name, scheduledAt, fence, signal: this.#ending.signal, lease, takenOver }),
+      work({ name, scheduledAt, fence, signal: this.#ending.signal, lease, attempt }),
     )
     const outcome = await Promise.race([settled, abortOf(this.#over.signal)])
     timer?.stop()

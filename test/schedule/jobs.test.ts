@@ -39,6 +39,32 @@ describe('stop', () => {
     expect(a.errors).toEqual([])
   })
 
+  test('may interrupt a long run again and again, as a rolling deploy does: it is not given up for that', async () => {
+    const stage = new Stage()
+    const attempts: number[] = []
+    for (let deploys = 0; deploys < 6; deploys += 1) {
+      const member = stage.member(`m${deploys}`, { stopTimeout: '1s' })
+      const next = stage.member(`n${deploys}`, { aheadMs: -100 })
+      for (const one of [member, next]) {
+        one.schedule.add(
+          'job',
+          '0 9 * * *',
+          async (run) => {
+            attempts.push(run.attempt)
+            await stage.work(one, 3_600_000)(run)
+          },
+          { missed: 'once' },
+        )
+        one.schedule.start()
+      }
+      await stage.clock.advance(deploys === 0 ? 60 * MINUTE_MS : MINUTE_MS)
+      for (const { schedule } of [member, next]) await stage.clock.until(schedule.stop())
+    }
+    expect(attempts[0]).toBe(1)
+    expect(attempts.length).toBeGreaterThanOrEqual(6)
+    expect(new Set(attempts.slice(1))).toEqual(new Set([2]))
+  })
+
   test('leaves work behind that never ends, and lets its key run out', async () => {
     const stage = new Stage()
     const a = stage.member('a')

@@ -81,18 +81,34 @@ describe('a fleet', () => {
   })
 })
 
+test('a tick costs who runs it nine requests, who comes later one, and the time between ticks none', async () => {
+  const stage = new Stage()
+  const a = stage.member('a')
+  const b = stage.member('b', { aheadMs: -5000 })
+  for (const member of [a, b]) {
+    member.schedule.add('job', '*/10 * * * *', stage.work(member))
+    member.schedule.start()
+  }
+  await stage.clock.advance(15 * MINUTE_MS)
+  const before = a.store.sent.length
+  await stage.clock.advance(10 * MINUTE_MS)
+  expect(stage.record).toEqual(['a 2027-01-15T08:10:00.000Z', 'a 2027-01-15T08:20:00.000Z'])
+  expect(a.store.sent.slice(before).map(({ verb }) => verb)).toHaveLength(9)
+  expect(b.store.sent).toHaveLength(2)
+})
+
 describe('a process that dies in the middle of a run', () => {
   test('has its tick taken over when the ttl is over', async () => {
     const stage = new Stage()
     const a = stage.member('a', { aheadMs: 1000 })
     const b = stage.member('b')
-    const takenOver: boolean[] = []
+    const attempts: number[] = []
     for (const member of [a, b]) {
       member.schedule.add(
         'job',
         '0 * * * *',
         (run) => {
-          takenOver.push(run.takenOver)
+          attempts.push(run.attempt)
           return stage.work(member, 45 * MINUTE_MS)(run)
         },
         { ttl: '10s' },
@@ -104,7 +120,7 @@ describe('a process that dies in the middle of a run', () => {
     await stage.kill(a)
     await stage.clock.advance(15_000)
     expect(stage.record).toEqual(['a 2027-01-15T09:00:00.000Z', 'b 2027-01-15T09:00:00.000Z'])
-    expect(takenOver).toEqual([false, true])
+    expect(attempts).toEqual([1, 2])
     expect(a.finished).toMatchObject([{ result: 'failed', error: { code: 'lease-lost' } }])
     await stage.clock.advance(46 * MINUTE_MS)
     expect(b.finished).toMatchObject([{ result: 'ok', durationMs: 45 * MINUTE_MS }])
@@ -122,6 +138,34 @@ describe('a process that dies in the middle of a run', () => {
     await stage.kill(a)
     await stage.clock.advance(MINUTE_MS)
     expect(stage.record).toEqual(['a 2027-01-15T08:01:00.000Z', 'b 2027-01-15T08:02:00.000Z'])
+    expect(b.errors).toMatchObject([
+      { code: 'task-failed', message: expect.stringMatching(/^A run of "job" for 2027-01-15T08:01/) },
+    ])
+  })
+
+  test('has its tick given up when it is the third one that dies of it', async () => {
+    const stage = new Stage()
+    const fleet = ['a', 'b', 'c', 'd', 'e'].map((name, at) => stage.member(name, { aheadMs: -10 * at }))
+    for (const member of fleet) {
+      member.schedule.add('job', '0 * * * *', stage.work(member, 40 * MINUTE_MS), { ttl: '10s' })
+      member.schedule.start()
+    }
+    await stage.clock.advance(HOUR_MS)
+    for (let deaths = 1; deaths <= 3; deaths += 1) {
+      const [name] = stage.record.at(-1)?.split(' ') ?? []
+      await stage.kill(fleet.find((member) => member.name === name) ?? stage.member('nobody'))
+      await stage.clock.advance(MINUTE_MS)
+      expect(stage.record).toHaveLength(Math.min(deaths + 1, 3))
+    }
+    const survivors = fleet.filter(({ finished }) => finished.length === 0)
+    expect(survivors.flatMap(({ errors }) => errors)).toMatchObject([
+      { code: 'task-failed', message: expect.stringMatching(/^3 runs of "job"/) },
+    ])
+    const keys: string[] = []
+    for await (const { key } of survivors[0]?.locks.inspect() ?? []) keys.push(key.slice(13))
+    expect(keys).toEqual(['2027-01-15T09:00:00.000Z#done', '2027-01-15T09:00:00.000Z#failed'])
+    await stage.clock.advance(HOUR_MS)
+    expect(stage.ticks.at(-1)).toBe('2027-01-15T10:00:00.000Z')
   })
 
   test('leaves nothing behind once its tick was taken over', async () => {
