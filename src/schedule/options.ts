@@ -143,7 +143,7 @@ export function expected(name: string, what: string, value: unknown): InvalidArg
   return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(value)}.`)
 }
 
-export function warn(message: string, error: unknown): void {
+function warn(message: string, error: unknown): void {
   process.emitWarning(message, {
     type: 'HoldfastWarning',
     code: 'HOLDFAST_SCHEDULE',

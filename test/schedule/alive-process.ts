@@ -1,0 +1,16 @@
+// Has nothing to do but a schedule, and work that waits for what keeps no process alive.
+import { connect } from '../../src/index.ts'
+import { createSchedule } from '../../src/schedule/index.ts'
+
+const locks = await connect('memory:')
+const schedule = createSchedule(locks)
+schedule.add('job', '* * * * * *', async () => {
+  await new Promise((resolve) => setTimeout(resolve, 300).unref())
+  console.log('worked')
+  setTimeout(async () => {
+    await schedule.stop()
+    await locks.close()
+    console.log('stopped')
+  }, 100)
+})
+schedule.start()

@@ -1,0 +1,15 @@
+import { execFile } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { expect, test } from 'vitest'
+import { root } from '../tidy/project.ts'
+
+test('a schedule keeps its process alive, whatever its work waits for, until it is stopped', async () => {
+  const program = fileURLToPath(new URL('alive-process.ts', import.meta.url))
+  const { stdout, stderr } = await promisify(execFile)(process.execPath, ['--import', 'tsx', program], {
+    cwd: root,
+    timeout: 15_000,
+    killSignal: 'SIGKILL',
+  })
+  expect({ stdout, stderr }).toEqual({ stdout: 'worked\nstopped\n', stderr: '' })
+})
