@@ -63,7 +63,10 @@ export interface ClaimedJob<Payload = unknown> extends JobFacts<Payload> {
   giveBack(options?: SettleOptions): Promise<void>
 }
 
-/** What a handler is given. The worker renews its lease, and settles it when the handler is over. */
+/**
+ * What a handler is given. The worker renews its lease, and settles it when the handler is over. Its methods need no `this`,
+ * but a copy (`{ ...job }`) has neither them nor the signal.
+ */
 export interface RunningJob<Payload = unknown> extends ClaimedJob<Payload> {
   /**
    * Aborts with a {@link LeaseLostError} when the job is no longer this worker's (before another one can have it),

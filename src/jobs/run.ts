@@ -1,8 +1,9 @@
 import { elapsedMs, type Instant, usableMs } from '../base/instant.ts'
-import { LeaseLostError } from '../errors.ts'
-import { claimedJob, type Settling } from './claimed-job.ts'
+import { LeaseLostError, StoreError } from '../errors.ts'
+import { COMPLETED, claimedJob, failed, GIVEN_BACK, type Settling } from './claimed-job.ts'
 import type { FailOptions, FailOutcome, JobFacts, RunningJob, SettleOptions } from './job.ts'
 import { now } from './lease-time.ts'
+import type { End } from './settler.ts'
 
 /**
  * One job in one worker, from its claim until it is settled: its lease, its signal, and whether somebody has settled
@@ -15,6 +16,8 @@ export class Run {
    * What the handler itself has made of the job. Where that was in a transaction, nobody knows yet whether it commits.
    */
   settledAs: 'completed' | FailOutcome | undefined
+  /** What the handler itself has asked for, outside a transaction, and nobody knows whether it happened. */
+  unanswered: End | undefined
   isLost = false
   isCutOff = false
   readonly #settling: Settling
@@ -38,19 +41,36 @@ export class Run {
   }
 
   async complete(options?: SettleOptions): Promise<void> {
-    await this.settling(claimedJob(this.facts, this.#settling).complete(options))
+    const { complete } = claimedJob(this.facts, this.#settling)
+    await this.#asked(complete(options), options, () => COMPLETED)
     this.settledAs = 'completed'
   }
 
   async fail(error: unknown, options?: FailOptions): Promise<FailOutcome> {
-    const outcome = await this.settling(claimedJob(this.facts, this.#settling).fail(error, options))
+    const { fail } = claimedJob(this.facts, this.#settling)
+    const outcome = await this.#asked(fail(error, options), options, () => failed(error, options))
     this.settledAs = outcome
     return outcome
   }
 
   async giveBack(options?: SettleOptions): Promise<void> {
-    await this.settling(claimedJob(this.facts, this.#settling).giveBack(options))
+    const { giveBack } = claimedJob(this.facts, this.#settling)
+    await this.#asked(giveBack(options), options, () => GIVEN_BACK)
     this.settledAs = 'ready'
+  }
+
+  async #asked<Outcome>(
+    settlement: Promise<Outcome>,
+    options: SettleOptions | undefined,
+    end: () => End,
+  ): Promise<Outcome> {
+    try {
+      return await this.settling(settlement)
+    } catch (error) {
+      const isUnknown = error instanceof StoreError && error.code === 'store-unavailable'
+      if (isUnknown && options?.transaction === undefined) this.unanswered = end()
+      throw error
+    }
   }
 
   /** Until its answer is there, a renewal that no longer finds the attempt has learned nothing: it may have been settled. */

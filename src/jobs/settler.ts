@@ -10,6 +10,7 @@ export type End = { readonly how: 'completed' } | ({ readonly how: 'other' } & O
 interface Pending {
   readonly attempt: Attempt
   readonly end: End
+  readonly makesPlace: boolean
   readonly resolve: (outcome: 'completed' | FailOutcome | null) => void
   readonly reject: (error: unknown) => void
 }
@@ -25,7 +26,7 @@ export interface Companion {
 export class Settler {
   readonly #tables: JobTables
   readonly #keepsCompleted: boolean
-  /** What its worker would like to claim, when so many attempts have ended. */
+  /** What its worker would like to claim, when so many places become free. */
   companion: (ended: number) => Companion | undefined = () => undefined
   #pending: Pending[] = []
   #busy = false
@@ -35,10 +36,17 @@ export class Settler {
     this.#keepsCompleted = keepsCompleted
   }
 
-  /** Resolves with what became of the job, null when the attempt was not the one that ran. */
-  settle(attempt: Attempt, end: End): Promise<'completed' | FailOutcome | null> {
+  /**
+   * Resolves with what became of the job, null when the attempt was not the one that ran. `makesPlace`: its handler is over,
+   * so that its worker may have another job instead.
+   */
+  settle(
+    attempt: Attempt,
+    end: End,
+    { makesPlace = false }: { readonly makesPlace?: boolean } = {},
+  ): Promise<'completed' | FailOutcome | null> {
     return new Promise((resolve, reject) => {
-      this.#pending.push({ attempt, end, resolve, reject })
+      this.#pending.push({ attempt, end, makesPlace, resolve, reject })
       // In the next turn: what ends in the same turn shares the statement.
       if (this.#busy || this.#pending.length > 1) return
       setImmediate(() => void this.#flush())
@@ -68,7 +76,7 @@ export class Settler {
         failures.push({ id: of.id, attempt: of.attempt, reason, retry, retry_in_ms })
       }
     }
-    const companion = this.companion(batch.length)
+    const companion = this.companion(batch.filter(({ makesPlace }) => makesPlace).length)
     try {
       const settlement = { done: done.map(({ attempt }) => attempt), others: failures }
       const { lost, outcomes } = await this.#ask(settlement, companion)

@@ -2,7 +2,7 @@ import type { Instant } from '../base/instant.ts'
 import { ClosedError, HoldfastError } from '../errors.ts'
 import { COMPLETED, failed, GIVEN_BACK, lostError, type Settling } from './claimed-job.ts'
 import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
-import type { Claim, JobTables } from './job-tables.ts'
+import type { Claim, ClaimRequest, JobTables } from './job-tables.ts'
 import { now } from './lease-time.ts'
 import { Run } from './run.ts'
 import type { Companion, End } from './settler.ts'
@@ -96,7 +96,24 @@ export class JobWorker {
     if (graceMs === 0) this.#cutAll()
     await this.#idle()
     clearTimeout(grace)
+    await this.#giveBackUnseen()
     clearTimeout(this.#watchTimer)
+  }
+
+  /** What a claim took whose answer was lost: it would be nobody's until its lease ends, and that counts as a failure. */
+  async #giveBackUnseen(): Promise<void> {
+    for (let attempt = 1; this.#lostAnAnswer && attempt <= 2; attempt += 1) {
+      const askedAt = now()
+      try {
+        const { jobs } = await this.#parts.tables.claim(this.#request(0))
+        this.#lostAnAnswer = false
+        // Stopped, so it begins none of them.
+        for (const facts of jobs) void this.#run(facts, askedAt)
+      } catch (error) {
+        this.#settings.onError(error)
+      }
+    }
+    await this.#idle()
   }
 
   async #claim(): Promise<void> {
@@ -118,13 +135,7 @@ export class JobWorker {
     this.#isClaiming = true
     this.#mayHaveMore = false
     return {
-      request: {
-        names: [...this.#handlers.keys()],
-        limit: free,
-        worker: this.#settings.name,
-        ttlMs: this.#settings.ttlMs,
-        known: this.#lostAnAnswer ? [...this.#runs].map(({ facts }) => facts.id) : undefined,
-      },
+      request: this.#request(free),
       claimed: (claim, askedAt) => {
         this.#lostAnAnswer = false
         this.#failures = 0
@@ -142,6 +153,16 @@ export class JobWorker {
         this.#claimIn(pauseMs(this.#failures))
         this.#tellIdle()
       },
+    }
+  }
+
+  #request(limit: number): ClaimRequest {
+    return {
+      names: [...this.#handlers.keys()],
+      limit,
+      worker: this.#settings.name,
+      ttlMs: this.#settings.ttlMs,
+      known: this.#lostAnAnswer ? [...this.#runs].map(({ facts }) => facts.id) : undefined,
     }
   }
 
@@ -183,7 +204,7 @@ export class JobWorker {
       // Stopped while it was claimed: it is given back and never begun, or it would run here and elsewhere.
       if (run.isCutOff) throw run.job.signal.reason
       await run.until(this.#handlers.get(facts.name)?.(run.job))
-      if (run.settledAs === undefined) await this.#settleCompleted(run)
+      if (run.settledAs === undefined) await this.#settleEnded(run)
     } catch (error) {
       await this.#settleFailed(run, error)
     } finally {
@@ -193,14 +214,16 @@ export class JobWorker {
     }
   }
 
-  async #settleCompleted(run: Run): Promise<void> {
-    if ((await this.#settle(run, COMPLETED)) !== null) return
+  /** As the handler itself has asked, where it got no answer: else what it called failed would be completed. */
+  async #settleEnded(run: Run): Promise<void> {
+    const end = run.unanswered ?? COMPLETED
+    if ((await this.#settle(run, end)) !== null || end === GIVEN_BACK) return
     this.#tellFailure(run, run.isLost ? run.job.signal.reason : lostError(run.facts), 'lost')
   }
 
   async #settleFailed(run: Run, error: unknown): Promise<void> {
     const isGivenBack = run.isCutOff && error instanceof ClosedError
-    const outcome = await this.#settle(run, isGivenBack ? GIVEN_BACK : failed(error))
+    const outcome = await this.#settle(run, isGivenBack ? GIVEN_BACK : (run.unanswered ?? failed(error)))
     if (isGivenBack) return
     this.#tellFailure(run, error, outcome ?? run.settledAs ?? 'lost')
   }
@@ -209,7 +232,7 @@ export class JobWorker {
   async #settle(run: Run, end: End): Promise<'completed' | FailOutcome | null> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await run.settling(this.#parts.settling.settler.settle(run.facts, end))
+        return await run.settling(this.#parts.settling.settler.settle(run.facts, end, { makesPlace: true }))
       } catch (error) {
         this.#settings.onError(error)
         const isOver = run.remainingMs < -this.#settings.ttlMs || (this.#isStopping && attempt >= 5)

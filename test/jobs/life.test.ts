@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { createJobs, type JobFailure, type JobView } from '../../src/jobs/index.ts'
+import { createJobs, type JobFailure, type JobView, type RunningJob } from '../../src/jobs/index.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { until } from '../servers/until.ts'
 import { CLIENT_KINDS, closeSharedServer, openScene, sharedServer } from './scene.ts'
@@ -270,6 +270,30 @@ test('what its handler has made of a job is told when it throws afterwards', asy
   await until('both are told', () => outcomes.length === 2)
   await worker.stop()
   expect(outcomes.sort()).toEqual(['dead dead', 'done completed'])
+})
+
+test('a handler that settles its job and goes on keeps its place', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll(Array.from({ length: 6 }, () => ({ name: 'a' })))
+  let begun = 0
+  let running = 0
+  let most = 0
+  const handlers = {
+    a: async (job: RunningJob) => {
+      begun += 1
+      running += 1
+      most = Math.max(most, running)
+      await job.complete()
+      // What a claim that went along brought is begun in the same turn.
+      await jobs.count()
+      running -= 1
+    },
+  }
+  jobs.work(handlers, { concurrency: 1 })
+  await until('all were begun and have ended', () => begun === 6 && running === 0)
+  expect(most).toBe(1)
 })
 
 test('functions of the user that throw or reject do not end a worker', async () => {

@@ -152,6 +152,79 @@ test('a completion whose answer was lost is asked again, and is no loss', async 
   expect((await direct.count())[0]).toMatchObject({ state: 'completed', count: 1 })
 })
 
+test('a failure whose answer was lost is asked again, and is told as what became of the job', async () => {
+  await using scene = await openScene()
+  const direct = scene.open()
+  await direct.migrate()
+  const { proxy, url } = await throughProxy(scene)
+  await using _ = proxy
+  const failures: JobFailure[] = []
+  const id = (await direct.enqueue('a', null, { maxAttempts: 1 })) ?? ''
+  const lost = proxy.loseNextReply('jobs_settle')
+  const handlers = {
+    a: () => {
+      throw new Error('no')
+    },
+  }
+  const onFailure = (failure: JobFailure) => failures.push(failure)
+  scene.open({}, { url }).work(handlers, { onFailure, onError: () => {} })
+  await lost
+  await until('it is told', () => failures.length > 0)
+  expect(failures).toMatchObject([{ outcome: 'dead', error: { message: 'no' } }])
+  expect(await direct.find(id)).toMatchObject({ state: 'dead', failures: 1 })
+})
+
+test.each(['throws on', 'goes on'])(
+  'a handler whose own failure got no answer, and that %s, has failed its job as it said, once',
+  async (how) => {
+    await using scene = await openScene()
+    const direct = scene.open()
+    await direct.migrate()
+    const { proxy, url } = await throughProxy(scene)
+    await using _ = proxy
+    const failures: JobFailure[] = []
+    const id = (await direct.enqueue('a', null, { maxAttempts: 9 })) ?? ''
+    const lost = proxy.loseNextReply('jobs_settle')
+    const handlers = {
+      a: async (job: RunningJob) => {
+        const answer = job.fail(new Error('no use'), { retry: false })
+        await (how === 'throws on' ? answer : answer.catch(() => {}))
+      },
+    }
+    const onFailure = (failure: JobFailure) => failures.push(failure)
+    const worker = scene.open({}, { url }).work(handlers, { onFailure, onError: () => {} })
+    await lost
+    await until('the worker is through', () => worker.running === 0)
+    expect(failures).toMatchObject(how === 'goes on' ? [] : [{ outcome: 'dead' }])
+    const found = await direct.find(id)
+    expect(found).toMatchObject({ state: 'dead', failures: 1, attempt: 1 })
+    expect(found?.error).toContain('no use')
+  },
+)
+
+test('a handler whose own failure never reached the database does not complete its job by ending', async () => {
+  await using scene = await openScene()
+  const direct = scene.open()
+  await direct.migrate()
+  const { proxy, url } = await throughProxy(scene)
+  await using _ = proxy
+  const id = (await direct.enqueue('a')) ?? ''
+  const worker = scene.open({}, { url }).work(
+    {
+      a: async (job) => {
+        proxy.refuse()
+        await job.fail('no use', { retry: false }).catch(() => proxy.normal())
+      },
+    },
+    { onError: () => {} },
+  )
+  await until('it has ended', async () => {
+    const { state } = (await direct.find(id)) ?? {}
+    return worker.running === 0 && state !== 'ready' && state !== 'running'
+  })
+  expect(await direct.find(id)).toMatchObject({ state: 'dead', error: 'no use' })
+})
+
 test('an enqueue whose answer was lost says that nobody knows', async () => {
   await using scene = await openScene()
   const direct = scene.open()

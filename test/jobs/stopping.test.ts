@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
 import { closeSharedServer, openScene, sharedServer } from './scene.ts'
 
@@ -70,6 +71,37 @@ test('a worker that is stopped while it claims begins nothing of what comes, and
   await worker.stop()
   expect(begun).toBe(0)
   expect(await jobs.count()).toMatchObject([{ state: 'ready', count: 3 }])
+})
+
+test('a worker that is stopped gives back what a claim took whose answer was lost', async () => {
+  await using scene = await openScene()
+  const direct = scene.open()
+  await direct.migrate()
+  const proxy = await startProxy({ targetPort: scene.server.port })
+  await using _ = proxy
+  await direct.enqueueAll([{ name: 'a', maxAttempts: 1 }])
+  const url = scene.server.url.replace(String(scene.server.port), String(proxy.port))
+  let begun = 0
+  let stopped: Promise<void> | undefined
+  const lost = proxy.loseNextReply('jobs_claim')
+  const worker = scene.open({}, { url }).work(
+    {
+      a: () => {
+        begun += 1
+      },
+    },
+    {
+      ttl: '1h',
+      onError: () => {
+        stopped ??= worker.stop()
+      },
+    },
+  )
+  await lost
+  await until('it was stopped', () => stopped !== undefined)
+  await stopped
+  expect(begun).toBe(0)
+  expect(await direct.claim('a')).toMatchObject([{ attempt: 2, failures: 0 }])
 })
 
 test('closing stops the workers, ends the connections, and takes no more jobs', async () => {

@@ -323,7 +323,8 @@ $function$;
 -- Ends an attempt that did not complete its job: a retry, or death. The caller has the lock of its group, if it has one,
 -- and unblocks the group. reason is null when the job is given back unharmed, which does not count as a failure.
 -- Answers ready, delayed, dead, or superseded (a newer job with its unique key waits, and stands for both), and null when the
--- attempt is not the one that runs. Unless it is patient, also busy, having changed nothing: a transaction that has enqueued
+-- attempt is not the one that runs, unless it ended for this very reason: asked again after a lost answer. Unless it is patient,
+-- also busy, having changed nothing: a transaction that has enqueued
 -- its unique key is open.
 create function "{schema}".jobs_end_attempt(
   ended bigint, ended_attempt integer, reason text, retry boolean, retry_in_ms bigint, patient boolean
@@ -332,10 +333,17 @@ declare
   job jobs;
   failed integer := case when reason is null then 0 else 1 end;
   delay_ms double precision;
+  before text;
 begin
   select * into job from jobs where id = ended and attempt = ended_attempt and state = 'running' for update;
   if not found then
-    return null;
+    select case state when 'blocked' then 'ready' else state end into before from (
+      select state from jobs where id = ended and attempt = ended_attempt and error = reason and state <> 'running'
+      union all
+      select state from finished_jobs
+      where id = ended and attempt = ended_attempt and error = reason and state in ('dead', 'superseded')
+    ) same;
+    return before;
   end if;
   if failed = 1 and (not retry or job.failures + 1 >= job.max_attempts) then
     update jobs set failures = failures + 1 where id = ended;
