@@ -101,12 +101,14 @@ function parseWrite(options: RedisGuardOptions): Evaluation {
 /**
  * In the slot of the resource: by its own hash tag where it has one (what is between the first brace and the next closing one,
  * unless that is nothing: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags), else by
- * the whole of it. Two endings, or `x` and `{x}` would share a fence. A tag cannot contain `}`, so that is escaped.
+ * the whole of it. A tag cannot contain `}`, so that is escaped. Endings of their own, or `x` and `{x}` would share a fence,
+ * and so would `a}` and what it is escaped to.
  */
 function fenceKey(resource: string): string {
   if (/^[^{]*\{[^}]+\}/.test(resource)) return `${resource}:holdfast-tag-fence`
+  if (!resource.includes('}')) return `{${resource}}:holdfast-fence`
   const escaped = resource.replace(/[%}]/g, (character) => (character === '%' ? '%25' : '%7D'))
-  return `{${escaped}}:holdfast-fence`
+  return `{${escaped}}:holdfast-escaped-fence`
 }
 
 /** With the whole text each time: the server knows it by its hash and compiles it once. */

@@ -139,7 +139,10 @@ test('resources with odd braces have fences of their own, each in the slot that 
     '{}': '{{%7D}',
     '}{': '{%7D{}',
     'a}b': '{a%7Db}',
-    'a%7Db': '{a%257Db}',
+    '{a%7Db}': 'a%7Db',
+    'a%7Db': 'a%7Db',
+    'mail:ann%40example.org': 'mail:ann%40example.org',
+    '100%': '100%',
     'a{}b{c}': '{a{%7Db{c%7D}',
     '{}{c}': '{{%7D{c%7D}',
   }
