@@ -31,7 +31,8 @@ export interface Store {
   /**
    * Keeps tickets alive, one answer per ticket in the same order: a holder gets its full `ttlMs` from now (one that was
    * only offered the key is confirmed by this), a waiter is remembered for another `patienceMs`. Never queues, never
-   * brings back what has expired.
+   * brings back what has expired. Where it is not known what has become of some of them (one of several servers gave no
+   * answer) their places are left empty, and they are asked about again.
    */
   renew(tickets: readonly Ticket[]): Answer<readonly RenewAnswer[]>
 

@@ -204,8 +204,10 @@ export class Keeper {
   ): void {
     for (const [index, kept] of batch.entries()) {
       const answer = answers[index]
-      if (!kept.kept || answer === undefined) continue
-      kept.answered(answer, tickets[index] ?? kept.ticket, when)
+      if (!kept.kept) continue
+      // Left empty: of this one the store could not learn anything.
+      if (answer === undefined) kept.unanswered(undefined)
+      else kept.answered(answer, tickets[index] ?? kept.ticket, when)
       if (kept.kept) this.#wakeBy(kept.dueAt)
     }
   }

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import type { RenewAnswer } from '../../src/contract/store.ts'
 import { Engine } from '../../src/engine/engine.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { FakeClock } from './fake-clock.ts'
@@ -227,3 +228,20 @@ function bound(store: ReturnType<typeof memoryStore>) {
     close: store.close.bind(store),
   }
 }
+
+test('a lease of which a renewal learns nothing is asked about again at once, and the others are not', async () => {
+  const { clock, locks, store } = scene()
+  const [known, unknown] = [await locks.acquire('known'), await locks.acquire('unknown')]
+  const renew = store.real.renew.bind(store.real)
+  const asked: string[][] = []
+  store.real.renew = (tickets) => {
+    asked.push(tickets.map(({ key }) => key).sort())
+    const answers = [...(renew(tickets) as RenewAnswer[])]
+    if (asked.length === 1) delete answers[tickets.findIndex(({ key }) => key === 'unknown')]
+    return answers
+  }
+  await clock.untilTrue(() => asked.length === 1, { withinMs: 15_000 })
+  await clock.untilTrue(() => asked.length === 2, { withinMs: 200 })
+  expect(asked).toEqual([['known', 'unknown'], ['unknown']])
+  await Promise.all([known.release(), unknown.release()])
+})
