@@ -41,8 +41,9 @@ export const wakeCases: readonly ConformanceScript[] = [
         await other.release(releaseOf(reader))
       }
       await ears.hear(writer.id)
+      // Several servers may tell of the same event at different times; a wake too many is one question too many.
       assert.deepEqual(
-        ears.heard,
+        scene.exactOrder ? ears.heard : [...new Set(ears.heard)],
         [...readers, writer].map(({ id }) => id),
       )
     },
