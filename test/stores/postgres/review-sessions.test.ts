@@ -95,6 +95,17 @@ test("behind a pooler, too, the database's lock_timeout is not what the store ge
   fenceOf(await acquiring)
 })
 
+test.each(['0', '1h', '10s', '2s'])(
+  'on a session whose statements may take %s, a call waits for a room for 5 s at most',
+  async (limit) => {
+    await migrate(poolAt(server.url))
+    const client = await clientAt(server.url)
+    await client.query(`set statement_timeout = '${limit}'; begin; select holdfast.lock_rooms('{a}')`)
+    expect((await client.query('show lock_timeout')).rows).toEqual([{ lock_timeout: '5s' }])
+    await client.query('rollback')
+  },
+)
+
 test('whoever may create functions in a schema of the search path is not run with our rights', async () => {
   const url = await server.createDatabase('shared_by_many')
   await migrate(poolAt(url))
@@ -111,6 +122,14 @@ test('whoever may create functions in a schema of the search path is not run wit
     begin insert into public.runs values (current_user); return cardinality($1); end $$`)
   const store = storeAt(url)
   fenceOf(await store.acquire(ticket()))
+  // Before PostgreSQL's own, on a connection of an application that wants it so.
+  await intruder.query(`
+    create function public.hashtext(text) returns integer language plpgsql as $$
+    begin insert into public.runs values (current_user); return 0; end $$`)
+  await owner.query(`update holdfast.lock_holders set expires_at = 0`)
+  const careless = await clientAt(url)
+  await careless.query(`set search_path = public, pg_catalog; select holdfast.lock_sweep(9)`)
+  expect((await owner.query('select key from holdfast.lock_holders')).rows).toEqual([])
   expect((await owner.query('select role from public.runs')).rows).toEqual([])
 })
 

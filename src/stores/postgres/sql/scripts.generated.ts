@@ -325,10 +325,10 @@ begin
   if current_setting('transaction_read_only') = 'on' then
     raise exception 'A call of the lock store has to be able to write' using errcode = '25006';
   end if;
-  -- The session of a pooler or of the application has limits of its own. Where none ends the statement, a room that is
-  -- locked for ever must not collect one server process for each call that was given up.
-  if current_setting('statement_timeout') = '0' or current_setting('lock_timeout') <> '0' then
-    perform set_config('lock_timeout', case current_setting('statement_timeout') when '0' then '5s' else '0' end, true);
+  -- The session of a pooler or of the application has limits of its own, or none, or one of hours. A room that is locked for
+  -- ever must not collect one server process for each call that was given up.
+  if current_setting('lock_timeout') <> '0' or current_setting('statement_timeout') <> '5s' then
+    perform set_config('lock_timeout', '5s', true);
   end if;
   -- Statistics of tables that fill and empty all the time are wrong most of the time, and the plans are kept for long.
   -- What is planned against this looks so expensive that it would be compiled, which takes longer than all the rest.
@@ -609,7 +609,7 @@ create table "{schema}".lock_fences (
 -- on it but the size of the tables. One process at a time, and never one that would have to wait.
 --
 -- Result  how many rooms were cleared; when it is p_count there may be more
-create function "{schema}".lock_sweep(p_count integer) returns integer language plpgsql as $body$
+create function "{schema}".lock_sweep(p_count integer) returns integer language plpgsql set search_path = pg_catalog as $body$
 declare
   v_now double precision := "{schema}".lock_clock() / 1000 - 60000;
   v_key text;

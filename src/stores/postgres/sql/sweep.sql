@@ -2,7 +2,7 @@
 -- on it but the size of the tables. One process at a time, and never one that would have to wait.
 --
 -- Result  how many rooms were cleared; when it is p_count there may be more
-create function "{schema}".lock_sweep(p_count integer) returns integer language plpgsql as $body$
+create function "{schema}".lock_sweep(p_count integer) returns integer language plpgsql set search_path = pg_catalog as $body$
 declare
   v_now double precision := "{schema}".lock_clock() / 1000 - 60000;
   v_key text;
