@@ -183,17 +183,8 @@ export class Job implements ScheduledJob {
   }
 
   async #runTick(tickMs: number, lease: Lease, begin: Begin): Promise<void> {
-    let settling: Promise<void> | undefined
-    const settle = (result: TickResult) => {
-      settling ??= this.#settle(tickMs, result)
-      return settling
-    }
     const startedMs = this.#course.nowMs
-    const { end } = await this.#run(new Date(tickMs), lease, {
-      attempt: begin.attempt,
-      // Before the key is lost, so that those who wait for it do not take it for a crash.
-      onOverdue: () => settle('failed'),
-    })
+    const { end } = await this.#run(new Date(tickMs), lease, begin.attempt)
     if (end.result === 'interrupted' || (end.result === 'failed' && end.isLost)) {
       // The next one who has the key sees that it began, and takes it over. A rolling deploy that interrupts run after run counts once.
       const counts = end.result === 'failed' || begin.attempt === 1
@@ -201,7 +192,8 @@ export class Job implements ScheduledJob {
       else if (begin.lease.remainingMs > 0) begin.lease.detach()
       return
     }
-    await settle(end.result)
+    // Under a lease that `atMost` has ended, too: the store keeps the key until it is given back.
+    await this.#settle(tickMs, end.result)
     await this.#tell(async () => {
       await begin.lease.release()
       await this.#marks.forgetBegins(tickMs, begin.attempt - 1)
@@ -226,7 +218,7 @@ export class Job implements ScheduledJob {
     const startedMs = this.#course.nowMs
     const { end, finished } = await this.#underLock({}, async (lease) => {
       if (this.#stopping.signal.aborted) throw this.#closed()
-      const run = await this.#run(new Date(startedMs), lease, { attempt: 1, onOverdue: async () => {} })
+      const run = await this.#run(new Date(startedMs), lease, 1)
       if (run.end.result !== 'interrupted') await this.#stayTaken(startedMs, lease)
       return run
     })
@@ -237,11 +229,11 @@ export class Job implements ScheduledJob {
   async #run(
     scheduledAt: Date,
     lease: Lease,
-    { attempt, onOverdue }: { readonly attempt: number; readonly onOverdue: () => Promise<void> },
+    attempt: number,
   ): Promise<{ readonly end: RunEnd; readonly finished: FinishedRun }> {
     const { work, schedule, settings } = this.#parts
     const { clock } = schedule
-    const going = new Run(scheduledAt, lease, { clock, atMostMs: settings.atMostMs, onOverdue })
+    const going = new Run(scheduledAt, lease, { clock, atMostMs: settings.atMostMs })
     const startedAt = new Date(clock.wallMs())
     const startedMs = clock.monotonicMs()
     this.#runs.add(going)

@@ -39,8 +39,6 @@ export type RunEnd =
 export interface RunOptions {
   readonly clock: Clock
   readonly atMostMs: number | undefined
-  /** Called at the moment when `atMost` is over, while the lease is still held. */
-  readonly onOverdue: (error: HoldfastError) => Promise<void>
 }
 
 /** One call of the work under a lease, and everything that may end it. */
@@ -52,7 +50,7 @@ export class Run {
   readonly #ending = new AbortController()
   readonly #over = new AbortController()
   #isStopped = false
-  #overdue: { readonly error: HoldfastError; readonly told: Promise<void> } | undefined
+  #overdue: HoldfastError | undefined
 
   constructor(scheduledAt: Date, lease: Lease, options: RunOptions) {
     this.scheduledAt = scheduledAt
@@ -81,7 +79,6 @@ export class Run {
     const outcome = await Promise.race([settled, abortOf(this.#over.signal)])
     timer?.stop()
     lease.signal.removeEventListener('abort', onLoss)
-    await this.#overdue?.told
     return this.#judge(outcome)
   }
 
@@ -102,21 +99,21 @@ export class Run {
   }
 
   #tooLong(atMostMs: number): void {
-    const error = new HoldfastError(
+    this.#overdue = new HoldfastError(
       'task-failed',
       `The run of ${JSON.stringify(this.#lease.key)} took longer than \`atMost\` (${atMostMs} ms). Its signal is aborted; work that goes on all the same is not waited for.`,
       { key: this.#lease.key },
     )
-    this.#overdue = { error, told: this.#options.onOverdue(error) }
-    this.#ending.abort(error)
+    this.#ending.abort(this.#overdue)
     if (this.#lease.signal.aborted) this.#over.abort()
   }
 
   #judge(outcome: Outcome | undefined): RunEnd {
     const failure = outcome?.tag === 'failed' ? outcome.error : undefined
-    if (this.#overdue !== undefined) return { result: 'failed', error: this.#overdue.error, isLost: false }
-    const { reason, aborted } = this.#lease.signal
-    if (aborted) {
+    if (this.#overdue !== undefined) return { result: 'failed', error: this.#overdue, isLost: false }
+    // By the clocks: work that has blocked the event loop has kept the signal from aborting.
+    if (this.#lease.state === 'lost') {
+      const { reason } = this.#lease.signal
       return outcome?.tag === 'done'
         ? { result: 'failed', error: reason, isLost: false }
         : { result: 'failed', error: failure ?? reason, isLost: true }

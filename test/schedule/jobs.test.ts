@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
+import { Letter } from '../engine/scripted-store.ts'
 import { Stage } from './stage.ts'
 
 const MINUTE_MS = 60_000
@@ -107,6 +108,25 @@ describe('stop', () => {
       const stopping = schedule.stop()
       await settled()
       expect(await outcomeOf(stopping)).toEqual({ value: undefined })
+    }
+  })
+
+  test('ends at whatever moment of the way to a run it is called', async () => {
+    for (let turns = 0; turns < 60; turns += 1) {
+      const stage = new Stage()
+      const a = stage.member('a')
+      a.schedule.add('job', '* * * * *', () => new Promise(() => {}))
+      a.schedule.start()
+      await stage.clock.advance(49_999)
+      // The first look, the lock, the second look, and the mark of the begin, which is held back.
+      const begin = new Letter()
+      a.store.next('acquire', 'answer', 'answer', 'answer', begin)
+      await stage.clock.advance(1)
+      begin.arrive().reply()
+      for (let turn = 0; turn < turns; turn += 1) await Promise.resolve()
+      const stopping = a.schedule.stop({ timeout: 0 })
+      await stage.clock.advance(GRACE_MS)
+      expect(await outcomeOf(stopping), `after ${turns} turns`).toEqual({ value: undefined })
     }
   })
 

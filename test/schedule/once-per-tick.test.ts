@@ -204,7 +204,6 @@ describe('time that does not go as planned', () => {
     a.schedule.add('job', '* * * * *', async (run) => {
       await stage.work(a)(run)
       if (stage.record.length === 1) stage.clock.block(40_000)
-      run.lease.assertHeld()
     })
     a.schedule.start()
     await stage.clock.advance(2 * MINUTE_MS)
