@@ -56,14 +56,15 @@ export class Cluster {
       this.#assertOpen()
       const index = this.#current
       const member = this.#members[index] as Member
+      const token = this.#tokenOf(member)
       try {
-        const token = await this.#tokenOf(member)
-        const bytes = await member.request(method.path, frame, { token, timeoutMs: this.#patienceMs })
+        const options = { token: await token, timeoutMs: this.#patienceMs }
+        const bytes = await member.request(method.path, frame, options)
         return { reply: method.decode(new MessageReader(bytes)), isDoubtful }
       } catch (error) {
         if (needsNewToken(error) && this.#options.auth !== undefined && tokens < MOST_TOKENS) {
           tokens += 1
-          this.#token = undefined
+          this.#drop(token)
           continue
         }
         const sentence = refusalOf(error, this.#options.prefix)
@@ -85,14 +86,15 @@ export class Cluster {
     this.#assertOpen()
     const index = this.#current
     const member = this.#members[index] as Member
-    const token = await this.#tokenOf(member)
+    const token = this.#tokenOf(member)
+    const options = { token: await token }
     this.#assertOpen()
     return member.converse(method.path, {
-      token,
+      ...options,
       ears: {
         onMessage: ears.onMessage,
         onEnd: (error) => {
-          if (needsNewToken(error)) this.#token = undefined
+          if (needsNewToken(error)) this.#drop(token)
           else this.#leave(index)
           ears.onEnd(error)
         },
@@ -119,15 +121,18 @@ export class Cluster {
     if (this.#current === index) this.#current = (index + 1) % this.#members.length
   }
 
+  /** Only the one that was found to be no good: etcd works hard for each, and a thousand requests may find it at once. */
+  #drop(token: Promise<string> | string): void {
+    if (this.#token === token) this.#token = undefined
+  }
+
   #tokenOf(member: Member): Promise<string> | string {
     const { auth } = this.#options
     if (auth === undefined) return ''
     if (this.#token === undefined) {
       const token = this.#authenticate(member, { name: auth.username, password: auth.password })
       this.#token = token
-      token.catch(() => {
-        if (this.#token === token) this.#token = undefined
-      })
+      token.catch(() => this.#drop(token))
     }
     return this.#token
   }

@@ -24,11 +24,11 @@ export class ConnectionError extends Error {
   }
 }
 
-/** Whether the token is no longer good, and a new one may be. */
+/** Whether the token is no longer good, or was not needed until now, and a new one may be. */
 export function needsNewToken(error: unknown): boolean {
   return (
     error instanceof StatusError &&
-    (error.status === UNAUTHENTICATED || /revision in header is old/.test(error.message))
+    (error.status === UNAUTHENTICATED || /revision in header is old|user name is empty/.test(error.message))
   )
 }
 

@@ -60,6 +60,26 @@ describe('an etcd with a password', () => {
     await store.close()
   })
 
+  test('is asked for one new token, however many requests find that theirs has expired', async () => {
+    const store = await openEtcd(`etcd://app:p%40ss%2Fword@127.0.0.1:${server.port}`)
+    // What requests wait for together is known before.
+    const first = ticket()
+    fenceOf(await store.acquire(first))
+    await store.release(releaseOf(first))
+    const user = { name: 'root', password: 'sesame' }
+    const younger = String((await server.call('/v3/auth/authenticate', user))['token'])
+    await until('a token of that age is good no more', () => expired(younger), {
+      withinMs: 15_000,
+      everyMs: 500,
+    })
+    const before = (await server.requests())['Authenticate'] ?? 0
+    const tickets = Array.from({ length: 200 }, () => ticket({ patienceMs: 0 }))
+    for (const answer of await Promise.all(tickets.map((one) => store.acquire(one)))) fenceOf(answer)
+    // Another one where the new one has expired by then, too.
+    expect(((await server.requests())['Authenticate'] ?? 0) - before).toBeLessThanOrEqual(2)
+    await store.close()
+  })
+
   test.each([
     ['a wrong password', { username: 'app', password: 'sesami' }, {}, /user name and password/],
     ['a user that is not there', { username: 'nobody', password: 'sesame' }, {}, /user name and password/],
@@ -85,6 +105,15 @@ describe('an etcd with a password', () => {
       expect(error).toMatchObject({ code: 'store-refused', message: expect.stringMatching(message) })
       expect(String(error)).not.toMatch(/sesam|p@ss/)
     }
+    await store.close()
+  })
+
+  test('is used with one from the moment on that it asks for it', async () => {
+    await using open = await startEtcd()
+    const store = etcdStore({ endpoints: [open.url], auth: { username: 'root', password: 'sesame' } })
+    fenceOf(await store.acquire(ticket()))
+    await open.enableAuth('sesame')
+    fenceOf(await store.acquire(ticket()))
     await store.close()
   })
 
