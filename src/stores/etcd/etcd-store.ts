@@ -11,6 +11,7 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
+import { isHoldfastError } from '../../errors.ts'
 import type { Cluster } from './cluster.ts'
 import { MOST_TRIES, tooBusy } from './conditions.ts'
 import { Departure } from './departure.ts'
@@ -40,6 +41,15 @@ export class EtcdStore implements Store {
   }
 
   async acquire(ticket: Ticket): Promise<AcquireAnswer> {
+    try {
+      return await this.#acquire(ticket)
+    } catch (error) {
+      if (isHoldfastError(error, 'store-unavailable')) this.#register.doubts.add(ticket)
+      throw error
+    }
+  }
+
+  async #acquire(ticket: Ticket): Promise<AcquireAnswer> {
     const own = this.#register.own.get(ticket.id)
     if (own !== undefined) {
       const answer = await this.#presence.ask(own, ticket)
@@ -54,7 +64,19 @@ export class EtcdStore implements Store {
   }
 
   renew(tickets: readonly Ticket[]): Answer<readonly RenewAnswer[]> {
-    return this.#presence.takeOffers(tickets) ?? this.#renew(tickets)
+    return this.#presence.takeOffers(tickets) ?? this.#renewOrDoubt(tickets)
+  }
+
+  async #renewOrDoubt(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    try {
+      return await this.#renew(tickets)
+    } catch (error) {
+      // One that comes from another process may be bound to a lease of this one by now.
+      const strange = tickets.filter(({ id }) => !this.#register.own.has(id))
+      if (isHoldfastError(error, 'store-unavailable'))
+        for (const ticket of strange) this.#register.doubts.add(ticket)
+      throw error
+    }
   }
 
   async #renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
@@ -70,6 +92,12 @@ export class EtcdStore implements Store {
   }
 
   async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
+    const answer = await this.#release(request)
+    if (request.cancel) this.#register.doubts.settle(request.id)
+    return answer
+  }
+
+  async #release(request: ReleaseRequest): Promise<ReleaseAnswer> {
     const own = this.#register.own.get(request.id)
     if (own?.ticket.key === request.key) {
       await own.ending
@@ -110,6 +138,7 @@ export class EtcdStore implements Store {
 
   async close(): Promise<void> {
     this.#register.wardens.close()
+    this.#register.doubts.close()
     this.#register.leases.close()
     this.#register.rooms.close()
     this.#register.cluster.close()

@@ -85,9 +85,9 @@ export class Leases {
   }
 
   /** One that is not kept alive: for what ends at its time whatever becomes of this process. */
-  once(durationMs: number): Promise<Lease> {
+  once(durationMs: number, options: GrantOptions = {}): Promise<Lease> {
     const ttl = lengthFor(durationMs)
-    const lease = this.#grant(ttl)
+    const lease = this.#grant(ttl, options)
     lease.then(
       ({ id }) => setTimeout(() => this.#ids.delete(id), 2 * ttl * 1000).unref(),
       () => {},
@@ -128,6 +128,20 @@ export class Leases {
       else if (tries > MOST_BEATS)
         throw new StoreError('store-unavailable', 'etcd answers too slowly to keep a lease.')
     }
+  }
+
+  /** Finds out soon which of them etcd still knows. */
+  check(): void {
+    for (const { lease } of this.#shared.values())
+      if (lease !== undefined && lease.tickets > 0) this.#ask(lease)
+  }
+
+  /** Whoever needs an answer asks for one; this only saves them the wait. */
+  #ask(lease: Lease): void {
+    void lease
+      .keepAlive(this.#cluster)
+      .then(() => lease.isLost && this.lost(lease))
+      .catch(() => {})
   }
 
   /** Whether a key is bound to a lease of this process. */
@@ -171,11 +185,7 @@ export class Leases {
         shared.beat = undefined
         return
       }
-      // Whoever needs an answer asks for one; this only saves them the wait.
-      void lease
-        .keepAlive(this.#cluster)
-        .then(() => lease.isLost && this.lost(lease))
-        .catch(() => {})
+      this.#ask(lease)
     }, everyMs)
     beat.unref()
     return beat
@@ -188,20 +198,25 @@ export class Leases {
       if (shared.lease === lease && shared.beat === undefined) shared.beat = this.#beat(shared, ttl)
   }
 
-  async #grant(ttl: number): Promise<Lease> {
+  async #grant(ttl: number, { mayBeLonger = false }: GrantOptions = {}): Promise<Lease> {
     // Chosen here, so that the request may be repeated.
     const id = 1 + Math.floor(Math.random() * (Number.MAX_SAFE_INTEGER - 1))
     const since = moment()
     this.#ids.add(id)
     try {
       const { reply } = await this.#cluster.ask(LEASE_GRANT, { id, ttl })
-      if (reply.ttl > ttl) throw tooShort(ttl, reply.ttl)
+      if (reply.ttl > ttl && !mayBeLonger) throw tooShort(ttl, reply.ttl)
       return new Lease(id, reply.ttl * 1000, since)
     } catch (error) {
       if (!isLeaseThere(error)) throw error
       return new Lease(id, ttl * 1000, since)
     }
   }
+}
+
+interface GrantOptions {
+  /** What is bound to it is removed at its time by this process, and without that it may be there for longer. */
+  readonly mayBeLonger?: boolean
 }
 
 interface Shared {

@@ -1,5 +1,6 @@
 import type { Ticket, Wake } from '../../contract/store.ts'
 import type { Cluster } from './cluster.ts'
+import { Doubts } from './doubts.ts'
 import { isLeaseGone } from './failures.ts'
 import { FenceBase } from './fence-base.ts'
 import { type Lease, Leases } from './leases.ts'
@@ -18,6 +19,7 @@ export class Register {
   readonly leases: Leases
   readonly rooms: Rooms
   readonly wardens: Wardens
+  readonly doubts: Doubts
   readonly base: FenceBase
   readonly own: Map<string, OwnTicket> = new Map()
   readonly listeners: Set<{ readonly onWake: (wake: Wake) => void }> = new Set()
@@ -32,6 +34,7 @@ export class Register {
       names: this.names,
       onChange: (room, { entries, gone }) => this.#changed(room, entries, gone),
     })
+    this.doubts = new Doubts(this)
     this.wardens = new Wardens({
       cluster,
       names: this.names,
@@ -46,6 +49,7 @@ export class Register {
       },
       onEnded: (own, { isDeleted }) => {
         this.forget(own)
+        if (own.isDoubtful) this.doubts.add(own.ticket)
         if (isDeleted) this.removed(own)
       },
     })
@@ -188,10 +192,15 @@ export class Register {
     for (const own of [...this.own.values()]) if (own.lease === lease) this.#lose(own)
   }
 
-  /** All data of etcd was lost: revisions begin anew, and what is known of the old ones would be mistaken for them. */
+  /**
+   * All data of etcd was lost: revisions begin anew, and what is known of the old ones would be mistaken for them. Our
+   * tickets went with their leases, so that is what is asked for. Where only the beginning of fences was deleted they are
+   * still there, and still ours to end.
+   */
   #reset(): void {
     this.rooms.forgetAll()
-    for (const own of [...this.own.values()]) this.#lose(own)
+    this.leases.check()
+    for (const own of this.own.values()) if (own.questions === 0) this.#wake(own.ticket.id)
   }
 
   #wake(id: string): void {

@@ -128,7 +128,7 @@ async function evictSome(
     const wasConfirmed = holders.includes(entry) && state === 'here' && own.get(entry.id)?.state !== 'offered'
     if (lockDelayMs === 0 || !wasConfirmed) continue
     const name = names.closing(entry.key, entry.id)
-    const lease = await leases.once(lockDelayMs)
+    const lease = await leases.once(lockDelayMs, { mayBeLonger: true })
     operations.push({ tag: 'put', key: name, value: closingValue(lockDelayMs), lease: lease.id })
     closings.push([name, lockDelayMs])
   }

@@ -128,33 +128,36 @@ export class Wardens {
     const closesAt = own.until + lockDelayMs
     own.state = 'ended'
     let isDeleted = false
-    // Whoever is not reached in this time has dropped the lease, and the key with it.
-    await this.#insist(own.lease.leftMs, async () => {
-      const operations: Operation[] = [{ tag: 'delete', key: own.name }]
-      const leftMs = closesAt - performance.now()
-      const name = this.#options.names.closing(key, id)
-      if (isDelayed && leftMs > 0) {
-        const lease = await this.#options.leases.once(leftMs)
-        operations.push({ tag: 'put', key: name, value: closingValue(leftMs), lease: lease.id })
-        this.closing(name, leftMs)
-      }
-      const { reply } = await this.#options.cluster.ask(TXN, {
-        when: [{ that: 'modified', is: 'equal', key: own.name, revision: own.modRevision }],
-        apply: operations,
-        otherwise: [],
-      })
-      isDeleted = reply.succeeded
-    })
+    // However long it takes: the lease is kept alive for others, and only etcd can say that it has dropped it all the same.
+    await this.#insist(
+      () => own.lease.isLost,
+      async () => {
+        const operations: Operation[] = [{ tag: 'delete', key: own.name }]
+        const leftMs = closesAt - performance.now()
+        const name = this.#options.names.closing(key, id)
+        if (isDelayed && leftMs > 0) {
+          const lease = await this.#options.leases.once(leftMs, { mayBeLonger: true })
+          operations.push({ tag: 'put', key: name, value: closingValue(leftMs), lease: lease.id })
+          this.closing(name, leftMs)
+        }
+        const { reply } = await this.#options.cluster.ask(TXN, {
+          when: [{ that: 'modified', is: 'equal', key: own.name, revision: own.modRevision }],
+          apply: operations,
+          otherwise: [],
+        })
+        isDeleted = reply.succeeded
+      },
+    )
     this.#options.onEnded(own, { isDeleted })
   }
 
-  async #insist(forMs: number, work: () => Promise<void>): Promise<void> {
-    const giveUpAt = performance.now() + forMs
-    while (!this.#isClosed && performance.now() < giveUpAt) {
+  async #insist(isOver: () => boolean, work: () => Promise<void>): Promise<void> {
+    for (let tries = 0; !this.#isClosed && !isOver(); tries += 1) {
       try {
         return await work()
       } catch {
-        await new Promise((resolve) => setTimeout(resolve, PAUSE_MS).unref())
+        const pauseMs = Math.min(PAUSE_MS * 2 ** Math.min(tries, 10), LONGEST_PAUSE_MS)
+        await new Promise((resolve) => setTimeout(resolve, pauseMs).unref())
       }
     }
   }
@@ -246,14 +249,17 @@ export class Wardens {
         continue
       }
       this.#closings.delete(name)
-      void this.#insist(CLOSING_MS, async () => {
-        const operations: Operation[] = [{ tag: 'delete', key: name }]
-        await this.#options.cluster.ask(TXN, { when: [], apply: operations, otherwise: [] })
-        const { key, id } = this.#options.names.parse(name)
-        const room = this.#options.rooms.get(key)
-        room?.delete(id)
-        if (room !== undefined) this.#options.onSettle(room)
-      })
+      void this.#insist(
+        () => performance.now() > until + CLOSING_MS,
+        async () => {
+          const operations: Operation[] = [{ tag: 'delete', key: name }]
+          await this.#options.cluster.ask(TXN, { when: [], apply: operations, otherwise: [] })
+          const { key, id } = this.#options.names.parse(name)
+          const room = this.#options.rooms.get(key)
+          room?.delete(id)
+          if (room !== undefined) this.#options.onSettle(room)
+        },
+      )
     }
     return next
   }
@@ -286,4 +292,5 @@ const MOST_ATTENDED = 1000
 const LINGER_MS = 1000
 const SOON_MS = 250
 const PAUSE_MS = 200
+const LONGEST_PAUSE_MS = 2000
 const CLOSING_MS = 10_000
