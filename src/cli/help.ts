@@ -1,4 +1,5 @@
 import type { Command, Option } from './arguments.ts'
+import { roomOnScreen } from './terminal.ts'
 import { wrap } from './text.ts'
 
 export function helpOf(command: Command): string {
@@ -7,16 +8,16 @@ export function helpOf(command: Command): string {
   )
   const parts = [
     `Usage: holdfast ${command.name} ${command.usage}`,
-    wrap(command.summary, WIDTH).join('\n'),
+    command.summary,
     `Options:\n${columns(options)}`,
     command.details,
   ]
-  return `${parts.filter((part) => part !== undefined).join('\n\n')}\n`
+  return fitted(`${parts.filter((part) => part !== undefined).join('\n\n')}\n`)
 }
 
 export function overview(commands: readonly Command[]): string {
   const list = commands.map(({ name, summary }) => [name, summary] as const)
-  return `Usage: holdfast <command> [options]
+  return fitted(`Usage: holdfast <command> [options]
 
 Locks that processes share, over a file or a server.
 
@@ -31,7 +32,7 @@ ${columns([
 
 The store is --store URL, else HOLDFAST_STORE, else a file in your state folder:
   sqlite:./locks.db   redis://localhost:6379   rediss://…
-`
+`)
 }
 
 function leftOf(name: string, { short, value }: Option): string {
@@ -41,10 +42,28 @@ function leftOf(name: string, { short, value }: Option): string {
 function columns(rows: readonly (readonly [string, string])[]): string {
   const left = Math.max(...rows.map(([name]) => name.length))
   const margin = ' '.repeat(left + 4)
+  const room = screen() - margin.length
   return rows
-    .map(([name, text]) => `  ${name.padEnd(left)}  ${wrap(text, WIDTH - margin.length).join(`\n${margin}`)}`)
+    .map(([name, text]) => {
+      // Below its name where beside it there would be a word a line.
+      if (room < NARROWEST_TEXT) return `  ${name}\n      ${wrap(text, screen() - 6).join('\n      ')}`
+      return `  ${name.padEnd(left)}  ${wrap(text, room).join(`\n${margin}`)}`
+    })
     .join('\n')
 }
 
-/** Of the narrowest terminal that people work in. */
+function fitted(text: string): string {
+  return text
+    .split('\n')
+    .flatMap((line) => wrap(line, screen()))
+    .join('\n')
+}
+
+function screen(): number {
+  return Math.max(NARROWEST_TEXT, Math.min(roomOnScreen(), WIDTH))
+}
+
+const NARROWEST_TEXT = 24
+
+/** Wider lines are hard to read, and files and pipes have no end. */
 const WIDTH = 80

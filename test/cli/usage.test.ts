@@ -7,7 +7,7 @@ import { startRedis } from '../servers/redis-server.ts'
 import { readProjectFile } from '../tidy/project.ts'
 import { Shell } from './holdfast-process.ts'
 
-const commands = ['run', 'ls', 'show', 'evict', 'doctor', 'demo']
+const commands = ['run', 'ls', 'show', 'evict', 'jobs', 'doctor', 'demo']
 
 let folder: string
 let shell: Shell
@@ -34,6 +34,14 @@ describe('help', () => {
     expect(stdout).toMatch(new RegExp(`^Usage: holdfast ${command} `))
     expect(stdout).toContain('--store URL')
     expect(Math.max(...stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80)
+  })
+
+  test.each(['', ...commands])('of %s fits into a narrow terminal', async (command) => {
+    const terminal = shell.terminal(`stty cols 50; eval "$HOLDFAST ${command} --help"`, '')
+    expect(await terminal.exit).toBe(0)
+    const lines = terminal.stdout.split('\r\n')
+    expect(lines[0]).toMatch(/^Usage: holdfast/)
+    expect(lines.filter((line) => line.length > 50)).toEqual([])
   })
 
   test('of a command behind `--` is the command’s own', async () => {
