@@ -65,13 +65,14 @@ export class MasterWatch {
       const errors: unknown[] = []
       let decided = false
       const decide = (): void => {
-        const total = answers.length + errors.length
-        if (decided || (answers.length < majority && total < this.#sentinels.length)) return
-        decided = true
         const best = answers.reduce((one, other) => (epochOf(other) > epochOf(one) ? other : one), null)
+        // A fail-over is known to one Sentinel before the others hear of it: those alone must not bring us back.
+        const enough = answers.length >= majority && epochOf(best) >= epochOf(this.#known ?? null)
+        if (decided || (!enough && answers.length + errors.length < this.#sentinels.length)) return
+        decided = true
         if (best === null) reject(answers.length > 0 ? this.#unknownMaster() : unreachable(errors))
         else {
-          // Also back to a lower epoch: where a majority says so, somebody has set the Sentinels up anew.
+          // Also back to a lower epoch: where all say so, somebody has set the Sentinels up anew.
           this.#learn(best)
           resolve(best.address)
         }

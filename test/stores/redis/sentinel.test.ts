@@ -5,11 +5,12 @@ import { Redis as Redis6 } from 'ioredis6'
 import { createClient, createSentinel } from 'redis'
 import { createClient as createClient6 } from 'redis6'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
-import type { Store, Wake } from '../../../src/contract/store.ts'
+import type { RenewAnswer, Store, Wake } from '../../../src/contract/store.ts'
 import { connect, createLocks } from '../../../src/index.ts'
 import { openRedisSentinel, redisStore } from '../../../src/stores/redis/index.ts'
 import { storeConformance } from '../../../src/testing/index.ts'
 import { type SentinelGroup, startSentinels } from '../../servers/redis-sentinel.ts'
+import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
@@ -141,6 +142,54 @@ test('an old master that nobody can demote, and that still answers, is left at o
   expect((await former.commandStats())['evalsha']).toBe(before['evalsha'])
   expect(String(await former.command('INFO', 'replication'))).toMatch(/role:master/)
 })
+
+test('a new master is not left again for what the Sentinels say that have not heard of it yet', async () => {
+  await using former = await startRedis()
+  await using master = await startRedis()
+  const sentinelOf = (server: RedisServer, epoch: number): Promise<RedisServer> =>
+    startRedis({
+      config: [
+        `sentinel monitor mymaster 127.0.0.1 ${server.port} 2`,
+        `sentinel config-epoch mymaster ${epoch}`,
+        'sentinel down-after-milliseconds mymaster 60000',
+      ],
+      args: ['--sentinel'],
+    })
+  await using first = await sentinelOf(master, 5)
+  await using second = await sentinelOf(former, 4)
+  await using third = await sentinelOf(former, 4)
+  const sentinels = [first, second, third].map(({ port }) => ({ host: '127.0.0.1', port }))
+  await second.pause()
+  const store = redisStore(new Redis({ sentinels, name: 'mymaster', lazyConnect: true }))
+  const mine = ticket()
+  const fence = fenceOf(await store.acquire(mine))
+  second.resume()
+  for (let round = 0; round < 3; round += 1) {
+    await first.pause()
+    const asked = await Promise.all([second, third].map(connectionsTo))
+    // Who loses the connection asks the Sentinels again.
+    await master.command('CLIENT', 'KILL', 'TYPE', 'normal')
+    const renewed = until('it is renewed', () => store.renew([mine]).catch(() => false))
+    await until('the other two were asked', async () =>
+      (await Promise.all(asked.map((more) => more()))).every(Boolean),
+    )
+    first.resume()
+    expect(fenceOf(((await renewed) as readonly RenewAnswer[])[0])).toBe(fence)
+  }
+  expect((await former.commandStats())['eval']).toBeUndefined()
+  await store.close()
+})
+
+/** Whether others than this have connected since. */
+async function connectionsTo(server: RedisServer): Promise<() => Promise<boolean>> {
+  const received = async (): Promise<number> =>
+    Number(/total_connections_received:(\d+)/.exec(String(await server.command('INFO', 'stats')))?.[1])
+  let own = await received()
+  return async () => {
+    own += 1
+    return (await received()) > own
+  }
+}
 
 describe('a store over Sentinels that waits for a replica keeps the contract', () => {
   let group: SentinelGroup
