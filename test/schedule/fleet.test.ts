@@ -11,7 +11,8 @@ import { root } from '../tidy/project.ts'
 
 const PROGRAM = fileURLToPath(new URL('fleet-process.ts', import.meta.url))
 const SECONDS = Number(process.env['HOLDFAST_SCHEDULE_SECONDS'] ?? 20)
-const BETWEEN_KILLS_MS = 2500
+/** Longer than the ttl of `fleet-process.ts`, so that not all who take over one tick are killed. */
+const BETWEEN_KILLS_MS = 3500
 /** Of the four processes. */
 const CLOCKS_AHEAD_MS = [0, 1300, -2400, 700]
 
@@ -33,6 +34,8 @@ test.concurrent.each(Object.entries(places))(
     try {
       for (const aheadMs of CLOCKS_AHEAD_MS) fleet.start(aheadMs)
       await until('the first tick', () => ends(journal).length > 0, { withinMs: 20_000 })
+      // Until here somebody's clock said, when the job became known, that the tick was over.
+      const knownAt = Date.now() + Math.max(...CLOCKS_AHEAD_MS)
       const endsAt = performance.now() + SECONDS * 1000
       for (let kills = 0; performance.now() < endsAt; kills += 1) {
         await sleep(BETWEEN_KILLS_MS)
@@ -48,9 +51,11 @@ test.concurrent.each(Object.entries(places))(
       )
       await fleet.stop()
 
-      // In their order: at first one whose clock is slow runs ticks that others, who started together with it, had not seen come.
-      const ticks = [...new Set(ends(journal).map(({ tick }) => tick))].sort()
-      expect(ticks).toEqual(everySecond(ticks[0], ticks.at(-1)))
+      const ran = new Set(ends(journal).map(({ tick }) => tick))
+      const ticks = [...ran].sort().filter((tick) => Date.parse(tick) > knownAt)
+      expect(ticks).toEqual(
+        everySecond(ticks[0], ticks.at(-1)).filter((tick) => !isGivenUp(journal, tick, fleet.killed)),
+      )
       expect(ticks.length).toBeGreaterThanOrEqual(SECONDS - 2)
       expect(twice(journal, fleet.killed)).toEqual([])
       expect(fleet.killed.size).toBeGreaterThanOrEqual(3)
@@ -101,6 +106,12 @@ function twice(journal: string, killed: ReadonlySet<number>): string[] {
   const untold = (line: Line) => killed.has(line.pid) && all.findLast(({ pid }) => pid === line.pid) === line
   const told = all.filter((line) => line.what === 'end' && !untold(line)).map(({ tick }) => tick)
   return told.filter((tick, at) => told.indexOf(tick) !== at)
+}
+
+/** Three processes were killed in the middle of it. */
+function isGivenUp(journal: string, tick: string, killed: ReadonlySet<number>): boolean {
+  const begins = lines(journal).filter((line) => line.what === 'begin' && line.tick === tick)
+  return begins.length === 3 && begins.every(({ pid }) => killed.has(pid))
 }
 
 class Fleet {
