@@ -7,7 +7,7 @@ import {
 } from 'node:http2'
 import type { ConnectionOptions } from 'node:tls'
 import { ConnectionError, NOT_ETCD, StatusError } from './failures.ts'
-import { FRAME_BYTES } from './messages.ts'
+import { FrameReader } from './frames.ts'
 
 export interface Ears {
   onMessage(message: Buffer): void
@@ -32,6 +32,8 @@ export class Member {
   readonly url: string
   readonly #tls: ConnectionOptions
   #session: ClientHttp2Session | undefined
+  /** That one, and those that the member has asked us to leave while something was under way. */
+  readonly #sessions = new Set<ClientHttp2Session>()
   #isConnected = false
   /** Streams that stay open: while there are any, the connection is asked now and then whether it is alive. */
   #conversations = 0
@@ -81,10 +83,20 @@ export class Member {
     this.#conversations += 1
     this.#watchPulse()
     let isOver = false
+    const { session } = stream
     const end = () => {
       if (!isOver) this.#conversations -= 1
       isOver = true
+      session?.off('goaway', leave)
     }
+    // It would go on for as long as the member likes, on a connection that nobody looks after any more.
+    const leave = () => {
+      if (isOver) return
+      end()
+      stream.close(constants.NGHTTP2_CANCEL)
+      ears.onEnd(undefined)
+    }
+    session?.once('goaway', leave)
     this.#hear(stream, {
       onMessage: (message) => {
         if (!isOver) ears.onMessage(message)
@@ -109,13 +121,14 @@ export class Member {
   close(): void {
     clearInterval(this.#pulse)
     this.#pulse = undefined
-    this.#session?.destroy()
+    for (const session of this.#sessions) session.destroy()
     this.#session = undefined
   }
 
   #open(path: string, token: string): ClientHttp2Stream | Error {
     try {
-      return this.#connection().request({
+      const session = this.#connection()
+      const stream = session.request({
         ':method': 'POST',
         ':path': path,
         'content-type': 'application/grpc',
@@ -124,6 +137,11 @@ export class Member {
         hasleader: 'true',
         ...(token === '' ? {} : { token }),
       })
+      if (!stream.destroyed) return stream
+      // It has had 2^30 of them, which are twelve days of a thousand a second, and there are no numbers left.
+      stream.on('error', () => {})
+      session.close()
+      return this.#open(path, token)
     } catch (error) {
       return new ConnectionError('The connection could not be used.', { unsent: true, cause: error })
     }
@@ -134,6 +152,7 @@ export class Member {
     if (present !== undefined && !present.closed && !present.destroyed) return present
     const session = connect(this.url, { ...this.#tls, settings: { enablePush: false } })
     this.#session = session
+    this.#sessions.add(session)
     this.#isConnected = false
     session.once('connect', () => {
       if (this.#session === session) this.#isConnected = true
@@ -141,7 +160,10 @@ export class Member {
     // Each stream is told by itself.
     session.on('error', () => {})
     session.on('goaway', () => this.#forget(session))
-    session.once('close', () => this.#forget(session))
+    session.once('close', () => {
+      this.#sessions.delete(session)
+      this.#forget(session)
+    })
     // A lock that nobody waits for must not keep the process.
     session.unref()
     return session
@@ -152,7 +174,7 @@ export class Member {
   }
 
   #hear(stream: ClientHttp2Stream, { onMessage, onEnd }: Ears): void {
-    let rest: Buffer | undefined
+    const frames = new FrameReader(onMessage)
     let failure: Error | undefined
     let isOver = false
     const wasConnected = this.#isConnected
@@ -168,14 +190,13 @@ export class Member {
       }
     })
     stream.on('data', (chunk: Buffer) => {
-      let bytes = rest === undefined ? chunk : Buffer.concat([rest, chunk])
-      while (bytes.length >= FRAME_BYTES) {
-        const length = FRAME_BYTES + bytes.readUInt32BE(1)
-        if (bytes.length < length) break
-        onMessage(bytes.subarray(FRAME_BYTES, length))
-        bytes = bytes.subarray(length)
+      if (isOver) return
+      try {
+        frames.push(chunk)
+      } catch (error) {
+        end(new ConnectionError(NOT_ETCD, { unsent: false, cause: error }))
+        stream.close(constants.NGHTTP2_CANCEL)
       }
-      rest = bytes.length === 0 ? undefined : bytes
     })
     stream.on('trailers', (headers) => end(statusOf(headers)))
     stream.on('error', (error) => {

@@ -1,3 +1,4 @@
+import { FRAME_BYTES } from './frames.ts'
 import { type MessageReader, MessageWriter } from './wire.ts'
 
 /**
@@ -19,9 +20,6 @@ export function encoded<Request>(method: Method<Request, unknown>, request: Requ
   frame.writeUInt32BE(frame.length - FRAME_BYTES, 1)
   return frame
 }
-
-/** In front of each message: a byte that says it is not compressed, and four with its length. */
-export const FRAME_BYTES = 5
 
 export interface KeyValue {
   readonly key: string
