@@ -36,8 +36,9 @@ export function parseSentinelUrl(url: string): SentinelUrl {
   const parameters = new URLSearchParams(query)
   for (const parameter of parameters.keys()) {
     if (!PARAMETERS.includes(parameter)) {
+      // Not even its name is in the message: it may be the end of a password with an & in it.
       throw new InvalidArgumentError(
-        `Expected what follows the ? of \`url\` to be among ${PARAMETERS.join(', ')}, got ${JSON.stringify(parameter)}.`,
+        `Expected what follows the ? of \`url\` to be among ${PARAMETERS.join(', ')}, got something else.`,
       )
     }
   }

@@ -11,6 +11,7 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
+import { InvalidArgumentError } from '../../errors.ts'
 import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
 import { ClusterServers } from './cluster-servers.ts'
 import type { ClusterLink, RedisLink, Subscription } from './connection.ts'
@@ -52,7 +53,14 @@ export class RedisStore implements Store {
     link: RedisLink | ClusterLink,
     { prefix, replicas }: { readonly prefix: string; readonly replicas: number },
   ) {
-    this.#names = new RoomNames(link.keyPrefix + prefix)
+    const start = link.keyPrefix + prefix
+    // The servers look at the first braces only, and then take the whole name: a script's keys would be all over the place.
+    if ('seeds' in link && /^[^{]*\{\}/.test(start)) {
+      throw new InvalidArgumentError(
+        `Expected \`prefix\` to have no {} before other braces on a cluster, got ${JSON.stringify(start)}.`,
+      )
+    }
+    this.#names = new RoomNames(start)
     const options = { names: this.#names, replicas }
     this.#servers = 'seeds' in link ? new ClusterServers(link, options) : new OneServer(link, options)
     this.#terms = new Terms(this.#inbox)

@@ -214,13 +214,22 @@ test.each([
   ['redis+cluster://h1:7000/0', 'something behind them'],
   ['redis+cluster://:se%cret@h1', 'a % that is not written as %25'],
   ['redis+cluster://h1:99999', 'hosts are not like host:7000'],
-  ['redis+cluster://h1?replica=1', 'replicas, got "replica"'],
+  ['redis+cluster://h1?replica=1', 'to be replicas, got something else'],
+  ['redis+cluster://h1?password=se&cret', 'to be replicas, got something else'],
 ])('refuses the url %s', async (url, message) => {
   await expect(connect(url)).rejects.toMatchObject({
     code: 'invalid-argument',
     message: expect.stringContaining(message),
   })
   await expect(connect(url)).rejects.not.toMatchObject({ message: expect.stringContaining('cret') })
+})
+
+test('a prefix that begins with empty braces is refused: no tag behind it counts', () => {
+  expect(() => redisStore(newClusterFor(), { prefix: 'locks{}:' })).toThrow(
+    'Expected `prefix` to have no {} before other braces on a cluster, got "locks{}:".',
+  )
+  expect(() => redisStore(newClusterFor(), { prefix: 'locks{a}{}:' })).not.toThrow()
+  expect(() => redisStore(createClient(), { prefix: 'locks{}:' })).not.toThrow()
 })
 
 test('Sentinels and a cluster do not go together', () => {
