@@ -20,6 +20,8 @@ export class Run {
   unanswered: End | undefined
   isLost = false
   isCutOff = false
+  /** Its handler is over, and how it ended cannot be recorded before somebody's transaction ends. */
+  isHeldUp = false
   readonly #settling: Settling
   readonly #ttlMs: number
   readonly #startedAt = performance.now()

@@ -11,8 +11,15 @@ interface Pending {
   readonly attempt: Attempt
   readonly end: End
   readonly makesPlace: boolean
+  readonly onHeldUp: () => void
   readonly resolve: (outcome: 'completed' | FailOutcome | null) => void
   readonly reject: (error: unknown) => void
+}
+
+/** Somebody's open transaction decides whether it may wait again. */
+interface HeldUp extends Pending {
+  readonly failure: Failure
+  readonly until: number
 }
 
 /** A claim that goes along with a settlement. */
@@ -29,6 +36,8 @@ export class Settler {
   /** What its worker would like to claim, when so many places become free. */
   companion: (ended: number) => Companion | undefined = () => undefined
   #pending: Pending[] = []
+  #heldUp: HeldUp[] = []
+  #retries = false
   #busy = false
 
   constructor(tables: JobTables, { keepsCompleted }: { readonly keepsCompleted: boolean }) {
@@ -38,15 +47,15 @@ export class Settler {
 
   /**
    * Resolves with what became of the job, null when the attempt was not the one that ran. `makesPlace`: its handler is over,
-   * so that its worker may have another job instead.
+   * so that its worker may have another job instead. `onHeldUp`: it takes as long as somebody's open transaction.
    */
   settle(
     attempt: Attempt,
     end: End,
-    { makesPlace = false }: { readonly makesPlace?: boolean } = {},
+    { makesPlace = false, onHeldUp = () => {} }: { makesPlace?: boolean; onHeldUp?: () => void } = {},
   ): Promise<'completed' | FailOutcome | null> {
     return new Promise((resolve, reject) => {
-      this.#pending.push({ attempt, end, makesPlace, resolve, reject })
+      this.#pending.push({ attempt, end, makesPlace, onHeldUp, resolve, reject })
       // In the next turn: what ends in the same turn shares the statement.
       if (this.#busy || this.#pending.length > 1) return
       setImmediate(() => void this.#flush())
@@ -84,31 +93,47 @@ export class Settler {
       for (const { attempt, resolve } of done) resolve(lostIds.has(attempt.id) ? null : 'completed')
       for (const [index, pending] of others.entries()) {
         const outcome = outcomes[index] ?? null
-        if (outcome === 'busy') void this.#settleAlone(pending, failures[index] as Failure)
-        else pending.resolve(outcome)
+        if (outcome !== 'busy') pending.resolve(outcome)
+        else {
+          const failure = failures[index] as Failure
+          pending.onHeldUp()
+          this.#heldUp.push({ ...pending, failure, until: performance.now() + HELD_UP_MS })
+        }
       }
+      void this.#settleHeldUp()
     } catch (error) {
       for (const { reject } of batch) reject(error)
       companion?.failed(error)
     }
   }
 
-  /** Beside the batches, which must not wait for somebody's open transaction that has enqueued the same unique key. */
-  async #settleAlone({ resolve, reject }: Pending, failure: Failure): Promise<void> {
-    try {
-      for (let pauseMs = 50; pauseMs <= MOST_PAUSE_MS; pauseMs *= 2) {
-        await new Promise((passed) => setTimeout(passed, pauseMs))
-        const settlement = { done: [], others: [failure] }
+  /**
+   * Beside the batches, which must not wait for somebody's open transaction that has enqueued the same unique key. All of
+   * them in one statement, or a transaction with many keys would take the connections from everybody else.
+   */
+  async #settleHeldUp(): Promise<void> {
+    if (this.#retries) return
+    this.#retries = true
+    for (let pauseMs = 50; this.#heldUp.length > 0; pauseMs = Math.min(2 * pauseMs, MOST_PAUSE_MS)) {
+      await new Promise((passed) => setTimeout(passed, pauseMs))
+      const round = this.#heldUp.splice(0, BATCH)
+      try {
+        const settlement = { done: [], others: round.map(({ failure }) => failure) }
         const { outcomes } = await this.#tables.settle(settlement, { keepsCompleted: this.#keepsCompleted })
-        const [outcome = null] = outcomes
-        if (outcome !== 'busy') return resolve(outcome)
+        const again = round.filter((one, index) => {
+          const outcome = outcomes[index] ?? null
+          if (outcome !== 'busy') one.resolve(outcome)
+          else if (performance.now() < one.until) return true
+          else one.reject(heldUpError(one.failure))
+          return false
+        })
+        // Behind the first one the others were not tried: next time another one is first.
+        this.#heldUp.push(...again.slice(1), ...again.slice(0, 1))
+      } catch (error) {
+        for (const { reject } of round) reject(error)
       }
-      const key = failure.id
-      const message = `The job ${key} could not be put back: a transaction that has enqueued a job of its name and key is open.`
-      throw new StoreError('store-unavailable', message, { key })
-    } catch (error) {
-      reject(error)
     }
+    this.#retries = false
   }
 
   async #ask(settlement: Settlement, companion: Companion | undefined): Promise<Settled> {
@@ -125,4 +150,12 @@ export class Settler {
 /** Beyond it nothing is gained, and others wait longer for the connection. */
 const BATCH = 200
 
-const MOST_PAUSE_MS = 800
+const MOST_PAUSE_MS = 400
+
+/** Then who waits for it is told, asks again, or gives it up. */
+const HELD_UP_MS = 1500
+
+function heldUpError({ id }: Failure): StoreError {
+  const message = `The job ${id} could not be put back: a transaction that has enqueued a job of its name and key is open.`
+  return new StoreError('store-unavailable', message, { key: id })
+}

@@ -129,7 +129,11 @@ export class JobWorker {
 
   /** One at a time. `ended`: how many of the running ones make place with the same statement. */
   #startClaim(ended: number): Companion | undefined {
-    const free = this.#settings.concurrency - this.#runs.size + ended
+    const { concurrency } = this.#settings
+    let heldUp = 0
+    for (const run of this.#runs) if (run.isHeldUp) heldUp += 1
+    // They need no place, but neither may they pile up without end.
+    const free = concurrency - this.#runs.size + ended + Math.min(heldUp, concurrency)
     if (this.#isClaiming || this.#isStopping || free <= 0) return undefined
     clearTimeout(this.#claimTimer)
     this.#isClaiming = true
@@ -232,7 +236,13 @@ export class JobWorker {
   async #settle(run: Run, end: End): Promise<'completed' | FailOutcome | null> {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        return await run.settling(this.#parts.settling.settler.settle(run.facts, end, { makesPlace: true }))
+        const settlement = this.#parts.settling.settler.settle(run.facts, end, {
+          makesPlace: !run.isHeldUp,
+          onHeldUp: () => {
+            run.isHeldUp = true
+          },
+        })
+        return await run.settling(settlement)
       } catch (error) {
         this.#settings.onError(error)
         const isOver = run.remainingMs < -this.#settings.ttlMs || (this.#isStopping && attempt >= 5)

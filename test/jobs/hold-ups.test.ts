@@ -58,6 +58,46 @@ test.each(['commit', 'rollback'])(
   },
 )
 
+test('failing jobs whose keys an open transaction has enqueued keep no places from others', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const keyed = [1, 2, 3].map((n) => ({ name: 'keyed', key: `k${n}`, backoff: '1h' }))
+  await jobs.enqueueAll(keyed)
+  const client = await scene.connect()
+  let enqueued: () => void = () => {}
+  const isEnqueued = new Promise<void>((resolve) => {
+    enqueued = resolve
+  })
+  const outcomes: string[] = []
+  const worker = scene.open().work(
+    {
+      keyed: async () => {
+        await isEnqueued
+        throw new Error('no')
+      },
+      other: () => {},
+    },
+    { concurrency: 3, onFailure: ({ outcome }) => outcomes.push(outcome), onError: () => {} },
+  )
+  await until('all places are taken', () => worker.running === 3)
+  await client.query('begin')
+  await jobs.enqueueAll(
+    keyed.map((job) => ({ ...job, delay: '1h' })),
+    { transaction: client },
+  )
+  enqueued()
+  await jobs.enqueueAll(Array.from({ length: 100 }, () => ({ name: 'other' })))
+  await until('the others are through', async () => {
+    const counts = await jobs.count()
+    return counts.some(({ name, state, count }) => name === 'other' && state === 'completed' && count === 100)
+  })
+  expect(outcomes).toEqual([])
+  await client.query('commit')
+  await until('the keyed ones are settled', () => outcomes.length === 3)
+  expect(outcomes).toEqual(['superseded', 'superseded', 'superseded'])
+}, 40_000)
+
 test('an overdue job whose key an open transaction has enqueued holds up no claim', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
