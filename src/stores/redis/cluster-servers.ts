@@ -68,20 +68,22 @@ export class ClusterServers implements Servers, SlotRouter {
 
   async scan(from: string, { pattern, count }: ScanRequest): Promise<Scanned> {
     if (this.#map.masters.length === 0) await this.#map.refresh()
-    const { masters } = this.#map
+    // Looked up once: while the server answers, it may have lost all of its slots.
+    const masters = this.#map.masters.map((address) => ({ address, slot: this.#lowestSlotOf(address) }))
     const start = from === SCAN_START ? FIRST : (JSON.parse(from) as ScanPlace)
-    const address = masters.find((master) => this.#lowestSlotOf(master) >= start.slot)
+    const at = masters.findIndex(({ slot }) => slot >= start.slot)
+    const master = masters[at]
     // The slots have been divided anew, so that no master begins here or later.
-    if (address === undefined) return { names: [], at: from, next: undefined }
-    const cursor = address === start.address ? start.cursor : '0'
-    const node = this.#nodeAt(address)
+    if (master === undefined) return { names: [], at: from, next: undefined }
+    const cursor = master.address === start.address ? start.cursor : '0'
+    const node = this.#nodeAt(master.address)
     const [next, names] = await this.#answered(node, node.line.scan(cursor, { pattern, count }))
-    const there = next === '0' ? masters[masters.indexOf(address) + 1] : address
-    const placeOf = (master: string, at: string): string =>
-      JSON.stringify({ slot: this.#lowestSlotOf(master), address: master, cursor: at } satisfies ScanPlace)
+    const there = next === '0' ? masters[at + 1] : master
+    const placeOf = (one: Omit<ScanPlace, 'cursor'>, from: string): string =>
+      JSON.stringify({ ...one, cursor: from } satisfies ScanPlace)
     return {
       names,
-      at: placeOf(address, cursor),
+      at: placeOf(master, cursor),
       next: there === undefined ? undefined : placeOf(there, next),
     }
   }

@@ -1,8 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createLocks } from '../../../src/index.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
+import { slotOf } from '../../../src/stores/redis/slots.ts'
+import { freePort } from '../../servers/free-port.ts'
 import { type RedisCluster, type SlotMove, startCluster } from '../../servers/redis-cluster.ts'
-import type { RedisServer } from '../../servers/redis-server.ts'
+import { type RedisOptions, type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { until } from '../../servers/until.ts'
 import { clusterClients, newClusterClient } from './cluster-clients.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
@@ -105,6 +108,39 @@ test('what is acquired, given up and asked for late while the slot moves has no 
   await store.release(releaseOf(holder))
   await store.close()
 })
+
+test('rooms are listed although a master loses its last slot while it answers', async () => {
+  const options = async (): Promise<RedisOptions> => ({
+    args: ['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())],
+  })
+  await using small = await startRedis(await options())
+  await using large = await startRedis(await options())
+  await small.command('CLUSTER', 'ADDSLOTS', '0')
+  await large.command('CLUSTER', 'ADDSLOTSRANGE', '1', '16383')
+  await large.command('CLUSTER', 'SET-CONFIG-EPOCH', '2')
+  const [, busPort] = (await large.command('CONFIG', 'GET', 'cluster-port')) as [string, string]
+  await small.command('CLUSTER', 'MEET', '127.0.0.1', large.port, busPort)
+  await until('both say that the cluster is fine', async () => {
+    const infos = await Promise.all([small, large].map((server) => server.command('CLUSTER', 'INFO')))
+    return infos.every((info) => String(info).includes('cluster_state:ok'))
+  })
+  const numbers = Array.from({ length: 100_000 }, (_, number) => `${number}`)
+  const [first = '', ...others] = numbers.filter((key) => slotOf(roomOf(key)) === 0)
+  const store = redisStore(newClusterClient({ addresses: [{ host: '127.0.0.1', port: small.port }] }))
+  fenceOf(await store.acquire(ticket({ key: first })))
+  await small.command('FLUSHALL')
+  const target = String(await large.command('CLUSTER', 'MYID'))
+  for (const server of [large, small]) await server.command('CLUSTER', 'SETSLOT', '0', 'NODE', target)
+  await small.pause()
+  const asked = others.map((key) => store.acquire(ticket({ key })))
+  // So that both are under way: the server says first that it has no slot any more, and then what it has.
+  await new Promise((resolve) => setImmediate(resolve))
+  const listed = store.inspect({ prefix: '', cursor: undefined, count: 10 })
+  small.resume()
+  for (const answer of await Promise.all(asked)) fenceOf(answer)
+  expect(others).toEqual(expect.arrayContaining((await listed).rooms.map((room) => room.key)))
+  await store.close()
+}, 30_000)
 
 function roomOf(key: string): string {
   return `holdfast:{${key}}`
