@@ -1,0 +1,217 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { createLocks, type Locks, type RoomView, type Store } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { type RoomWatch, type Snapshot, type WatchOptions, watchRooms } from '../../src/watch/room-watch.ts'
+import { electionsIn } from '../../src/watch/ticket-facts.ts'
+import { until } from '../servers/until.ts'
+
+let store: Store
+let locks: Locks
+let watches: RoomWatch[]
+beforeEach(() => {
+  store = memoryStore()
+  locks = createLocks(store, { label: 'test' })
+  watches = []
+})
+afterEach(async () => {
+  for (const watch of watches) watch.stop()
+  await locks.close()
+})
+
+function watch(options: WatchOptions = {}, of: Pick<Locks, 'inspect'> = locks): RoomWatch {
+  const started = watchRooms(of, { everyMs: 5, ...options })
+  watches.push(started)
+  return started
+}
+
+function roomOf({ snapshot }: RoomWatch, key: string): RoomView | undefined {
+  return snapshot.rooms.find((room) => room.key === key)
+}
+
+test('a snapshot has all rooms of a prefix, page after page, sorted by key', async () => {
+  await Promise.all(Array.from({ length: 1200 }, (_, n) => locks.acquire(`job:${n}`)))
+  await locks.acquire('other')
+  const watched = watch({ prefix: 'job:' })
+  await until('it has looked', () => watched.snapshot.at > 0)
+  const keys = watched.snapshot.rooms.map(({ key }) => key)
+  expect(keys).toHaveLength(1200)
+  expect(keys).toEqual([...keys].sort())
+  expect(watched.snapshot).toMatchObject({ isCut: false, store: { tag: 'present' } })
+})
+
+test('no more rooms are taken in than was asked for, and the snapshot says so', async () => {
+  for (let n = 0; n < 6; n += 1) await locks.acquire(`job:${n}`)
+  const watched = watch({ maxRooms: 5 })
+  await until('it has looked', () => watched.snapshot.at > 0)
+  expect([watched.snapshot.rooms.length, watched.snapshot.isCut]).toEqual([5, true])
+})
+
+test('the history of a key has every term that was seen, and how it ended', async () => {
+  const watched = watch()
+  const first = await locks.acquire('k')
+  await until('it is seen', () => roomOf(watched, 'k')?.holders[0]?.id === first.id)
+  const waiting = locks.acquire('k', { ttl: 2000, renew: false })
+  await until('the queue is seen', () => roomOf(watched, 'k')?.queue.length === 1)
+  await first.release()
+  const second = await waiting
+  await until('the next is seen', () => roomOf(watched, 'k')?.holders[0]?.id === second.id)
+  await until('nobody is seen', () => watched.snapshot.at > 0 && roomOf(watched, 'k') === undefined)
+  const third = await locks.acquire('k')
+  await until('it is seen', () => roomOf(watched, 'k')?.holders[0]?.id === third.id)
+  const evicted = await locks.evict('k', undefined, { reason: 'stuck' })
+  watched.noteEviction('k', evicted, 'stuck')
+  await until('nobody is seen', () => roomOf(watched, 'k') === undefined)
+
+  const { terms = [], samples = [] } = watched.historyOf('k') ?? {}
+  expect(terms).toMatchObject([
+    { id: first.id, fence: first.fence, end: 'released' },
+    { id: second.id, fence: second.fence, end: 'expired' },
+    { id: third.id, fence: third.fence, end: 'evicted', reason: 'stuck' },
+  ])
+  for (const { fromAt, untilAt = 0 } of terms) expect(untilAt).toBeGreaterThanOrEqual(fromAt)
+  expect(samples).toContainEqual(expect.objectContaining({ holding: 1, waiting: 1 }))
+  expect(samples.at(-1)).toMatchObject({ holding: 0, waiting: 0 })
+  const sum = (of: 'begun' | 'expired') => watched.totals.reduce((all, each) => all + each[of], 0)
+  expect([sum('begun'), sum('expired')]).toEqual([3, 1])
+})
+
+test('who holds when the watch begins has not begun then, and has held for as long as the store says', async () => {
+  const lease = await locks.acquire('k')
+  await sleep(30)
+  const watched = watch()
+  await until('it has looked', () => watched.totals.length > 1)
+  expect(watched.totals.map(({ begun }) => begun)).not.toContain(1)
+  const [term] = watched.historyOf('k')?.terms ?? []
+  expect(term).toMatchObject({ id: lease.id, fence: lease.fence })
+  expect(watched.snapshot.at - (term?.fromAt ?? Number.NaN)).toBeGreaterThanOrEqual(29)
+})
+
+test('history is kept for so many keys, terms and looks, and not for more', async () => {
+  const watched = watch({ everyMs: 1, history: { keys: 3, entries: 2, looks: 4 } })
+  for (let n = 0; n < 5; n += 1) {
+    const lease = await locks.acquire('busy')
+    await until('it is seen', () => roomOf(watched, 'busy')?.holders[0]?.id === lease.id)
+    await lease.release()
+  }
+  expect(watched.historyOf('busy')?.terms).toHaveLength(2)
+  expect(watched.historyOf('busy')?.samples).toHaveLength(2)
+  for (let n = 0; n < 9; n += 1) await locks.acquire(`other:${n}`)
+  await until('they are seen', () => watched.snapshot.rooms.length === 9)
+  const kept = [...watched.snapshot.rooms.map(({ key }) => key), 'busy'].filter((key) =>
+    watched.historyOf(key),
+  )
+  expect(kept).toHaveLength(3)
+  await until('it has looked often', () => watched.totals.length === 4)
+})
+
+describe('while the store is away', () => {
+  test('the last rooms stay, with a message, until it is back', async () => {
+    let isAway = false
+    const inspect = store.inspect.bind(store)
+    store.inspect = (request) => {
+      if (isAway) throw new Error('connect ECONNREFUSED')
+      return inspect(request)
+    }
+    await locks.acquire('k')
+    const watched = watch()
+    await until('it has looked', () => watched.snapshot.rooms.length === 1)
+    isAway = true
+    await until('it says so', () => watched.snapshot.store.tag === 'away')
+    const { sinceAt } = watched.snapshot.store as Extract<Snapshot['store'], { tag: 'away' }>
+    expect(watched.snapshot).toMatchObject({ rooms: [{ key: 'k' }], store: { message: expect.any(String) } })
+    await until('it has said so again', () => watched.snapshot.store !== undefined)
+    expect(watched.snapshot.store).toMatchObject({ tag: 'away', sinceAt })
+    isAway = false
+    await until('it is back', () => watched.snapshot.store.tag === 'present')
+  })
+
+  test('silence is told before the request is given up, and no second look is begun meanwhile', async () => {
+    let looks = 0
+    const silent = new Promise<never>(() => {})
+    const watched = watch(
+      {},
+      {
+        async *inspect() {
+          looks += 1
+          yield await silent
+        },
+      },
+    )
+    await until('it says so', () => watched.snapshot.store.tag === 'away')
+    expect(watched.snapshot.store).toMatchObject({
+      message: expect.stringMatching(/^The store has not answered for \d s\.$/),
+    })
+    expect(looks).toBe(1)
+  })
+})
+
+test('a look that takes long is followed by a pause as long as that', async () => {
+  const looks: { from: number; to: number }[] = []
+  watch(
+    { everyMs: 1 },
+    {
+      async *inspect() {
+        const look = { from: performance.now(), to: 0 }
+        looks.push(look)
+        await sleep(40)
+        yield* []
+        look.to = performance.now()
+      },
+    },
+  )
+  await until('there were some', () => looks.length > 3)
+  for (const [index, { from, to }] of looks.slice(0, 3).entries()) {
+    expect((looks[index + 1]?.from ?? 0) - to).toBeGreaterThanOrEqual((to - from) * 0.9)
+  }
+})
+
+test('looking now does not wait for the next look, and after stop there is none', async () => {
+  const snapshots: Snapshot[] = []
+  const watched = watch({ everyMs: 3_600_000, onSnapshot: (snapshot) => snapshots.push(snapshot) })
+  await until('it has looked', () => snapshots.length === 1)
+  await locks.acquire('k')
+  watched.lookNow()
+  await until('it has looked again', () => snapshots.length === 2)
+  expect(snapshots.at(-1)?.rooms).toMatchObject([{ key: 'k' }])
+  watched.lookNow()
+  watched.stop()
+  await locks.acquire('k2')
+  expect(watched.snapshot).toBe(snapshots.at(-1))
+})
+
+test('it ends by itself when the locks are closed', async () => {
+  let asked = 0
+  const watched = watch(
+    {},
+    {
+      inspect: (options) => {
+        asked += 1
+        return locks.inspect(options)
+      },
+    },
+  )
+  await until('it has looked', () => watched.snapshot.at > 0)
+  await locks.close()
+  const before = asked
+  await until('it has found out', () => asked > before)
+  watched.lookNow()
+  await new Promise(setImmediate)
+  expect(asked).toBe(before + 1)
+})
+
+test('elections are told from other keys by the mark of their leader', async () => {
+  let leave = () => {}
+  const leading = locks.election('mailer').campaign(
+    () =>
+      new Promise<void>((resolve) => {
+        leave = resolve
+      }),
+  )
+  await locks.acquire('plain')
+  const watched = watch()
+  await until('its mark is seen', () => electionsIn(watched.snapshot.rooms).has('mailer'))
+  expect([...electionsIn(watched.snapshot.rooms)]).toEqual(['mailer'])
+  leave()
+  await leading
+})
