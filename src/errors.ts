@@ -46,14 +46,21 @@ export class AcquireTimeoutError extends HoldfastError {
   readonly waitedMs: number
   /** How many tickets stood ahead when the store last answered; `undefined` when it never queued this one. */
   readonly ahead: number | undefined
+  /** How long it is in vain to ask again, in milliseconds; known where a rate limit refused. */
+  readonly retryAfterMs: number | undefined
 
   constructor(
     message: string,
-    options: HoldfastErrorOptions & { waitedMs: number; ahead?: number | undefined },
+    options: HoldfastErrorOptions & {
+      waitedMs: number
+      ahead?: number | undefined
+      retryAfterMs?: number | undefined
+    },
   ) {
     super('acquire-timeout', message, options)
     this.waitedMs = options.waitedMs
     this.ahead = options.ahead
+    this.retryAfterMs = options.retryAfterMs
   }
 }
 
