@@ -60,13 +60,23 @@ export class Inbox {
     this.#deliver({ tag: 'all' })
   }
 
-  /** Never fails: a wake is a hint. */
-  tell(notices: readonly Notice[]): void {
+  /**
+   * Never fails: a wake is a hint. A promise when some are not on their way yet, because their connection is new: who gives a
+   * key back and dies at once would take them along.
+   */
+  tell(notices: readonly Notice[]): Promise<unknown> | undefined {
+    const connecting: Promise<void>[] = []
     for (const { id, inbox } of notices) {
       if (inbox === '') continue
-      if (inbox === this.address) this.#deliver({ tag: 'ticket', id })
-      else this.#connectionTo(inbox).write(`${id}\n`)
+      if (inbox === this.address) {
+        this.#deliver({ tag: 'ticket', id })
+        continue
+      }
+      const socket = this.#connectionTo(inbox)
+      if (socket.connecting) connecting.push(written(socket, `${id}\n`))
+      else socket.write(`${id}\n`)
     }
+    return connecting.length === 0 ? undefined : Promise.all(connecting)
   }
 
   async close(): Promise<void> {
@@ -154,6 +164,17 @@ function listening(server: Server, address: string): Promise<void> {
     // It alone keeps no process alive. Exclusive: in a cluster the primary would share it out.
     server.unref().listen({ path: address, exclusive: true }, () => {
       server.off('error', reject)
+      resolve()
+    })
+  })
+}
+
+/** It is on its way then, or nobody is there, or that takes too long. */
+function written(socket: Socket, line: string): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, FLUSH_MS)
+    socket.write(line, () => {
+      clearTimeout(timer)
       resolve()
     })
   })

@@ -181,9 +181,8 @@ class SqliteStore implements Store {
     return done instanceof Promise ? done.then((later) => this.#tell(later)) : this.#tell(done)
   }
 
-  #tell<A>({ answer, notices }: Step<A>): A {
-    this.#inbox.tell(notices)
-    return answer
+  #tell<A>({ answer, notices }: Step<A>): Answer<A> {
+    return this.#inbox.tell(notices)?.then(() => answer) ?? answer
   }
 }
 

@@ -180,7 +180,7 @@ test('a process that holds, waits and listens ends when its work is done, and ha
   expect(readdirSync(dirname(path))).not.toContain('locks.db-wakes')
 })
 
-test.each(['end', 'exit'])(
+test.each(['end', 'exit', 'kill'])(
   'a process that gives back its key as the last thing it does still wakes who is next: %s',
   async (how) => {
     const path = freshPath()
@@ -192,7 +192,8 @@ test.each(['end', 'exit'])(
     expect(await waiting.acquire(next)).toMatchObject({ tag: 'queued' })
     await until('the next one is woken', () => waiting.woken.includes(next.id))
     const wokenAt = performance.now()
-    expect(await end).toEqual({ code: 0, signal: null, output: '' })
+    const ending = how === 'kill' ? { code: null, signal: 'SIGKILL' } : { code: 0, signal: null }
+    expect(await end).toEqual({ ...ending, output: '' })
     // The connection that the wake took keeps nobody.
     expect(performance.now() - wokenAt).toBeLessThan(3_000)
   },

@@ -1,5 +1,5 @@
-// A process that takes a key, waits until somebody else waits for it, gives it back and ends: by itself, or with an exit
-// after the store is closed.
+// A process that takes a key, waits until somebody else waits for it, gives it back and ends: by itself, with an exit after the
+// store is closed, or by a signal that leaves no time for anything.
 import { sqliteStore } from '../../../../src/stores/sqlite/index.ts'
 import { until } from '../../../servers/until.ts'
 import { ticket } from '../tickets.ts'
@@ -14,6 +14,7 @@ await until('somebody waits', async () => {
   return rooms[0]?.queue.length === 1
 })
 await store.release({ key: mine.key, id: mine.id, cancel: false })
+if (how === 'kill') process.kill(process.pid, 'SIGKILL')
 if (how === 'exit') {
   await store.close()
   process.exit()
