@@ -1,0 +1,101 @@
+import type { Lease, Locks, Semaphore } from '../index.ts'
+import {
+  checkKey,
+  checkWork,
+  type LimitOptions,
+  parseLimit,
+  parseRun,
+  RUN_TAKES,
+  type RunOptions,
+  TRY_TAKES,
+  type TryRunOptions,
+} from './options.ts'
+import { consume, pass } from './rate.ts'
+
+/**
+ * The value of the work, or why it did not run: as many run already (`concurrency`), or as many have begun in this window
+ * (`rate`). `retryAfterMs` is undefined where the points of the limiter never come back.
+ */
+export type LimitOutcome<T> =
+  | { readonly ran: true; readonly value: T }
+  | { readonly ran: false; readonly reason: 'concurrency' }
+  | { readonly ran: false; readonly reason: 'rate'; readonly retryAfterMs: number | undefined }
+
+/** At most so many at once, and so many within a window, for each key of its own. See {@link createLimit}. */
+export interface Limit {
+  /**
+   * Waits for a slot of this key, then for a point of its window, and runs `work` in the slot. Slots are given in order
+   * of arrival; of those who have one and wait for the same window, any may be first.
+   *
+   * @returns what `work` returns.
+   * @throws what `work` throws; {@link AcquireTimeoutError} when there was no slot within `wait`, or at once when the next window
+   * comes later than that (`retryAfterMs` says how much later); {@link LeaseLostError} when the slot was lost before `work` was done;
+   * {@link StoreError} when the store, or that of the rate limiter, could not be asked; the reason of the `signal`.
+   */
+  run<T>(key: string, work: (lease: Lease) => Promise<T> | T, options?: RunOptions): Promise<T>
+  /** Like {@link run}, but never waits. */
+  tryRun<T>(
+    key: string,
+    work: (lease: Lease) => Promise<T> | T,
+    options?: TryRunOptions,
+  ): Promise<LimitOutcome<T>>
+}
+
+/**
+ * A limit per key, such as a user, over all processes that make it with the same name: at most `concurrency` run at once, and
+ * no more begin within a window than the rate limiter lets.
+ *
+ * ```ts
+ * import { connect } from 'holdfast'
+ * import { createLimit } from 'holdfast/limits'
+ * import { RateLimiterMemory } from 'rate-limiter-flexible'
+ *
+ * const locks = await connect('memory:')
+ * const exports = createLimit(locks, 'exports', {
+ *   concurrency: 2,
+ *   rate: new RateLimiterMemory({ points: 10, duration: 60 }),
+ * })
+ * const file = await exports.run('user:42', async (lease) => `export-${lease.fence}.csv`, { wait: '5s' })
+ * console.log(file)
+ * await locks.close()
+ * ```
+ *
+ * @throws {InvalidArgumentError} when an argument is not what it should be.
+ */
+export function createLimit(locks: Locks, name: string, options: LimitOptions): Limit {
+  const settings = parseLimit(locks, name, options)
+  const { rate } = settings
+  const slotsOf = (key: string): Semaphore => {
+    checkKey(key)
+    return locks.semaphore(`${name}:${key}`, settings.concurrency)
+  }
+  return {
+    async run(key, work, options = {}) {
+      checkWork(work)
+      const terms = parseRun(options, settings, RUN_TAKES)
+      const begunAt = performance.now()
+      // The slot first: a point is never spent on work that gets none, and whoever waits for the window in a slot keeps nobody
+      // out, because the others of this key need a point of the same window.
+      return slotsOf(key).withPermits(
+        async (lease) => {
+          if (rate !== undefined) await pass({ rate, key, lease, terms, begunAt })
+          return work(lease)
+        },
+        { ...terms.hold, wait: terms.waitMs },
+      )
+    },
+    async tryRun<T>(key: string, work: (lease: Lease) => Promise<T> | T, options: TryRunOptions = {}) {
+      checkWork(work)
+      const terms = parseRun(options, settings, TRY_TAKES)
+      const begunAt = performance.now()
+      const outcome = await slotsOf(key).tryWithPermits<LimitOutcome<T>>(async (lease) => {
+        if (rate !== undefined) {
+          const verdict = await consume({ rate, key, lease, terms, begunAt })
+          if (!verdict.admitted) return { ran: false, reason: 'rate', retryAfterMs: verdict.retryAfterMs }
+        }
+        return { ran: true, value: await work(lease) }
+      }, terms.hold)
+      return outcome.acquired ? outcome.value : { ran: false, reason: 'concurrency' }
+    },
+  }
+}

@@ -1,0 +1,31 @@
+/** How long somebody waits, and what ends it sooner. */
+export interface Patience {
+  readonly limitMs: number
+  readonly signals: readonly AbortSignal[]
+}
+
+/**
+ * What comes first: the work, `late`, or the reason of a signal, as a rejection. Leaves no timer and no listener behind; the
+ * signal of a shutdown lives for longer than a million of these.
+ */
+export async function patiently<T>(work: Promise<T>, { limitMs, signals }: Patience): Promise<T | 'late'> {
+  const ends: (() => void)[] = []
+  const ended = new Promise<'late'>((resolve, reject) => {
+    const timer = setTimeout(() => resolve('late'), Math.min(Math.max(limitMs, 0), LONGEST_TIMER_MS))
+    ends.push(() => clearTimeout(timer))
+    for (const signal of signals) {
+      if (signal.aborted) reject(signal.reason)
+      const onAbort = () => reject(signal.reason)
+      signal.addEventListener('abort', onAbort)
+      ends.push(() => signal.removeEventListener('abort', onAbort))
+    }
+  })
+  try {
+    return await Promise.race([work, ended])
+  } finally {
+    for (const end of ends) end()
+  }
+}
+
+/** A longer one fires at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1

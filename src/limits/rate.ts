@@ -1,0 +1,118 @@
+import { AcquireTimeoutError, StoreError } from '../errors.ts'
+import type { Lease } from '../index.ts'
+import type { RunSettings } from './options.ts'
+import { patiently } from './patience.ts'
+
+/**
+ * What a limit needs of a limiter; each one of the `rate-limiter-flexible` package has it. `consume` resolves when the points
+ * are had; it rejects with an `Error` when its store failed, and with something that has `msBeforeNext` when there are too few.
+ */
+export interface RateLimiter {
+  consume(key: string, points?: number): Promise<unknown>
+  /** How many there are in a window, where the limiter says. */
+  readonly points?: number
+}
+
+/** `retryAfterMs` is undefined where points never come back. */
+export type Verdict =
+  | { readonly admitted: true }
+  | { readonly admitted: false; readonly retryAfterMs: number | undefined }
+
+/** One call, in its slot. */
+export interface Turn {
+  readonly rate: RateLimiter
+  readonly key: string
+  readonly lease: Lease
+  readonly terms: RunSettings
+  /** On the clock of `performance.now()`. */
+  readonly begunAt: number
+}
+
+/** Waits until the window lets this one pass, or says at once that it will not in time. */
+export async function pass(turn: Turn): Promise<void> {
+  for (;;) {
+    const verdict = await consume(turn)
+    if (verdict.admitted) return
+    const { retryAfterMs } = verdict
+    const pauseMs = Math.max(retryAfterMs ?? Number.POSITIVE_INFINITY, SHORTEST_PAUSE_MS)
+    if (pauseMs > leftMs(turn) || retryAfterMs === undefined) throw tooMany(turn, retryAfterMs)
+    await patiently(new Promise<never>(() => {}), { limitMs: pauseMs, signals: signalsOf(turn) })
+  }
+}
+
+/**
+ * @throws {StoreError} when the limiter failed or did not answer in time. It is not asked again then: it may have taken the
+ * points, and has a way of its own for this (`insuranceLimiter`).
+ */
+export async function consume(turn: Turn): Promise<Verdict> {
+  const limitMs = turn.terms.waitMs === 0 ? ANSWER_MS : Math.max(leftMs(turn), SILENCE_MS)
+  const answer = await patiently(ask(turn), { limitMs, signals: signalsOf(turn) })
+  if (answer === 'late') throw failure(turn, 'did not answer in time', undefined)
+  if (answer.tag === 'consumed') {
+    // The slot may have gone while the answer was on its way, and timers are late.
+    turn.lease.assertHeld()
+    return { admitted: true }
+  }
+  const msBeforeNext = refusalOf(answer.rejection)
+  if (msBeforeNext === undefined) throw failure(turn, 'failed', answer.rejection)
+  return { admitted: false, retryAfterMs: msBeforeNext >= 0 ? msBeforeNext : undefined }
+}
+
+type Answer = { readonly tag: 'consumed' } | { readonly tag: 'rejected'; readonly rejection: unknown }
+
+async function ask({ rate, key, terms }: Turn): Promise<Answer> {
+  try {
+    await rate.consume(key, terms.points)
+    return { tag: 'consumed' }
+  } catch (rejection) {
+    return { tag: 'rejected', rejection }
+  }
+}
+
+/** The wait that is asked for, -1 for ever; undefined where it is no refusal. A union of limiters rejects with all that refused. */
+function refusalOf(rejection: unknown): number | undefined {
+  if (typeof rejection !== 'object' || rejection === null || rejection instanceof Error) return undefined
+  if ('msBeforeNext' in rejection) {
+    return typeof rejection.msBeforeNext === 'number' ? rejection.msBeforeNext : undefined
+  }
+  let longest: number | undefined
+  for (const one of Object.values(rejection)) {
+    const wait = refusalOf(one)
+    if (wait === undefined) return undefined
+    longest = wait < 0 || (longest ?? 0) < 0 ? -1 : Math.max(longest ?? 0, wait)
+  }
+  return longest
+}
+
+function tooMany(
+  { key, lease, terms, begunAt }: Turn,
+  retryAfterMs: number | undefined,
+): AcquireTimeoutError {
+  const until = retryAfterMs === undefined ? 'for ever' : `for ${retryAfterMs} ms more`
+  return new AcquireTimeoutError(
+    `The rate limiter refuses ${JSON.stringify(key)} ${until}, and \`wait\` is ${terms.waitMs} ms. Wait longer, or come back then.`,
+    { key: lease.key, waitedMs: Math.round(performance.now() - begunAt), retryAfterMs },
+  )
+}
+
+function failure({ lease }: Turn, what: string, cause: unknown): StoreError {
+  return new StoreError(
+    'store-unavailable',
+    `The rate limiter ${what}, so the work under ${JSON.stringify(lease.key)} was not begun. Check its store, or give it an \`insuranceLimiter\`.`,
+    { key: lease.key, cause },
+  )
+}
+
+function leftMs({ terms, begunAt }: Turn): number {
+  return begunAt + terms.waitMs - performance.now()
+}
+
+function signalsOf({ lease, terms }: Turn): readonly AbortSignal[] {
+  return terms.signal === undefined ? [lease.signal] : [terms.signal, lease.signal]
+}
+
+/** A window that is over by the clock of its store may not be over by ours, and is said to end in 0 ms. */
+const SHORTEST_PAUSE_MS = 5
+/** As for the store of the locks: what does not answer is not the same as what is taken. */
+const SILENCE_MS = 500
+const ANSWER_MS = 5000

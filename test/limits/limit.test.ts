@@ -1,0 +1,372 @@
+import { getEventListeners } from 'node:events'
+import { Redis } from 'ioredis'
+import {
+  RateLimiterMemory,
+  RateLimiterRedis,
+  RateLimiterUnion,
+  RLWrapperBlackAndWhite,
+} from 'rate-limiter-flexible'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { createLocks, type Locks, type Store } from '../../src/index.ts'
+import { createLimit } from '../../src/limits/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { redisStore } from '../../src/stores/redis/index.ts'
+import { errorOf, outcomeOf } from '../engine/scene.ts'
+import { startRedis } from '../servers/redis-server.ts'
+import { until } from '../servers/until.ts'
+import { startMasters } from '../stores/redlock/masters.ts'
+
+const MINUTE = { points: 1, duration: 60 }
+
+/** Two processes at one store, where nothing is held when the test is over. */
+function scene(store: Store = memoryStore()): { locks: Locks; other: Locks } {
+  const [locks, other] = [createLocks(store, { label: 'one' }), createLocks(store, { label: 'other' })]
+  onTestFinished(async () => {
+    const left: string[] = []
+    for await (const { key } of locks.inspect()) left.push(key)
+    await Promise.all([locks.close(), other.close()])
+    expect(left).toEqual([])
+  })
+  return { locks, other }
+}
+
+/** Work that goes on until the test says otherwise. */
+function work(): { run: () => Promise<string>; begun: Promise<void>; end: () => void } {
+  let end = () => {}
+  let begin = () => {}
+  const begun = new Promise<void>((resolve) => {
+    begin = resolve
+  })
+  const ended = new Promise<string>((resolve) => {
+    end = () => resolve('done')
+  })
+  return {
+    begun,
+    end,
+    run() {
+      begin()
+      return ended
+    },
+  }
+}
+
+describe('a limit', () => {
+  test('lets so many run at once for each key, over all processes, and the next one when one is done', async () => {
+    const { locks, other } = scene()
+    const limits = [locks, other].map((one) => createLimit(one, 'exports', { concurrency: 2 }))
+    let [running, most] = [0, 0]
+    const values = await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        limits[index % 2]?.run('ada', async () => {
+          running += 1
+          most = Math.max(most, running)
+          await new Promise((resolve) => setTimeout(resolve, 1))
+          running -= 1
+          return index
+        }),
+      ),
+    )
+    expect(values).toEqual(Array.from({ length: 20 }, (_, index) => index))
+    expect(most).toBe(2)
+  })
+
+  test('is another one for each key and each name', async () => {
+    const { locks } = scene()
+    const busy = work()
+    const [imports, exports] = ['imports', 'exports'].map((name) =>
+      createLimit(locks, name, { concurrency: 1 }),
+    )
+    const running = exports?.run('ada', busy.run)
+    await busy.begun
+    expect(await exports?.tryRun('ada', () => 1)).toEqual({ ran: false, reason: 'concurrency' })
+    expect(await exports?.tryRun('bob', () => 1)).toEqual({ ran: true, value: 1 })
+    expect(await imports?.tryRun('ada', () => 1)).toEqual({ ran: true, value: 1 })
+    busy.end()
+    expect(await running).toBe('done')
+  })
+
+  test('begins no more within a window than there are points, in order of arrival', async () => {
+    const { locks, other } = scene()
+    const rate = new RateLimiterMemory({ points: 3, duration: 0.4 })
+    const limits = [locks, other].map((one) => createLimit(one, 'exports', { concurrency: 1, rate }))
+    const begun: { index: number; afterMs: number }[] = []
+    const calledAt = Date.now()
+    await Promise.all(
+      Array.from({ length: 7 }, (_, index) =>
+        limits[index % 2]?.run('ada', () => begun.push({ index, afterMs: Date.now() - calledAt })),
+      ),
+    )
+    expect(begun.map(({ index }) => index)).toEqual([0, 1, 2, 3, 4, 5, 6])
+    expect(begun[3]?.afterMs).toBeGreaterThanOrEqual(400)
+    expect(begun[6]?.afterMs).toBeGreaterThanOrEqual(800)
+  })
+
+  test('passes on what the work throws, and has given the slot back', async () => {
+    const { locks } = scene()
+    const limit = createLimit(locks, 'exports', {
+      concurrency: 1,
+      rate: new RateLimiterMemory({ points: 9, duration: 60 }),
+    })
+    const broken = new Error('broken')
+    const fail = () => Promise.reject(broken)
+    expect(await errorOf(limit.run('ada', fail))).toBe(broken)
+    expect(await errorOf(limit.tryRun('ada', fail))).toBe(broken)
+    expect(await limit.tryRun('ada', ({ key }) => key)).toEqual({ ran: true, value: 'exports:ada' })
+  })
+})
+
+describe('a window that is used up', () => {
+  test('is an error at once where `wait` ends before it, which says when to come back', async () => {
+    const { locks } = scene()
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate: new RateLimiterMemory(MINUTE) })
+    await limit.run('ada', () => {})
+    const error = await errorOf(limit.run('ada', () => expect.unreachable(), { wait: '20s' }))
+    expect(error).toMatchObject({ name: 'AcquireTimeoutError', code: 'acquire-timeout', key: 'exports:ada' })
+    expect(error['waitedMs']).toBeLessThan(20_000)
+    expect(error['retryAfterMs']).toBeGreaterThan(20_000)
+    expect(error['retryAfterMs']).toBeLessThanOrEqual(60_000)
+    expect(error.message).toMatch(/^The rate limiter refuses "ada" for \d+ ms more, and `wait` is 20000 ms\./)
+    expect(await limit.run('bob', () => 'another key')).toBe('another key')
+  })
+
+  test('is a value for who does not wait', async () => {
+    const { locks } = scene()
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate: new RateLimiterMemory(MINUTE) })
+    expect(await limit.tryRun('ada', () => 1)).toEqual({ ran: true, value: 1 })
+    const refused = await limit.tryRun('ada', () => expect.unreachable())
+    expect(refused).toEqual({ ran: false, reason: 'rate', retryAfterMs: expect.any(Number) })
+  })
+
+  test('is not waited for where its points never come back', async () => {
+    const { locks } = scene()
+    const rate = new RateLimiterMemory({ points: 1, duration: 0 })
+    const limit = createLimit(locks, 'trial', { concurrency: 1, rate, wait: Number.POSITIVE_INFINITY })
+    await limit.run('ada', () => {})
+    const error = await errorOf(limit.run('ada', () => expect.unreachable()))
+    expect(error).toMatchObject({ code: 'acquire-timeout', retryAfterMs: undefined })
+    expect(error.message).toContain('refuses "ada" for ever')
+  })
+
+  test('is not waited for, nor counted, where there is no slot', async () => {
+    const { locks } = scene()
+    const rate = new RateLimiterMemory({ points: 5, duration: 60 })
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate })
+    const busy = work()
+    const running = limit.run('ada', busy.run)
+    await busy.begun
+    const error = await errorOf(limit.run('ada', () => expect.unreachable(), { wait: 50 }))
+    expect(error).toMatchObject({ code: 'acquire-timeout', retryAfterMs: undefined })
+    expect(await limit.tryRun('ada', () => expect.unreachable())).toMatchObject({ reason: 'concurrency' })
+    expect((await rate.get('ada'))?.consumedPoints).toBe(1)
+    busy.end()
+    await running
+  })
+
+  test('is left at once by an abort, and so is the slot, with no listener kept', async () => {
+    const { locks, other } = scene()
+    const rate = new RateLimiterMemory(MINUTE)
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '10m' })
+    await limit.run('ada', () => {})
+    const { signal, abort } = abortable()
+    const first = limit.run('ada', () => expect.unreachable(), { signal })
+    const second = limit.run('ada', () => expect.unreachable(), { signal })
+    await until('the first waits for the window', async () => (await rate.get('ada'))?.consumedPoints === 2)
+    expect(await outcomeOf(first)).toBe('pending')
+    const reason = new Error('the client has gone')
+    abort(reason)
+    expect(await errorOf(first)).toBe(reason)
+    expect(await errorOf(second)).toBe(reason)
+    expect(getEventListeners(signal, 'abort')).toEqual([])
+    expect((await rate.get('ada'))?.consumedPoints).toBe(2)
+    expect(await other.semaphore('exports:ada', 1).tryWithPermits(() => 'free')).toMatchObject({
+      value: 'free',
+    })
+  })
+
+  test('is left where the slot is lost meanwhile: another one may have it', async () => {
+    const { locks, other } = scene()
+    const rate = new RateLimiterMemory(MINUTE)
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '10m' })
+    await limit.run('ada', () => {})
+    const waiting = limit.run('ada', () => expect.unreachable(), { ttl: 500 })
+    waiting.catch(() => {})
+    await until('it waits for the window', async () => (await rate.get('ada'))?.consumedPoints === 2)
+    await other.evict('exports:ada', undefined, { reason: 'test' })
+    expect(await errorOf(waiting)).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
+  })
+
+  test('is waited for once more where another one was quicker', async () => {
+    const { locks } = scene()
+    const rate = new RateLimiterMemory({ points: 1, duration: 0.2 })
+    const limit = createLimit(locks, 'exports', { concurrency: 3, rate })
+    const begun: string[] = []
+    await Promise.all(['a', 'b', 'c'].map((name) => limit.run('ada', () => begun.push(name))))
+    expect(begun.sort()).toEqual(['a', 'b', 'c'])
+  })
+
+  test('may be asked for more than one point', async () => {
+    const { locks } = scene()
+    const rate = new RateLimiterMemory({ points: 5, duration: 60 })
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate })
+    expect(await limit.tryRun('ada', () => 1, { points: 4 })).toMatchObject({ ran: true })
+    expect(await limit.tryRun('ada', () => 1, { points: 2 })).toMatchObject({ ran: false, reason: 'rate' })
+    expect(await errorOf(limit.run('ada', () => 1, { points: 6 }))).toMatchObject({
+      message: 'Expected `points` to be a whole number from 1 to 5, got 6.',
+    })
+  })
+
+  test('may be that of several limiters: who refuses longest counts', async () => {
+    const { locks } = scene()
+    const rate = new RateLimiterUnion(
+      new RateLimiterMemory({ keyPrefix: 'second', points: 1, duration: 1 }),
+      new RateLimiterMemory({ keyPrefix: 'hour', points: 1, duration: 3600 }),
+    )
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate })
+    expect(await limit.tryRun('ada', () => 1)).toMatchObject({ ran: true })
+    const refused = await limit.tryRun('ada', () => expect.unreachable())
+    expect(refused).toMatchObject({ ran: false, reason: 'rate' })
+    expect((refused as { retryAfterMs: number }).retryAfterMs).toBeGreaterThan(1000)
+  })
+
+  test('may be that of a list of those who are never let in', async () => {
+    const { locks } = scene()
+    const rate = new RLWrapperBlackAndWhite({
+      limiter: new RateLimiterMemory(MINUTE),
+      blackList: ['mallory'],
+    })
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '24h' })
+    expect(await errorOf(limit.run('mallory', () => expect.unreachable()))).toMatchObject({
+      code: 'acquire-timeout',
+    })
+  })
+})
+
+describe('over servers', () => {
+  test('counts slots and points of all processes', async () => {
+    await using server = await startRedis()
+    const clients = [new Redis(server.url), new Redis(server.url)]
+    onTestFinished(() => {
+      for (const client of clients) client.disconnect()
+    })
+    const processes = clients.map((client) => {
+      const locks = createLocks(redisStore(client))
+      const rate = new RateLimiterRedis({ storeClient: client, points: 4, duration: 1 })
+      return { locks, limit: createLimit(locks, 'exports', { concurrency: 2, rate }) }
+    })
+    let [running, most] = [0, 0]
+    const begun: number[] = []
+    const calledAt = Date.now()
+    await Promise.all(
+      Array.from({ length: 10 }, (_, index) =>
+        processes[index % 2]?.limit.run('ada', async () => {
+          begun.push(Date.now() - calledAt)
+          running += 1
+          most = Math.max(most, running)
+          await new Promise((resolve) => setTimeout(resolve, 1))
+          running -= 1
+        }),
+      ),
+    )
+    expect(most).toBeLessThanOrEqual(2)
+    // The server counts whole milliseconds.
+    expect(begun[4]).toBeGreaterThanOrEqual(999)
+    expect(begun[8]).toBeGreaterThanOrEqual(1998)
+    for (const { locks } of processes) await locks.close()
+  })
+
+  test('a limiter whose store is away or hangs is an error that says so, and the slot is free', async () => {
+    const { locks } = scene()
+    await using server = await startRedis()
+    const storeClient = new Redis(server.url, { maxRetriesPerRequest: 0 })
+    storeClient.on('error', () => {})
+    onTestFinished(() => storeClient.disconnect())
+    const rate = new RateLimiterRedis({ storeClient, points: 9, duration: 60 })
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate })
+    await limit.run('ada', () => {})
+    await server.pause()
+    const late = await errorOf(limit.run('ada', () => expect.unreachable(), { wait: 100 }))
+    expect(late).toMatchObject({ name: 'StoreError', code: 'store-unavailable', key: 'exports:ada' })
+    expect(late.message).toBe(
+      'The rate limiter did not answer in time, so the work under "exports:ada" was not begun. Check its store, or give it an `insuranceLimiter`.',
+    )
+    server.resume()
+    await until('it answers again', () => limit.run('ada', () => true))
+    await server.kill()
+    const failed = await errorOf(limit.run('ada', () => expect.unreachable()))
+    expect(failed).toMatchObject({ code: 'store-unavailable', cause: expect.any(Error) })
+    expect(failed.message).toMatch(/^The rate limiter failed, so/)
+    expect(await errorOf(limit.tryRun('ada', () => expect.unreachable()))).toMatchObject({
+      code: 'store-unavailable',
+    })
+  })
+
+  test('on a quorum one at a time is possible, and more are refused', async () => {
+    await using masters = await startMasters(3)
+    await using locks = createLocks(masters.store())
+    const rate = new RateLimiterMemory({ points: 9, duration: 60 })
+    expect(await createLimit(locks, 'exports', { concurrency: 1, rate }).run('ada', () => 'ran')).toBe('ran')
+    const two = createLimit(locks, 'exports', { concurrency: 2, rate })
+    expect(await errorOf(two.run('ada', () => expect.unreachable()))).toMatchObject({
+      message: expect.stringContaining('got a semaphore'),
+    })
+    expect((await rate.get('ada'))?.consumedPoints).toBe(1)
+  })
+})
+
+describe('bad input', () => {
+  const locks = createLocks(memoryStore())
+  const rate = new RateLimiterMemory(MINUTE)
+  const make = (options: unknown, name: unknown = 'n', over: unknown = locks) =>
+    createLimit(over as Locks, name as string, options as never)
+
+  test.each<[string, () => unknown]>([
+    ['`locks` to be what createLocks or connect returns, got an object (Object)', () => make({}, 'n', {})],
+    ['`name` to be a string of 1 to 200 characters, got ""', () => make({ concurrency: 1 }, '')],
+    ['`options` to be an object, got undefined', () => createLimit(locks, 'n', undefined as never)],
+    ['the options to be among `concurrency`, `rate`, `wait`, got `points`', () => make({ points: 5 })],
+    ['`concurrency` to be a whole number from 1 to 1000000, got undefined', () => make({ rate })],
+    ['`concurrency` to be a whole number from 1 to 1000000, got 0', () => make({ concurrency: 0 })],
+    [
+      '`rate` to be a limiter of rate-limiter-flexible, such as new RateLimiterRedis(…), got an object (Object)',
+      () => make({ concurrency: 1, rate: { points: 5, duration: 1 } }),
+    ],
+    ['`wait` to be a duration from 0 ms to 24 days', () => make({ concurrency: 1, wait: 'soon' })],
+    [
+      '`key` to be a string with at least one character, got ""',
+      () => make({ concurrency: 1 }).run('', () => 1),
+    ],
+    [
+      '`key` to be a string with at least one character, got 42',
+      () => make({ concurrency: 1 }).run(42 as never, () => 1),
+    ],
+    ['`key` to be text without NUL', () => make({ concurrency: 1 }).run('\0', () => 1)],
+    ['`work` to be a function, got undefined', () => make({ concurrency: 1 }).run('k', undefined as never)],
+    ['`work` to be a function, got "k"', () => make({ concurrency: 1 }).tryRun('k', 'k' as never)],
+    [
+      '`points` to be left out where the limit has no `rate`, got 2',
+      () => make({ concurrency: 1 }).run('k', () => 1, { points: 2 }),
+    ],
+    [
+      '`points` to be a whole number from 1 to 1, got -1',
+      () => make({ concurrency: 1, rate }).run('k', () => 1, { points: -1 }),
+    ],
+    [
+      'the options to be among `ttl`, `renew`, `maxHold`, `signal`, `points`, got `wait`',
+      () => make({ concurrency: 1 }).tryRun('k', () => 1, { wait: 1 } as never),
+    ],
+    [
+      '`signal` to be an AbortSignal',
+      () => make({ concurrency: 1 }).run('k', () => 1, { signal: 'now' as never }),
+    ],
+    ['`ttl` to be a duration from 50 ms', () => make({ concurrency: 1 }).run('k', () => 1, { ttl: 1 })],
+  ])('expected %s', async (message, call) => {
+    const error = await errorOf(Promise.resolve().then(call))
+    expect(error).toMatchObject({ code: 'invalid-argument' })
+    expect(error.message).toContain(`Expected ${message}`)
+  })
+})
+
+function abortable(): { signal: AbortSignal; abort: (reason: Error) => void } {
+  const controller = new AbortController()
+  return { signal: controller.signal, abort: (reason) => controller.abort(reason) }
+}
