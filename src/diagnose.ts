@@ -39,12 +39,13 @@ function worst(findings: readonly Finding[]): Finding['verdict'] {
   return 'ok'
 }
 
-/** Each store brings its own list; one that has none is looked at in general. */
+/** Each store brings its own list. A scheme that is none was refused before anything of it is shown. */
 async function particular(url: string): Promise<readonly Finding[]> {
   switch (schemeOf(url)) {
     case 'memory':
       return [
         { check: 'sharing', verdict: 'ok', text: 'These locks are for this process alone, and end with it.' },
+        { check: 'clock', verdict: 'ok', text: 'The clock is that of this process.' },
       ]
     case 'sqlite': {
       const { diagnoseSqlite } = await import('./stores/sqlite/index.ts')
@@ -69,6 +70,15 @@ async function particular(url: string): Promise<readonly Finding[]> {
     case 'postgresql': {
       const { diagnosePostgres } = await import('./stores/postgres/index.ts')
       return diagnosePostgres(url)
+    }
+    case 'redlock': {
+      const { diagnoseRedlock } = await import('./stores/redlock/doctor.ts')
+      return diagnoseRedlock(url)
+    }
+    case 'etcd':
+    case 'etcds': {
+      const { diagnoseEtcd } = await import('./stores/etcd/doctor.ts')
+      return diagnoseEtcd(url)
     }
     default:
       return []

@@ -14,7 +14,7 @@ export async function openEtcd(
   url: string,
   options: Omit<EtcdStoreOptions, 'endpoints' | 'auth'> = {},
 ): Promise<Store> {
-  const store = etcdStore({ ...options, ...parsed(url) })
+  const store = etcdStore({ ...options, ...parseUrl(url) })
   // Keeps the process for whoever awaits this, which our connections do not.
   const alive = setInterval(() => {}, 60_000)
   try {
@@ -30,7 +30,7 @@ export async function openEtcd(
 }
 
 /** The URL itself is in no message: it may hold a password. */
-function parsed(url: string): Pick<EtcdStoreOptions, 'endpoints' | 'auth'> {
+export function parseUrl(url: string): Pick<EtcdStoreOptions, 'endpoints' | 'auth'> {
   const expected =
     'Expected `url` to be like etcd://user:password@host1:2379,host2:2379 (or etcds:// for TLS)'
   const match = typeof url === 'string' ? /^(etcds?):\/\/(?:([^@/]*)@)?([^@/?#]+)\/?$/i.exec(url) : null

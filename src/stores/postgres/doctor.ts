@@ -1,12 +1,13 @@
 import { type ClockReading, type Finding, milliseconds, readClock, within } from '../../base/diagnosis.ts'
 import { connectionsOf, type PostgresConnections } from '../../postgres/connections.ts'
+import { executorOf, type SqlClient } from '../../postgres/executor.ts'
 import { newClient } from './open.ts'
 
 /** What is to be said of the database that a URL names, beyond what the store itself notices. */
 export async function diagnosePostgres(url: string): Promise<readonly Finding[]> {
   const connections = connectionsOf(await newClient(url), { max: 1, applicationName: 'holdfast doctor' })
   try {
-    const facts = await within(LIMIT_MS, factsOf(connections))
+    const facts = await within(LIMIT_MS, factsOf(connections, url))
     return CHECKS.flatMap((check) => check(facts) ?? [])
   } catch {
     // That it cannot be reached was noticed by the store.
@@ -24,20 +25,29 @@ interface DatabaseFacts {
   readonly isStandby: boolean
   readonly isPooled: boolean
   readonly settings: Readonly<Record<string, string>>
+  /** What a transaction is that does not say; undefined where that cannot be found out. */
+  readonly defaultIsolation: string | undefined
   readonly standbys: number
+  /** Of those that any user of the server has. */
+  readonly connections: number
+  /** How much of the queue of notifications is full, from 0 to 1. */
+  readonly queueUsage: number
   readonly clock: ClockReading
 }
 
-async function factsOf(connections: PostgresConnections): Promise<DatabaseFacts> {
+async function factsOf(connections: PostgresConnections, url: string): Promise<DatabaseFacts> {
   const [row = {}] = await connections.query(
     `select pg_catalog.current_setting('server_version_num') as version,
       pg_catalog.current_setting('server_version') as release,
       pg_catalog.pg_is_in_recovery()::text as standby,
+      pg_catalog.pg_notification_queue_usage()::text as queue,
+      (select pg_catalog.sum(numbackends) from pg_catalog.pg_stat_database)::text as connections,
       (select pg_catalog.count(*) from pg_catalog.pg_stat_replication)::text as standbys`,
   )
   const rows = await connections.query(
     `select name, setting from pg_catalog.pg_settings
-     where name in ('fsync', 'synchronous_commit', 'synchronous_standby_names')`,
+     where name = any ($1::text[])`,
+    [`{${SETTINGS.join(',')}}`],
   )
   return {
     version: Number(row['version']),
@@ -45,7 +55,10 @@ async function factsOf(connections: PostgresConnections): Promise<DatabaseFacts>
     isStandby: row['standby'] === 'true',
     isPooled: await connections.isPooled(),
     settings: Object.fromEntries(rows.map(({ name, setting }) => [String(name), String(setting)])),
+    defaultIsolation: await defaultIsolation(url),
     standbys: Number(row['standbys']),
+    connections: Number(row['connections']),
+    queueUsage: Number(row['queue']),
     clock: await readClock(async () => {
       const [now] = await connections.query(
         `select (extract(epoch from pg_catalog.clock_timestamp()) * 1000)::text as ms`,
@@ -55,12 +68,44 @@ async function factsOf(connections: PostgresConnections): Promise<DatabaseFacts>
   }
 }
 
+/** As users have it: on the store's own connections it is another one. */
+async function defaultIsolation(url: string): Promise<string | undefined> {
+  const client = (await newClient(url)) as unknown as SqlClient & {
+    connect?(): Promise<unknown>
+    end(): Promise<void>
+  }
+  try {
+    await client.connect?.()
+    const [row] = await executorOf(client).query('show default_transaction_isolation')
+    return String(row?.['default_transaction_isolation'])
+  } catch {
+    // The last connection was taken, by ours.
+    return undefined
+  } finally {
+    await client.end()
+  }
+}
+
+const SETTINGS: readonly string[] = [
+  'autovacuum',
+  'fsync',
+  'full_page_writes',
+  'max_connections',
+  'superuser_reserved_connections',
+  'synchronous_commit',
+  'synchronous_standby_names',
+]
+
 const CHECKS: readonly ((facts: DatabaseFacts) => Finding | undefined)[] = [
   version,
   role,
   pooler,
+  isolation,
   durability,
   standbys,
+  connections,
+  notifications,
+  vacuum,
   clock,
 ]
 
@@ -94,6 +139,17 @@ function pooler({ isPooled }: DatabaseFacts): Finding {
   }
 }
 
+function isolation({ defaultIsolation: level }: DatabaseFacts): Finding | undefined {
+  const check = 'isolation'
+  if (level === undefined) return undefined
+  if (level === 'read committed') return { check, verdict: 'ok', text: 'Transactions are READ COMMITTED.' }
+  return {
+    check,
+    verdict: 'warning',
+    text: `Transactions are ${level.toUpperCase()} by default. The store's own say READ COMMITTED, but one of yours that waits for advisoryXact() sees the data as it was before. Begin these with ISOLATION LEVEL READ COMMITTED.`,
+  }
+}
+
 function durability({ settings }: DatabaseFacts): Finding {
   const check = 'durability'
   if (settings['fsync'] === 'off') {
@@ -101,6 +157,20 @@ function durability({ settings }: DatabaseFacts): Finding {
       check,
       verdict: 'problem',
       text: 'With fsync off a machine that crashes may lose the whole database. Set fsync on.',
+    }
+  }
+  if (settings['full_page_writes'] === 'off') {
+    return {
+      check,
+      verdict: 'warning',
+      text: 'With full_page_writes off a machine that crashes may leave broken pages, unless its file system writes whole ones. Set it on.',
+    }
+  }
+  if (settings['synchronous_commit'] === 'off') {
+    return {
+      check,
+      verdict: 'warning',
+      text: 'With synchronous_commit off a server that crashes forgets the last locks, whose holders are told at their next renewal. Set it on for the user of the locks: ALTER ROLE … SET synchronous_commit = on.',
     }
   }
   return { check, verdict: 'ok', text: 'Every grant is on disk before it is answered.' }
@@ -115,6 +185,37 @@ function standbys({ standbys: count, settings }: DatabaseFacts): Finding | undef
     check,
     verdict: 'warning',
     text: 'The standby may not know the last locks when it takes over. Name it in synchronous_standby_names if none may be forgotten, or check the fence.',
+  }
+}
+
+function connections({ connections: count, settings }: DatabaseFacts): Finding {
+  const check = 'connections'
+  const most = Number(settings['max_connections']) - Number(settings['superuser_reserved_connections'] ?? 0)
+  if (count < most * NEARLY_FULL) {
+    return { check, verdict: 'ok', text: `${count} of ${most} connections are in use.` }
+  }
+  return {
+    check,
+    verdict: 'warning',
+    text: `${count} of ${most} connections are in use, and a process that finds none gets no lock. Raise max_connections, or put a pooler in front of what is not about locks.`,
+  }
+}
+
+function notifications({ queueUsage }: DatabaseFacts): Finding | undefined {
+  if (queueUsage < HALF_FULL) return undefined
+  return {
+    check: 'notifications',
+    verdict: 'warning',
+    text: `The queue of NOTIFY is ${Math.round(queueUsage * 100)} % full, and hand-overs fail when it is full. Some session listens in a transaction that does not end: pg_stat_activity shows it.`,
+  }
+}
+
+function vacuum({ settings }: DatabaseFacts): Finding | undefined {
+  if (settings['autovacuum'] !== 'off') return undefined
+  return {
+    check: 'vacuum',
+    verdict: 'warning',
+    text: 'With autovacuum off nobody clears away what locks leave behind, and they get slower and slower. Set it on.',
   }
 }
 
@@ -135,4 +236,6 @@ function clock({ clock: { aheadMs, errorMs } }: DatabaseFacts): Finding {
 }
 
 const OLDEST = 140_000
+const NEARLY_FULL = 0.9
+const HALF_FULL = 0.5
 const FAR_MS = 1000

@@ -10,8 +10,8 @@ export interface ServerFacts {
   readonly setting: ServerSetting
 }
 
-/** By itself, or one of several of which Sentinels or a cluster make one the master. */
-export type ServerSetting = 'alone' | 'sentinel' | 'cluster'
+/** By itself, or one of several of which Sentinels or a cluster make one the master, or a majority decides. */
+export type ServerSetting = 'alone' | 'sentinel' | 'cluster' | 'majority'
 
 /** Each looks at one thing, and says nothing where there is nothing to say. */
 export const SERVER_CHECKS: readonly ((facts: ServerFacts) => Finding | undefined)[] = [
@@ -26,8 +26,15 @@ export const SERVER_CHECKS: readonly ((facts: ServerFacts) => Finding | undefine
   clock,
 ]
 
-function visibility({ info }: ServerFacts): Finding | undefined {
+function visibility({ info, setting }: ServerFacts): Finding | undefined {
   if (info.size > 0) return undefined
+  if (setting === 'majority') {
+    return {
+      check: 'settings',
+      verdict: 'warning',
+      text: 'The user may not ask for INFO, so a restart that loses only the last votes goes unnoticed, and version, eviction and role were not looked at. Grant it +info, and +config|get for the rest.',
+    }
+  }
   return {
     check: 'settings',
     verdict: 'warning',
@@ -70,6 +77,13 @@ function topology({ info, setting }: ServerFacts): Finding | undefined {
   }
   if (info.get('role') === 'slave') {
     const master = `${info.get('master_host')}:${info.get('master_port')}`
+    if (setting === 'majority') {
+      return {
+        check,
+        verdict: 'problem',
+        text: `The server is a replica of ${master}, which makes two votes of one. List masters only.`,
+      }
+    }
     if (setting === 'alone') {
       return {
         check,
@@ -88,12 +102,23 @@ function topology({ info, setting }: ServerFacts): Finding | undefined {
   }
   if (info.get('role') !== 'master') return undefined
   const replicas = Number(info.get('connected_slaves') ?? 0)
+  if (setting === 'majority') return independence(replicas)
   if (replicas > 0) return { check, verdict: 'ok', text: `The master, with ${counted(replicas, 'replica')}.` }
   if (setting === 'alone') return { check, verdict: 'ok', text: 'A single server.' }
   return {
     check,
     verdict: setting === 'sentinel' ? 'problem' : 'warning',
     text: 'The master has no replica that could take over. Start one, or repair its connection.',
+  }
+}
+
+function independence(replicas: number): Finding {
+  const check = 'role'
+  if (replicas === 0) return { check, verdict: 'ok', text: 'A master that depends on no other.' }
+  return {
+    check,
+    verdict: 'warning',
+    text: `The master has ${counted(replicas, 'replica')}. One that takes its place has not heard of the last votes, and does not say so. Let no fail-over happen behind the address.`,
   }
 }
 
@@ -128,9 +153,16 @@ function memory({ info }: ServerFacts): Finding | undefined {
   }
 }
 
-function persistence({ info, settings }: ServerFacts): Finding | undefined {
+function persistence({ info, settings, setting }: ServerFacts): Finding | undefined {
   const check = 'persistence'
   if (!info.has('aof_enabled')) return undefined
+  if (setting === 'majority' && settings.get('appendfsync') !== undefined) {
+    const always = info.get('aof_enabled') === '1' && settings.get('appendfsync') === 'always'
+    const text = always
+      ? 'Every vote is on disk before it is given: after a restart the votes count at once.'
+      : 'After a restart the votes do not count for `maxTtl`. With appendonly yes and appendfsync always they would at once, for a disk write for each lock.'
+    return { check, verdict: 'ok', text }
+  }
   const change = 'Set appendonly yes and appendfsync always if no lock may be forgotten, or check the fence.'
   if (info.get('aof_enabled') === '1') {
     const fsync = settings.get('appendfsync')

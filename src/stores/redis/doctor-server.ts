@@ -24,7 +24,10 @@ export async function diagnoseServers(
     else findings.push(...findingsOf(facts).map((finding) => ({ ...finding, where })))
   }
   const seen = asked.flatMap(({ facts }) => ('problem' in facts ? [] : [facts]))
-  return [...findings, ...clocks(seen)]
+  return [
+    ...findings,
+    ...clocks(seen, 'A fail-over to the slower one that is quicker than that may lower the fences.'),
+  ]
 }
 
 export function findingsOf(facts: ServerFacts): readonly Finding[] {
@@ -60,8 +63,8 @@ async function settingsOf(connection: CommandConnection): Promise<ReadonlyMap<st
   return settings
 }
 
-/** A fence is at least the server's time, so it may fall in a fail-over to a clock that is far behind. */
-function clocks(servers: readonly ServerFacts[]): readonly Finding[] {
+/** A fence is at least the server's time, so it may fall where another server goes on whose clock is far behind. */
+export function clocks(servers: readonly ServerFacts[], harm: string): readonly Finding[] {
   if (servers.length < 2) return []
   const check = 'clocks'
   const ahead = servers.map(({ clock }) => clock.aheadMs)
@@ -74,7 +77,7 @@ function clocks(servers: readonly ServerFacts[]): readonly Finding[] {
     {
       check,
       verdict: 'warning',
-      text: `Those of the servers are ${milliseconds(apartMs)} apart. A fail-over to the slower one that is quicker than that may lower the fences. Let NTP set them.`,
+      text: `Those of the servers are ${milliseconds(apartMs)} apart. ${harm} Let NTP set them.`,
     },
   ]
 }

@@ -6,6 +6,8 @@ import {
   readFileSync,
   readSync,
   realpathSync,
+  type StatsFs,
+  statfsSync,
   statSync,
 } from 'node:fs'
 import { dirname } from 'node:path'
@@ -31,6 +33,8 @@ const CHECKS: readonly ((file: string) => Finding | undefined)[] = [
   journal,
   permissions,
   companions,
+  space,
+  clock,
 ]
 
 function fileSystem(file: string): Finding | undefined {
@@ -89,4 +93,38 @@ function companions(file: string): Finding | undefined {
     verdict: 'problem',
     text: 'The file is shared with this container without its folder, so the files that SQLite keeps beside it are not the same for all. Share the folder.',
   }
+}
+
+function space(file: string): Finding {
+  return roomOn(statfsSync(file))
+}
+
+/** Some file systems count no files, and take as many as there is space for. */
+export function roomOn({
+  bavail,
+  bsize,
+  files,
+  ffree,
+}: Pick<StatsFs, 'bavail' | 'bsize' | 'files' | 'ffree'>): Finding {
+  const check = 'space'
+  const megabytes = Math.floor((bavail * bsize) / 1_000_000)
+  if (files > 0 && ffree === 0) {
+    return {
+      check,
+      verdict: 'problem',
+      text: 'The disk takes no more files, and nobody gets a lock. Remove some.',
+    }
+  }
+  if (megabytes >= LEAST_MEGABYTES) return { check, verdict: 'ok', text: 'The disk has room.' }
+  return {
+    check,
+    verdict: megabytes === 0 ? 'problem' : 'warning',
+    text: `The disk has ${megabytes} MB left, and nobody gets a lock when it is full. Make room on it.`,
+  }
+}
+
+const LEAST_MEGABYTES = 100
+
+function clock(): Finding {
+  return { check: 'clock', verdict: 'ok', text: 'All who use the file have the clock of this machine.' }
 }

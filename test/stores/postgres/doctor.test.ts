@@ -1,3 +1,4 @@
+import { Client } from 'pg'
 import { expect, test } from 'vitest'
 import { diagnose } from '../../../src/index.ts'
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
@@ -8,7 +9,10 @@ test('the doctor finds nothing wrong with a primary that keeps what it commits',
   const { store, verdict, findings } = await diagnose(server.url)
   expect({ store, verdict }).toEqual({ store: 'postgres', verdict: 'ok' })
   const checks = ['connection', 'round trip', 'messages', 'listing', 'version', 'role', 'pooler']
-  expect(findings.map(({ check }) => check)).toEqual([...checks, 'durability', 'clock'])
+  expect(findings.map(({ check }) => check)).toEqual([
+    ...checks,
+    ...['isolation', 'durability', 'connections', 'clock'],
+  ])
 })
 
 test('the doctor tells of a pooler, of a standby, and of a server that does not wait for its disk', async () => {
@@ -36,6 +40,31 @@ test('the doctor tells of a pooler, of a standby, and of a server that does not 
     verdict: 'warning',
     text: expect.stringContaining('synchronous_standby_names'),
   })
+})
+
+test('the doctor tells of defaults that matter to locks, and of a server that has hardly a connection left', async () => {
+  await using server = await startPostgres({
+    settings: {
+      autovacuum: 'off',
+      default_transaction_isolation: 'repeatable read',
+      max_connections: '20',
+      max_wal_senders: '0',
+      superuser_reserved_connections: '12',
+      synchronous_commit: 'off',
+    },
+  })
+  const others = Array.from({ length: 8 }, () => new Client(server.url))
+  await Promise.all(others.map((client) => client.connect()))
+  const { verdict, findings } = await diagnose(server.url)
+  await Promise.all(others.map((client) => client.end()))
+  expect(verdict).toBe('warning')
+  const wrong = findings.filter((finding) => finding.verdict !== 'ok')
+  expect(wrong).toEqual([
+    { check: 'isolation', verdict: 'warning', text: expect.stringContaining('REPEATABLE READ by default') },
+    { check: 'durability', verdict: 'warning', text: expect.stringContaining('synchronous_commit') },
+    { check: 'connections', verdict: 'warning', text: expect.stringContaining('Raise max_connections') },
+    { check: 'vacuum', verdict: 'warning', text: expect.stringContaining('Set it on') },
+  ])
 })
 
 test('the doctor says why there is no connection, and no secret', async () => {

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { diagnose } from '../../../src/index.ts'
+import { roomOn } from '../../../src/stores/sqlite/doctor.ts'
 import { diagnoseSqlite } from '../../../src/stores/sqlite/index.ts'
 import { openDatabase } from '../../../src/stores/sqlite/sqlite-engine.ts'
 
@@ -15,7 +16,10 @@ afterEach(() => rmSync(folder, { recursive: true, force: true }))
 test('the doctor finds nothing wrong with a lock file on a disk', async () => {
   const { store, verdict, findings } = await diagnose(`sqlite:${join(folder, 'locks.db')}`)
   expect({ store, verdict }).toEqual({ store: 'sqlite', verdict: 'ok' })
-  const checks = ['connection', 'round trip', 'messages', 'listing', 'file system', 'journal', 'permissions']
+  const checks = [
+    ...['connection', 'round trip', 'messages', 'listing'],
+    ...['file system', 'journal', 'permissions', 'space', 'clock'],
+  ]
   expect(findings.map(({ check }) => check)).toEqual(
     process.platform === 'linux' ? checks : checks.filter((check) => check !== 'file system'),
   )
@@ -33,6 +37,16 @@ test('the doctor tells of a file that everybody may write to, and of one without
       { check: 'permissions', verdict: 'warning', text: expect.stringContaining('chmod o-w') },
     ]),
   )
+})
+
+test.each([
+  [{ bavail: 50_000, bsize: 4096, files: 100, ffree: 10 }, 'ok', 'has room'],
+  [{ bavail: 50_000, bsize: 4096, files: 0, ffree: 0 }, 'ok', 'has room'],
+  [{ bavail: 1000, bsize: 4096, files: 100, ffree: 10 }, 'warning', '4 MB left'],
+  [{ bavail: 0, bsize: 4096, files: 100, ffree: 10 }, 'problem', '0 MB left'],
+  [{ bavail: 50_000, bsize: 4096, files: 100, ffree: 0 }, 'problem', 'no more files'],
+])('the doctor says of a disk with %o that it is %s', (disk, verdict, text) => {
+  expect(roomOn(disk)).toEqual({ check: 'space', verdict, text: expect.stringContaining(text) })
 })
 
 test('the doctor says why a file cannot be used', async () => {

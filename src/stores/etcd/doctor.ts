@@ -1,0 +1,119 @@
+import { type Finding, milliseconds } from '../../base/diagnosis.ts'
+import type { StoreError } from '../../errors.ts'
+import { Cluster } from './cluster.ts'
+import { MEMBER_CHECKS, type MemberFacts, togetherOf } from './doctor-checks.ts'
+import { type KnownMember, MEMBER_LIST, STATUS } from './doctor-messages.ts'
+import { LEASE_GRANT, type Method, TXN } from './messages.ts'
+import { parseUrl } from './open.ts'
+
+/** Of each member that a URL names, and of what they make together, beyond what the store itself notices. */
+export async function diagnoseEtcd(url: string): Promise<readonly Finding[]> {
+  const { endpoints, auth } = parseUrl(url)
+  const options = { auth, tls: {}, prefix: PREFIX }
+  const asked = await Promise.all(
+    endpoints.map(async (endpoint) => {
+      const cluster = new Cluster({ ...options, endpoints: [endpoint] })
+      try {
+        return { where: new URL(endpoint).host, facts: await factsOf(cluster) }
+      } finally {
+        cluster.close()
+      }
+    }),
+  )
+  const findings = asked.flatMap(({ where, facts }): readonly Finding[] => {
+    if ('problem' in facts) return [{ check: 'connection', where, verdict: 'warning', text: facts.problem }]
+    return MEMBER_CHECKS.flatMap((check) => check(facts) ?? []).map((finding) => ({ ...finding, where }))
+  })
+  const seen = asked.flatMap(({ facts }) => ('problem' in facts ? [] : [facts]))
+  // That no member can be reached was noticed by the store.
+  if (seen.length === 0) return endpoints.length === 1 ? [] : findings
+  const cluster = new Cluster({ ...options, endpoints })
+  try {
+    return [...findings, ...togetherOf(seen, endpoints.length), ...(await permitted(cluster)), CLOCK]
+  } finally {
+    cluster.close()
+  }
+}
+
+const PREFIX = 'holdfast/'
+
+async function factsOf(cluster: Cluster): Promise<MemberFacts | { readonly problem: string }> {
+  try {
+    const times: number[] = []
+    let status = await ask(cluster, STATUS, {})
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const begun = performance.now()
+      status = await ask(cluster, STATUS, {})
+      times.push(performance.now() - begun)
+    }
+    times.sort((one, other) => one - other)
+    return {
+      ...status,
+      roundTripMs: times[Math.floor(ROUNDS / 2)] ?? 0,
+      // Newer ones tell it to whoever has a name only.
+      known: await ask(cluster, MEMBER_LIST, {}).catch((): readonly KnownMember[] => []),
+    }
+  } catch (error) {
+    return { problem: (error as StoreError).message }
+  }
+}
+
+const ROUNDS = 5
+
+async function ask<Request, Reply>(
+  cluster: Cluster,
+  method: Method<Request, Reply>,
+  request: Request,
+): Promise<Reply> {
+  return (await cluster.ask(method, request)).reply
+}
+
+/** What the store needs beyond reading, which opening it has shown. */
+async function permitted(cluster: Cluster): Promise<readonly Finding[]> {
+  try {
+    await ask(cluster, TXN, writesNothing())
+    return [
+      { check: 'rights', verdict: 'ok', text: 'The user may write where the locks are.' },
+      await shortest(cluster),
+    ]
+  } catch (error) {
+    return [{ check: 'rights', verdict: 'problem', text: (error as StoreError).message }]
+  }
+}
+
+/** Carries out nothing, since no revision is below 0, and needs every right that it would if it did. */
+function writesNothing(): Parameters<typeof TXN.encode>[0] {
+  const key = `${PREFIX}tickets/is anybody there`
+  return {
+    when: [{ key, that: 'created', is: 'less', revision: 0 }],
+    apply: [{ tag: 'put', key, value: '', lease: 0 }],
+    otherwise: [{ tag: 'range', key, end: `${PREFIX}tickets0` }],
+  }
+}
+
+/** The one way to learn of the election timeout: a lease that ends by itself, as etcd grants it. */
+async function shortest(cluster: Cluster): Promise<Finding> {
+  const check = 'shortest ttl'
+  const id = 1 + Math.floor(Math.random() * (Number.MAX_SAFE_INTEGER - 1))
+  const { ttl } = await ask(cluster, LEASE_GRANT, { id, ttl: 1 })
+  if (ttl <= LONG_S) {
+    return {
+      check,
+      verdict: 'ok',
+      text: `No lease is shorter than ${milliseconds(ttl * 1000)}, which follows from its election timeout.`,
+    }
+  }
+  return {
+    check,
+    verdict: 'warning',
+    text: `etcd grants no lease for less than ${ttl} s, which follows from its election timeout: a lock with a shorter ttl is refused. Lower --election-timeout, to about ten round trips between the members.`,
+  }
+}
+
+const LONG_S = 10
+
+const CLOCK: Finding = {
+  check: 'clock',
+  verdict: 'ok',
+  text: 'etcd counts intervals and revisions: what the clocks of its machines say does not matter.',
+}

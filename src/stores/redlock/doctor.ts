@@ -1,0 +1,153 @@
+import { type Finding, milliseconds, within } from '../../base/diagnosis.ts'
+import { linksOf } from '../redis/client.ts'
+import { counted, type ServerFacts } from '../redis/doctor-checks.ts'
+import { addressOf, clocks, factsOf, findingsOf } from '../redis/doctor-server.ts'
+import { newClient, openRedis } from '../redis/open.ts'
+import { NodeScripts } from './node-scripts.ts'
+import { SharedLink } from './shared-link.ts'
+
+/** Of each server by itself, and of the majority they are to make, beyond what the store itself notices. */
+export async function diagnoseRedlock(url: string): Promise<readonly Finding[]> {
+  const urls = url.slice(url.indexOf(':') + 1).split(/,(?=\s*(?:rediss?:|$))/i)
+  const asked = await Promise.all(urls.map((one) => look(one.trim())))
+  const findings = asked.flatMap(({ where, findings }) => findings.map((finding) => ({ ...finding, where })))
+  const facts = asked.flatMap((one) => (one.facts === undefined ? [] : [one.facts]))
+  const ages = asked.flatMap(({ remembersMs }) => (remembersMs === undefined ? [] : [remembersMs]))
+  return [
+    ...findings,
+    quorum(asked.length, facts.length),
+    ...votes(asked.length, ages),
+    ...hosts(urls),
+    ...clocks(facts, 'A server that forgets everything goes on counting fences from its clock.'),
+  ]
+}
+
+interface Look {
+  readonly where: string
+  readonly findings: readonly Finding[]
+  /** Undefined where it has no vote to give. */
+  readonly facts?: ServerFacts
+  /** For how long it has forgotten nothing. */
+  readonly remembersMs?: number
+}
+
+async function look(url: string): Promise<Look> {
+  const { hostname, port } = new URL(url)
+  const where = addressOf({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || '6379') })
+  const link = linksOf(await newClient(url))()
+  const facts = await factsOf(link, 'majority')
+  if ('problem' in facts) return { where, findings: [away(facts.problem)] }
+  const rights = await rightsOf(url)
+  const findings = [...rights, ...findingsOf(facts)]
+  if (rights.some(({ check }) => check === 'connection')) return { where, findings }
+  const shared = new SharedLink(link)
+  try {
+    const { since } = await within(LIMIT_MS, new NodeScripts(shared, SETTINGS).standing())
+    const remembersMs = performance.now() - since
+    return { where, findings: [...findings, memory(remembersMs)], facts, remembersMs }
+  } catch (error) {
+    return { where, findings: [...findings, away(textOf(error))] }
+  } finally {
+    shared.replace()
+  }
+}
+
+/** As it would go with this server alone: of several, one that refuses counts as one that is away. */
+async function rightsOf(url: string): Promise<readonly Finding[]> {
+  const store = await openRedis(url).catch((error: unknown) => away(textOf(error)))
+  if ('verdict' in store) return [store]
+  try {
+    await within(LIMIT_MS, Promise.resolve(store.listen?.(() => {})))
+    return []
+  } catch (error) {
+    return [{ check: 'messages', verdict: 'warning', text: textOf(error) }]
+  } finally {
+    await store.close()
+  }
+}
+
+function away(text: string): Finding {
+  return { check: 'connection', verdict: 'warning', text }
+}
+
+function memory(remembersMs: number): Finding {
+  const check = 'memory'
+  const leftMs = SETTINGS.maxTtlMs - remembersMs
+  if (leftMs <= 0)
+    return { check, verdict: 'ok', text: 'It has forgotten nothing for long enough: its vote counts.' }
+  return {
+    check,
+    verdict: 'warning',
+    text: `It has started, or lost its data, ${milliseconds(remembersMs)} ago, and may have forgotten a holder. Its vote counts in ${milliseconds(leftMs)}, with a \`maxTtl\` of 30 s.`,
+  }
+}
+
+function quorum(servers: number, answering: number): Finding {
+  const check = 'quorum'
+  const needed = Math.floor(servers / 2) + 1
+  const spare = answering - needed
+  const text = `${answering} of ${counted(servers, 'server')} answer`
+  if (spare < 0) {
+    return {
+      check,
+      verdict: 'problem',
+      text: `${text}, and ${needed} have to. Bring the others back.`,
+    }
+  }
+  if (servers % 2 === 0) {
+    return {
+      check,
+      verdict: 'warning',
+      text: `${text}. An even number survives the loss of no more than the odd one below it. Add one, or take one away.`,
+    }
+  }
+  if (servers === 1) {
+    return {
+      check,
+      verdict: 'warning',
+      text: 'One server is no majority of anything. Use three or five, or a redis:// store.',
+    }
+  }
+  if (spare === 0) {
+    return {
+      check,
+      verdict: 'warning',
+      text: `${text}, so none of them may be lost now. Bring the others back.`,
+    }
+  }
+  return { check, verdict: 'ok', text: `${text}: ${spare} more may be lost.` }
+}
+
+function votes(servers: number, ages: readonly number[]): readonly Finding[] {
+  const needed = Math.floor(servers / 2) + 1
+  const counting = ages.filter((ageMs) => ageMs >= SETTINGS.maxTtlMs).length
+  if (ages.length < needed || counting >= needed) return []
+  return [
+    {
+      check: 'votes',
+      verdict: 'warning',
+      text: `The votes of ${counting} of ${counted(servers, 'server')} count now, and ${needed} have to before anybody gets a lock. That passes with time; where it comes back, something restarts or empties the servers.`,
+    },
+  ]
+}
+
+function hosts(urls: readonly string[]): readonly Finding[] {
+  const names = urls.map((url) => new URL(url.trim()).hostname)
+  const [shared] = names.filter((name, index) => names.indexOf(name) !== index)
+  if (shared === undefined) return []
+  return [
+    {
+      check: 'hosts',
+      verdict: 'warning',
+      text: `More than one of the servers is on the host ${shared}: what befalls it befalls all of them. Give each a machine of its own.`,
+    },
+  ]
+}
+
+function textOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+/** The defaults, which a URL cannot change. */
+const SETTINGS = { prefix: 'holdfast:', maxTtlMs: 30_000 }
+const LIMIT_MS = 5000

@@ -1,0 +1,107 @@
+import { expect, test } from 'vitest'
+import { diagnose, type Finding } from '../../../src/index.ts'
+import { base64, startEtcd, startEtcdCluster } from '../../servers/etcd-server.ts'
+
+test('the doctor finds nothing wrong with an etcd of three members that are all named', async () => {
+  await using cluster = await startEtcdCluster()
+  const url = `etcd://${hosts(cluster.urls).join(',')}`
+  const { store, verdict, findings } = await diagnose(url)
+  expect({ store, verdict, wrong: wrong(findings) }).toEqual({ store: 'etcd', verdict: 'ok', wrong: [] })
+  for (const host of hosts(cluster.urls)) {
+    expect(findings.filter(({ where }) => where === host).map(({ check }) => check)).toEqual([
+      ...['version', 'role', 'alarms', 'space'],
+    ])
+  }
+  expect(findings.filter(({ where }) => where === undefined).map(({ check }) => check)).toEqual([
+    ...['connection', 'round trip', 'messages', 'listing'],
+    ...['members', 'quorum', 'rights', 'shortest ttl', 'clock'],
+  ])
+  expect(findings.filter(({ text }) => text.startsWith('It leads, and answers in '))).toHaveLength(1)
+
+  const some = await diagnose(`etcd://${hosts(cluster.urls)[0]}`)
+  expect(wrong(some.findings)).toEqual([
+    { check: 'members', verdict: 'warning', text: expect.stringContaining('names 1 of 3 members') },
+  ])
+
+  await cluster.members[0]?.kill()
+  const then = await diagnose(url)
+  expect(wrong(then.findings)).toEqual([
+    expect.objectContaining({ check: 'connection', where: hosts(cluster.urls)[0], verdict: 'warning' }),
+    { check: 'quorum', verdict: 'warning', text: expect.stringContaining('2 of 3 members answer, so none') },
+  ])
+
+  await cluster.members[1]?.kill()
+  const alone = await diagnose(url)
+  expect(alone.verdict).toBe('problem')
+  expect(alone.findings).toContainEqual({
+    check: 'quorum',
+    verdict: 'problem',
+    text: '1 of 3 members answer, and 2 have to. Bring the others back.',
+  })
+}, 60_000)
+
+test('the doctor tells of a database that takes no writes, and of two clusters in one URL', async () => {
+  await using server = await startEtcd()
+  await using other = await startEtcd()
+  const [host] = hosts([server.url])
+  await server.call('/v3/maintenance/alarm', { action: 'ACTIVATE', memberID: '0', alarm: 'NOSPACE' })
+  const full = await diagnose(`etcd://${host}`)
+  expect(full.verdict).toBe('problem')
+  expect(wrong(full.findings)).toEqual(
+    expect.arrayContaining([
+      { check: 'alarms', where: host, verdict: 'problem', text: expect.stringContaining('alarm disarm') },
+    ]),
+  )
+  const two = await diagnose(`etcd://${hosts([server.url, other.url]).join(',')}`)
+  expect(two.findings).toContainEqual({
+    check: 'members',
+    verdict: 'problem',
+    text: expect.stringContaining('different clusters'),
+  })
+})
+
+test('the doctor needs no other right than the store, and tells of a user who may only read', async () => {
+  await using server = await startEtcd({
+    args: ['--election-timeout', '9000', '--heartbeat-interval', '900'],
+  })
+  const token = await server.enableAuth('root')
+  const grant = async (user: string, permType: string): Promise<string> => {
+    const perm = { permType, key: base64('holdfast/'), range_end: base64('holdfast0') }
+    await server.call('/v3/auth/role/add', { name: user }, { token })
+    await server.call('/v3/auth/role/grant', { name: user, perm }, { token })
+    await server.call('/v3/auth/user/add', { name: user, password: 'sesame' }, { token })
+    await server.call('/v3/auth/user/grant', { user, role: user }, { token })
+    return `etcd://${user}:sesame@${hosts([server.url])[0]}`
+  }
+  const writer = await diagnose(await grant('writer', 'READWRITE'))
+  expect(wrong(writer.findings)).toEqual([
+    { check: 'shortest ttl', verdict: 'warning', text: expect.stringContaining('--election-timeout') },
+  ])
+  const reader = await diagnose(await grant('reader', 'READ'))
+  expect(wrong(reader.findings)).toContainEqual({
+    check: 'rights',
+    verdict: 'problem',
+    text: expect.stringContaining('Grant its role readwrite'),
+  })
+  expect(JSON.stringify([writer, reader])).not.toContain('sesame')
+}, 60_000)
+
+test('the doctor says why there is no etcd', async () => {
+  const { verdict, findings } = await diagnose('etcd://app:sesame@127.0.0.1:1')
+  expect(verdict).toBe('problem')
+  expect(findings).toEqual([
+    {
+      check: 'connection',
+      verdict: 'problem',
+      text: expect.stringContaining('No etcd member could be reached'),
+    },
+  ])
+})
+
+function hosts(urls: readonly string[]): readonly string[] {
+  return urls.map((url) => new URL(url).host)
+}
+
+function wrong(findings: readonly Finding[]): readonly Finding[] {
+  return findings.filter(({ verdict }) => verdict !== 'ok')
+}
