@@ -26,7 +26,9 @@ export type {
 } from './contract/store.ts'
 export { TOMBSTONE_MS, UNLIMITED } from './contract/store.ts'
 export { type Diagnosis, diagnose } from './diagnose.ts'
+export { lockEvents, type ProcessEvents } from './engine/events.ts'
 export type { Lease, LeaseJson, LeaseState } from './engine/lease.ts'
+export type { LockEventName, LockEvents, StoreVerb, Withdrawal } from './engine/lock-events.ts'
 export {
   AcquireTimeoutError,
   ClosedError,

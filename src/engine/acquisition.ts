@@ -3,15 +3,18 @@ import type { AcquireAnswer, RenewAnswer, Ticket } from '../contract/store.ts'
 import {
   AcquireTimeoutError,
   type HoldfastError,
+  type HoldfastErrorCode,
   isHoldfastError,
   LeaseLostError,
   StoreError,
 } from '../errors.ts'
 import type { Engine } from './engine.ts'
+import { tellStoreError } from './events.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
 import { type Exchange, type Instant, now } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import { isLater } from './later.ts'
+import type { Withdrawal } from './lock-events.ts'
 
 export interface AcquireRequest {
   readonly ticket: Ticket
@@ -44,6 +47,8 @@ export class Acquisition implements Kept, Abortable {
   readonly #engine: Engine
   readonly #request: AcquireRequest
   readonly #startedAt: number
+  /** When this key was asked for, which of several keys is later than the start. For events. */
+  readonly #requestedAt: number
   /** When the caller's patience ends, on the monotonic clock. */
   readonly #until: number
   /** A wait shorter than a round trip still gets an answer: the key may be free. */
@@ -55,12 +60,17 @@ export class Acquisition implements Kept, Abortable {
   #lease: HeldLease | undefined
   #lastAskedAt = 0
   #attempts = 0
+  /** Whether the latest acquire request has neither an answer nor failed. */
+  #silent = false
   #askAgainAt = 0
   #woken = false
+  /** The first wake since the store last said that it waits. */
+  #wokenAt: number | undefined
   /** How many questions of a waiter have no answer. */
   #open = 0
   /** Woken while a question was open: what is answered may be older than what the wake was about. */
   #overtaken = false
+  #queued = false
   #ahead: number | undefined
   #lastError: unknown
 
@@ -69,6 +79,7 @@ export class Acquisition implements Kept, Abortable {
     this.#request = request
     this.ticket = request.ticket
     this.#startedAt = request.startedAtMs ?? startedAt.monotonicMs
+    this.#requestedAt = startedAt.monotonicMs
     // Who does not want to wait for the key still wants to know: the store has a while to answer.
     this.#until = startedAt.monotonicMs + (request.waitMs > 0 ? request.waitMs : ANSWER_MS)
     this.#answerUntil = Math.max(this.#until, startedAt.monotonicMs + SILENCE_MS)
@@ -96,10 +107,12 @@ export class Acquisition implements Kept, Abortable {
   expect(reply: Promise<AcquireAnswer>, askedAt: Instant): void {
     this.#doubts += 1
     this.#attempts += 1
+    this.#silent = true
     this.#setDue(this.#engine.clock.monotonicMs() + this.#engine.attemptMs(this.#attempts))
     Promise.resolve(reply)
       .then((answer) => {
         this.#doubts -= 1
+        this.#silent = false
         this.settle(answer, { askedAt, answeredAt: now(this.#engine.clock) })
       })
       .catch((error: unknown) => this.#notAsked(error))
@@ -128,6 +141,7 @@ export class Acquisition implements Kept, Abortable {
   /** Not free, for somebody who does not wait. An earlier request may still arrive, and find the key free by then. */
   #refused(): void {
     this.#finish(() => this.#resolve(null))
+    this.#engine.events.busy.tell(this.#request, {})
     if (this.#doubts > 0) void this.#engine.giveBack(this.ticket, { cancel: true })
   }
 
@@ -142,6 +156,7 @@ export class Acquisition implements Kept, Abortable {
   /** A wake: asking again is worth it. */
   wake(): void {
     this.#woken = true
+    if (this.#engine.events.acquired.isHeard) this.#wokenAt ??= this.#engine.clock.monotonicMs()
     if (this.#phase === 'asking' || this.#open > 0) this.#overtaken = true
     if (this.#phase !== 'waiting') return
     this.dueAt = 0
@@ -149,6 +164,7 @@ export class Acquisition implements Kept, Abortable {
   }
 
   due(at: Instant): boolean {
+    if (this.#phase === 'asking' && this.#silent) this.#tellStoreError(undefined)
     if (at.monotonicMs >= this.#limit()) {
       this.giveUp(this.#outOfPatience())
       return false
@@ -201,13 +217,23 @@ export class Acquisition implements Kept, Abortable {
 
   /** The caller's signal. */
   abort(reason: unknown): void {
-    this.giveUp(reason)
+    this.#giveUp(reason, 'aborted')
   }
 
-  giveUp(error: unknown): void {
+  giveUp(error: HoldfastError): void {
+    this.#giveUp(error, WITHDRAWALS[error.code] ?? 'store')
+  }
+
+  #giveUp(error: unknown, reason: Withdrawal | 'timeout'): void {
     if (this.#phase === 'over') return
     this.#finish(() => this.#reject(error))
     void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })
+    const { evicted, timeout, withdrawn } = this.#engine.events
+    const waitedMs = this.#engine.clock.monotonicMs() - this.#requestedAt
+    if (reason === 'timeout') return timeout.tell(this.#request, { waitedMs, ahead: this.#ahead })
+    if (reason === 'evicted')
+      evicted.tell(this.#request, { was: 'waiter', reason: (error as LeaseLostError).evictedBecause })
+    withdrawn.tell(this.#request, { waitedMs, reason, error })
   }
 
   #ask(): void {
@@ -225,6 +251,8 @@ export class Acquisition implements Kept, Abortable {
 
   /** An acquire failed: it may have arrived all the same, and the next one has the same id. */
   #notAsked(error: unknown): void {
+    this.#silent = false
+    this.#tellStoreError(error)
     if (this.#phase !== 'asking') return
     this.#lastError = error
     if (isHoldfastError(error, 'store-refused')) return this.giveUp(error)
@@ -234,9 +262,10 @@ export class Acquisition implements Kept, Abortable {
   #deliver(fence: bigint, when: Exchange): void {
     const lease = new HeldLease(this.#engine, this.ticket, fence, when, this.#request.lease)
     if (this.#doubts > 0) lease.origin = this
-    if (lease.state !== 'lost') {
+    if (lease.remainingMs > 0) {
       this.#lease = lease
       this.#finish(() => this.#resolve(lease))
+      this.#tellAcquired(fence, when.answeredAt)
       // The wake may have been for an eviction that came after this grant.
       if (this.#overtaken) lease.check()
       return
@@ -247,6 +276,22 @@ export class Acquisition implements Kept, Abortable {
     this.#ask()
   }
 
+  #tellAcquired(fence: bigint, { monotonicMs }: Instant): void {
+    const { acquired } = this.#engine.events
+    if (!acquired.isHeard) return
+    acquired.tell(this.#request, {
+      fence,
+      waitedMs: monotonicMs - this.#requestedAt,
+      queued: this.#queued,
+      wokenMs: this.#wokenAt === undefined ? undefined : monotonicMs - this.#wokenAt,
+    })
+  }
+
+  #tellStoreError(error: unknown): void {
+    const { key, id } = this.ticket
+    tellStoreError(this.#engine.events, { verb: 'acquire', error, key, id })
+  }
+
   #wait(ahead: number | undefined, askAgainMs: number, at: Instant): void {
     this.#phase = 'waiting'
     this.#attempts = 0
@@ -254,6 +299,11 @@ export class Acquisition implements Kept, Abortable {
     this.#overtaken = this.#open > 0 && this.#overtaken
     this.#ahead = ahead
     this.#lastError = undefined
+    if (!this.#woken) this.#wokenAt = undefined
+    if (!this.#queued) {
+      this.#queued = true
+      this.#engine.events.queued.tell(this.#request, { ahead: ahead ?? 0 })
+    }
     const deadlock = this.#request.whileQueued?.()
     if (deadlock !== undefined) return this.giveUp(deadlock)
     if (at.monotonicMs >= this.#until) return this.giveUp(this.#outOfPatience())
@@ -320,6 +370,14 @@ export class Acquisition implements Kept, Abortable {
       { key, reason: 'evicted', evictedBecause: reason },
     )
   }
+}
+
+/** What an error says of why its request ended; anything else is the store's. */
+const WITHDRAWALS: { readonly [code in HoldfastErrorCode]?: Withdrawal | 'timeout' } = {
+  'acquire-timeout': 'timeout',
+  'lease-lost': 'evicted',
+  deadlock: 'deadlock',
+  closed: 'closed',
 }
 
 /** Stands for the two functions until the promise has handed them over, which it does at once. */

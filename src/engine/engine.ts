@@ -4,11 +4,13 @@ import type { Answer, ReleaseAnswer, RenewAnswer, Store, Ticket, Wake } from '..
 import { ClosedError, isHoldfastError, StoreError } from '../errors.ts'
 import { type AcquireRequest, Acquisition } from './acquisition.ts'
 import { outsideOfCallers } from './async-context.ts'
+import { createEvents, type Events, tellStoreError } from './events.ts'
 import { GiveBack, type GiveBackOptions, Returning } from './give-back.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
 import { now } from './instant.ts'
 import { Keeper } from './keeper.ts'
 import { isLater } from './later.ts'
+import type { StoreVerb } from './lock-events.ts'
 
 export interface EngineOptions {
   readonly clock: Clock
@@ -25,6 +27,7 @@ export class Engine {
   readonly clock: Clock
   readonly chance: () => number
   readonly keeper: Keeper
+  readonly events: Events
   /** Everybody who waits, by ticket id, for the wakes. */
   readonly waiting: Map<string, Acquisition> = new Map()
   /** Leases whose signal somebody has: they want to hear at once of an eviction. */
@@ -41,7 +44,8 @@ export class Engine {
     this.store = store
     this.clock = options.clock
     this.chance = options.chance
-    this.keeper = new Keeper(store, options.clock)
+    this.events = createEvents({ store: store.name, clock: options.clock })
+    this.keeper = new Keeper(store, options.clock, this.events)
   }
 
   /**
@@ -51,6 +55,9 @@ export class Engine {
   acquire(request: AcquireRequest): HeldLease | null | Promise<HeldLease | null> {
     if (this.#closing !== undefined) return Promise.reject(closedError(request.ticket.key))
     if (request.signal?.aborted === true) return Promise.reject(request.signal.reason)
+    const { events } = this
+    if (events.requested.isHeard)
+      events.requested.tell(request, { waitMs: request.waitMs, ttlMs: request.ticket.ttlMs })
     const askedAt = now(this.clock)
     try {
       const answer = this.store.acquire(request.ticket)
@@ -59,15 +66,22 @@ export class Engine {
         acquisition.expect(answer, askedAt)
         return acquisition.promise
       }
-      if (answer.tag === 'held')
-        return new HeldLease(
-          this,
-          request.ticket,
-          answer.fence,
-          { askedAt, answeredAt: askedAt },
-          request.lease,
-        )
-      if (answer.tag === 'busy' && request.ticket.patienceMs === 0) return null
+      if (answer.tag === 'held') {
+        const when = { askedAt, answeredAt: askedAt }
+        const lease = new HeldLease(this, request.ticket, answer.fence, when, request.lease)
+        if (events.acquired.isHeard)
+          events.acquired.tell(request, {
+            fence: answer.fence,
+            waitedMs: 0,
+            queued: false,
+            wokenMs: undefined,
+          })
+        return lease
+      }
+      if (answer.tag === 'busy' && request.ticket.patienceMs === 0) {
+        events.busy.tell(request, {})
+        return null
+      }
       const acquisition = new Acquisition(this, request, askedAt)
       acquisition.settle(answer, { askedAt, answeredAt: askedAt })
       return acquisition.promise
@@ -84,7 +98,7 @@ export class Engine {
     options: LeaseOptions,
   ): Promise<HeldLease | Exclude<RenewAnswer, { tag: 'held' }>> {
     const askedAt = now(this.clock)
-    const [answer] = await this.ask(() => this.store.renew([ticket]), this.attemptMs(1), ticket.key)
+    const [answer] = await this.ask('renew', () => this.store.renew([ticket]), this.attemptMs(1), ticket.key)
     if (this.#closing !== undefined) throw closedError(ticket.key)
     if (answer?.tag === 'held')
       return new HeldLease(this, ticket, answer.fence, { askedAt, answeredAt: now(this.clock) }, options)
@@ -125,9 +139,9 @@ export class Engine {
       else
         Promise.resolve(begun)
           .then((unlisten) => this.#hearsLate(unlisten))
-          .catch(() => this.#hearsNothing())
-    } catch {
-      this.#hearsNothing()
+          .catch((error: unknown) => this.#hearsNothing(error))
+    } catch (error) {
+      this.#hearsNothing(error)
     }
   }
 
@@ -145,9 +159,10 @@ export class Engine {
   }
 
   /** Only the wakes are missing; what is wrong with the store shows in every other request. */
-  #hearsNothing(): void {
+  #hearsNothing(error: unknown): void {
     this.#listening = 'no'
     this.#listenAgainAt = this.clock.monotonicMs() + LISTEN_AGAIN_MS
+    tellStoreError(this.events, { verb: 'listen', error })
   }
 
   /**
@@ -192,7 +207,7 @@ export class Engine {
    *
    * @throws {ClosedError} when the engine is closed.
    */
-  async ask<T>(request: () => Answer<T>, limitMs: number, key?: string): Promise<T> {
+  async ask<T>(verb: StoreVerb, request: () => Answer<T>, limitMs: number, key?: string): Promise<T> {
     if (this.#closing !== undefined) throw closedError(key)
     let timer: Timer | undefined
     const late = new Promise<never>((_, reject) => {
@@ -205,6 +220,7 @@ export class Engine {
     try {
       return await Promise.race([request(), late])
     } catch (error) {
+      if (!isHoldfastError(error, 'invalid-argument')) tellStoreError(this.events, { verb, error, key })
       if (isHoldfastError(error)) throw error
       throw new StoreError('store-unavailable', `The ${this.store.name} store failed.`, { key, cause: error })
     } finally {

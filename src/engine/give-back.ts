@@ -1,6 +1,7 @@
 import type { ReleaseAnswer, Ticket } from '../contract/store.ts'
 import { isHoldfastError } from '../errors.ts'
 import type { Engine } from './engine.ts'
+import { tellStoreError } from './events.ts'
 import type { Instant } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import { isLater } from './later.ts'
@@ -76,7 +77,10 @@ export class GiveBack implements Kept {
       this.#end()
       return false
     }
-    if (at.monotonicMs >= this.#tellAt) this.tell()
+    if (at.monotonicMs >= this.#tellAt) {
+      if (!this.#isTold) this.#tellFailure(undefined)
+      this.tell()
+    }
     // Only its caller was due, or another one that succeeded has had it ask a moment ago.
     if (at.monotonicMs < this.#askAt) this.#keep()
     else if (this.#engine.returning.admits(this, at)) this.again()
@@ -109,6 +113,7 @@ export class GiveBack implements Kept {
   }
 
   #failed(error: unknown): void {
+    this.#tellFailure(error)
     // A definite no will not become a yes, and the ticket runs out by itself.
     if (isHoldfastError(error, 'store-refused')) return this.#end()
     const pauseMs = this.#engine.backoffMs(this.#attempts)
@@ -124,6 +129,11 @@ export class GiveBack implements Kept {
   #keep(): void {
     this.dueAt = this.#isTold ? this.#askAt : Math.min(this.#askAt, this.#tellAt)
     this.#engine.keeper.keep(this)
+  }
+
+  #tellFailure(error: unknown): void {
+    const { key, id } = this.ticket
+    tellStoreError(this.#engine.events, { verb: 'release', error, key, id })
   }
 
   #end(): void {

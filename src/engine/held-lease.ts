@@ -3,6 +3,7 @@ import type { RenewAnswer, Ticket } from '../contract/store.ts'
 import { type ClosedError, isHoldfastError, LeaseLostError, type LossReason, StoreError } from '../errors.ts'
 import { outsideOfCallers } from './async-context.ts'
 import type { Engine } from './engine.ts'
+import { type Events, wrapped } from './events.ts'
 import { type Exchange, type Instant, now } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
@@ -12,6 +13,8 @@ import { terms } from './terms.ts'
 export interface LeaseOptions {
   readonly renew: boolean
   readonly maxHoldMs: number
+  /** A ticket of our own beside a caller's key: no event tells of it. */
+  readonly quiet?: boolean | undefined
 }
 
 type State =
@@ -20,6 +23,8 @@ type State =
   | { readonly tag: 'lost'; readonly error: LeaseLostError | ClosedError }
 
 const HELD: State = { tag: 'held' }
+/** Held, and it was told that the deadline is near. */
+const IN_JEOPARDY: State = { tag: 'held' }
 const RELEASED: State = { tag: 'released' }
 /** Released as far as this process is concerned; somebody else goes on with it. */
 const DETACHED: State = { tag: 'released' }
@@ -37,7 +42,7 @@ export class HeldLease implements Lease, Kept {
   /** Set while acquire requests of this ticket are unanswered: one may still arrive, after the release. */
   origin: { readonly doubts: number } | undefined
   readonly #engine: Engine
-  readonly #renew: boolean
+  readonly #options: LeaseOptions
   readonly #term: Term
   #state: State = HELD
   #attempts = 0
@@ -52,8 +57,8 @@ export class HeldLease implements Lease, Kept {
     this.#engine = engine
     this.ticket = ticket
     this.fence = fence
-    this.#renew = options.renew
-    this.#term = new Term(when.askedAt, ticket.ttlMs, options.maxHoldMs)
+    this.#options = options
+    this.#term = new Term(when.askedAt, ticket.ttlMs, options)
     this.dueAt = this.#nextDue(when)
     engine.keeper.keep(this)
   }
@@ -74,8 +79,7 @@ export class HeldLease implements Lease, Kept {
     const at = this.#now()
     this.#expireIfOver(at)
     if (this.#state.tag !== 'held') return this.#state.tag
-    // Renewed at a third of the ttl, so it is never this short while all goes well.
-    return this.#renew && this.#term.confirmedMs(at) < this.ticket.ttlMs / 2 ? 'jeopardy' : 'held'
+    return this.#isInJeopardy(at) ? 'jeopardy' : 'held'
   }
 
   get remainingMs(): number {
@@ -112,6 +116,7 @@ export class HeldLease implements Lease, Kept {
       const askedAt = now(this.#engine.clock)
       try {
         const [answer] = await this.#engine.ask(
+          'renew',
           () => this.#engine.store.renew([asked]),
           this.#attemptMs(askedAt),
           this.key,
@@ -143,7 +148,11 @@ export class HeldLease implements Lease, Kept {
     this.#expireIfOver(at)
     const state = this.#state
     if (state.tag === 'released' || this.#givenBack !== undefined) return this.#givenBack
-    if (state.tag === 'held') this.#end(RELEASED)
+    if (state.tag === 'held') {
+      this.#end(RELEASED)
+      if (this.#events.released.isHeard)
+        this.#events.released.tell(this.#subject, { fence: this.fence, heldMs: this.#term.heldMs(at) })
+    }
     // Lost by our clocks, but a request that arrived late may have kept it alive in the store.
     else if (isHoldfastError(state.error, 'closed') || (state.error as LeaseLostError).reason === 'evicted')
       return undefined
@@ -176,6 +185,8 @@ export class HeldLease implements Lease, Kept {
   detach(): LeaseJson {
     this.assertHeld()
     this.#end(DETACHED)
+    const heldMs = this.#term.heldMs(this.#now())
+    this.#events.detached.tell(this.#subject, { fence: this.fence, heldMs })
     return this.toJSON()
   }
 
@@ -190,13 +201,13 @@ export class HeldLease implements Lease, Kept {
 
   /** Without renewal it asks whether it was evicted: that must not keep the key any longer, should this process end. */
   get question(): Ticket {
-    if (this.#renew) return this.ticket
+    if (this.#options.renew) return this.ticket
     const ttlMs = Math.max(1, Math.floor(this.#term.remainingMs(this.#now())))
     return { ...this.ticket, ttlMs, acceptMs: Math.min(ttlMs, this.ticket.acceptMs) }
   }
 
   get slackMs(): number {
-    return this.#renew ? this.ticket.ttlMs / 10 : 0
+    return this.#options.renew ? this.ticket.ttlMs / 10 : 0
   }
 
   /** Asks the store, whether it is due or not: it may have been evicted, or the store been reset. */
@@ -209,7 +220,7 @@ export class HeldLease implements Lease, Kept {
     this.#expireIfOver(at)
     if (this.#state.tag !== 'held') return false
     const deadlineAt = this.#term.deadlineAt(at)
-    if (!this.#renew) {
+    if (!this.#options.renew) {
       const asks = this.#checking
       this.#checking = false
       this.dueAt = deadlineAt
@@ -220,6 +231,7 @@ export class HeldLease implements Lease, Kept {
     // Due again without an answer in between means that this attempt is given up, and another one is made.
     this.#attempts += 1
     this.dueAt = Math.min(at.monotonicMs + this.#attemptMs(at), deadlineAt)
+    this.#tellJeopardy(at)
     return true
   }
 
@@ -231,13 +243,16 @@ export class HeldLease implements Lease, Kept {
         if (answer.fence !== this.fence) return this.#lose('store-reset', STORE_RESET)
         this.#attempts = 0
         // Without renewal only extend() may move the deadline, and not a question whether it was evicted.
-        if (!this.#renew && !this.#extending) return
+        if (!this.#options.renew && !this.#extending) return
         this.#lastError = undefined
         this.#term.confirm(when.askedAt, asked.ttlMs)
         this.dueAt = this.#nextDue(when)
-        return this.#expireIfOver(when.answeredAt)
+        if (!this.#isInJeopardy(when.answeredAt)) this.#state = HELD
+        this.#expireIfOver(when.answeredAt)
+        return this.#tellRenewed(when)
       case 'gone':
         if (answer.evicted) {
+          this.#events.evicted.tell(this.#subject, { was: 'holder', reason: answer.reason })
           return this.#lose(
             'evicted',
             `Somebody evicted it: ${answer.reason ?? 'no reason given'}.`,
@@ -262,6 +277,19 @@ export class HeldLease implements Lease, Kept {
     const at = this.#now()
     const pauseMs = Math.min(this.#engine.backoffMs(this.#attempts), this.#attemptMs(at))
     this.dueAt = Math.min(at.monotonicMs + pauseMs, this.#term.deadlineAt(at))
+    this.#tellJeopardy(at)
+  }
+
+  /** The work as it is, or inside of what those who listen want it to run in. */
+  observed<A extends unknown[], T>(work: (...args: A) => T): (...args: A) => T {
+    const { working } = this.#events
+    if (!working.isHeard) return work
+    let observed = work
+    const around = (wrap: (run: () => void) => void) => {
+      observed = wrapped(observed, wrap)
+    }
+    working.tell(this.#subject, { fence: this.fence, around })
+    return observed
   }
 
   /** Nobody has seen it yet, and it is over: as if it had not been. The ticket lives on. */
@@ -281,9 +309,37 @@ export class HeldLease implements Lease, Kept {
     return now(this.#engine.clock)
   }
 
+  get #events(): Events {
+    return this.#engine.events
+  }
+
+  get #subject(): { readonly ticket: Ticket; readonly lease: LeaseOptions } {
+    return { ticket: this.ticket, lease: this.#options }
+  }
+
+  /** Renewed at a third of the ttl, so it is never this short while all goes well. */
+  #isInJeopardy(at: Instant): boolean {
+    return this.#options.renew && this.#term.confirmedMs(at) < this.ticket.ttlMs / 2
+  }
+
+  #tellJeopardy(at: Instant): void {
+    if (this.#state !== HELD || !this.#isInJeopardy(at)) return
+    this.#state = IN_JEOPARDY
+    const remainingMs = Math.max(0, this.#term.remainingMs(at))
+    this.#events.jeopardy.tell(this.#subject, { fence: this.fence, remainingMs, error: this.#lastError })
+  }
+
+  #tellRenewed({ askedAt, answeredAt }: Exchange): void {
+    const { renewed } = this.#events
+    if (this.#state.tag !== 'held' || !renewed.isHeard) return
+    const remainingMs = this.#term.remainingMs(answeredAt)
+    const tookMs = answeredAt.monotonicMs - askedAt.monotonicMs
+    renewed.tell(this.#subject, { fence: this.fence, remainingMs, tookMs })
+  }
+
   #nextDue({ askedAt, answeredAt }: Exchange): number {
     const deadlineAt = this.#term.deadlineAt(answeredAt)
-    if (!this.#renew) return deadlineAt
+    if (!this.#options.renew) return deadlineAt
     const third = (this.ticket.ttlMs / 3) * (0.9 + this.#engine.chance() * 0.2)
     return Math.min(askedAt.monotonicMs + third, deadlineAt)
   }
@@ -300,8 +356,12 @@ export class HeldLease implements Lease, Kept {
 
   #lose(reason: LossReason, why: string, evictedBecause?: string): void {
     const error = lossOf(this.ticket, why, { reason, evictedBecause, cause: this.#lastError })
+    const heldMs = this.#term.heldMs(this.#now())
     this.#end({ tag: 'lost', error })
     this.#tell(error)
+    const { lost } = this.#events
+    if (lost.isHeard)
+      outsideOfCallers(() => lost.tell(this.#subject, { fence: this.fence, reason, heldMs, error }))
   }
 
   /** Outside of who noticed it: a listener must not run inside the scope of keys that another caller holds. */

@@ -1,6 +1,7 @@
 import type { Clock, Timer } from '../contract/clock.ts'
 import type { RenewAnswer, Store, Ticket } from '../contract/store.ts'
 import { outsideOfCallers } from './async-context.ts'
+import { type Events, tellStoreError } from './events.ts'
 import { type Exchange, type Instant, now } from './instant.ts'
 import { isLater } from './later.ts'
 
@@ -43,6 +44,7 @@ export interface Kept {
 export class Keeper {
   readonly #store: Store
   readonly #clock: Clock
+  readonly #events: Events
   #first: Kept | undefined
   #last: Kept | undefined
   #timer: Timer | undefined
@@ -69,9 +71,10 @@ export class Keeper {
     for (const kept of hurried) if (kept.kept) this.#wakeBy(kept.dueAt)
   }
 
-  constructor(store: Store, clock: Clock) {
+  constructor(store: Store, clock: Clock, events: Events) {
     this.#store = store
     this.#clock = clock
+    this.#events = events
     this.#wallLead = clock.wallMs() - clock.monotonicMs()
   }
 
@@ -213,6 +216,8 @@ export class Keeper {
   }
 
   #fail(batch: readonly Kept[], error: unknown): void {
+    const { key, id } = (batch.length === 1 ? batch[0]?.ticket : undefined) ?? {}
+    tellStoreError(this.#events, { verb: 'renew', error, key, id })
     for (const kept of batch) {
       if (!kept.kept) continue
       kept.unanswered(error)

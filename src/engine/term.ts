@@ -1,5 +1,9 @@
 import { elapsedMs, type Instant, usableMs } from './instant.ts'
 
+interface Hold {
+  readonly maxHoldMs: number
+}
+
 /**
  * How long a lease may be used: until `askedAt + usable(ttl)` of the latest request that the store has confirmed, and not
  * beyond its `maxHold`. Every question takes the moment it is asked for, so that one look at the clocks serves several.
@@ -9,14 +13,16 @@ export class Term {
   #askedMonotonicMs: number
   #askedWallMs: number
   #usableMs: number
-  /** `maxHold` on the monotonic clock. */
-  readonly #endsAt: number
+  /** Since when it is held, on the monotonic clock. */
+  readonly #since: number
+  readonly #hold: Hold
 
-  constructor(askedAt: Instant, ttlMs: number, maxHoldMs: number) {
+  constructor(askedAt: Instant, ttlMs: number, hold: Hold) {
     this.#askedMonotonicMs = askedAt.monotonicMs
     this.#askedWallMs = askedAt.wallMs
     this.#usableMs = usableMs(ttlMs)
-    this.#endsAt = askedAt.monotonicMs + maxHoldMs
+    this.#since = askedAt.monotonicMs
+    this.#hold = hold
   }
 
   confirm(askedAt: Instant, ttlMs: number): void {
@@ -35,7 +41,7 @@ export class Term {
 
   /** What the holder may use of it. */
   remainingMs(at: Instant): number {
-    return Math.min(this.confirmedMs(at), this.#endsAt - at.monotonicMs)
+    return Math.min(this.confirmedMs(at), this.#hold.maxHoldMs - this.heldMs(at))
   }
 
   /** The end on the monotonic clock. From `at`, by both clocks: on one alone it would be late by as long as the machine slept. */
@@ -44,6 +50,10 @@ export class Term {
   }
 
   isUsedUp(at: Instant): boolean {
-    return at.monotonicMs >= this.#endsAt
+    return this.heldMs(at) >= this.#hold.maxHoldMs
+  }
+
+  heldMs(at: Instant): number {
+    return at.monotonicMs - this.#since
   }
 }

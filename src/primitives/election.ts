@@ -1,5 +1,6 @@
 import { type Duration, HOLD_RANGE, parseDuration, show } from '../base/duration.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
+import type { LockEvents } from '../engine/lock-events.ts'
 import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
 import { type Desk, hold } from './hold.ts'
 import { currentLeader, type Leader, LeaderWatch, roomOf } from './leader-watch.ts'
@@ -82,8 +83,10 @@ export class Election {
       terms.signal?.addEventListener('abort', onAbort)
       if (terms.signal?.aborted === true) onAbort()
       this.#leading.add(term)
+      const tellEnd = tellTerm(desk, lease, terms)
       const end = await term.run(work)
       this.#leading.delete(term)
+      tellEnd(end.tag === 'over' ? (lease.state === 'lost' ? 'lost' : 'step-down') : end.tag)
       terms.signal?.removeEventListener('abort', onAbort)
       if (end.tag === 'failed') throw end.error
       if (end.tag === 'done') return end.value
@@ -93,12 +96,13 @@ export class Election {
 
   /**
    * Ends the present terms of this object's campaigns: their signals abort, their work settles, the key goes to the next
-   * one, and they campaign again. Resolves when the key was given back, or at once when nobody here leads.
+   * one, and they campaign again. Resolves when nobody here leads any more: the key was given back, or the lease is over.
+   * Inside of the work, which has to settle first, it resolves at once.
    */
   async resign(): Promise<void> {
     const terms = [...this.#leading]
     for (const term of terms) term.stepDown('it resigned.')
-    await Promise.all(terms.map((term) => term.over))
+    await Promise.all(terms.filter((term) => !term.isRunningHere).map((term) => term.over))
   }
 
   /**
@@ -115,6 +119,16 @@ export class Election {
         `Expected \`reason\` to be a text of 1 to 500 characters, got ${show(reason)}.`,
       )
     }
+    const { engine } = this.#desk
+    for (let asked = 1; ; asked += 1) {
+      if (await this.#evictMarks(reason)) return true
+      // Who has just been elected is about to announce itself.
+      if (asked === MOST_ASKED || (await this.leader()) === null) return false
+      await paused(engine.clock, engine.backoffMs(asked), undefined)
+    }
+  }
+
+  async #evictMarks(reason: string): Promise<boolean> {
     const { engine } = this.#desk
     const key = markOf(this.key)
     const mark = await roomOf(engine, key)
@@ -180,6 +194,8 @@ const CAMPAIGN: ReadonlySet<string> = new Set([
   'onError',
 ])
 const ADMINISTRATION_MS = 10_000
+/** With the pauses in between about a second. */
+const MOST_ASKED = 6
 
 /** Waits to be elected, through whatever the store says meanwhile. */
 async function elected(
@@ -200,6 +216,18 @@ async function elected(
       terms.signal?.throwIfAborted()
     }
   }
+}
+
+/** Tells that the term begins; the function that it returns tells that it is over. */
+function tellTerm(
+  { engine: { clock, events } }: Desk,
+  { ticket, fence }: HeldLease,
+  lease: Terms,
+): (reason: LockEvents['resigned']['reason']) => void {
+  const electedAt = clock.monotonicMs()
+  events.elected.tell({ ticket, lease }, { fence })
+  return (reason) =>
+    events.resigned.tell({ ticket, lease }, { fence, ledMs: clock.monotonicMs() - electedAt, reason })
 }
 
 /** What people see of a process, and what the leader says of itself. */

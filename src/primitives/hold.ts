@@ -89,7 +89,7 @@ export async function withHold<T>(
   const held = hold(desk, key, shape, terms)
   const lease = held instanceof Promise ? await held : held
   try {
-    return await runUnder(desk, lease, work)
+    return await runUnder(desk, lease, lease.observed(work))
   } finally {
     await letGo(lease)
   }
@@ -109,7 +109,7 @@ export async function tryWithHold<T>(
   const lease = held instanceof Promise ? await held : held
   if (lease === null) return NOT_ACQUIRED
   try {
-    return { acquired: true, value: await runUnder(desk, lease, work) }
+    return { acquired: true, value: await runUnder(desk, lease, lease.observed(work)) }
   } finally {
     await letGo(lease)
   }

@@ -23,6 +23,7 @@ export async function currentLeader(engine: Engine, key: string): Promise<Leader
 
 export async function roomOf(engine: Engine, key: string): Promise<RoomView | undefined> {
   const page = await engine.ask(
+    'inspect',
     () => engine.store.inspect({ prefix: key, cursor: undefined, count: 1 }),
     ADMINISTRATION_MS,
     key,
@@ -76,18 +77,20 @@ export class LeaderWatch {
   }
 
   async *changes(signal: AbortSignal | undefined): AsyncGenerator<Leader | null, void, void> {
-    const onAbort = () => {
-      this.#stopping.abort()
-      this.#tell()
+    const { signals } = this.#desk.engine
+    const ending = {
+      abort: () => {
+        this.#stopping.abort()
+        this.#tell()
+      },
     }
     if (signal?.aborted === true) return
-    signal?.addEventListener('abort', onAbort)
+    if (signal !== undefined) signals.add(signal, ending)
     void this.#watch()
     try {
-      for (;;) {
+      while (!this.#stopping.signal.aborted) {
         const next = this.#changes.shift()
         if (next !== undefined) yield next
-        else if (this.#stopping.signal.aborted) return
         else if (this.#end !== undefined) throw this.#end.error
         else {
           await new Promise<void>((resolve) => {
@@ -96,7 +99,7 @@ export class LeaderWatch {
         }
       }
     } finally {
-      signal?.removeEventListener('abort', onAbort)
+      if (signal !== undefined) signals.remove(signal, ending)
       this.#stopping.abort()
     }
   }
@@ -136,7 +139,7 @@ export class LeaderWatch {
       ticket: makeTicket(this.#desk, key, nextId(), SHARED, this.#terms, this.#terms.patienceMs),
       waitMs: Number.POSITIVE_INFINITY,
       signal: this.#stopping.signal,
-      lease: this.#terms,
+      lease: { ...this.#terms, quiet: true },
       // Behind whose mark it stands is known only now: the leader may have changed since the last look.
       whileQueued: () => {
         onQueued()

@@ -1,9 +1,11 @@
 import { show } from '../base/duration.ts'
 import type { RoomView, Store } from '../contract/store.ts'
 import { Engine } from '../engine/engine.ts'
+import { listen } from '../engine/events.ts'
 import { HeldLease } from '../engine/held-lease.ts'
 import { chance, describeOwner, nextTicketId } from '../engine/ids.ts'
 import type { Lease, LeaseJson } from '../engine/lease.ts'
+import type { LockEventName, LockEvents } from '../engine/lock-events.ts'
 import { systemClock } from '../engine/system-clock.ts'
 import { InvalidArgumentError, LeaseLostError } from '../errors.ts'
 import { Election } from './election.ts'
@@ -247,9 +249,10 @@ export class Locks {
     const found = await this.#desk.engine.adopt(ticket, terms)
     if (found instanceof HeldLease) {
       // Held by the same id under another fence: not this lease, and none that may be released here.
-      if (found.fence === fence && terms.signal?.aborted !== true && found.state !== 'lost') {
+      if (found.fence === fence && terms.signal?.aborted !== true && found.remainingMs > 0) {
         // What its first holder had asked and never heard of may still arrive.
         found.origin = { doubts: 1 }
+        this.#desk.engine.events.adopted.tell({ ticket, lease: terms }, { fence })
         return found
       }
       found.forget()
@@ -276,7 +279,9 @@ export class Locks {
     const count = parseCount('pageSize', pageSize, 10_000)
     let cursor: string | undefined
     do {
-      const page = await this.#ask(() => this.#desk.engine.store.inspect({ prefix, cursor, count }))
+      const page = await this.#ask('inspect', () =>
+        this.#desk.engine.store.inspect({ prefix, cursor, count }),
+      )
       yield* page.rooms
       cursor = page.next
     } while (cursor !== undefined)
@@ -306,7 +311,18 @@ export class Locks {
         `Expected \`reason\` to be a text of 1 to 500 characters, got ${show(reason)}.`,
       )
     }
-    return this.#ask(() => this.#desk.engine.store.evict({ key, id, reason }))
+    return this.#ask('evict', () => this.#desk.engine.store.evict({ key, id, reason }))
+  }
+
+  /**
+   * Calls `listener` at every such event of these locks, until the function is called that it returns: requests, waits,
+   * losses, and whatever else {@link LockEvents} says. Nobody listening costs nothing. A listener is called at once and in the way of
+   * the lock, so it should be quick; what it throws becomes a process warning, and nothing to the lock.
+   *
+   * @throws {InvalidArgumentError} when there is no such event.
+   */
+  on<Name extends LockEventName>(event: Name, listener: (event: LockEvents[Name]) => void): () => void {
+    return listen(this.#desk.engine.events, event, listener)
   }
 
   /**
@@ -322,8 +338,8 @@ export class Locks {
   }
 
   /** One request for people, who can wait a little longer than a lease. */
-  #ask<T>(request: () => T | Promise<T>): Promise<T> {
-    return this.#desk.engine.ask(request, ADMINISTRATION_MS)
+  #ask<T>(verb: 'inspect' | 'evict', request: () => T | Promise<T>): Promise<T> {
+    return this.#desk.engine.ask(verb, request, ADMINISTRATION_MS)
   }
 }
 

@@ -83,5 +83,5 @@ async function take(desk: Desk, mark: string, key: string, rememberMs: number): 
 }
 
 /** Whoever looks has it for one round trip, or until this if it dies; and giving up would not undo the work. */
-const LOOKING: Terms = parseTerms({ ttl: 2000, renew: false }, TAKES.try)
-const MARKING: Terms = parseTerms({ wait: 10_000, renew: false }, TAKES.wait)
+const LOOKING: Terms = { ...parseTerms({ ttl: 2000, renew: false }, TAKES.try), quiet: true }
+const MARKING: Terms = { ...parseTerms({ wait: 10_000, renew: false }, TAKES.wait), quiet: true }

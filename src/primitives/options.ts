@@ -73,6 +73,7 @@ export interface Terms {
   readonly lockDelayMs: number
   readonly reentrant: boolean
   readonly signal: AbortSignal | undefined
+  readonly quiet?: boolean | undefined
 }
 
 const DEFAULTS: Terms = {

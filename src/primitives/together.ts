@@ -105,13 +105,18 @@ async function runUnder<T>(
   leases: LeaseSet,
   work: (leases: LeaseSet) => Promise<T> | T,
 ): Promise<T> {
+  const held = leases.leases as readonly HeldLease[]
   try {
     leases.assertHeld()
-    const value = await runInScopes(desk.engine, leases.leases as readonly HeldLease[], () => work(leases))
-    for (const lease of leases.leases) (lease as HeldLease).assertKept()
+    const inside = held.reduceRight(
+      (inner, lease) => lease.observed(inner),
+      () => work(leases),
+    )
+    const value = await runInScopes(desk.engine, held, inside)
+    for (const lease of held) lease.assertKept()
     return value
   } finally {
-    for (const lease of leases.leases) await innerDone(lease as HeldLease)
+    for (const lease of held) await innerDone(lease)
     await leases.release()
   }
 }

@@ -1,0 +1,213 @@
+import { type Channel, channel, subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { show } from '../base/duration.ts'
+import type { Clock } from '../contract/clock.ts'
+import type { Ticket } from '../contract/store.ts'
+import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
+import { isLater } from './later.ts'
+import type { LockEventName, LockEvents, StoreVerb } from './lock-events.ts'
+
+/** What is told about, and whether it is: tickets of our own beside a caller's key are nobody's business. */
+interface Subject {
+  readonly ticket: Ticket
+  readonly lease: { readonly quiet?: boolean | undefined }
+}
+
+/** Where the topics of one engine come from. */
+interface Source {
+  readonly store: string
+  readonly clock: Clock
+}
+
+type Listener = (event: never) => void
+
+/** One event of one engine: who listens to it, and how it is told. */
+class Topic<Name extends LockEventName> {
+  readonly #name: Name
+  readonly #source: Source
+  readonly #channel: Channel
+  /** Replaced and never changed, so that who leaves while an event is told is no trouble. */
+  #listeners: readonly Listener[] | undefined
+
+  constructor(name: Name, source: Source) {
+    this.#name = name
+    this.#source = source
+    this.#channel = channel(channelName(name))
+  }
+
+  /** Asked before anything is made ready for telling, wherever a lock is waited for: nobody listens, as a rule. */
+  get isHeard(): boolean {
+    return this.#listeners !== undefined || this.#channel.hasSubscribers
+  }
+
+  on(listener: Listener): () => void {
+    this.#listeners = [...(this.#listeners ?? []), listener]
+    return () => {
+      const left = this.#listeners?.filter((one) => one !== listener) ?? []
+      this.#listeners = left.length === 0 ? undefined : left
+    }
+  }
+
+  tell({ ticket, lease }: Subject, details: Details<Name>): void {
+    if (lease.quiet === true || !this.isHeard) return
+    const { key, id, units, limit, owner } = ticket
+    this.publish({ key, id, units, limit, owner, ...details })
+  }
+
+  publish(content: object): void {
+    const { store, clock } = this.#source
+    const event = { event: this.#name, store, at: clock.wallMs(), ...content }
+    for (const listener of this.#listeners ?? []) listener(event as never)
+    if (this.#channel.hasSubscribers) this.#channel.publish(event)
+  }
+}
+
+/** Inside of `wrap`, and once, whatever that does. */
+export function wrapped<A extends unknown[], T>(
+  work: (...args: A) => T,
+  wrap: (run: () => void) => void,
+): (...args: A) => T {
+  return (...args) => {
+    const settle = once(() => outcomeOf(() => work(...args)))
+    guarded('working', () => wrap(() => void settle()))(undefined)
+    return settle()()
+  }
+}
+
+function once<T>(make: () => T): () => T {
+  let made: { readonly value: T } | undefined
+  return () => {
+    made ??= { value: make() }
+    return made.value
+  }
+}
+
+/** Repeats how the work ended. */
+function outcomeOf<T>(work: () => T): () => T {
+  try {
+    const value = work()
+    return () => value
+  } catch (error) {
+    return () => {
+      throw error
+    }
+  }
+}
+
+/** What a ticket's event says beyond the ticket. */
+type Details<Name extends LockEventName> = Omit<
+  LockEvents[Name],
+  'event' | 'store' | 'at' | 'key' | 'id' | 'units' | 'limit' | 'owner'
+>
+
+export type Events = { readonly [Name in LockEventName]: Topic<Name> }
+
+export function createEvents(source: Source): Events {
+  return Object.fromEntries(names.map((name) => [name, new Topic(name, source)])) as unknown as Events
+}
+
+/** @throws {InvalidArgumentError} */
+export function listen<Name extends LockEventName>(
+  events: Events,
+  name: Name,
+  listener: (event: LockEvents[Name]) => void,
+): () => void {
+  check(name, listener)
+  return events[name].on(guarded(name, listener))
+}
+
+export function tellStoreError(events: Events, failure: StoreFailure): void {
+  const topic = events['store-error']
+  if (!topic.isHeard) return
+  const { verb, error, key, id } = failure
+  const outcome = isHoldfastError(error, 'store-refused') ? 'refused' : 'ambiguous'
+  topic.publish({ verb, outcome, error, key, id })
+}
+
+interface StoreFailure {
+  readonly verb: StoreVerb
+  /** `undefined`: no answer in time. */
+  readonly error: unknown
+  readonly key?: string | undefined
+  readonly id?: string | undefined
+}
+
+/** The events of all locks of this process, whoever made them. */
+export interface ProcessEvents {
+  /** All there are, to listen to each. */
+  readonly names: readonly LockEventName[]
+  /**
+   * Calls `listener` at every such event, until the function is called that it returns. It is called at once and in the way of
+   * the lock, so it should be quick; what it throws is a process warning, and nothing to the lock.
+   *
+   * @throws {InvalidArgumentError} when there is no such event.
+   */
+  on<Name extends LockEventName>(event: Name, listener: (event: LockEvents[Name]) => void): () => void
+}
+
+const NAMES: Readonly<Record<LockEventName, true>> = {
+  requested: true,
+  queued: true,
+  busy: true,
+  acquired: true,
+  timeout: true,
+  withdrawn: true,
+  adopted: true,
+  renewed: true,
+  jeopardy: true,
+  lost: true,
+  released: true,
+  detached: true,
+  evicted: true,
+  'store-error': true,
+  elected: true,
+  resigned: true,
+  working: true,
+}
+const names = Object.keys(NAMES) as readonly LockEventName[]
+
+export const lockEvents: ProcessEvents = {
+  names,
+  on(name, listener) {
+    check(name, listener)
+    const call = guarded(name, listener)
+    const subscriber = (event: unknown) => call(event as never)
+    subscribe(channelName(name), subscriber)
+    return () => {
+      unsubscribe(channelName(name), subscriber)
+    }
+  },
+}
+
+function channelName(name: LockEventName): string {
+  return `holdfast:${name}`
+}
+
+function check(name: unknown, listener: unknown): void {
+  if (typeof name !== 'string' || !Object.hasOwn(NAMES, name)) {
+    throw new InvalidArgumentError(`Expected \`event\` to be one of ${names.join(', ')}, got ${show(name)}.`)
+  }
+  if (typeof listener !== 'function')
+    throw new InvalidArgumentError(`Expected \`listener\` to be a function, got ${show(listener)}.`)
+}
+
+/** A listener whose mistakes are its own: a lock goes on, and so does the process. Told once, as they come in thousands. */
+function guarded<Event>(name: LockEventName, listener: (event: Event) => unknown): (event: Event) => void {
+  let warned = false
+  const warn = (error: unknown) => {
+    if (warned) return
+    warned = true
+    const detail = error instanceof Error ? (error.stack ?? error.message) : String(error)
+    process.emitWarning(`A listener to the event \`${name}\` failed; the lock goes on.`, {
+      type: 'HoldfastWarning',
+      detail,
+    })
+  }
+  return (event) => {
+    try {
+      const result = listener(event)
+      if (isLater(result)) result.then(undefined, warn)
+    } catch (error) {
+      warn(error)
+    }
+  }
+}
