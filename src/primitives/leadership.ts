@@ -90,7 +90,8 @@ export class LeaderTerm implements Leadership {
     else lost.addEventListener('abort', onLost, { once: true })
     void outsideOfCallers(() => this.#keepMark())
     try {
-      const value = await runInScope(this.#desk.engine, this.#lease, () => work(this))
+      const inside = this.#lease.observed(() => work(this))
+      const value = await runInScope(this.#desk.engine, this.#lease, inside)
       return this.#ending.signal.aborted ? { tag: 'over' } : { tag: 'done', value }
     } catch (error) {
       return this.#isEnd(error) ? { tag: 'over' } : { tag: 'failed', error }
@@ -131,7 +132,7 @@ export class LeaderTerm implements Leadership {
   /** Keeps the mark for as long as it leads. Its eviction is how somebody asks the leader to go. */
   async #keepMark(): Promise<void> {
     const gone = this.#gone.signal
-    const terms = { ...this.#terms, minHoldMs: 0, lockDelayMs: 0, signal: gone }
+    const terms = { ...this.#terms, minHoldMs: 0, lockDelayMs: 0, signal: gone, quiet: true }
     for (let failures = 0; !gone.aborted; failures += 1) {
       try {
         const mark = await hold(this.#desk, markOf(this.key), EXCLUSIVE, terms)
