@@ -15,12 +15,19 @@ const worker = lockWorker(locks, 'mailer', {
   stop: (reason) => console.log(`server ${port} works no more: ${reason}`),
 })
 worker.stopOn(['SIGINT', 'SIGTERM'])
-worker.start()
 
 createServer(async (_, response) => {
-  let holder = 'nobody'
-  for await (const room of locks.inspect({ prefix: 'mailer' })) {
-    for (const { owner } of room.holders) holder = JSON.parse(owner).label
+  try {
+    let holder = 'nobody'
+    for await (const room of locks.inspect({ prefix: 'mailer' })) {
+      for (const { owner } of room.holders) holder = JSON.parse(owner).label
+    }
+    response.end(`I am server ${port}, and ${worker.state}. The mailer is ${holder}.\n`)
+  } catch (error) {
+    response.writeHead(503).end(`I am server ${port}, and ${worker.state}. Who the mailer is: ${error}\n`)
   }
-  response.end(`I am server ${port}, and ${worker.state}. The mailer is ${holder}.\n`)
-}).listen(port, '127.0.0.1', () => console.log(`server ${port} listens`))
+}).listen(port, '127.0.0.1', () => {
+  console.log(`server ${port} listens`)
+  // Not before: a server that cannot listen would keep the key from those that can.
+  worker.start()
+})

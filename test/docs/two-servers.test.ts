@@ -1,8 +1,12 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { connect } from '../../src/index.ts'
 import { freePort } from '../servers/free-port.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
@@ -61,7 +65,51 @@ describe.concurrent.each(['embedded', 'redis'])('two servers over the %s store',
   })
 })
 
+describe.concurrent('a server', () => {
+  test('stays when its store is away, says so, and works again when it is back', {
+    timeout: 60_000,
+  }, async () => {
+    const store = await startRedis()
+    const server = await startServer({ STORE: store.url })
+    try {
+      await server.untilSays('working', server)
+      await store.kill()
+      const response = await fetch(`http://127.0.0.1:${server.port}`)
+      expect([response.status, await response.text()]).toEqual([
+        503,
+        expect.stringMatching(
+          /^I am server \d+, and .*\. Who the mailer is: StoreError: The Redis server could not/,
+        ),
+      ])
+      await store.restart()
+      await server.untilSays('working', server)
+      expect(server.child.exitCode).toBe(null)
+    } finally {
+      server.child.kill('SIGKILL')
+      await store.close()
+    }
+  })
+
+  test('whose port is taken ends, and keeps the key from nobody', { timeout: 60_000 }, async () => {
+    const store = await startRedis()
+    const taken = createServer().listen(0, '127.0.0.1')
+    try {
+      await once(taken, 'listening')
+      const { port } = taken.address() as AddressInfo
+      const { child, complaints } = spawnServer(port, { STORE: store.url })
+      await until('it has ended', () => child.exitCode !== null)
+      expect(complaints()).toContain('EADDRINUSE')
+      await using locks = await connect(store.url)
+      expect((await locks.inspect().next()).done).toBe(true)
+    } finally {
+      taken.close()
+      await store.close()
+    }
+  })
+})
+
 interface Server {
+  readonly port: number
   readonly child: ChildProcess
   readonly name: string
   said(): string
@@ -72,32 +120,22 @@ interface Server {
 
 async function startServer(env: NodeJS.ProcessEnv): Promise<Server> {
   const port = await freePort()
-  const child = spawn(process.execPath, ['--no-warnings', join(root, program), String(port)], {
-    cwd: folder,
-    env: { ...process.env, ...env },
-  })
-  let said = ''
-  let complaints = ''
-  child.stdout.on('data', (text) => {
-    said += text
-  })
-  child.stderr.on('data', (text) => {
-    complaints += text
-  })
+  const { child, said, complaints } = spawnServer(port, env)
   const name = `server ${port}`
   await until(
     'it listens',
     () => {
-      if (child.exitCode !== null) throw new Error(complaints)
-      return said.includes('listens')
+      if (child.exitCode !== null) throw new Error(complaints())
+      return said().includes('listens')
     },
     { withinMs: 20_000 },
   )
   return {
+    port,
     child,
     name,
-    said: () => said,
-    complaints: () => complaints,
+    said,
+    complaints,
     async untilSays(state, holder) {
       const expected = `I am ${name}, and ${state}. The mailer is ${holder.name}.\n`
       await until(
@@ -110,4 +148,20 @@ async function startServer(env: NodeJS.ProcessEnv): Promise<Server> {
       )
     },
   }
+}
+
+function spawnServer(port: number, env: NodeJS.ProcessEnv): Pick<Server, 'child' | 'said' | 'complaints'> {
+  const child = spawn(process.execPath, ['--no-warnings', join(root, program), String(port)], {
+    cwd: folder,
+    env: { ...process.env, ...env },
+  })
+  let said = ''
+  let complaints = ''
+  child.stdout.on('data', (text) => {
+    said += text
+  })
+  child.stderr.on('data', (text) => {
+    complaints += text
+  })
+  return { child, said: () => said, complaints: () => complaints }
 }
