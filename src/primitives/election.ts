@@ -76,18 +76,20 @@ export class Election {
     checkCallback(work)
     const { terms, stopMs, value, onError } = this.#parse(options)
     const desk = { ...this.#desk, owner: withValue(this.#desk.owner, value) }
+    const { signals } = desk.engine
     for (;;) {
       const lease = await elected(desk, this.key, terms, onError)
       const term = new LeaderTerm(desk, lease, terms, stopMs)
-      const onAbort = () => term.stepDown('its campaign was ended.')
-      terms.signal?.addEventListener('abort', onAbort)
-      if (terms.signal?.aborted === true) onAbort()
+      const ending = { abort: () => term.stepDown('its campaign was ended.') }
+      if (terms.signal !== undefined) signals.add(terms.signal, ending)
+      // In the very tick in which it was elected.
+      if (terms.signal?.aborted === true) ending.abort()
       this.#leading.add(term)
       const tellEnd = tellTerm(desk, lease, terms)
       const end = await term.run(work)
       this.#leading.delete(term)
       tellEnd(end.tag === 'over' ? (lease.state === 'lost' ? 'lost' : 'step-down') : end.tag)
-      terms.signal?.removeEventListener('abort', onAbort)
+      if (terms.signal !== undefined) signals.remove(terms.signal, ending)
       if (end.tag === 'failed') throw end.error
       if (end.tag === 'done') return end.value
       terms.signal?.throwIfAborted()

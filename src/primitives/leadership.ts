@@ -1,7 +1,7 @@
 import { outsideOfCallers } from '../engine/async-context.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { HoldfastError, isHoldfastError, LeaseLostError } from '../errors.ts'
-import { runInScope } from './held-keys.ts'
+import { heldHere, runInScope } from './held-keys.ts'
 import { type Desk, hold } from './hold.ts'
 import { EXCLUSIVE, markedKey, type Terms } from './options.ts'
 import { paused } from './paused.ts'
@@ -17,6 +17,11 @@ export interface Leadership {
    * settled.
    */
   readonly signal: AbortSignal
+  /**
+   * Aborts when it leads no more although the work has not settled: the lease is lost (with why), or the time for
+   * stepping down is used up. `signal` says *come to an end*, this one says *stop*: from now on another one may lead.
+   */
+  readonly lost: AbortSignal
   /** Milliseconds until the term ends, if no renewal succeeds; 0 when it is over. */
   readonly remainingMs: number
   /** Throws unless it leads at this very moment, by the clocks and not by a timer. @throws {LeaseLostError} */
@@ -41,10 +46,10 @@ export class LeaderTerm implements Leadership {
   readonly #terms: Terms
   readonly #stopMs: number
   readonly #ending = new AbortController()
-  readonly #settled = new AbortController()
+  readonly #lost = new AbortController()
   /** Aborts when it leads no more: its work has settled, or its lease is over. */
   readonly #gone = new AbortController()
-  /** Resolves when the key was given back. */
+  /** Resolves when the key was given back, or is not its own any more. */
   readonly over: Promise<void>
   #tellOver: () => void = () => {}
 
@@ -71,33 +76,45 @@ export class LeaderTerm implements Leadership {
     return this.#ending.signal
   }
 
+  get lost(): AbortSignal {
+    return this.#lost.signal
+  }
+
   get remainingMs(): number {
     return this.#lease.remainingMs
   }
 
+  /** Whether the caller runs inside of its work. */
+  get isRunningHere(): boolean {
+    return heldHere(this.#desk.engine, this.key) === this.#lease
+  }
+
   assertHeld(): void {
+    this.#lost.signal.throwIfAborted()
     this.#lease.assertHeld()
   }
 
   /** Runs the work, and gives the key back only when it has settled: nobody else begins before. */
   async run<T>(work: (leadership: Leadership) => Promise<T> | T): Promise<TermEnd<T>> {
-    const lost = this.#lease.signal
-    const onLost = () => {
-      this.#ending.abort(lost.reason)
-      this.#gone.abort()
+    const { signal } = this.#lease
+    const onLost = () => this.#lose(signal.reason)
+    if (signal.aborted) onLost()
+    else signal.addEventListener('abort', onLost, { once: true })
+    // Asked to go before it has begun: work that listens to its signal from then on would never hear of it.
+    const isWanted = !this.#ending.signal.aborted
+    if (isWanted) {
+      void outsideOfCallers(() => this.#keepMark())
+      void this.#keepProcess()
     }
-    if (lost.aborted) onLost()
-    else lost.addEventListener('abort', onLost, { once: true })
-    void outsideOfCallers(() => this.#keepMark())
     try {
+      if (!isWanted) return { tag: 'over' }
       const inside = this.#lease.observed(() => work(this))
       const value = await runInScope(this.#desk.engine, this.#lease, inside)
-      return this.#ending.signal.aborted ? { tag: 'over' } : { tag: 'done', value }
+      return this.#isEnding ? { tag: 'over' } : { tag: 'done', value }
     } catch (error) {
-      return this.#isEnd(error) ? { tag: 'over' } : { tag: 'failed', error }
+      return this.#isEnding && this.#passesOn(error) ? { tag: 'over' } : { tag: 'failed', error }
     } finally {
-      lost.removeEventListener('abort', onLost)
-      this.#settled.abort()
+      signal.removeEventListener('abort', onLost)
       this.#gone.abort()
       await this.#lease.release()
       this.#tellOver()
@@ -106,38 +123,64 @@ export class LeaderTerm implements Leadership {
 
   /** Asks the leader to go. What it has begun may settle; after `stopMs` the lease is left to run out. */
   stepDown(why: string): void {
-    if (this.#ending.signal.aborted || this.#settled.signal.aborted) return
+    if (this.#ending.signal.aborted || this.#gone.signal.aborted) return
     this.#ending.abort(
       new HoldfastError('step-down', `The leader of ${JSON.stringify(this.key)} is asked to go: ${why}`, {
         key: this.key,
       }),
     )
-    void paused(this.#desk.engine.clock, this.#stopMs, this.#settled.signal).then(() => {
-      if (this.#gone.signal.aborted) return
-      this.#gone.abort()
-      // Nobody renews it from now on.
-      if (this.#lease.state !== 'lost') this.#lease.detach()
-    })
+    void paused(this.#desk.engine.clock, this.#stopMs, this.#gone.signal).then(() => this.#stopHard())
   }
 
-  /** An error that only passes on why the signal aborted is no failure of the work. */
-  #isEnd(error: unknown): boolean {
-    const { aborted, reason } = this.#ending.signal
-    if (!aborted) return false
-    return (
-      error === reason || (error instanceof Error && (error.name === 'AbortError' || error.cause === reason))
-    )
+  /** Nobody renews the lease from now on. */
+  #stopHard(): void {
+    if (this.#gone.signal.aborted) return
+    try {
+      this.#lease.detach()
+    } catch {
+      // Lost in this very moment by the clocks, which it has told by now.
+      return
+    }
+    const key = JSON.stringify(this.key)
+    const why = `The leader of ${key} was asked to go, and its work has not settled within ${this.#stopMs} ms. Stop writing: another one leads as soon as the lease has run out.`
+    this.#lose(new LeaseLostError(why, { key: this.key, reason: 'expired' }))
+  }
+
+  #lose(why: unknown): void {
+    this.#gone.abort()
+    this.#lost.abort(why)
+    this.#ending.abort(why)
+    this.#tellOver()
+  }
+
+  /** By the clocks: the work may have blocked the event loop, so that no timer has told. */
+  get #isEnding(): boolean {
+    return this.#lease.state === 'lost' || this.#ending.signal.aborted
+  }
+
+  /** An error that only passes on why a signal aborted is no failure of the work. */
+  #passesOn(error: unknown): boolean {
+    const reasons = [this.#ending.signal.reason, this.#lost.signal.reason]
+    if (reasons.includes(error)) return true
+    return error instanceof Error && (error.name === 'AbortError' || reasons.includes(error.cause ?? error))
+  }
+
+  /** Also work that only waits for its signal has to go on, as it did while it waited to be elected. */
+  async #keepProcess(): Promise<void> {
+    const { signal } = this.#gone
+    while (!signal.aborted) await paused(this.#desk.engine.clock, LONG_MS, signal)
   }
 
   /** Keeps the mark for as long as it leads. Its eviction is how somebody asks the leader to go. */
   async #keepMark(): Promise<void> {
     const gone = this.#gone.signal
+    const over = abortOf(gone)
     const terms = { ...this.#terms, minHoldMs: 0, lockDelayMs: 0, signal: gone, quiet: true }
     for (let failures = 0; !gone.aborted; failures += 1) {
       try {
         const mark = await hold(this.#desk, markOf(this.key), EXCLUSIVE, terms)
         failures = 0
-        const end = await Promise.race([abortOf(mark.signal), abortOf(gone)])
+        const end = await Promise.race([abortOf(mark.signal), over])
         await mark.release()
         // It still leads until its work has settled, and so takes the mark again.
         if (isEviction(end)) this.stepDown(end.evictedBecause ?? UNSAID)
@@ -150,6 +193,7 @@ export class LeaderTerm implements Leadership {
   }
 }
 
+const LONG_MS = 3_600_000
 const UNSAID = 'no reason given.'
 
 function isEviction(error: unknown): error is LeaseLostError {

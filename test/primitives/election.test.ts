@@ -1,70 +1,8 @@
-import { describe, expect, onTestFinished, test } from 'vitest'
-import type { Election, Leader, Leadership, Locks } from '../../src/index.ts'
+import { describe, expect, test } from 'vitest'
+import type { Election, Locks } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
-import { errorOf, outcomeOf, realScene, type Scene, scene } from '../engine/scene.ts'
-
-/** Work that leads until it is told to settle, or its signal aborts. */
-class Office {
-  terms: Leadership[] = []
-  inside = 0
-  most = 0
-  #settle: (how: { value?: string; error?: unknown }) => void = () => {}
-
-  /** Whether it settles when it is asked to go. */
-  readonly polite: boolean
-
-  constructor(polite = true) {
-    this.polite = polite
-  }
-
-  readonly work = (leadership: Leadership): Promise<string> => {
-    this.terms.push(leadership)
-    this.inside += 1
-    this.most = Math.max(this.most, this.inside)
-    return new Promise<string>((resolve, reject) => {
-      this.#settle = ({ value, error }) => (error === undefined ? resolve(value ?? '') : reject(error))
-      if (this.polite) leadership.signal.addEventListener('abort', () => reject(leadership.signal.reason))
-    }).finally(() => {
-      this.inside -= 1
-    })
-  }
-
-  finish(value: string): void {
-    this.#settle({ value })
-  }
-
-  fail(error: unknown): void {
-    this.#settle({ error })
-  }
-
-  get term(): Leadership {
-    const term = this.terms.at(-1)
-    if (term === undefined) throw new Error('It has never led')
-    return term
-  }
-}
-
-/** A campaign that ends with the test. */
-function campaign(election: Election, office: Office, options: Parameters<Election['campaign']>[1] = {}) {
-  const end = new AbortController()
-  const over = election.campaign(office.work, { signal: end.signal, ...options })
-  over.catch(() => {})
-  return { over, end: () => end.abort(new Error('the test is over')) }
-}
-
-/** Notes what it is told, without ever being slow. */
-function observer(scene: Scene, election: Election) {
-  const end = new AbortController()
-  const seen: (Leader | null)[] = []
-  const over = (async () => {
-    for await (const leader of election.observe({ signal: end.signal })) seen.push(leader)
-  })()
-  onTestFinished(async () => {
-    end.abort()
-    await scene.clock.until(over)
-  })
-  return { seen, end: () => end.abort(), over }
-}
+import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
+import { campaign, Office, observer } from './office.ts'
 
 describe('an election', () => {
   test('has one leader at a time, in the order of the campaigns, under rising fences', async () => {
@@ -283,9 +221,10 @@ describe('stepping down', () => {
     const running = campaign(locks.election('k'), office)
     await settled()
     const first = office.term
-    await other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    const asked = () => clock.until(other.locks.election('k').requestStepDown({ reason: 'deploy' }))
+    expect(await asked()).toBe(false)
     await clock.advance(3000)
-    await other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    expect(await asked()).toBe(true)
     await clock.untilTrue(() => first.signal.aborted, { withinMs: 100 })
     running.end()
     await clock.advance(5000)

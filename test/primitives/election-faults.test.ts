@@ -1,0 +1,288 @@
+import { describe, expect, onTestFinished, test } from 'vitest'
+import type { Leader, Leadership } from '../../src/index.ts'
+import { settled } from '../engine/fake-clock.ts'
+import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
+import { campaign, Office, observer } from './office.ts'
+
+/** What the process is warned of until the test ends. */
+function warnings(): string[] {
+  const seen: string[] = []
+  const note = ({ stack = '' }: Error) => seen.push(stack)
+  process.on('warning', note)
+  onTestFinished(() => {
+    process.off('warning', note)
+  })
+  return seen
+}
+
+describe('a campaign', () => {
+  test('does not begin its work when its signal aborts in the tick in which it is elected', async () => {
+    const { locks } = realScene()
+    const end = new AbortController()
+    let begun = 0
+    const running = locks.election('k').campaign(
+      () => {
+        begun += 1
+        return new Promise(() => {})
+      },
+      { signal: end.signal },
+    )
+    end.abort(new Error('no more'))
+    expect(await errorOf(running)).toMatchObject({ message: 'no more' })
+    expect(begun).toBe(0)
+  })
+
+  test('does not take for done what blocked the event loop past the deadline, and campaigns again', async () => {
+    const { locks, clock } = scene()
+    const fences: bigint[] = []
+    const running = locks.election('k').campaign(({ fence }) => {
+      fences.push(fence)
+      if (fences.length === 1) clock.block(31_000)
+      return `term ${fences.length}`
+    })
+    expect(await clock.until(running)).toBe('term 2')
+    expect(fences[1]).toBeGreaterThan(fences[0] ?? 0n)
+    await clock.advance(40_000)
+  })
+
+  test('survives work that never settles: it holds the key no longer than it may, and ends with nothing', async () => {
+    const { locks, other, clock } = scene()
+    const office = new Office(false)
+    const running = campaign(locks.election('k'), office, { ttl: '5s', stopTimeout: '1s' })
+    await settled()
+    expect(await other.locks.election('k').requestStepDown({ reason: 'deploy' })).toBe(true)
+    const rival = new Office()
+    const rivals = campaign(other.locks.election('k'), rival)
+    await clock.untilTrue(() => rival.inside === 1, { withinMs: 7000 })
+    await clock.advance(60_000)
+    expect(await outcomeOf(running.over)).toBe('pending')
+    running.end()
+    rivals.end()
+    await clock.advance(60_000)
+    office.finish('')
+    expect(await errorOf(clock.until(running.over))).toMatchObject({ message: 'the test is over' })
+  })
+
+  test('many share one signal without a warning, while they wait and while they lead', async () => {
+    const seen = warnings()
+    const { locks, clock } = scene()
+    const end = new AbortController()
+    const offices = Array.from({ length: 30 }, () => new Office())
+    const running = offices.map((office, index) =>
+      locks.election(`k${index % 20}`).campaign(office.work, { signal: end.signal }),
+    )
+    const watching = Array.from({ length: 20 }, async () => {
+      for await (const _ of locks.election('k1').observe({ signal: end.signal }));
+    })
+    await clock.advance(5000)
+    expect(offices.filter(({ inside }) => inside === 1)).toHaveLength(20)
+    end.abort(new Error('enough'))
+    const errors = await clock.until(Promise.all(running.map(errorOf)))
+    expect(errors.every(({ message }) => message === 'enough')).toBe(true)
+    await clock.until(Promise.all(watching))
+    await clock.advance(10_000)
+    expect(seen).toEqual([])
+  })
+
+  test('keeps the process alive while it leads, also by work that only waits for its signal', async () => {
+    const { locks, clock } = scene()
+    const running = campaign(locks.election('k'), new Office())
+    await settled()
+    expect(clock.timers.keepingAlive).toBeGreaterThan(0)
+    await clock.advance(120_000)
+    expect(clock.timers.keepingAlive).toBeGreaterThan(0)
+    running.end()
+    expect(await errorOf(clock.until(running.over))).toMatchObject({ message: 'the test is over' })
+    await settled()
+    expect(clock.timers.keepingAlive).toBe(0)
+    await clock.advance(40_000)
+  })
+})
+
+describe('a leader that steps down', () => {
+  test('hears when its lease is lost in the middle of it', async () => {
+    const { locks, other, clock } = scene()
+    const office = new Office(false)
+    const running = campaign(locks.election('k'), office)
+    await settled()
+    const { term } = office
+    await other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    await clock.untilTrue(() => term.signal.aborted)
+    expect(term.lost.aborted).toBe(false)
+    await other.locks.evict('k', undefined, { reason: 'by force' })
+    await clock.untilTrue(() => term.lost.aborted, { withinMs: 100 })
+    expect(term.lost.reason).toMatchObject({ code: 'lease-lost', evictedBecause: 'by force' })
+    expect(term.signal.reason).toMatchObject({ code: 'step-down' })
+    office.finish('')
+    await clock.untilTrue(() => office.terms.length === 2)
+    running.end()
+    await settled()
+    office.finish('')
+    await clock.advance(10_000)
+  })
+
+  test('hears when its time to settle is over, and that it leads no more', async () => {
+    const { locks, clock } = scene()
+    const office = new Office(false)
+    const running = campaign(locks.election('k'), office, { ttl: '5s', stopTimeout: '2s' })
+    await settled()
+    running.end()
+    await clock.advance(1900)
+    expect(office.term.lost.aborted).toBe(false)
+    await clock.advance(200)
+    expect(office.term.lost.reason).toMatchObject({ code: 'lease-lost', key: 'k' })
+    expect(office.term.lost.reason.message).toContain('2000 ms')
+    expect(office.term.remainingMs).toBe(0)
+    expect(() => office.term.assertHeld()).toThrow(office.term.lost.reason)
+    office.finish('')
+    await clock.advance(10_000)
+  })
+
+  test.each<[string, (term: Leadership) => unknown]>([
+    ['the loss itself', ({ lost }) => lost.reason],
+    ['an error that the loss has caused', ({ lost }) => new Error('undone', { cause: lost.reason })],
+  ])('campaigns again when its work ends with %s', async (_, errorFor) => {
+    const { locks, other, clock } = scene()
+    const office = new Office(false)
+    const running = campaign(locks.election('k'), office)
+    await settled()
+    const { term } = office
+    await other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    await clock.untilTrue(() => term.signal.aborted)
+    await other.locks.evict('k', undefined, { reason: 'by force' })
+    await clock.untilTrue(() => term.lost.aborted)
+    office.fail(errorFor(term))
+    await clock.untilTrue(() => office.terms.length === 2)
+    running.end()
+    await settled()
+    office.finish('')
+    await clock.advance(10_000)
+  })
+
+  test('is not waited for longer than it leads: resign() ends with the hard stop', async () => {
+    const { locks, clock } = scene()
+    const office = new Office(false)
+    const election = locks.election('k')
+    const running = campaign(election, office, { ttl: '5s', stopTimeout: '2s' })
+    await settled()
+    const resigned = election.resign()
+    await clock.advance(1900)
+    expect(await outcomeOf(resigned)).toBe('pending')
+    await clock.advance(200)
+    expect(await outcomeOf(resigned)).toEqual({ value: undefined })
+    running.end()
+    office.finish('')
+    await clock.advance(10_000)
+  })
+
+  test('is nobody when it has lost already: resign() does not wait for work that goes on', async () => {
+    const { locks, other, clock } = scene()
+    const office = new Office(false)
+    const election = locks.election('k')
+    const running = campaign(election, office)
+    await settled()
+    await other.locks.evict('k', undefined, { reason: 'test' })
+    await clock.untilTrue(() => office.term.lost.aborted)
+    expect(await outcomeOf(election.resign())).toEqual({ value: undefined })
+    running.end()
+    office.finish('')
+    await clock.advance(10_000)
+  })
+
+  test('may resign in its own work, which resign() then does not wait for', async () => {
+    const { locks, clock } = scene()
+    const election = locks.election('k')
+    let terms = 0
+    const running = election.campaign(async () => {
+      terms += 1
+      if (terms === 2) return 'done'
+      await election.resign()
+      return 'not yet'
+    })
+    expect(await clock.until(running)).toBe('done')
+    await clock.advance(10_000)
+  })
+
+  test('is found in the moment of its election, before it has announced itself', async () => {
+    const { locks, other, clock, store } = scene()
+    const office = new Office()
+    store.next('acquire', 'answer', 'fail')
+    const running = campaign(locks.election('k'), office)
+    await settled()
+    const first = office.term
+    const asked = other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    expect(await clock.until(asked)).toBe(true)
+    await clock.untilTrue(() => first.signal.aborted, { withinMs: 100 })
+    running.end()
+    await clock.advance(10_000)
+  })
+
+  test('may be asked over and over while its work settles', async () => {
+    const seen = warnings()
+    const { locks, other, clock } = scene()
+    const office = new Office(false)
+    const running = campaign(locks.election('k'), office, { stopTimeout: '10m' })
+    await settled()
+    for (let round = 0; round < 30; round += 1) {
+      expect(await clock.until(other.locks.election('k').requestStepDown({ reason: 'deploy' }))).toBe(true)
+      await clock.advance(100)
+    }
+    office.term.assertHeld()
+    running.end()
+    office.finish('')
+    await clock.advance(10_000)
+    expect(seen).toEqual([])
+  })
+
+  test('ends with the locks that are closed meanwhile', async () => {
+    const { locks, clock } = scene()
+    const office = new Office(false)
+    const election = locks.election('k')
+    const running = campaign(election, office)
+    await settled()
+    const resigned = election.resign()
+    await clock.until(locks.close())
+    await clock.until(resigned)
+    expect(office.term.lost.reason).toMatchObject({ code: 'closed' })
+    office.finish('')
+    expect(await errorOf(clock.until(running.over))).toMatchObject({ code: 'closed' })
+    await clock.advance(40_000)
+  })
+})
+
+describe('observing', () => {
+  test('ends at once by its signal, whatever has not been taken yet', async () => {
+    const { locks, other, clock } = scene()
+    const end = new AbortController()
+    const changes = other.locks.election('k').observe({ signal: end.signal })
+    await clock.until(changes.next())
+    for (let round = 0; round < 3; round += 1) {
+      const running = campaign(locks.election('k'), new Office())
+      await clock.advance(3000)
+      running.end()
+      await clock.advance(3000)
+    }
+    expect(await clock.until(changes.next())).toMatchObject({ value: { owner: { label: 'test' } } })
+    end.abort()
+    expect(await clock.until(changes.next())).toEqual({ done: true, value: undefined })
+  })
+
+  test('is told by a hundred observers alike, of every leader', async () => {
+    const here = scene()
+    const { locks, other, clock } = here
+    const watching = Array.from({ length: 100 }, () => observer(here, other.locks.election('k')))
+    await clock.advance(2000)
+    const offices = Array.from({ length: 5 }, () => new Office())
+    const running = offices.map((office) => campaign(locks.election('k'), office))
+    for (const office of offices) {
+      await clock.untilTrue(() => office.inside === 1)
+      await clock.advance(2000)
+      office.finish('')
+    }
+    await clock.advance(3000)
+    const fences = [null, ...offices.map(({ term }) => term.fence), null]
+    for (const { seen } of watching)
+      expect(seen.map((leader: Leader | null) => leader?.fence ?? null)).toEqual(fences)
+    await Promise.all(running.map(({ over }) => over))
+  })
+})
