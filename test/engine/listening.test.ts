@@ -1,0 +1,254 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { subscribe, unsubscribe } from 'node:diagnostics_channel'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { createLocks, InvalidArgumentError, lockEvents } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { settled } from './fake-clock.ts'
+import { hear, last, story } from './hearing.ts'
+import { realScene } from './scene.ts'
+
+const warnings: Error[] = []
+const onWarning = (warning: Error) => {
+  if (warning.name === 'HoldfastWarning') warnings.push(warning)
+}
+beforeEach(() => {
+  warnings.length = 0
+  process.on('warning', onWarning)
+})
+afterEach(() => {
+  process.off('warning', onWarning)
+})
+
+describe('locks.on', () => {
+  test('hears of its own locks and of no others, until it is stopped', async () => {
+    const [one, other] = [realScene(), realScene()]
+    const keys: string[] = []
+    const stop = one.locks.on('acquired', ({ key }) => keys.push(key))
+    await one.locks.withLock('a', () => {})
+    await other.locks.withLock('b', () => {})
+    stop()
+    stop()
+    await one.locks.withLock('c', () => {})
+    expect(keys).toEqual(['a'])
+  })
+
+  test('calls every listener in order, also one that was added twice, and one that leaves in between', async () => {
+    const { locks } = realScene()
+    const calls: string[] = []
+    const again = () => calls.push('again')
+    const stopFirst = locks.on('acquired', () => {
+      calls.push('first')
+      stopFirst()
+    })
+    const stopAgain = locks.on('acquired', again)
+    locks.on('acquired', again)
+    await locks.withLock('k', () => {})
+    stopAgain()
+    await locks.withLock('k', () => {})
+    expect(calls).toEqual(['first', 'again', 'again', 'again'])
+  })
+
+  test.each([
+    ['throws', () => listenerOf(() => fail())],
+    ['rejects', () => listenerOf(async () => fail())],
+    ['throws what is no error', () => listenerOf(() => throwText())],
+  ])('is not disturbed by a listener that %s: the process is warned, once', async (_, make) => {
+    const { locks } = realScene()
+    for (const name of lockEvents.names) locks.on(name, make())
+    const stops = lockEvents.names.map((name) => lockEvents.on(name, make()))
+    expect(await locks.withLock('k', () => 'done')).toBe('done')
+    expect(await locks.withLock('k', () => 'again')).toBe('again')
+    await settled()
+    for (const stop of stops) stop()
+    const events = warnings.map(({ message }) => /`(\S+)`/.exec(message)?.[1])
+    const expected = ['requested', 'acquired', 'working', 'released'].flatMap((name) => [name, name])
+    expect(events.sort()).toEqual(expected.sort())
+    expect((warnings[0] as { detail?: string }).detail).toContain('a bug in the listener')
+  })
+
+  test('refuses an event that there is not, and a listener that is none', () => {
+    const { locks } = realScene()
+    const wrong: unknown = 'error'
+    for (const source of [locks, lockEvents]) {
+      expect(() => source.on(wrong as 'lost', () => {})).toThrow(InvalidArgumentError)
+      expect(() => source.on(wrong as 'lost', () => {})).toThrow(
+        /^Expected `event` to be one of requested, .*, working, got "error"\.$/,
+      )
+      expect(() => source.on('lost', undefined as never)).toThrow(
+        'Expected `listener` to be a function, got undefined.',
+      )
+    }
+  })
+
+  test('may take the same locks in a listener', async () => {
+    const { locks } = realScene()
+    const taken: boolean[] = []
+    locks.on('released', ({ key }) => {
+      if (key === 'k') void locks.withLock('k:after', () => void taken.push(true))
+    })
+    await locks.withLock('k', () => {})
+    await settled()
+    expect(taken).toEqual([true])
+  })
+})
+
+describe('the channels of the process', () => {
+  test('carry what locks.on is told, from all locks', async () => {
+    const heard: unknown[] = []
+    const listener = (event: unknown) => heard.push(event)
+    const channels = lockEvents.names.map((name) => `holdfast:${name}`)
+    for (const channel of channels) subscribe(channel, listener)
+    const own: unknown[] = []
+    for (const label of ['one', 'two']) {
+      const locks = createLocks(memoryStore(), { label })
+      own.push(...(await heardOf(locks)))
+      await locks.close()
+    }
+    for (const channel of channels) unsubscribe(channel, listener)
+    expect(heard).toEqual(own)
+    const labels = heard.map((event) => JSON.parse((event as { owner: string }).owner).label)
+    expect([...new Set(labels)]).toEqual(['one', 'two'])
+  })
+
+  test('are heard by lockEvents.on as well, until it is stopped', async () => {
+    const { locks } = realScene()
+    const keys: string[] = []
+    const stop = lockEvents.on('released', ({ key }) => keys.push(key))
+    await locks.withLock('a', () => {})
+    stop()
+    stop()
+    await locks.withLock('b', () => {})
+    expect(keys).toEqual(['a'])
+  })
+})
+
+describe('the tickets of ours beside a caller’s key', () => {
+  test('of `once` are nobody’s business', async () => {
+    const { locks } = memoryScene()
+    const heard = hear(locks)
+    await locks.once('mail:7', () => 'sent', { remember: '50ms' })
+    await locks.once('mail:7', () => 'sent', { remember: '50ms' })
+    expect(story(heard)).toBe('requested acquired working released')
+    expect(new Set(heard.map(({ key }) => key))).toEqual(new Set(['mail:7']))
+    await locks.close()
+  })
+
+  test('of an election are not told either, but its terms are', async () => {
+    const { locks } = memoryScene()
+    const heard = hear(locks)
+    const election = locks.election('e')
+    const campaign = election.campaign(async ({ signal }) => {
+      if (heard.some(({ event }) => event === 'resigned')) return
+      const asked = new Promise((resolve) => signal.addEventListener('abort', resolve))
+      await election.resign()
+      await asked
+    })
+    await campaign
+    const terms = heard.filter(({ event }) => event === 'elected' || event === 'resigned')
+    expect(terms.map(({ event }) => event)).toEqual(['elected', 'resigned', 'elected', 'resigned'])
+    expect(terms[1]).toMatchObject({ reason: 'step-down', fence: (terms[0] as { fence: bigint }).fence })
+    expect(terms[3]).toMatchObject({ reason: 'done' })
+    expect(new Set(heard.map(({ key }) => key))).toEqual(new Set(['e']))
+    await locks.close()
+  })
+
+  test('and a term whose work fails or whose lease is lost says so', async () => {
+    const { locks } = memoryScene()
+    const heard = hear(locks)
+    await expect(locks.election('e').campaign(() => fail())).rejects.toThrow('a bug in the listener')
+    expect(last(heard, 'resigned')).toMatchObject({ reason: 'failed' })
+    let terms = 0
+    await locks.election('e').campaign(async ({ signal }) => {
+      terms += 1
+      if (terms > 1) return
+      const lost = new Promise((resolve) => signal.addEventListener('abort', resolve))
+      await locks.evict('e', undefined, { reason: 'a test' })
+      await lost
+    })
+    const reasons = heard.flatMap((event) => (event.event === 'resigned' ? [event.reason] : []))
+    expect(reasons).toEqual(['failed', 'lost', 'done'])
+    await locks.close()
+  })
+})
+
+describe('the event `working`', () => {
+  const storage = new AsyncLocalStorage<string>()
+
+  test('lets a listener have callbacks run inside of a context, with their values and errors', async () => {
+    const { locks } = realScene()
+    locks.on('working', ({ key, around }) => around((run) => storage.run(`in ${key}`, run)))
+    expect(await locks.withLock('a', () => storage.getStore())).toBe('in a')
+    const later = async () => {
+      await settled()
+      return storage.getStore()
+    }
+    expect(await locks.withLock('a', later)).toBe('in a')
+    expect(await locks.tryWithLock('a', () => storage.getStore())).toMatchObject({ value: 'in a' })
+    expect(await locks.withLocks(['b', 'a'], () => storage.getStore())).toBe('in b')
+    expect(await locks.semaphore('s', 2).withPermits(() => storage.getStore())).toBe('in s')
+    expect(await locks.readWrite('r').read(() => storage.getStore())).toBe('in r')
+    expect(await locks.election('e').campaign(() => storage.getStore())).toBe('in e')
+    await expect(locks.withLock('a', () => fail())).rejects.toThrow('a bug in the listener')
+    await expect(locks.withLock('a', async () => fail())).rejects.toThrow('a bug in the listener')
+    expect(storage.getStore()).toBe(undefined)
+    expect(warnings).toEqual([])
+  })
+
+  test('does not take a reentrant call out of the context that its caller has made since', async () => {
+    const { locks } = realScene()
+    locks.on('working', ({ key, around }) => around((run) => storage.run(`in ${key}`, run)))
+    const inner = () => locks.withLock('a', { reentrant: true }, () => storage.getStore())
+    expect(await locks.withLock('a', () => storage.run('deeper', inner))).toBe('deeper')
+  })
+
+  test.each([
+    ['never runs it', () => {}],
+    ['throws before', () => fail()],
+    [
+      'throws after',
+      (run: () => void) => {
+        run()
+        fail()
+      },
+    ],
+    [
+      'runs it twice',
+      (run: () => void) => {
+        run()
+        run()
+      },
+    ],
+  ])('has the callback run once, whatever wrap does: it %s', async (_, wrap) => {
+    const { locks } = realScene()
+    locks.on('working', ({ around }) => around(wrap))
+    let runs = 0
+    expect(await locks.withLock('k', () => (runs += 1))).toBe(1)
+    expect(runs).toBe(1)
+  })
+})
+
+function fail(): never {
+  throw new Error('a bug in the listener')
+}
+
+function throwText(): never {
+  // biome-ignore lint/style/useThrowOnlyError: somebody does.
+  throw 'a bug in the listener'
+}
+
+function listenerOf(listen: () => unknown): () => void {
+  return listen as () => void
+}
+
+function memoryScene() {
+  return { locks: createLocks(memoryStore()) }
+}
+
+async function heardOf(locks: ReturnType<typeof createLocks>): Promise<unknown[]> {
+  const heard = hear(locks)
+  const lease = await locks.acquire('k')
+  await locks.tryAcquire('k')
+  await lease.release()
+  expect(story(heard)).toBe('requested acquired requested busy released')
+  return heard
+}
