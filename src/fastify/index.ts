@@ -1,0 +1,1 @@
+export { type HoldfastPluginOptions, holdfast } from './plugin.ts'

@@ -1,0 +1,9 @@
+export { asHttpError, type HttpErrorFields, type StatusCodes } from './http-error.ts'
+export {
+  type During,
+  type RequestLocks,
+  type RequestLocksOptions,
+  type RequestWork,
+  requestLocks,
+} from './request-locks.ts'
+export { type OutgoingResponse, requestSignal } from './request-signal.ts'

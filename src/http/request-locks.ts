@@ -1,0 +1,163 @@
+import { show } from '../base/duration.ts'
+import { ClosedError, InvalidArgumentError } from '../errors.ts'
+import type { CallbackOptions, Lease, Locks } from '../index.ts'
+import { asHttpError, type StatusCodes } from './http-error.ts'
+import { type OutgoingResponse, requestSignal } from './request-signal.ts'
+
+export interface RequestLocksOptions {
+  /** Other statuses than the usual ones; see {@link asHttpError}. */
+  readonly statusCodes?: StatusCodes | undefined
+}
+
+/** The response of the request that the lock is for, or a signal that aborts with it; undefined where there is no request. */
+export type During = OutgoingResponse | AbortSignal | undefined
+
+/** `signal` aborts when the lease is lost, and when the client has gone. */
+export type RequestWork<T> = (lease: Lease, context: { readonly signal: AbortSignal }) => Promise<T> | T
+
+/** Locks that are held for the duration of a request. See {@link requestLocks}. */
+export interface RequestLocks {
+  /**
+   * Like `locks.withLock`, and ends with the request: when the client goes away while it waits, the place in the queue is given up
+   * and `work` does not run; when it goes away while `work` runs, the `signal` that `work` is given aborts, and the key is given
+   * back when `work` has ended. Errors have a `statusCode`; see {@link asHttpError}.
+   *
+   * @throws like `locks.withLock`; {@link ClosedError} after `stopWaiting()`; an `AbortError` when the client has gone.
+   */
+  withLock<T>(during: During, key: string, work: RequestWork<T>): Promise<T>
+  withLock<T>(
+    during: During,
+    key: string,
+    options: CallbackOptions | undefined,
+    work: RequestWork<T>,
+  ): Promise<T>
+  /**
+   * For the begin of a shutdown: whoever waits is rejected with a `ClosedError` (503), as is whoever comes; those who have their
+   * lock go on. So a server can end its requests without waiting for other instances to give up keys.
+   */
+  stopWaiting(): void
+}
+
+/**
+ * Locks for the requests of an HTTP server, of any framework that has Node's `ServerResponse`. `holdfast/fastify` and
+ * `holdfast/nestjs` are built on it.
+ *
+ * ```ts
+ * import { createServer } from 'node:http'
+ * import { connect } from 'holdfast'
+ * import { requestLocks } from 'holdfast/http'
+ *
+ * const locks = await connect('redis://localhost:6379')
+ * const requests = requestLocks(locks)
+ *
+ * createServer(async (request, response) => {
+ *   const work = async (_: unknown, { signal }: { signal: AbortSignal }) => `paid: ${!signal.aborted}`
+ *   response.end(await requests.withLock(response, `pay:${request.url}`, { wait: '2s' }, work))
+ * })
+ * ```
+ *
+ * @throws {InvalidArgumentError} when an argument is not what it should be.
+ */
+export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): RequestLocks {
+  if (typeof locks?.withLock !== 'function') {
+    throw expected('locks', 'what createLocks or connect returns', locks)
+  }
+  const { statusCodes = {} } = options
+  checkStatusCodes(statusCodes)
+  const waits = new Set<AbortController>()
+  let stopped = false
+
+  async function hold<T>(
+    gone: AbortSignal | undefined,
+    key: string,
+    options: CallbackOptions,
+    work: RequestWork<T>,
+  ): Promise<T> {
+    if (stopped) throw closing(key)
+    gone?.throwIfAborted()
+    const wait = new AbortController()
+    const unlisten = forward([gone, options.signal], wait)
+    waits.add(wait)
+    const waited = () => {
+      waits.delete(wait)
+      unlisten()
+    }
+    try {
+      return await locks.withLock(key, { ...options, signal: wait.signal }, (lease) => {
+        waited()
+        if (gone === undefined) return work(lease, { signal: lease.signal })
+        gone.throwIfAborted()
+        return work(lease, { signal: AbortSignal.any([lease.signal, gone]) })
+      })
+    } finally {
+      waited()
+    }
+  }
+
+  return {
+    async withLock<T>(
+      during: During,
+      key: string,
+      ...rest: [RequestWork<T>] | [CallbackOptions | undefined, RequestWork<T>]
+    ) {
+      const [terms = {}, work] = rest.length === 1 ? [undefined, rest[0]] : rest
+      checkCall(terms, work)
+      try {
+        return await hold(during === undefined ? undefined : signalOf(during), key, terms, work)
+      } catch (error) {
+        throw asHttpError(error, statusCodes)
+      }
+    },
+    stopWaiting() {
+      stopped = true
+      for (const wait of waits) wait.abort(closing(undefined))
+    },
+  }
+}
+
+function signalOf(during: OutgoingResponse | AbortSignal): AbortSignal {
+  if (during instanceof AbortSignal) return during
+  if (typeof during?.once !== 'function' || typeof during.writableEnded !== 'boolean') {
+    throw expected('during', 'the response of a request, an AbortSignal or undefined', during)
+  }
+  return requestSignal(during)
+}
+
+/** Instead of AbortSignal.any, whose result a signal of the caller keeps for as long as it lives itself. */
+function forward(sources: readonly (AbortSignal | undefined)[], target: AbortController): () => void {
+  const listening = sources.map((source) => {
+    const onAbort = () => target.abort(source?.reason)
+    if (source?.aborted) onAbort()
+    source?.addEventListener('abort', onAbort)
+    return () => source?.removeEventListener('abort', onAbort)
+  })
+  return () => {
+    for (const unlisten of listening) unlisten()
+  }
+}
+
+function closing(key: string | undefined): ClosedError {
+  return new ClosedError('This server is shutting down and takes no more locks: ask another one.', { key })
+}
+
+function checkCall(options: unknown, work: unknown): void {
+  if (typeof work !== 'function') throw expected('work', 'a function', work)
+  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
+  const { signal } = options as { readonly signal?: unknown }
+  if (signal === undefined || signal instanceof AbortSignal) return
+  throw expected('signal', 'an AbortSignal', signal)
+}
+
+function checkStatusCodes(statusCodes: unknown): void {
+  if (typeof statusCodes !== 'object' || statusCodes === null) {
+    throw expected('statusCodes', "an object such as { 'acquire-timeout': 423 }", statusCodes)
+  }
+  for (const [code, status] of Object.entries(statusCodes)) {
+    if (Number.isInteger(status) && status >= 400 && status <= 599) continue
+    throw expected(`statusCodes['${code}']`, 'a whole number from 400 to 599', status)
+  }
+}
+
+function expected(name: string, what: string, value: unknown): InvalidArgumentError {
+  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(value)}.`)
+}

@@ -1,0 +1,42 @@
+/** What a `ServerResponse` of Node.js has, and thereby that of Express, `reply.raw` of Fastify, and HTTP/2's. */
+export interface OutgoingResponse {
+  readonly writableEnded: boolean
+  readonly destroyed?: boolean
+  once(event: 'close', listener: () => void): unknown
+}
+
+/**
+ * Aborts when the client goes away before it has its answer: it hung up, timed out, or its connection broke. Does not abort
+ * once the response was ended. The same signal each time for one response.
+ *
+ * ```ts
+ * import { createServer } from 'node:http'
+ * import { requestSignal } from 'holdfast/http'
+ *
+ * createServer(async (_, response) => {
+ *   const answer = await fetch('https://slow.example/', { signal: requestSignal(response) })
+ *   response.end(await answer.text())
+ * })
+ * ```
+ */
+export function requestSignal(response: OutgoingResponse): AbortSignal {
+  const known = signals.get(response)
+  if (known !== undefined) return known
+  const controller = new AbortController()
+  signals.set(response, controller.signal)
+  // Not the 'close' of the request, which also comes when all of it was read.
+  const onClose = () => {
+    if (!response.writableEnded) controller.abort(clientGone())
+  }
+  if (response.destroyed === true) onClose()
+  else response.once('close', onClose)
+  return controller.signal
+}
+
+const signals = new WeakMap<OutgoingResponse, AbortSignal>()
+
+/** The status is for logs, as nginx has it: nobody is there to read it. */
+function clientGone(): DOMException {
+  const error = new DOMException('The client went away before it was answered.', 'AbortError')
+  return Object.assign(error, { statusCode: 499 })
+}

@@ -1,0 +1,233 @@
+import { type FastifyInstance, fastify } from 'fastify'
+import { RateLimiterMemory } from 'rate-limiter-flexible'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { type HoldfastPluginOptions, holdfast } from '../../src/fastify/index.ts'
+import { asHttpError } from '../../src/http/index.ts'
+import { createLocks } from '../../src/index.ts'
+import { createLimit } from '../../src/limits/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { errorOf, outcomeOf } from '../engine/scene.ts'
+import { ScriptedStore } from '../engine/scripted-store.ts'
+import { aborted, call, gate, roomsOf, twoProcesses, untilRooms } from '../http/scene.ts'
+
+async function serve(
+  options: HoldfastPluginOptions,
+  routes: (app: FastifyInstance) => void,
+): Promise<{ app: FastifyInstance; url: string }> {
+  const app = fastify()
+  onTestFinished(() => app.close())
+  await app.register(holdfast, options)
+  // In a scope of its own, as plugins with routes are: the decorators are there, too.
+  await app.register(async (scope) => routes(scope))
+  return { app, url: await app.listen({ port: 0, host: '127.0.0.1' }) }
+}
+
+describe('the Fastify plugin', () => {
+  test('holds a lock while a request is answered, with the options of withLock', async () => {
+    const { locks, other } = twoProcesses()
+    const { url } = await serve({ locks }, (app) => {
+      app.get('/:key', async (request) => {
+        const { key } = request.params as { key: string }
+        const rooms = await request.withLock(key, { wait: '1s' }, () => roomsOf(other))
+        return [...rooms, app.locks === locks]
+      })
+    })
+    expect(await (await call(`${url}/pay`).answer).json()).toEqual(['pay: 1 + 0', true])
+    expect(await roomsOf(other)).toEqual([])
+  })
+
+  test('opens the store of a URL, and closes it with the server', async () => {
+    const { app, url } = await serve({ store: 'memory:', label: 'billing' }, (app) => {
+      app.get('/', (request) => request.withLock('pay', (lease) => lease.key))
+    })
+    expect(await (await call(url).answer).text()).toBe('pay')
+    const { locks } = app
+    await app.close()
+    expect(await errorOf(locks.acquire('pay'))).toMatchObject({ code: 'closed' })
+  })
+
+  test('leaves locks open that were given to it', async () => {
+    const { locks } = twoProcesses()
+    const { app } = await serve({ locks }, () => {})
+    await app.close()
+    expect(await locks.withLock('pay', () => 'open')).toBe('open')
+  })
+
+  test('answers 409 to who waited in vain, in the words of the error', async () => {
+    const { locks, other } = twoProcesses()
+    const held = await other.acquire('pay')
+    const { url } = await serve({ locks }, (app) => {
+      app.get('/', (request) => request.withLock('pay', { wait: 20 }, () => expect.unreachable()))
+    })
+    const response = await call(url).answer
+    expect(response.status).toBe(409)
+    expect(await response.json()).toMatchObject({
+      error: 'Conflict',
+      code: 'acquire-timeout',
+      message: expect.stringMatching(/^"pay" was not free within \d+ ms/),
+    })
+    await held.release()
+  })
+
+  test('answers 503 when the store is not to be had, and says to come back', async () => {
+    const store = new ScriptedStore(memoryStore())
+    const locks = createLocks(store)
+    onTestFinished(() => locks.close())
+    store.always('fail')
+    const { url } = await serve({ locks }, (app) => {
+      app.get('/', (request) => request.withLock('pay', { wait: 100 }, () => expect.unreachable()))
+    })
+    const response = await call(url).answer
+    expect(response.status).toBe(503)
+    expect(response.headers.get('retry-after')).toBe('1')
+    store.always('answer')
+  })
+
+  test('answers what the application has chosen instead', async () => {
+    const { locks, other } = twoProcesses()
+    const held = await other.acquire('pay')
+    const { url } = await serve({ locks, statusCodes: { 'acquire-timeout': 423 } }, (app) => {
+      app.get('/', (request) => request.withLock('pay', { wait: 0 }, () => expect.unreachable()))
+    })
+    expect((await call(url).answer).status).toBe(423)
+    await held.release()
+  })
+
+  test('leaves the errors of the work, and other locks, to the error handler of the application', async () => {
+    const { locks } = twoProcesses()
+    const limit = createLimit(locks, 'api', {
+      concurrency: 1,
+      rate: new RateLimiterMemory({ points: 1, duration: 60 }),
+    })
+    const { url } = await serve({ locks }, (app) => {
+      app.setErrorHandler((error) => {
+        throw asHttpError(error)
+      })
+      app.get('/broken', (request) =>
+        request.withLock('pay', () => {
+          throw Object.assign(new Error('teapot'), { statusCode: 418 })
+        }),
+      )
+      app.get('/limited', () => limit.run('ada', () => 'ran', { wait: 0 }))
+    })
+    expect((await call(`${url}/broken`).answer).status).toBe(418)
+    expect((await call(`${url}/limited`).answer).status).toBe(200)
+    const limited = await call(`${url}/limited`).answer
+    expect([limited.status, limited.headers.get('retry-after')]).toEqual([429, '60'])
+  })
+
+  test('gives up the place in the queue of a client that hangs up', async () => {
+    const { locks, other } = twoProcesses()
+    const held = await other.acquire('pay')
+    const { url } = await serve({ locks }, (app) => {
+      app.post('/', (request) => request.withLock('pay', () => expect.unreachable()))
+    })
+    const { hangUp } = call(url, { method: 'POST', body: 'a body that is read' })
+    await untilRooms(other, 'pay: 1 + 1')
+    hangUp()
+    await untilRooms(other, 'pay: 1 + 0')
+    await held.release()
+  })
+
+  test('tells the work of a client that hangs up, and gives the key back when it has ended', async () => {
+    const { locks, other } = twoProcesses()
+    const begun = gate()
+    const told = gate<Error>()
+    const { url } = await serve({ locks }, (app) => {
+      app.get('/', (request) =>
+        request.withLock('pay', async (_, { signal }) => {
+          begun.open()
+          return aborted(signal).catch((error: Error) => told.open(error))
+        }),
+      )
+    })
+    const { hangUp } = call(url)
+    await begun.opened
+    expect(await roomsOf(other)).toEqual(['pay: 1 + 0'])
+    hangUp()
+    expect(await told.opened).toMatchObject({ name: 'AbortError' })
+    await untilRooms(other)
+  })
+
+  test('tells the work of a handler that takes too long', async () => {
+    const { locks, other } = twoProcesses()
+    const told = gate<Error>()
+    const { url } = await serve({ locks }, (app) => {
+      app.get('/', { handlerTimeout: 100 }, (request) =>
+        request.withLock('pay', (_, { signal }) => aborted(signal).catch((error: Error) => told.open(error))),
+      )
+    })
+    expect((await call(url).answer).status).toBe(503)
+    expect(await told.opened).toMatchObject({ code: 'FST_ERR_HANDLER_TIMEOUT' })
+    await untilRooms(other)
+  })
+
+  test('closes in the middle of requests: those who wait are answered, those who work finish first', async () => {
+    const { other } = twoProcesses()
+    const begun = gate()
+    const end = gate()
+    const atEnd = gate<string>()
+    const { app, url } = await serve({ store: 'memory:' }, (app) => {
+      app.get('/', (request) =>
+        request.withLock('pay', { wait: Number.POSITIVE_INFINITY }, async (lease) => {
+          begun.open()
+          await end.opened
+          atEnd.open(lease.state)
+          return 'done'
+        }),
+      )
+    })
+    const working = call(url).answer
+    await begun.opened
+    const waiting = call(url).answer
+    await untilRooms(app.locks, 'pay: 1 + 1')
+    const closed = app.close()
+    expect((await waiting).status).toBe(503)
+    expect(await outcomeOf(closed)).toBe('pending')
+    end.open()
+    expect(await (await working).text()).toBe('done')
+    expect(await atEnd.opened).toBe('held')
+    await closed
+    expect(await roomsOf(other)).toEqual([])
+  })
+
+  test('serves injected requests', async () => {
+    const { locks } = twoProcesses()
+    const { app } = await serve({ locks }, (app) => {
+      app.get('/', (request) =>
+        request.withLock('pay', async (_, { signal }) => ({ aborted: signal.aborted })),
+      )
+    })
+    expect((await app.inject('/')).json()).toEqual({ aborted: false })
+  })
+})
+
+describe('bad input', () => {
+  const locks = createLocks(memoryStore())
+
+  test.each<[string, HoldfastPluginOptions]>([
+    ['`store` to be a URL such as redis://localhost:6379, or `locks` to be given, got neither.', {}],
+    ['either `locks` or `store`, got both.', { locks, store: 'memory:' }],
+    ['the options of locks that exist to be given where they are made, got `ttl`.', { locks, ttl: '5s' }],
+    ['`url` to begin with memory:', { store: 'mysql://localhost' }],
+    ['`ttl` to be a duration', { store: 'memory:', ttl: 'soon' }],
+    ['`locks` to be what createLocks or connect returns', { locks: {} as never }],
+    ["`statusCodes['closed']` to be a whole number", { store: 'memory:', statusCodes: { closed: 1 } }],
+  ])('expected %s', async (message, options) => {
+    const app = fastify()
+    onTestFinished(() => app.close())
+    const error = await errorOf(Promise.resolve(app.register(holdfast, options).ready()))
+    expect(error).toMatchObject({ code: 'invalid-argument' })
+    expect(error.message).toContain(`Expected ${message}`)
+  })
+
+  test('a second registration is refused', async () => {
+    const app = fastify()
+    onTestFinished(() => app.close())
+    await app.register(holdfast, { store: 'memory:' })
+    const twice = Promise.resolve(app.register(holdfast, { store: 'memory:' }).ready())
+    expect((await errorOf(twice)).message).toBe(
+      'Expected `holdfast` to be registered once on a server, got it again.',
+    )
+  })
+})

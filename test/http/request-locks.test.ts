@@ -1,0 +1,296 @@
+import { getEventListeners, once } from 'node:events'
+import { connect as connectHttp2, createServer as createHttp2 } from 'node:http2'
+import type { AddressInfo } from 'node:net'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { asHttpError, requestLocks, requestSignal } from '../../src/http/index.ts'
+import {
+  AcquireTimeoutError,
+  createLocks,
+  DeadlockError,
+  HoldfastError,
+  LeaseLostError,
+  type Locks,
+  StaleFenceError,
+  StoreError,
+} from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { errorOf, outcomeOf } from '../engine/scene.ts'
+import { until } from '../servers/until.ts'
+import { aborted, call, gate, roomsOf, serve, twoProcesses, untilRooms } from './scene.ts'
+
+describe('a lock for a request', () => {
+  test('is held while the work runs, and the answer is the work’s', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const { url } = await serve(async (_, response) => {
+      const rooms = await requests.withLock(response, 'pay', () => roomsOf(other))
+      response.end(rooms.join())
+    })
+    expect(await (await call(url).answer).text()).toBe('pay: 1 + 0')
+    expect(await roomsOf(other)).toEqual([])
+  })
+
+  test('gives up its place in the queue when the client hangs up, and the work does not run', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const held = await other.acquire('pay')
+    const failed = gate<Error>()
+    const { url } = await serve(async (_, response) => {
+      failed.open(await errorOf(requests.withLock(response, 'pay', () => expect.unreachable())))
+    })
+    const { hangUp } = call(url, { method: 'POST', body: 'a body that is read' })
+    await untilRooms(other, 'pay: 1 + 1')
+    hangUp()
+    expect(await failed.opened).toMatchObject({ name: 'AbortError', statusCode: 499 })
+    await untilRooms(other, 'pay: 1 + 0')
+    await held.release()
+  })
+
+  test('tells the work when the client hangs up, and is given back when the work has ended, not before', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const begun = gate()
+    const end = gate()
+    const told = gate<Error>()
+    const settled = gate<unknown>()
+    const { url } = await serve(async (_, response) => {
+      const outcome = requests.withLock(response, 'pay', async (lease, { signal }) => {
+        signal.addEventListener('abort', () => told.open(signal.reason))
+        begun.open()
+        await end.opened
+        return lease.signal.aborted
+      })
+      outcome.then(settled.open, settled.open)
+      await outcome
+    })
+    const { hangUp } = call(url)
+    await begun.opened
+    hangUp()
+    expect(await told.opened).toMatchObject({ name: 'AbortError' })
+    expect(await roomsOf(other)).toEqual(['pay: 1 + 0'])
+    end.open()
+    // The lease itself was held all the time.
+    expect(await settled.opened).toBe(false)
+    await untilRooms(other)
+  })
+
+  test('does not abort because the answer was given while the work goes on', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const answered = gate()
+    const ended = gate<boolean>()
+    const { url } = await serve(async (_, response) => {
+      response.on('close', answered.open)
+      await requests.withLock(response, 'pay', async (_, { signal }) => {
+        response.end('accepted')
+        await answered.opened
+        await untilRooms(other, 'pay: 1 + 0')
+        ended.open(signal.aborted)
+      })
+    })
+    expect(await (await call(url).answer).text()).toBe('accepted')
+    expect(await ended.opened).toBe(false)
+  })
+
+  test('is not asked for when the client has gone before', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const arrived = gate()
+    const failed = gate<Error>()
+    const { url } = await serve(async (_, response) => {
+      arrived.open()
+      await once(response, 'close')
+      failed.open(await errorOf(requests.withLock(response, 'pay', () => expect.unreachable())))
+    })
+    const { hangUp } = call(url)
+    await arrived.opened
+    hangUp()
+    expect(await failed.opened).toMatchObject({ name: 'AbortError' })
+    expect(await roomsOf(other)).toEqual([])
+  })
+
+  test('tells the work when the lease is lost', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const { url } = await serve((_, response) =>
+      requests.withLock(response, 'pay', { ttl: 500 }, async (_, { signal }) => {
+        await other.evict('pay', undefined, { reason: 'test' })
+        return aborted(signal)
+      }),
+    )
+    const response = await call(url).answer
+    expect(response.status).toBe(500)
+    expect(await response.text()).toContain('"pay"')
+  })
+
+  test('is had over HTTP/2 as well, and ends with its stream', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const begun = gate()
+    const told = gate<Error>()
+    const server = createHttp2((request, response) => {
+      requests
+        .withLock(response, 'pay', async (_, { signal }) => {
+          if (request.url === '/quick') return 'quick'
+          begun.open()
+          return aborted(signal)
+        })
+        .then((text) => response.end(text), told.open)
+    })
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const session = connectHttp2(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
+    onTestFinished(() => {
+      session.destroy()
+      server.close()
+    })
+    const quick = session.request({ ':path': '/quick' })
+    expect(String(await quick.toArray())).toBe('quick')
+    const slow = session.request({ ':path': '/slow' })
+    slow.on('error', () => {})
+    await begun.opened
+    slow.close(8)
+    expect(await told.opened).toMatchObject({ name: 'AbortError' })
+    await untilRooms(other)
+  })
+
+  test('may be for no request at all, and ends its wait by a signal of one’s own', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const shutdown = new AbortController()
+    const { signal } = shutdown
+    expect(await requests.withLock(undefined, 'pay', undefined, (lease) => lease.key)).toBe('pay')
+    const held = await other.acquire('pay')
+    const waiting = requests.withLock(undefined, 'pay', { signal }, () => expect.unreachable())
+    const during = requests.withLock(signal, 'pay', () => expect.unreachable())
+    await untilRooms(other, 'pay: 1 + 2')
+    const reason = new Error('SIGTERM')
+    shutdown.abort(reason)
+    expect(await errorOf(waiting)).toBe(reason)
+    expect(await errorOf(during)).toBe(reason)
+    expect(await errorOf(requests.withLock(signal, 'pay', () => expect.unreachable()))).toBe(reason)
+    expect(getEventListeners(signal, 'abort')).toEqual([])
+    await held.release()
+  })
+
+  test('keeps no listener on a signal that outlives it', async () => {
+    const { locks } = twoProcesses()
+    const requests = requestLocks(locks)
+    const { signal } = new AbortController()
+    await Promise.all([1, 2, 3].map(() => requests.withLock(undefined, 'pay', { signal }, () => {})))
+    expect(getEventListeners(signal, 'abort')).toEqual([])
+  })
+})
+
+test('a server that shuts down lets nobody wait, and lets those finish who have their lock', async () => {
+  const { locks, other } = twoProcesses()
+  const requests = requestLocks(locks)
+  const begun = gate()
+  const end = gate()
+  const { url } = await serve(async (request, response) => {
+    const work = async () => {
+      begun.open()
+      await end.opened
+      return 'done'
+    }
+    response.end(
+      await requests.withLock(response, request.url ?? '', { wait: Number.POSITIVE_INFINITY }, work),
+    )
+  })
+  const holding = call(`${url}/a`).answer
+  await begun.opened
+  const waiting = call(`${url}/a`).answer
+  await untilRooms(other, '/a: 1 + 1')
+  requests.stopWaiting()
+  expect((await waiting).status).toBe(503)
+  expect((await call(`${url}/b`).answer).status).toBe(503)
+  expect(await outcomeOf(holding)).toBe('pending')
+  end.open()
+  expect(await (await holding).text()).toBe('done')
+})
+
+test('a request has one signal, however often it is asked for', async () => {
+  const { url } = await serve(async (_, response) => {
+    const signals = [requestSignal(response), requestSignal(response)]
+    response.end(String(signals[0] === signals[1] && response.listenerCount('close')))
+  })
+  const before = Number(await (await call(url).answer).text())
+  expect(before).toBeGreaterThanOrEqual(1)
+})
+
+describe('errors', () => {
+  test.each<[HoldfastError, number | undefined, string | undefined]>([
+    [new AcquireTimeoutError('m', { waitedMs: 5 }), 409, undefined],
+    [new AcquireTimeoutError('m', { waitedMs: 5, retryAfterMs: 1001 }), 429, '2'],
+    [new HoldfastError('conflict', 'm'), 409, undefined],
+    [new StaleFenceError('m'), 409, undefined],
+    [new StoreError('store-unavailable', 'm'), 503, '1'],
+    [new HoldfastError('closed', 'm'), 503, '1'],
+    [new HoldfastError('queue-full', 'm'), 503, '1'],
+    [new StoreError('store-refused', 'm'), undefined, undefined],
+    [new LeaseLostError('m', { reason: 'expired' }), undefined, undefined],
+    [new DeadlockError('m'), undefined, undefined],
+  ])('%s is answered with %s', (error, statusCode, retryAfter) => {
+    expect(asHttpError(error)).toBe(error)
+    const fields = error as { statusCode?: number; headers?: Record<string, string> }
+    expect(fields.statusCode).toBe(statusCode)
+    expect(fields.headers?.['retry-after']).toBe(retryAfter)
+  })
+
+  test('that are not ours, or have their status, are left alone', () => {
+    const foreign = new Error('m')
+    expect(asHttpError(foreign)).toBe(foreign)
+    expect('statusCode' in foreign).toBe(false)
+    expect(asHttpError(undefined)).toBe(undefined)
+    const known = Object.assign(new StaleFenceError('m'), { statusCode: 412 })
+    expect(asHttpError(known).statusCode).toBe(412)
+  })
+
+  test('may have other statuses', async () => {
+    const { locks, other } = twoProcesses()
+    const held = await other.acquire('pay')
+    const requests = requestLocks(locks, { statusCodes: { 'acquire-timeout': 423 } })
+    expect(await errorOf(requests.withLock(undefined, 'pay', { wait: 0 }, () => 1))).toMatchObject({
+      statusCode: 423,
+      headers: {},
+    })
+    await held.release()
+  })
+})
+
+describe('bad input', () => {
+  const locks = createLocks(memoryStore())
+  const requests = requestLocks(locks)
+
+  test.each<[string, () => unknown]>([
+    [
+      '`locks` to be what createLocks or connect returns, got undefined',
+      () => requestLocks(undefined as never),
+    ],
+    ['`statusCodes` to be an object such as', () => requestLocks(locks, { statusCodes: 423 as never })],
+    [
+      "`statusCodes['closed']` to be a whole number from 400 to 599, got 200",
+      () => requestLocks(locks, { statusCodes: { closed: 200 } }),
+    ],
+    [
+      '`during` to be the response of a request, an AbortSignal or undefined, got an object (Object)',
+      () => requests.withLock({} as never, 'k', () => 1),
+    ],
+    ['`work` to be a function, got undefined', () => requests.withLock(undefined, 'k', undefined as never)],
+    ['`options` to be an object, got "2s"', () => requests.withLock(undefined, 'k', '2s' as never, () => 1)],
+    [
+      '`signal` to be an AbortSignal, got 5',
+      () => requests.withLock(undefined, 'k', { signal: 5 as never }, () => 1),
+    ],
+    ['`key` to be a string', () => requests.withLock(undefined, undefined as never, () => 1)],
+    ['`wait` to be a duration', () => requests.withLock(undefined, 'k', { wait: 'soon' }, () => 1)],
+  ])('expected %s', async (message, make) => {
+    const error = await errorOf(Promise.resolve().then(make))
+    expect(error).toMatchObject({ code: 'invalid-argument' })
+    expect(error.message).toContain(`Expected ${message}`)
+  })
+
+  test('leaves nothing waiting', async () => {
+    await until('nothing waits', async () => (await roomsOf(locks as Locks)).length === 0)
+  })
+})
