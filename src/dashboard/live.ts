@@ -1,0 +1,125 @@
+import type { ServerResponse } from 'node:http'
+import type { RoomWatch } from '../watch/room-watch.ts'
+import { GUARDS } from './replies.ts'
+
+/**
+ * Those who look at this moment. There is one watch for all of them, and none when nobody looks. A client that reads slower
+ * than it is told gets the next message when it has taken the last one, so that nothing piles up.
+ */
+export class Live {
+  readonly #startWatch: (onSnapshot: () => void) => RoomWatch
+  readonly #clients: Set<Client> = new Set()
+  readonly #impatient: Set<() => void> = new Set()
+  #watch: RoomWatch | undefined
+  #ending: NodeJS.Timeout | undefined
+
+  constructor(startWatch: (onSnapshot: () => void) => RoomWatch) {
+    this.#startWatch = startWatch
+  }
+
+  get isFull(): boolean {
+    return this.#clients.size >= MOST_CLIENTS
+  }
+
+  /** Runs for a while after the last one has left, so that what it remembers is there when a page is loaded again. */
+  get watch(): RoomWatch {
+    this.#watch ??= this.#startWatch(() => this.#tellAll())
+    clearTimeout(this.#ending)
+    this.#ending = undefined
+    if (this.#clients.size === 0) {
+      this.#ending = setTimeout(() => this.#stopWatch(), LINGER_MS)
+      this.#ending.unref()
+    }
+    return this.#watch
+  }
+
+  /** Resolves with the watch when it has looked, or knows that it cannot. */
+  async looked(): Promise<RoomWatch> {
+    const { watch } = this
+    const { snapshot } = watch
+    const isKnown = snapshot.store.tag === 'away' || Date.now() - snapshot.at < FRESH_MS
+    if (isKnown) return watch
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        clearTimeout(timer)
+        this.#impatient.delete(done)
+        resolve()
+      }
+      const timer = setTimeout(done, FIRST_LOOK_MS)
+      this.#impatient.add(done)
+    })
+    return watch
+  }
+
+  /** Tells a client what `view` makes of every look, until it leaves. The response's head is not sent yet. */
+  join(response: ServerResponse, view: (watch: RoomWatch) => object): void {
+    response.writeHead(200, {
+      ...GUARDS,
+      'Content-Type': 'text/event-stream; charset=utf-8',
+      // Not to be compressed by what stands in between: that waits until there is enough of it.
+      'Cache-Control': 'no-store, no-transform',
+      'X-Accel-Buffering': 'no',
+    })
+    response.write('retry: 2000\n\n')
+    const client: Client = { response, view, blockedAt: undefined }
+    this.#clients.add(client)
+    response.once('close', () => this.#leave(client))
+    response.on('error', () => {})
+    const { watch } = this
+    const isThere = watch.snapshot.at > 0 || watch.snapshot.store.tag === 'away'
+    if (isThere) tell(client, watch)
+  }
+
+  close(): void {
+    for (const { response } of this.#clients) response.destroy()
+    this.#clients.clear()
+    clearTimeout(this.#ending)
+    this.#stopWatch()
+  }
+
+  #leave(client: Client): void {
+    this.#clients.delete(client)
+    if (this.#clients.size > 0 || this.#watch === undefined) return
+    // Begins the countdown.
+    void this.watch
+  }
+
+  #stopWatch(): void {
+    this.#watch?.stop()
+    this.#watch = undefined
+    for (const done of this.#impatient) done()
+  }
+
+  #tellAll(): void {
+    for (const done of this.#impatient) done()
+    const watch = this.#watch
+    if (watch === undefined) return
+    for (const client of this.#clients) tell(client, watch)
+  }
+}
+
+interface Client {
+  readonly response: ServerResponse
+  readonly view: (watch: RoomWatch) => object
+  /** Since when it has not taken what it was sent. */
+  blockedAt: number | undefined
+}
+
+function tell(client: Client, watch: RoomWatch): void {
+  const { response, view, blockedAt } = client
+  if (blockedAt !== undefined) {
+    if (performance.now() - blockedAt > LONGEST_BLOCK_MS) response.destroy()
+    return
+  }
+  if (response.write(`data: ${JSON.stringify(view(watch))}\n\n`)) return
+  client.blockedAt = performance.now()
+  response.once('drain', () => {
+    client.blockedAt = undefined
+  })
+}
+
+const MOST_CLIENTS = 100
+const LINGER_MS = 60_000
+const FRESH_MS = 2000
+const FIRST_LOOK_MS = 5000
+const LONGEST_BLOCK_MS = 30_000

@@ -1,0 +1,73 @@
+/**
+ * Everything in the page is made here, from elements and text: no markup is ever parsed, whatever keys and owners are
+ * called.
+ */
+export function element(tag, properties = {}, ...children) {
+  return filled(document.createElement(tag), properties, children)
+}
+
+export function drawn(tag, properties = {}, ...children) {
+  return filled(document.createElementNS('http://www.w3.org/2000/svg', tag), properties, children)
+}
+
+function filled(node, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === undefined || value === false) continue
+    if (name.startsWith('on')) node.addEventListener(name.slice(2), value)
+    else node.setAttribute(name, value === true ? '' : value)
+  }
+  node.append(...children)
+  return node
+}
+
+/** Touches the page only where it changes, so that what is selected or read aloud stays as it is. */
+export function setText(node, text) {
+  if (node.textContent !== text) node.textContent = text
+}
+
+export function setAttribute(node, name, value) {
+  if (value === undefined) node.removeAttribute(name)
+  else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value)
+}
+
+/**
+ * Text of strangers: nothing in it turns the direction of what stands beside it, and what cannot be seen is shown
+ * escaped.
+ */
+export function setStrange(node, text) {
+  if (node.dataset.strange === text) return
+  node.dataset.strange = text
+  const parts = text.split(/([\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}])/u)
+  const nodes = parts.map((part, index) => (index % 2 === 0 ? part : element('i', {}, escaped(part))))
+  node.replaceChildren(element('bdi', {}, ...nodes))
+}
+
+export function strange(tag, properties, text) {
+  const node = element(tag, properties)
+  setStrange(node, text)
+  return node
+}
+
+function escaped(character) {
+  const code = character.codePointAt(0).toString(16)
+  return code.length < 3 ? `\\x${code.padStart(2, '0')}` : `\\u{${code}}`
+}
+
+/** Makes the children of a node those of the items, in their order, and keeps the ones that are there already. */
+export function reconcile(parent, items, keyOf, make) {
+  parent.made ??= new Map()
+  const before = parent.made
+  parent.made = new Map()
+  let place = parent.firstChild
+  for (const item of items) {
+    const key = keyOf(item)
+    if (parent.made.has(key)) continue
+    const made = before.get(key) ?? make(item)
+    before.delete(key)
+    parent.made.set(key, made)
+    made.update(item)
+    if (made.node === place) place = place.nextSibling
+    else parent.insertBefore(made.node, place)
+  }
+  for (const { node } of before.values()) node.remove()
+}

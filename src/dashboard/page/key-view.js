@@ -1,0 +1,216 @@
+import { element, reconcile, setAttribute, setStrange, setText, strange } from './elements.js'
+import { askToEvict } from './evict-dialog.js'
+import { handOverPicture } from './picture.js'
+import { addressOf } from './places.js'
+import { cell, counted, ownerNode, ownerText, showLeft, table, tableBody } from './tickets.js'
+import { age, clockTime, showSince } from './time.js'
+
+/** One key: who holds it, who waits, and what was seen of it since somebody looks. */
+export function keyView({ place, say }) {
+  const { key } = place
+  const state = element('p', { class: 'state' })
+  const holders = tableBody()
+  const queue = tableBody()
+  const terms = tableBody()
+  const picture = handOverPicture()
+  const range = rangeChoice(() => shown !== undefined && update(shown))
+  const evictAll = element('button', {
+    type: 'button',
+    class: 'danger',
+    onclick: () => askToEvict({ key, say, count: shown.holding + shown.waiting }),
+  })
+  evictAll.append('Evict everybody…')
+  let shown
+
+  const holderTable = section('Holders', holders, HOLDER_COLUMNS)
+  const queueTable = section('Queue', queue, QUEUE_COLUMNS)
+  const termTable = section('Terms that were seen', terms, TERM_COLUMNS)
+  const history = element(
+    'section',
+    {},
+    element('div', { class: 'heading' }, element('h3', {}, 'Hand-overs'), range.node),
+    picture.node,
+  )
+  const node = element(
+    'div',
+    {},
+    element('p', { class: 'crumb' }, element('a', { href: addressOf({ view: 'keys' }) }, '← All keys')),
+    element('div', { class: 'heading' }, strange('h2', { class: 'strange' }, key), evictAll),
+    state,
+    holderTable.node,
+    queueTable.node,
+    history,
+    termTable.node,
+  )
+
+  function update(view) {
+    shown = view
+    setText(state, stateOf(view))
+    const { at, site } = view
+    evictAll.hidden = !site.allowEvict || view.holding + view.waiting === 0
+    const ticket = (each) => ({
+      ...each,
+      at,
+      canEvict: site.allowEvict,
+      evict: () => askToEvict({ key, say, ticket: each }),
+    })
+    reconcile(holders, view.holders.map(ticket), ({ id }) => id, holderRow)
+    reconcile(queue, view.queue.map(ticket), ({ id }) => id, waiterRow)
+    reconcile(terms, view.terms.toReversed(), ({ id }) => id, termRow)
+    holderTable.update(view.holders.length, view.holding)
+    queueTable.update(view.queue.length, view.waiting)
+    termTable.update(view.terms.length, view.terms.length)
+    picture.update({ ...view, rangeMs: range.value() ?? seenMs(view) })
+  }
+
+  return { node, query: () => ({ view: 'key', key }), update }
+}
+
+/** Since somebody looks, where that is not very long or very short. */
+function seenMs({ samples, now }) {
+  const [[at] = [now]] = samples
+  return Math.min(3_600_000, Math.max(30_000, now - at))
+}
+
+function stateOf({ holding, waiting, closedMs, isElection, watchers }) {
+  const parts = [
+    holding > 0 && `${holding.toLocaleString('en')} holding`,
+    closedMs > 0 && `closed by a lock-delay for ${age(closedMs)}`,
+    waiting > 0 && `${waiting.toLocaleString('en')} waiting`,
+    isElection && `an election, ${counted(watchers, 'watcher')}`,
+  ].filter(Boolean)
+  return parts.length === 0 ? 'free' : parts.join(', ')
+}
+
+/** A heading and a table below it, which is not there while it would be empty. */
+function section(title, rows, columns) {
+  const more = element('p', { class: 'more' })
+  const node = element(
+    'section',
+    {},
+    element('h3', {}, title),
+    table({ caption: title, columns, rows, className: 'tickets' }),
+    more,
+  )
+  return {
+    node,
+    update(shown, all) {
+      node.hidden = all === 0
+      setText(more, shown < all ? `The first ${shown} of ${all.toLocaleString('en')}.` : '')
+    },
+  }
+}
+
+function holderRow() {
+  const owner = ownerNode()
+  const [mode, held, left, fence, id] = cells(['mode', 'held', 'left', 'fence', 'id'])
+  const { button, node: evict } = evictCell()
+  return {
+    node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, held, left, fence, id, evict),
+    update(holder) {
+      owner.update(holder.owner)
+      setText(mode, holder.mode)
+      setText(fence, holder.fence)
+      setStrange(id, holder.id)
+      showSince(held, holder.at - holder.heldMs)
+      showLeft(left, holder, holder.at)
+      button(holder)
+    },
+  }
+}
+
+function waiterRow() {
+  const owner = ownerNode()
+  const [mode, waits, id] = cells(['mode', 'waits', 'id'])
+  const { button, node: evict } = evictCell()
+  return {
+    node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, waits, id, evict),
+    update(waiter) {
+      owner.update(waiter.owner)
+      setText(mode, waiter.mode)
+      setStrange(id, waiter.id)
+      showSince(waits, waiter.at - waiter.waitedMs)
+      button(waiter)
+    },
+  }
+}
+
+function termRow() {
+  const owner = ownerNode()
+  const [began, lasted, end, fence] = cells(['began', 'lasted', 'end', 'fence'])
+  return {
+    node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), began, lasted, end, fence),
+    update(term) {
+      owner.update(term.owner)
+      setText(began, clockTime(term.fromAt))
+      setText(fence, term.fence)
+      setAttribute(end, 'data-end', term.end ?? 'held')
+      setStrange(end, term.reason === undefined ? (term.end ?? 'holds') : `${term.end}: ${term.reason}`)
+      if (term.untilAt === undefined) showSince(lasted, term.fromAt)
+      else {
+        delete lasted.dataset.since
+        setText(lasted, age(term.untilAt - term.fromAt))
+      }
+    },
+  }
+}
+
+function cells(names) {
+  return names.map((name) =>
+    cell(name, { 'data-title': name, 'data-align': ENDS.has(name) ? 'end' : undefined }),
+  )
+}
+
+function evictCell() {
+  let evict = () => {}
+  const control = element('button', { type: 'button', onclick: () => evict() }, 'Evict…')
+  return {
+    node: cell('actions', {}, control),
+    button(ticket) {
+      evict = ticket.evict
+      control.hidden = !ticket.canEvict
+      setAttribute(control, 'aria-label', `Evict ${ownerText(ticket.owner)}`)
+    },
+  }
+}
+
+function rangeChoice(onChange) {
+  const select = element(
+    'select',
+    { 'aria-label': 'How far back', onchange: onChange },
+    ...RANGES.map(([minutes, text]) => element('option', { value: minutes }, text)),
+  )
+  return { node: select, value: () => (select.value === '' ? undefined : Number(select.value) * 60_000) }
+}
+
+const RANGES = [
+  ['', 'all that was seen'],
+  [1, '1 minute'],
+  [5, '5 minutes'],
+  [15, '15 minutes'],
+  [60, '1 hour'],
+]
+const ENDS = new Set(['held', 'left', 'fence', 'waits', 'lasted'])
+const HOLDER_COLUMNS = [
+  { title: 'Owner', name: 'holder' },
+  { title: 'Mode', name: 'mode' },
+  { title: 'Held', name: 'held', align: 'end' },
+  { title: 'Left', name: 'left', align: 'end' },
+  { title: 'Fence', name: 'fence', align: 'end' },
+  { title: 'Id', name: 'id' },
+  { title: '', name: 'actions' },
+]
+const QUEUE_COLUMNS = [
+  { title: 'Owner', name: 'holder' },
+  { title: 'Mode', name: 'mode' },
+  { title: 'Waits', name: 'waits', align: 'end' },
+  { title: 'Id', name: 'id' },
+  { title: '', name: 'actions' },
+]
+const TERM_COLUMNS = [
+  { title: 'Owner', name: 'holder' },
+  { title: 'Began', name: 'began' },
+  { title: 'Lasted', name: 'lasted', align: 'end' },
+  { title: 'End', name: 'end' },
+  { title: 'Fence', name: 'fence', align: 'end' },
+]

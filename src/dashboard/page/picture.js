@@ -1,0 +1,128 @@
+import { stepwise } from './charts.js'
+import { drawn, element } from './elements.js'
+import { ownerText } from './tickets.js'
+import { age, clockTime } from './time.js'
+
+/**
+ * Who held the key when: a lane for each owner, a bar for each term, and the queue below. The table of terms beside it says
+ * the same in words.
+ */
+export function handOverPicture() {
+  const node = element('div', { class: 'picture' })
+  return {
+    node,
+    update({ terms, samples, now, rangeMs }) {
+      const fromAt = now - rangeMs
+      const seen = terms.filter(({ untilAt = now }) => untilAt >= fromAt)
+      const lanes = lanesOf(seen)
+      const plan = planOf({ width: node.clientWidth - 24, lanes: lanes.length, fromAt, rangeMs, now })
+      const { width, height } = plan
+      const label = describe(seen, lanes)
+      const picture = drawn('svg', {
+        width,
+        height,
+        viewBox: `0 0 ${width} ${height}`,
+        role: 'img',
+        'aria-label': label,
+      })
+      picture.append(
+        ...gridLines(plan),
+        ...lanes.flatMap((lane, index) => laneNodes(lane, index, plan)),
+        ...queueNodes(samples, plan),
+      )
+      node.replaceChildren(picture)
+    },
+  }
+}
+
+/** Names stand beside their lanes, or above them where there is no room for that. */
+function planOf({ width: room, lanes, fromAt, rangeMs, now }) {
+  const width = Math.max(200, Math.floor(room))
+  const isWide = width > 560
+  const left = isWide ? 190 : 0
+  const lane = isWide ? 24 : 36
+  const queueTop = 4 + Math.max(1, lanes) * lane
+  const height = queueTop + (isWide ? 36 : 52) + AXIS
+  const place = (at) => Math.min(1, Math.max(0, (at - fromAt) / rangeMs))
+  const x = (at) => left + place(at) * (width - left)
+  return { width, height, left, lane, isWide, queueTop, fromAt, rangeMs, now, x }
+}
+
+function lanesOf(terms) {
+  const lanes = new Map()
+  for (const term of terms) {
+    const owner = ownerText(term.owner)
+    const isTooMany = !lanes.has(owner) && lanes.size >= MOST_LANES - 1
+    const name = isTooMany ? 'others' : owner
+    lanes.set(name, [...(lanes.get(name) ?? []), term])
+  }
+  return Array.from(lanes, ([owner, own]) => ({ owner, terms: own }))
+}
+
+function laneNodes({ owner, terms }, index, plan) {
+  const { lane, isWide, x, now } = plan
+  const top = 4 + index * lane
+  const y = isWide ? top + 6 : top + 17
+  const bars = terms.flatMap(({ fromAt, untilAt = now, end, fence }) => {
+    const left = x(fromAt)
+    const width = Math.max(2, x(untilAt) - left)
+    const lasted = `${age(untilAt - fromAt)}${end === undefined ? ' so far' : `, ${end}`}`
+    const bar = drawn(
+      'rect',
+      { x: left.toFixed(1), y, width: width.toFixed(1), height: 12, rx: 2, class: 'bar' },
+      drawn('title', {}, `fence ${fence}, from ${clockTime(fromAt)} for ${lasted}`),
+    )
+    if (end !== 'expired' && end !== 'evicted') return [bar]
+    const cap = { x: (left + width - 3).toFixed(1), y: y - 3, width: 3, height: 18, class: 'cap' }
+    return [bar, drawn('rect', cap)]
+  })
+  return [nameNode(owner, top, plan), drawn('g', { class: `lane tone-${index % 6}` }, ...bars)]
+}
+
+function nameNode(name, top, { isWide }) {
+  const room = isWide ? 30 : 44
+  const short = name.length > room ? `${name.slice(0, room - 1)}…` : name
+  return drawn('text', { x: 0, y: top + (isWide ? 16 : 12), class: 'owner' }, short)
+}
+
+function queueNodes(samples, plan) {
+  const { fromAt, now, left, width, queueTop, height } = plan
+  const points = stepwise(
+    samples.map(([at, , waiting]) => [at, waiting]),
+    fromAt,
+    now,
+  )
+  const most = Math.max(0, ...points.map(([, value]) => value))
+  const name = nameNode(most === 0 ? 'nobody waited' : `waiting, up to ${most}`, queueTop, plan)
+  if (most === 0) return [name]
+  const bottom = height - AXIS
+  const room = 28
+  const at = (place) => (left + place * (width - left)).toFixed(1)
+  const steps = points.map(([place, value]) => `${at(place)},${(bottom - (value / most) * room).toFixed(1)}`)
+  const path = `M${steps.join('L')}V${bottom}H${at(points[0][0])}Z`
+  return [name, drawn('path', { d: path, class: 'queue' })]
+}
+
+function gridLines({ fromAt, rangeMs, left, width, height, x }) {
+  const stepMs = STEPS_MS.find((each) => (each / rangeMs) * (width - left) >= 76) ?? rangeMs
+  const nodes = []
+  for (let at = Math.ceil(fromAt / stepMs) * stepMs; at < fromAt + rangeMs; at += stepMs) {
+    const middle = x(at)
+    const bottom = height - AXIS
+    nodes.push(drawn('line', { x1: middle, x2: middle, y1: 0, y2: bottom, class: 'grid' }))
+    // Not where it would be cut off.
+    const isInside = middle > left + 28 && middle < width - 28
+    if (isInside) nodes.push(drawn('text', { x: middle, y: height - 4, class: 'hour' }, clockTime(at)))
+  }
+  return nodes
+}
+
+function describe(terms, lanes) {
+  const owners = `${lanes.length} ${lanes.length === 1 ? 'owner' : 'owners'}`
+  const lost = terms.filter(({ end }) => end === 'expired' || end === 'evicted').length
+  return `${terms.length} ${terms.length === 1 ? 'term' : 'terms'} of ${owners}, ${lost} of them expired or evicted`
+}
+
+const MOST_LANES = 8
+const AXIS = 18
+const STEPS_MS = [5000, 10_000, 30_000, 60_000, 120_000, 300_000, 900_000, 3_600_000]

@@ -1,0 +1,19 @@
+/** Where somebody is, as the part of the address behind the #: it can be linked to, and the server does not see it. */
+export function addressOf({ view, ...rest }) {
+  const query = new URLSearchParams()
+  for (const [name, value] of Object.entries(rest)) {
+    if (value !== undefined && value !== '' && value !== 0 && value !== DEFAULTS[name]) query.set(name, value)
+  }
+  return `#/${view}${query.size === 0 ? '' : `?${query}`}`
+}
+
+export function placeIn(hash) {
+  const [, view = '', query = ''] = /^#\/([a-z]*)\??(.*)$/s.exec(hash) ?? []
+  const place = Object.fromEntries(new URLSearchParams(query))
+  if (view === 'key' && place.key !== undefined) return { view, key: place.key }
+  const page = Number.parseInt(place.page ?? '0', 10) || 0
+  return { ...place, page, view: VIEWS.has(view) ? view : 'keys' }
+}
+
+const VIEWS = new Set(['keys', 'leaders', 'jobs'])
+const DEFAULTS = { show: 'all', sort: 'key' }

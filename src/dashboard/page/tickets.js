@@ -1,0 +1,58 @@
+import { element, setStrange, setText } from './elements.js'
+import { showUntil } from './time.js'
+
+/** Label, host and process, or the text as it is when a process that is none of ours wrote it. */
+export function ownerText({ text, host, pid, label }) {
+  if (text !== undefined) return text
+  return label === undefined ? `${host}:${pid}` : `${label} ${host}:${pid}`
+}
+
+/** The label first where there is one: people have chosen it. */
+export function ownerNode() {
+  const name = element('span', { class: 'name' })
+  const place = element('span', { class: 'place' })
+  const node = element('span', { class: 'owner' }, name, place)
+  return {
+    node,
+    update(owner) {
+      const where = owner.text ?? `${owner.host}:${owner.pid}`
+      setStrange(name, owner.label ?? where)
+      setStrange(place, owner.label === undefined ? '' : where)
+    },
+  }
+}
+
+export function showLeft(node, { state, remainingMs }, at) {
+  const suffix = { held: '', offered: ' to accept', leaving: ' min-hold' }[state]
+  showUntil(node, at + remainingMs, suffix)
+}
+
+/** A table that stays one for those who hear it, also where it is shown as cards. */
+export function table({ caption, columns, rows, className = '' }) {
+  const titles = columns.map(({ title, name, align }) =>
+    element('th', { scope: 'col', role: 'columnheader', class: name, 'data-align': align }, title),
+  )
+  return element(
+    'table',
+    { role: 'table', class: className },
+    element('caption', { class: 'aside' }, caption),
+    element('thead', { role: 'rowgroup' }, element('tr', { role: 'row' }, ...titles)),
+    rows,
+  )
+}
+
+export function tableBody() {
+  return element('tbody', { role: 'rowgroup' })
+}
+
+export function cell(name, properties = {}, ...children) {
+  return element('td', { role: 'cell', class: name, ...properties }, ...children)
+}
+
+export function counted(count, one, many = `${one}s`) {
+  return `${count.toLocaleString('en')} ${count === 1 ? one : many}`
+}
+
+export function showCount(node, count) {
+  setText(node, count.toLocaleString('en'))
+}

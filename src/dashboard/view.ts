@@ -1,0 +1,190 @@
+import type { HolderView, RoomView, WaiterView } from '../index.ts'
+import type { KeySample, Term } from '../watch/room-history.ts'
+import type { RoomWatch } from '../watch/room-watch.ts'
+import { electionsIn, LEADER_MARK, leaderValueOf, modeOf, ownerFactsOf } from '../watch/ticket-facts.ts'
+
+/**
+ * What a page is shown, as JSON: a page of keys at most, texts of strangers cut, fences as strings. All durations are
+ * those of the moment of the look.
+ */
+export type ViewRequest =
+  | {
+      readonly view: 'keys'
+      readonly search: string
+      readonly show: 'all' | 'contended' | 'elections'
+      readonly sort: SortName
+      readonly page: number
+    }
+  | { readonly view: 'key'; readonly key: string }
+
+export type SortName = keyof typeof SORTS
+
+export function isSortName(name: string): name is SortName {
+  return Object.hasOwn(SORTS, name)
+}
+
+export function viewOf(watch: RoomWatch, request: ViewRequest): object {
+  switch (request.view) {
+    case 'keys':
+      return { ...sharedView(watch), ...keysView(watch, request) }
+    case 'key':
+      return { ...sharedView(watch), ...keyView(watch, request.key) }
+    default:
+      return request satisfies never
+  }
+}
+
+/** What stands above every page. */
+export function sharedView({ snapshot, totals }: RoomWatch): object {
+  const { at, store, isCut } = snapshot
+  return {
+    at,
+    now: Date.now(),
+    store,
+    isCut,
+    totals: totals.slice(-TREND_LOOKS),
+  }
+}
+
+function keysView(
+  watch: RoomWatch,
+  { search, show, sort, page }: Extract<ViewRequest, { view: 'keys' }>,
+): object {
+  const { rooms } = watch.snapshot
+  const elections = electionsIn(rooms)
+  const wanted = search.toLowerCase()
+  const matching = rooms.filter((room) => {
+    // The mark of an election is shown with it.
+    if (isMarkOf(elections, room.key)) return false
+    if (show === 'contended' && room.queue.length === 0) return false
+    if (show === 'elections' && !elections.has(room.key)) return false
+    return wanted === '' || isAbout(room, wanted)
+  })
+  const byRank = SORTS[sort]
+  if (byRank !== undefined) matching.sort((one, other) => byRank(other) - byRank(one))
+  const pages = Math.max(1, Math.ceil(matching.length / PAGE_ROWS))
+  const shown = Math.min(page, pages - 1)
+  const watchers = new Map(rooms.map((room) => [room.key, room.queue.length]))
+  return {
+    matching: matching.length,
+    page: shown,
+    pages,
+    rows: matching.slice(shown * PAGE_ROWS, (shown + 1) * PAGE_ROWS).map((room) => ({
+      key: room.key,
+      isElection: elections.has(room.key),
+      watchers: elections.has(room.key) ? (watchers.get(room.key + LEADER_MARK) ?? 0) : 0,
+      holding: room.holders.length,
+      waiting: room.queue.length,
+      closedMs: room.closedMs,
+      longestWaitMs: longestWaitMs(room),
+      holders: room.holders.slice(0, ROW_HOLDERS).map((holder) => holderJson(holder, ROW_TEXT)),
+      trend: watch.historyOf(room.key)?.samples.slice(-TREND_SAMPLES).map(sampleJson) ?? [],
+    })),
+  }
+}
+
+function keyView(watch: RoomWatch, key: string): object {
+  const { rooms } = watch.snapshot
+  const { holders, queue, closedMs } = rooms.find((room) => room.key === key) ?? FREE
+  const isElection = electionsIn(rooms).has(key)
+  const { terms = [], samples = [] } = watch.historyOf(key) ?? {}
+  return {
+    key,
+    isElection,
+    watchers: isElection ? (rooms.find((room) => room.key === key + LEADER_MARK)?.queue.length ?? 0) : 0,
+    closedMs,
+    holding: holders.length,
+    waiting: queue.length,
+    holders: holders.slice(0, KEY_TICKETS).map((holder) => holderJson(holder, KEY_TEXT)),
+    queue: queue.slice(0, KEY_TICKETS).map((waiter) => waiterJson(waiter, KEY_TEXT)),
+    terms: terms.map(termJson),
+    samples: samples.map(sampleJson),
+  }
+}
+
+const FREE: Omit<RoomView, 'key'> = { holders: [], queue: [], closedMs: 0 }
+
+/** Largest first. By key they are sorted already. */
+const SORTS = {
+  key: undefined,
+  waiting: (room: RoomView): number => room.queue.length,
+  wait: longestWaitMs,
+  holding: (room: RoomView): number => room.holders.length,
+  held: (room: RoomView): number => Math.max(0, ...room.holders.slice(0, 1).map(({ heldMs }) => heldMs)),
+  left: (room: RoomView): number =>
+    -Math.min(Number.MAX_VALUE, ...room.holders.slice(0, 1).map(({ remainingMs }) => remainingMs)),
+} as const
+
+/** In order of arrival, so the first waits longest. */
+function longestWaitMs({ queue }: RoomView): number {
+  return queue[0]?.waitedMs ?? 0
+}
+
+function isMarkOf(elections: ReadonlySet<string>, key: string): boolean {
+  return key.endsWith(LEADER_MARK) && elections.has(key.slice(0, -LEADER_MARK.length))
+}
+
+function isAbout({ key, holders, queue }: RoomView, wanted: string): boolean {
+  if (key.toLowerCase().includes(wanted)) return true
+  return [...holders, ...queue].some(({ owner }) => {
+    const facts = ownerFactsOf(owner)
+    const text = facts === undefined ? owner : `${facts.host}:${facts.pid} ${facts.label ?? ''}`
+    return text.toLowerCase().includes(wanted)
+  })
+}
+
+function holderJson(holder: HolderView, room: number): object {
+  const { id, fence, state, heldMs, remainingMs, owner } = holder
+  return {
+    id,
+    fence: String(fence),
+    mode: modeOf(holder),
+    state,
+    heldMs,
+    remainingMs,
+    value: cut(leaderValueOf(owner), room),
+    owner: ownerJson(owner, room),
+  }
+}
+
+function waiterJson(waiter: WaiterView, room: number): object {
+  const { id, waitedMs, owner } = waiter
+  return { id, mode: modeOf(waiter), waitedMs, owner: ownerJson(owner, room) }
+}
+
+function termJson(term: Term): object {
+  const { id, fence, fromAt, untilAt, end, reason } = term
+  return {
+    id,
+    fence: String(fence),
+    mode: modeOf(term),
+    fromAt,
+    untilAt,
+    end,
+    reason,
+    owner: ownerJson(term.owner, ROW_TEXT),
+  }
+}
+
+function sampleJson({ at, holding, waiting }: KeySample): readonly number[] {
+  return [at, holding, waiting]
+}
+
+function ownerJson(owner: string, room: number): object {
+  const facts = ownerFactsOf(owner)
+  if (facts === undefined) return { text: cut(owner, room) }
+  return { host: cut(facts.host, room), pid: facts.pid, label: cut(facts.label, room) }
+}
+
+function cut(text: string | undefined, room: number): string | undefined {
+  if (text === undefined || text.length <= room) return text
+  return `${text.slice(0, room)}… (${text.length} characters)`
+}
+
+const PAGE_ROWS = 100
+const ROW_HOLDERS = 3
+const ROW_TEXT = 200
+const KEY_TICKETS = 200
+const KEY_TEXT = 2000
+const TREND_LOOKS = 120
+const TREND_SAMPLES = 30
