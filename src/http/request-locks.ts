@@ -86,7 +86,6 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
       return await locks.withLock(key, { ...options, signal: wait.signal }, (lease) => {
         waited()
         if (gone === undefined) return work(lease, { signal: lease.signal })
-        gone.throwIfAborted()
         return work(lease, { signal: AbortSignal.any([lease.signal, gone]) })
       })
     } finally {

@@ -15,6 +15,7 @@ import {
 } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
+import { Letter, ScriptedStore } from '../engine/scripted-store.ts'
 import { until } from '../servers/until.ts'
 import { aborted, call, gate, roomsOf, serve, twoProcesses, untilRooms } from './scene.ts'
 
@@ -171,6 +172,34 @@ describe('a lock for a request', () => {
     expect(await errorOf(requests.withLock(signal, 'pay', () => expect.unreachable()))).toBe(reason)
     expect(getEventListeners(signal, 'abort')).toEqual([])
     await held.release()
+  })
+
+  test('never begins the work of a client that has gone, however late it went', async () => {
+    const store = new ScriptedStore(memoryStore())
+    const locks = createLocks(store)
+    onTestFinished(() => locks.close())
+    const requests = requestLocks(locks)
+    let begun = 0
+    for (let turns = 0; turns < 20; turns += 1) {
+      const client = new AbortController()
+      const granted = new Letter()
+      store.next('acquire', granted)
+      const outcome = requests.withLock(client.signal, 'pay', () => {
+        expect(client.signal.aborted).toBe(false)
+        begun += 1
+      })
+      outcome.catch(() => {})
+      await until('it was asked', () => store.sent.length > 0)
+      granted.arrive().reply()
+      for (let turn = 0; turn < turns; turn += 1) await Promise.resolve()
+      client.abort(new Error('gone'))
+      await Promise.allSettled([outcome])
+      store.sent.length = 0
+      await until('it is free', async () => (await roomsOf(locks)).length === 0)
+    }
+    // Some were too late, and some were not.
+    expect(begun).toBeGreaterThan(0)
+    expect(begun).toBeLessThan(20)
   })
 
   test('keeps no listener on a signal that outlives it', async () => {
