@@ -1,6 +1,6 @@
 import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
-import { type Council, forgetfulError, NO_FENCE, surelyMs, tooFewError, withdraw } from './council.ts'
+import { type Council, forgetfulError, inTurn, NO_FENCE, surelyMs, tooFewError, withdraw } from './council.ts'
 import { claimFence, type Vote } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
@@ -12,20 +12,10 @@ type Decision =
   | { readonly tag: 'contended'; readonly tally: Tally<AcquireAnswer> }
   | Gone
 
-/** Asks for a key. Requests of one ticket follow one another: each one's deadline counts from when it was made itself. */
+/** Asks for a key. Each request's deadline counts from when it was made itself. */
 export function ask(council: Council, ticket: Ticket): Promise<AcquireAnswer> {
   const state = council.tickets.of(ticket)
-  const before = state.asking
-  const asking = before === undefined ? askNow(council, ticket, state) : before.then(next, next)
-  function next(): Promise<AcquireAnswer> {
-    return askNow(council, ticket, state)
-  }
-  state.asking = asking
-  const done = (): void => {
-    if (state.asking === asking) state.asking = undefined
-  }
-  asking.then(done, done)
-  return asking
+  return inTurn(council, ticket, state, () => askNow(council, ticket, state))
 }
 
 async function askNow(council: Council, ticket: Ticket, state: TicketState): Promise<AcquireAnswer> {

@@ -1,5 +1,6 @@
 import { type AcquireAnswer, type Ticket, UNLIMITED } from '../../contract/store.ts'
 import type { Council } from './council.ts'
+import type { RedlockNode } from './node.ts'
 import type { Rival } from './node-scripts.ts'
 import { poll, type Tally } from './poll.ts'
 import type { TicketState } from './tickets.ts'
@@ -15,55 +16,65 @@ export async function contend(
   state: TicketState,
   tally: Tally<AcquireAnswer>,
 ): Promise<AcquireAnswer | undefined> {
-  const mine = council.nodes.filter((node) => tally.answers[node.index]?.tag === 'held')
-  if (mine.length === 0) return waiting(council, ticket, tally)
+  const answer = waiting(council, ticket, tally)
+  if (tally.answers.every((one) => one?.tag !== 'held')) return answer
   const { votes, rival } = await standings(council, ticket)
   const isTaken = rival !== undefined && rival.votes >= council.quorum
-  if (isTaken && ticket.patienceMs > 0) return waiting(council, ticket, tally)
   const losesTo =
-    rival !== undefined && (rival.votes > votes || (rival.votes === votes && rival.id < ticket.id))
-  if (isTaken || losesTo) {
-    if (ticket.patienceMs === 0) return waiting(council, ticket, tally)
-    // Behind the others: each server lets in who is next there, and in the end all of them the same one.
-    for (const node of mine) {
-      node.ask(() => (state.over ? false : node.scripts.requeue(ticket)), {
-        answered: () => {},
-        // It may have given way or not, and nobody else can while it has not.
-        failed: () => setTimeout(() => council.wake(ticket.id), AGAIN_MS).unref(),
-      })
-    }
-    return waiting(council, ticket, tally)
+    rival !== undefined && (rival.votes > votes.size || (rival.votes === votes.size && rival.id < ticket.id))
+  if (ticket.patienceMs === 0) return isTaken || losesTo ? answer : undefined
+  // Behind the others: each server lets in who is next there, and in the end all of them the same one.
+  const isBehind = (isTaken || losesTo) && (await giveWay(council, ticket, state, votes))
+  if (isTaken || isBehind) {
+    state.splits = 0
+    return answer
   }
-  if (ticket.patienceMs === 0) return undefined
-  // The others are about to give way, unless they looked before this one had its votes. So it asks once more.
+  // The others are about to give way, unless they looked before this one had its votes. Or this one has to once more: nobody
+  // else can have the key while it has not. So it asks again soon.
   state.splits += 1
   const againMs = Math.min(10 * 2 ** state.splits, 1000) * (0.5 + Math.random() / 2)
-  const answer = waiting(council, ticket, tally)
   return answer.tag === 'queued' ? { ...answer, askAgainMs: Math.min(answer.askAgainMs, againMs) } : answer
 }
 
-const AGAIN_MS = 50
-
-/** How it stands with the votes: how many this ticket has, and who of those that exclude it has the most. */
-async function standings(
-  council: Council,
+/** Whether it waits everywhere now. Its turn lasts until that is known: a vote that is given away must not be counted. */
+function giveWay(
+  { nodes }: Council,
   ticket: Ticket,
-): Promise<{ readonly votes: number; readonly rival: { id: string; votes: number } | undefined }> {
-  const votes = await poll(council.nodes, (node) => node.scripts.look(ticket.key), {
-    decide: ({ answers, pending }: Tally<readonly Rival[]>) => {
-      if (pending > 0) return undefined
-      const counted = new Map<string, number>()
-      for (const { id, limit } of answers.flatMap((rivals) => rivals ?? [])) {
-        const together = limit === UNLIMITED && ticket.limit === UNLIMITED
-        if (id === ticket.id || !together) counted.set(id, (counted.get(id) ?? 0) + 1)
-      }
-      return counted
-    },
+  state: TicketState,
+  votes: ReadonlyMap<number, string>,
+): Promise<boolean> {
+  const asked = nodes.filter(({ index }) => votes.has(index))
+  const requeue = (node: RedlockNode): boolean | Promise<boolean> =>
+    !state.over && node.scripts.requeue(ticket, votes.get(node.index) ?? '')
+  return poll(asked, requeue, {
+    decide: ({ answers, pending }: Tally<boolean>) =>
+      pending > 0 ? undefined : asked.every(({ index }) => answers[index] === true),
   })
-  const own = votes.get(ticket.id) ?? 0
-  votes.delete(ticket.id)
-  const [first] = [...votes].sort(([one, some], [other, more]) => more - some || (one < other ? -1 : 1))
-  return { votes: own, rival: first === undefined ? undefined : { id: first[0], votes: first[1] } }
+}
+
+interface Standings {
+  /** On which servers this ticket has a vote, and when each of them ends. */
+  readonly votes: ReadonlyMap<number, string>
+  /** Who of those that exclude it has the most. */
+  readonly rival: { readonly id: string; readonly votes: number } | undefined
+}
+
+/** How it stands with the votes. */
+async function standings(council: Council, ticket: Ticket): Promise<Standings> {
+  const rooms = await poll(council.nodes, (node) => node.scripts.look(ticket.key), {
+    decide: ({ answers, pending }: Tally<readonly Rival[]>) => (pending > 0 ? undefined : answers),
+  })
+  const votes = new Map<number, string>()
+  const rivals = new Map<string, number>()
+  for (const [index, room] of rooms.entries()) {
+    for (const { id, limit, till } of room ?? []) {
+      const together = limit === UNLIMITED && ticket.limit === UNLIMITED
+      if (id === ticket.id) votes.set(index, till)
+      else if (!together) rivals.set(id, (rivals.get(id) ?? 0) + 1)
+    }
+  }
+  const [first] = [...rivals].sort(([one, some], [other, more]) => more - some || (one < other ? -1 : 1))
+  return { votes, rival: first === undefined ? undefined : { id: first[0], votes: first[1] } }
 }
 
 /** What a ticket without a quorum is told: the place and the times that enough servers agree to. */

@@ -16,6 +16,30 @@ export interface Council {
 }
 
 /**
+ * One question after another about a ticket that does not hold yet. Each of them may claim a fence or give votes away: of two
+ * at once one could give away what the other one counts, or agree with other servers on another fence.
+ */
+export function inTurn<T>(
+  council: Council,
+  { id }: Ticket,
+  state: TicketState,
+  question: () => Promise<T>,
+): Promise<T> {
+  const before = state.asking
+  const asking = before === undefined ? question() : before.then(question, question)
+  state.asking = asking
+  const done = (): void => {
+    if (state.asking !== asking) return
+    state.asking = undefined
+    const { overtaken } = state
+    state.overtaken = false
+    if (overtaken && !state.over && state.fence === undefined) council.wake(id)
+  }
+  asking.then(done, done)
+  return asking
+}
+
+/**
  * How long a grant of so many milliseconds holds for sure, counted from before the request: less what the clocks of client
  * and servers may differ in rate, as in https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/.
  */

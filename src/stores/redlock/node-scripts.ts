@@ -25,6 +25,8 @@ export type ClaimAnswer =
 export interface Rival {
   readonly id: string
   readonly limit: number
+  /** When its vote ends, by the clock of the server and as it writes it: until then nothing has changed about it. */
+  readonly till: string
 }
 
 /** The scripts that a server runs as one of several, beside those of its redis store. */
@@ -55,14 +57,14 @@ export class NodeScripts {
     const text = await this.#run(lookScript, ['', '1', this.#names.room(key)], key)
     if (text === '') return []
     return text.split('\n').map((line) => {
-      const space = line.indexOf(' ')
-      return { id: line.slice(space + 1), limit: Number(line.slice(0, space)) }
+      const [limit = '', till = ''] = line.split(' ', 2)
+      return { id: line.slice(limit.length + till.length + 2), limit: Number(limit), till }
     })
   }
 
-  /** Whether the ticket waits, behind those who waited already; where nobody does it keeps its vote. */
-  async requeue(ticket: Ticket): Promise<boolean> {
-    return (await this.#yield(ticket, 'q')) === 'q'
+  /** Whether the ticket waits, behind those who waited already; where nobody does it keeps the vote that ends then. */
+  async requeue(ticket: Ticket, till: string): Promise<boolean> {
+    return (await this.#yield(ticket, 'q', till)) !== 'h'
   }
 
   /** Without a minimum hold, which has not begun. */
@@ -79,9 +81,9 @@ export class NodeScripts {
     }).catch((error: unknown) => this.#raise(error))
   }
 
-  #yield(ticket: Ticket, mode: 'q' | 'r'): Promise<string> {
+  #yield(ticket: Ticket, mode: 'q' | 'r', till = ''): Promise<string> {
     const rooms = [this.#names.fence, this.#names.room(ticket.key)]
-    const args = ['', '2', ...rooms, mode, String(Math.ceil(ticket.patienceMs)), ticket.id]
+    const args = ['', '2', ...rooms, mode, String(Math.ceil(ticket.patienceMs)), ticket.id, till]
     return this.#run(yieldScript, args, ticket.key)
   }
 

@@ -1,6 +1,6 @@
 import type { AcquireAnswer, Gone, RenewAnswer, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
-import { type Council, forgetfulError, settle, surelyMs, tooFewError, withdraw } from './council.ts'
+import { type Council, forgetfulError, inTurn, settle, surelyMs, tooFewError, withdraw } from './council.ts'
 import { agreedFence, claimFence, type Vote as NodeVote } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
@@ -16,21 +16,25 @@ type VoteTally = Tally<Vote>
  * list stays empty, and if that is so of all of them, the call fails.
  */
 export async function renew(council: Council, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-  const askedAt = performance.now()
-  const round = await poll(council.nodes, (node) => node.store.renew(tickets), {
-    decide: (tally: Tally<readonly RenewAnswer[]>) => {
-      if (tally.pending === 0) return tally
-      return tickets.every((ticket, index) => isDecided(council, ticket, tallyOf(tally, index)))
-        ? { ...tally, answers: [...tally.answers] }
-        : undefined
-    },
-  })
+  const all = tickets.map((ticket, place) => ({ ticket, place, state: council.tickets.of(ticket) }))
+  const asked = all.filter(({ state }) => !isOpen(state))
+  if (asked.length === 0) {
+    await Promise.allSettled(all.map(({ state }) => state.asking))
+    return renew(council, tickets)
+  }
+  // The places of the others are left empty, so that nobody has to wait for them. They are woken once that question has its
+  // answer, as this one may have been asked for a reason that came later.
+  for (const { state } of all) if (isOpen(state)) state.overtaken = true
   const answers: RenewAnswer[] = new Array(tickets.length)
   let failure: unknown
+  const askedAt = performance.now()
+  const round = askAll(council, asked)
   await Promise.all(
-    tickets.map(async (ticket, index) => {
+    asked.map(async ({ ticket, state, place }, index) => {
+      const renewal = new Renewal(council, { ticket, state, askedAt })
+      const settle = async (): Promise<RenewAnswer> => renewal.settle(tallyOf(await round, index))
       try {
-        answers[index] = await new Renewal(council, ticket, askedAt).settle(tallyOf(round, index))
+        answers[place] = await (state.fence === undefined ? inTurn(council, ticket, state, settle) : settle())
       } catch (error) {
         failure = error
       }
@@ -40,49 +44,90 @@ export async function renew(council: Council, tickets: readonly Ticket[]): Promi
   return answers
 }
 
+/** Whether an earlier question about a ticket that does not hold yet has no answer. */
+function isOpen({ fence, asking }: TicketState): boolean {
+  return fence === undefined && asking !== undefined
+}
+
+/** A ticket that is asked about, and where its answer goes. */
+interface Asked {
+  readonly ticket: Ticket
+  readonly state: TicketState
+  readonly place: number
+}
+
+function askAll(council: Council, asked: readonly Asked[]): Promise<Tally<readonly RenewAnswer[]>> {
+  const tickets = asked.map(({ ticket }) => ticket)
+  return poll(council.nodes, (node) => node.store.renew(tickets), {
+    decide: (tally: Tally<readonly RenewAnswer[]>) => {
+      if (tally.pending === 0) return tally
+      return asked.every(({ state }, index) => isDecided(council, state, tallyOf(tally, index)))
+        ? { ...tally, answers: [...tally.answers] }
+        : undefined
+    },
+    late: (_, answers) => {
+      for (const [index, { ticket, state }] of asked.entries()) {
+        // Let in by one more server, it would not know of that vote, and others would wait for it.
+        const isNews = answers[index]?.tag === 'held' && state.fence === undefined && !state.over
+        if (isNews) council.wake(ticket.id)
+      }
+    },
+  })
+}
+
 function tallyOf(tally: Tally<readonly RenewAnswer[]>, index: number): VoteTally {
   return { ...tally, answers: Array.from(tally.answers, (answers) => answers?.[index]) }
 }
 
-function isDecided(council: Council, { id }: Ticket, { answers, pending }: VoteTally): boolean {
-  const { nodes, quorum, tickets } = council
+function isDecided(council: Council, state: TicketState, { answers, pending }: VoteTally): boolean {
+  const { quorum } = council
   if (answers.some(isEviction)) return true
   if (count(answers, 'held') >= quorum) {
     // Of another process: it has a fence, which is known for sure only where a quorum says the same.
-    return tickets.get(id) !== undefined || agreedFence(votesOf(council, answers), quorum) !== undefined
+    const isOurs = state.fence !== undefined || state.asked !== 0
+    return isOurs || agreedFence(votesOf(council, answers), quorum) !== undefined
   }
-  const answered = nodes.length - pending
-  return count(answers, 'held') + pending < quorum && answered >= quorum
+  const waits = count(answers, 'held') + count(answers, 'queued')
+  // Neither can the key be its own, nor is it open whether it waits.
+  return count(answers, 'held') + pending < quorum && (waits >= quorum || waits + pending < quorum)
 }
 
 /** What becomes of one ticket of a renewal. */
 class Renewal {
   readonly #council: Council
   readonly #ticket: Ticket
+  readonly #state: TicketState
   readonly #askedAt: number
 
-  constructor(council: Council, ticket: Ticket, askedAt: number) {
+  constructor(
+    council: Council,
+    {
+      ticket,
+      state,
+      askedAt,
+    }: { readonly ticket: Ticket; readonly state: TicketState; readonly askedAt: number },
+  ) {
     this.#council = council
     this.#ticket = ticket
+    this.#state = state
     this.#askedAt = askedAt
   }
 
   async settle(tally: VoteTally): Promise<RenewAnswer> {
-    const { quorum, tickets } = this.#council
+    const { quorum } = this.#council
     const eviction = tally.answers.find(isEviction)
     if (eviction !== undefined) return this.#evicted(eviction)
     const held = count(tally.answers, 'held')
-    const state = tickets.get(this.#ticket.id)
-    if (held >= quorum && (state?.fence !== undefined || this.#counting(tally) >= quorum))
-      return this.#held(tally)
+    const isHolder = this.#state.fence !== undefined
+    if (held >= quorum && (isHolder || this.#counting(tally) >= quorum)) return this.#held(tally)
     if (held >= quorum) throw forgetfulError(this.#council, this.#ticket.key)
-    if (state?.fence !== undefined) return this.#heal(tally, state)
+    if (isHolder) return this.#heal(tally)
     if (held + count(tally.answers, 'queued') >= quorum) return this.#wait(tally)
     return this.#lost(tally)
   }
 
   async #held({ answers }: VoteTally): Promise<RenewAnswer> {
-    const state = this.#council.tickets.of(this.#ticket)
+    const state = this.#state
     const fence =
       state.fence ?? (await claimFence(this.#council, this.#ticket, state, votesOf(this.#council, answers)))
     state.fence = fence
@@ -101,10 +146,11 @@ class Renewal {
    * Servers have forgotten the holder: they were restarted, or flushed. Until its deadline nobody else can have a quorum, as
    * theirs do not count yet, so it may take their votes again.
    */
-  async #heal(tally: VoteTally, state: TicketState): Promise<RenewAnswer> {
+  async #heal(tally: VoteTally): Promise<RenewAnswer> {
+    const state = this.#state
     const vacant = this.#where(tally, 'gone')
     if (performance.now() >= state.validUntil || vacant.length === 0) return this.#lost(tally)
-    const healed = await this.#ask(vacant, tally, { ...this.#ticket, patienceMs: 0 }, state)
+    const healed = await this.#ask(vacant, tally, { ...this.#ticket, patienceMs: 0 })
     const isInTime = performance.now() < state.validUntil
     if (count(healed.answers, 'held') < this.#council.quorum || !isInTime) return this.#lost(healed)
     return this.#held(healed)
@@ -112,17 +158,16 @@ class Renewal {
 
   /** Some servers do not know that it waits: they were away, or were restarted. There it stands in line again. */
   async #wait(tally: VoteTally): Promise<RenewAnswer> {
-    const { quorum, tickets } = this.#council
-    const state = tickets.of(this.#ticket)
+    const { quorum } = this.#council
     const vacant = this.#where(tally, 'gone')
-    const joined = vacant.length === 0 ? tally : await this.#ask(vacant, tally, this.#ticket, state)
+    const joined = vacant.length === 0 ? tally : await this.#ask(vacant, tally, this.#ticket)
     const gone = joined.answers.find((answer) => answer?.tag === 'gone')
     if (gone !== undefined && gone.tag === 'gone') return this.#evicted(gone)
     const held = count(joined.answers, 'held')
     if (this.#counting(joined) >= quorum) return this.#held(joined)
     if (held + count(joined.answers, 'queued') < quorum)
       throw tooFewError(this.#council, joined, this.#ticket.key)
-    const answer = await contend(this.#council, this.#ticket, state, {
+    const answer = await contend(this.#council, this.#ticket, this.#state, {
       ...joined,
       answers: joined.answers.map(asAnswer),
     })
@@ -136,9 +181,10 @@ class Renewal {
     const unknown = nodes.length - answers.filter((answer) => answer !== undefined).length
     if (count(answers, 'held') + count(answers, 'queued') + unknown >= quorum)
       throw tooFewError(this.#council, tally, this.#ticket.key)
-    // What is left of it on the others must not stand in anybody's way.
-    for (const node of this.#where(tally, 'held').concat(this.#where(tally, 'queued')))
-      withdraw(node, this.#ticket)
+    // Who waits asks again under the same id, and keeps the places that it has.
+    if (this.#state.fence === undefined && this.#ticket.patienceMs > 0) return { tag: 'gone', evicted: false }
+    // What is left of a holder on the others must not stand in anybody's way.
+    for (const node of nodes) if (answers[node.index]?.tag !== 'gone') withdraw(node, this.#ticket)
     tickets.end(this.#ticket.id)
     return { tag: 'gone', evicted: false }
   }
@@ -161,12 +207,8 @@ class Renewal {
   }
 
   /** Asks some servers to let it in, and puts their answers in place of those before. */
-  async #ask(
-    nodes: readonly RedlockNode[],
-    before: VoteTally,
-    ticket: Ticket,
-    state: TicketState,
-  ): Promise<VoteTally> {
+  async #ask(nodes: readonly RedlockNode[], before: VoteTally, ticket: Ticket): Promise<VoteTally> {
+    const state = this.#state
     return poll(
       nodes,
       (node) => {

@@ -1,4 +1,4 @@
-import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
+import type { Ticket } from '../../contract/store.ts'
 
 /** What this process knows of one of its tickets. */
 export interface TicketState {
@@ -12,8 +12,10 @@ export interface TicketState {
   over: boolean
   /** Servers that were asked to let it in, one bit each. */
   asked: number
-  /** The last acquire, so that the next one of the same ticket follows it. */
-  asking: Promise<AcquireAnswer> | undefined
+  /** The last question that may change what it is; see `inTurn` in council.ts. */
+  asking: Promise<unknown> | undefined
+  /** Somebody wanted to ask meanwhile, and was sent away. */
+  overtaken: boolean
   /** How often in a row nobody had a quorum. */
   splits: number
 }
@@ -65,5 +67,6 @@ const UNKNOWN: Readonly<TicketState> = {
   over: false,
   asked: 0,
   asking: undefined,
+  overtaken: false,
   splits: 0,
 }

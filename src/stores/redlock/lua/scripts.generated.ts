@@ -87,12 +87,12 @@ return answer
   look: `-- Who holds a room here, to find out why nobody has it on a quorum. Changes nothing.
 --
 -- KEYS    1 the room
--- Result  a line \`<limit> <id>\` for each holder, also one that has not confirmed yet
+-- Result  a line \`<limit> <expiresAt> <id>\` for each holder, also one that has not confirmed yet
 --@ start
 local lines = {}
 local function add(entry)
   local id, state, till, limit = string.match(entry, '^t(.-)%z(%a) %d+ %d+ (%d+) %d+ %d+ (%d+) ')
-  if id and state ~= 'l' and tonumber(till) > now then lines[#lines + 1] = limit .. ' ' .. id end
+  if id and state ~= 'l' and tonumber(till) > now then lines[#lines + 1] = limit .. ' ' .. till .. ' ' .. id end
 end
 
 local lone = redis.pcall('GET', KEYS[1])
@@ -136,7 +136,8 @@ return name .. ' ' .. run .. ' ' .. string.format('%.0f', math.max(0, now - sinc
 --
 -- KEYS    1 the last fence · 2 the room
 -- ARGV    1 \`q\` to wait again, behind those who wait, or \`r\` to leave · 2 patienceMs · 3 the id
--- Result  q: it waits · h: nobody else waits here, so it keeps its vote · u: it has left, or was not there
+--         4 when the vote that is meant ends: this may arrive late, after another request has had the vote confirmed
+-- Result  q: it waits · h: it keeps its vote: nobody else waits here, or it is another one · u: it has left, or was not there
 --@ start
 --@ fence
 --@ wake
@@ -153,7 +154,7 @@ local function yield()
     if waits then return 'q' end
     erase(ticket)
   else
-    if waits and not first('q') then return 'h' end
+    if waits and (stamp(ticket.till) ~= ARGV[4] or not first('q')) then return 'h' end
     drop(ticket)
     if waits then
       room.arrivals = room.arrivals + 1

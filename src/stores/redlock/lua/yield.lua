@@ -3,7 +3,8 @@
 --
 -- KEYS    1 the last fence · 2 the room
 -- ARGV    1 `q` to wait again, behind those who wait, or `r` to leave · 2 patienceMs · 3 the id
--- Result  q: it waits · h: nobody else waits here, so it keeps its vote · u: it has left, or was not there
+--         4 when the vote that is meant ends: this may arrive late, after another request has had the vote confirmed
+-- Result  q: it waits · h: it keeps its vote: nobody else waits here, or it is another one · u: it has left, or was not there
 --@ start
 --@ fence
 --@ wake
@@ -20,7 +21,7 @@ local function yield()
     if waits then return 'q' end
     erase(ticket)
   else
-    if waits and not first('q') then return 'h' end
+    if waits and (stamp(ticket.till) ~= ARGV[4] or not first('q')) then return 'h' end
     drop(ticket)
     if waits then
       room.arrivals = room.arrivals + 1

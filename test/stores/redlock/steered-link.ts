@@ -1,0 +1,69 @@
+import { Redis } from 'ioredis'
+import type { RedisLink } from '../../../src/stores/redis/connection.ts'
+import { ioredisLink } from '../../../src/stores/redis/ioredis.ts'
+import { serverScripts } from '../../../src/stores/redis/scripts.ts'
+import { claimScript, lookScript, standingScript, yieldScript } from '../../../src/stores/redlock/scripts.ts'
+
+const scripts = {
+  ...serverScripts,
+  claim: claimScript,
+  look: lookScript,
+  standing: standingScript,
+  yield: yieldScript,
+}
+type ScriptName = keyof typeof scripts
+
+/** What a test does about one request: waits before it goes on, or throws instead. */
+export type Steering = (script: ScriptName | undefined) => Promise<void> | void
+
+export interface SteeredLink {
+  readonly link: RedisLink
+  /** Before a request is sent. */
+  onRequest: Steering
+  /** When it was answered, before the answer is handed on. */
+  onReply: Steering
+}
+
+/** A way to a real server on which a test holds up the requests and the answers that it chooses. */
+export function steeredLink(url: string): SteeredLink {
+  const link = ioredisLink(new Redis(url, { lazyConnect: true }))
+  const steered: SteeredLink = {
+    link: {
+      ...link,
+      open: (onLost) => {
+        const connection = link.open(onLost)
+        return {
+          reasonOf: (error) => connection.reasonOf(error),
+          close: () => connection.close(),
+          async send(command, args) {
+            const script = nameOf(args[0])
+            const waits = steered.onRequest(script)
+            if (waits !== undefined) await waits
+            const answer = await connection.send(command, args)
+            await steered.onReply(script)
+            return answer
+          },
+        }
+      },
+    },
+    onRequest: () => {},
+    onReply: () => {},
+  }
+  return steered
+}
+
+function nameOf(textOrSha: string | undefined): ScriptName | undefined {
+  for (const [name, { text, sha }] of Object.entries(scripts)) {
+    if (textOrSha === text || textOrSha === sha) return name as ScriptName
+  }
+  return undefined
+}
+
+/** Something to wait for, and the key to it. */
+export function gate(): { readonly opened: Promise<void>; open(): void } {
+  let open = (): void => {}
+  const opened = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  return { opened, open: () => open() }
+}
