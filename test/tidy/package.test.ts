@@ -16,11 +16,19 @@ const manifest = JSON.parse(readProjectFile('package.json')) as {
 }
 /** What an entry brings along. Everything else, the core before all, runs where no other package is installed. */
 const BRINGS: Readonly<Record<string, string>> = { xstate: 'src/worker/', croner: 'src/schedule/' }
+/** What an entry is made for, and its user has: a peer. */
+const NEEDS: Readonly<Record<string, string>> = {
+  '@opentelemetry/api': 'src/observe/otel/',
+  'prom-client': 'src/observe/prometheus/',
+}
 /** Subpath and built file of every entry of code. */
 const entries = Object.entries(manifest.exports).filter(([, target]) => target.endsWith('.js'))
 const names = entries.map(([subpath]) => manifest.name + subpath.slice(1))
 const bareNames = entries
-  .filter(([, target]) => !Object.values(BRINGS).some((folder) => sourceOf(target).startsWith(folder)))
+  .filter(
+    ([, target]) =>
+      !Object.values({ ...BRINGS, ...NEEDS }).some((folder) => sourceOf(target).startsWith(folder)),
+  )
   .map(([subpath]) => manifest.name + subpath.slice(1))
 const sources = projectFiles().filter((path) => /^src\/.*\.ts$/.test(path))
 
@@ -68,7 +76,7 @@ describe('the package', () => {
   test('depends on nothing but for the worker and the schedule; clients are the user’s own and optional', () => {
     expect(Object.keys(manifest.dependencies ?? {}).sort()).toEqual(Object.keys(BRINGS).sort())
     const elsewhere = sources.filter((path) =>
-      Object.entries(BRINGS).some(
+      Object.entries({ ...BRINGS, ...NEEDS }).some(
         ([name, folder]) => !path.startsWith(folder) && readProjectFile(path).includes(`'${name}'`),
       ),
     )
@@ -77,6 +85,7 @@ describe('the package', () => {
       ([, { optional }]) => optional === true,
     )
     expect(optional.map(([name]) => name)).toEqual(Object.keys(manifest.peerDependencies))
+    expect(Object.keys(manifest.peerDependencies)).toEqual(expect.arrayContaining(Object.keys(NEEDS)))
   })
 
   test('has a lock file of its version', () => {

@@ -1,0 +1,23 @@
+/** What keys are counted by, as metrics by key would be as many as there are keys. */
+export interface GroupOptions {
+  /** The group of a key. Default: what stands before its first colon, `invoice` of `invoice:42`. */
+  readonly group?: ((key: string) => string) | undefined
+  /** How many groups there may be; the keys of further ones are counted as `other`. Default: 50. */
+  readonly maxGroups?: number | undefined
+}
+
+export function keyGroups({ group = beforeColon, maxGroups = 50 }: GroupOptions): (key: string) => string {
+  const known = new Set<string>()
+  return (key) => {
+    const name = String(group(key))
+    if (known.has(name)) return name
+    if (known.size >= maxGroups) return 'other'
+    known.add(name)
+    return name
+  }
+}
+
+function beforeColon(key: string): string {
+  const end = key.indexOf(':')
+  return end === -1 ? key : key.slice(0, end)
+}

@@ -1,0 +1,251 @@
+import type { LockEventName, LockEvents, ProcessEvents } from '../index.ts'
+import { type GroupOptions, keyGroups } from './key-groups.ts'
+
+interface Measure {
+  /** `level`: how many there are now. `oldest`: for how long the oldest of them has been there. */
+  readonly kind: 'duration' | 'count' | 'level' | 'oldest'
+  readonly unit: string
+  readonly labels: readonly Label[]
+  readonly about: string
+}
+
+type Label = 'store' | 'group' | 'outcome' | 'reason' | 'verb' | 'was'
+export type Labels = Readonly<Partial<Record<Label, string>>>
+
+/** Everything that is measured, whatever shows it. What is said of one process: nobody here sees who waits elsewhere. */
+export const MEASURES = {
+  wait: {
+    kind: 'duration',
+    unit: 's',
+    labels: ['store', 'group', 'outcome'],
+    about: 'From asking for a key until it was acquired or given up.',
+  },
+  hold: {
+    kind: 'duration',
+    unit: 's',
+    labels: ['store', 'group', 'outcome'],
+    about: 'From acquiring a key until it was released, detached or lost.',
+  },
+  hand_over: {
+    kind: 'duration',
+    unit: 's',
+    labels: ['store', 'group'],
+    about: 'From the wake that told a waiter of its turn until the store had confirmed it.',
+  },
+  renewal: {
+    kind: 'duration',
+    unit: 's',
+    labels: ['store'],
+    about: 'From sending the renewal of a lease until the store had confirmed it.',
+  },
+  requests: {
+    kind: 'count',
+    unit: '{request}',
+    labels: ['store', 'group', 'outcome'],
+    about: 'Requests for a key that have ended, by how.',
+  },
+  queued: {
+    kind: 'count',
+    unit: '{request}',
+    labels: ['store', 'group'],
+    about: 'Requests that found the key taken and had to queue.',
+  },
+  jeopardies: {
+    kind: 'count',
+    unit: '{lease}',
+    labels: ['store', 'group'],
+    about: 'Leases with less than half of their ttl left, because renewals failed or were late.',
+  },
+  losses: {
+    kind: 'count',
+    unit: '{lease}',
+    labels: ['store', 'group', 'reason'],
+    about: 'Leases that were lost while they were held.',
+  },
+  evictions: {
+    kind: 'count',
+    unit: '{ticket}',
+    labels: ['store', 'group', 'was'],
+    about: 'Holders and waiters that somebody removed.',
+  },
+  store_errors: {
+    kind: 'count',
+    unit: '{error}',
+    labels: ['store', 'verb', 'outcome'],
+    about: 'Requests to the store that failed: refused, or ambiguous, as they may have been acted on.',
+  },
+  waiting: {
+    kind: 'level',
+    unit: '{request}',
+    labels: ['store', 'group'],
+    about: 'Requests of this process that stand in a queue.',
+  },
+  held: {
+    kind: 'level',
+    unit: '{lease}',
+    labels: ['store', 'group'],
+    about: 'Leases that this process holds.',
+  },
+  leading: {
+    kind: 'level',
+    unit: '{term}',
+    labels: ['store', 'group'],
+    about: 'Elections in which this process leads.',
+  },
+  oldest_wait: {
+    kind: 'oldest',
+    unit: 's',
+    labels: ['store', 'group'],
+    about: 'How long the request has waited that has waited longest.',
+  },
+  oldest_hold: {
+    kind: 'oldest',
+    unit: 's',
+    labels: ['store', 'group'],
+    about: 'How long the lease has been held that has been held longest.',
+  },
+} as const satisfies Record<string, Measure>
+
+type Measures = typeof MEASURES
+export type MeasureName = keyof Measures
+export type OfKind<Kind extends Measure['kind']> = {
+  [Name in MeasureName]: Measures[Name]['kind'] extends Kind ? Name : never
+}[MeasureName]
+
+/** The names of one kind, in the order of the table. */
+export function namesOf<Kind extends Measure['kind']>(kind: Kind): readonly OfKind<Kind>[] {
+  const names = Object.keys(MEASURES) as MeasureName[]
+  return names.filter((name) => MEASURES[name].kind === kind) as OfKind<Kind>[]
+}
+
+/** Where the numbers go. */
+export interface Sink {
+  duration(name: OfKind<'duration'>, seconds: number, labels: Labels): void
+  count(name: OfKind<'count'>, labels: Labels): void
+  level(name: OfKind<'level'>, by: 1 | -1, labels: Labels): void
+}
+
+export interface Reading {
+  readonly labels: Labels
+  readonly seconds: number
+}
+
+export interface Measuring {
+  /** As it is now: the longest by labels. */
+  oldest(name: OfKind<'oldest'>): readonly Reading[]
+  /** Takes back what it has added to levels. */
+  stop(): void
+}
+
+/** Makes numbers of events. */
+export function measure(locks: Pick<ProcessEvents, 'on'>, options: GroupOptions, sink: Sink): Measuring {
+  const groupOf = keyGroups(options)
+  const labelsOf = ({ store, key }: Keyed): Labels => ({ store, group: groupOf(key) })
+  const present = {
+    waiting: new Presence('waiting', sink),
+    held: new Presence('held', sink),
+    leading: new Presence('leading', sink),
+  }
+  const acquired = (event: Keyed & { readonly id: string; readonly at: number }, labels: Labels) => {
+    present.waiting.leave(event.id)
+    present.held.enter(event, labels)
+  }
+  const ended = (event: Ended, outcome: { readonly request: string; readonly wait: string }) => {
+    present.waiting.leave(event.id)
+    const labels = labelsOf(event)
+    sink.count('requests', { ...labels, outcome: outcome.request })
+    sink.duration('wait', event.waitedMs / 1000, { ...labels, outcome: outcome.wait })
+  }
+  const left = (event: Left) => {
+    present.held.leave(event.id)
+    sink.duration('hold', event.heldMs / 1000, { ...labelsOf(event), outcome: event.event })
+  }
+  const listeners: Listeners = {
+    queued: (event) => {
+      const labels = labelsOf(event)
+      sink.count('queued', labels)
+      present.waiting.enter(event, labels)
+    },
+    busy: (event) => sink.count('requests', { ...labelsOf(event), outcome: 'busy' }),
+    acquired: (event) => {
+      ended(event, { request: 'acquired', wait: 'acquired' })
+      const labels = labelsOf(event)
+      acquired(event, labels)
+      if (event.wokenMs !== undefined) sink.duration('hand_over', event.wokenMs / 1000, labels)
+    },
+    timeout: (event) => ended(event, { request: 'timeout', wait: 'timeout' }),
+    withdrawn: (event) => ended(event, { request: event.reason, wait: 'withdrawn' }),
+    adopted: (event) => acquired(event, labelsOf(event)),
+    renewed: ({ store, tookMs }) => sink.duration('renewal', tookMs / 1000, { store }),
+    jeopardy: (event) => sink.count('jeopardies', labelsOf(event)),
+    lost: (event) => {
+      left(event)
+      sink.count('losses', { ...labelsOf(event), reason: event.reason })
+    },
+    released: left,
+    detached: left,
+    evicted: (event) => sink.count('evictions', { ...labelsOf(event), was: event.was }),
+    'store-error': ({ store, verb, outcome }) => sink.count('store_errors', { store, verb, outcome }),
+    elected: (event) => present.leading.enter(event, labelsOf(event)),
+    resigned: ({ id }) => present.leading.leave(id),
+  }
+  const stops = Object.entries(listeners).map(([name, listener]) =>
+    locks.on(name as LockEventName, listener as (event: unknown) => void),
+  )
+  return {
+    oldest: (name) => present[OLDEST[name]].oldest(),
+    stop() {
+      for (const stop of stops) stop()
+      for (const presence of Object.values(present)) presence.clear()
+    },
+  }
+}
+
+const OLDEST: Readonly<Record<OfKind<'oldest'>, OfKind<'level'>>> = {
+  oldest_wait: 'waiting',
+  oldest_hold: 'held',
+}
+
+type Listeners = { readonly [Name in LockEventName]?: (event: LockEvents[Name]) => void }
+type Keyed = Pick<LockEvents['requested'], 'store' | 'key'>
+type Ended = Pick<LockEvents['timeout'], 'store' | 'key' | 'id' | 'waitedMs'>
+type Left = LockEvents['lost' | 'released' | 'detached']
+
+/** Who is there now. Knows them by id: who came before somebody measured, must not be counted as leaving. */
+class Presence {
+  readonly #name: OfKind<'level'>
+  readonly #sink: Sink
+  readonly #there = new Map<string, { readonly labels: Labels; readonly since: number }>()
+
+  constructor(name: OfKind<'level'>, sink: Sink) {
+    this.#name = name
+    this.#sink = sink
+  }
+
+  enter({ id, at }: { readonly id: string; readonly at: number }, labels: Labels): void {
+    if (this.#there.has(id)) return
+    this.#there.set(id, { labels, since: at })
+    this.#sink.level(this.#name, 1, labels)
+  }
+
+  leave(id: string): void {
+    const one = this.#there.get(id)
+    if (one === undefined) return
+    this.#there.delete(id)
+    this.#sink.level(this.#name, -1, one.labels)
+  }
+
+  oldest(): readonly Reading[] {
+    const byLabels = new Map<string, Reading>()
+    for (const { labels, since } of this.#there.values()) {
+      const seconds = Math.max(0, Date.now() - since) / 1000
+      const name = JSON.stringify([labels.store, labels.group])
+      if (seconds > (byLabels.get(name)?.seconds ?? -1)) byLabels.set(name, { labels, seconds })
+    }
+    return [...byLabels.values()]
+  }
+
+  clear(): void {
+    for (const id of [...this.#there.keys()]) this.leave(id)
+  }
+}

@@ -1,0 +1,54 @@
+import type { Attributes, BatchObservableCallback, Meter } from '@opentelemetry/api'
+import type { Locks } from '../../index.ts'
+import type { GroupOptions } from '../key-groups.ts'
+import { type Labels, MEASURES, type MeasureName, measure, namesOf } from '../measures.ts'
+
+export function meterLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: GroupOptions): () => void {
+  const durations = byName(namesOf('duration'), (name) =>
+    meter.createHistogram(`holdfast.${name}.duration`, {
+      ...about(name),
+      advice: { explicitBucketBoundaries: [...BOUNDARIES] },
+    }),
+  )
+  const counts = byName(namesOf('count'), (name) => meter.createCounter(metricName(name), about(name)))
+  const levels = byName(namesOf('level'), (name) => meter.createUpDownCounter(metricName(name), about(name)))
+  const oldest = byName(namesOf('oldest'), (name) =>
+    meter.createObservableGauge(`holdfast.${name}.duration`, about(name)),
+  )
+  const measuring = measure(locks, options, {
+    duration: (name, seconds, labels) => durations[name].record(seconds, attributes(labels)),
+    count: (name, labels) => counts[name].add(1, attributes(labels)),
+    level: (name, by, labels) => levels[name].add(by, attributes(labels)),
+  })
+  const observe: BatchObservableCallback = (result) => {
+    for (const name of namesOf('oldest'))
+      for (const { seconds, labels } of measuring.oldest(name))
+        result.observe(oldest[name], seconds, attributes(labels))
+  }
+  meter.addBatchObservableCallback(observe, Object.values(oldest))
+  return () => {
+    meter.removeBatchObservableCallback(observe, Object.values(oldest))
+    measuring.stop()
+  }
+}
+
+const BOUNDARIES: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
+
+function byName<Name extends MeasureName, Instrument>(
+  names: readonly Name[],
+  make: (name: Name) => Instrument,
+): Readonly<Record<Name, Instrument>> {
+  return Object.fromEntries(names.map((name) => [name, make(name)])) as Record<Name, Instrument>
+}
+
+function metricName(name: MeasureName): string {
+  return `holdfast.${name}`
+}
+
+function about(name: MeasureName): { readonly description: string; readonly unit: string } {
+  return { description: MEASURES[name].about, unit: MEASURES[name].unit }
+}
+
+function attributes(labels: Labels): Attributes {
+  return Object.fromEntries(Object.entries(labels).map(([label, value]) => [`holdfast.${label}`, value]))
+}

@@ -1,0 +1,129 @@
+import { Counter, Gauge, Histogram, type Registry, type RegistryContentType } from 'prom-client'
+import { InvalidArgumentError, type Locks, lockEvents } from '../../index.ts'
+import type { GroupOptions } from '../key-groups.ts'
+import { MEASURES, type MeasureName, type Measuring, measure, namesOf, type OfKind } from '../measures.ts'
+
+export interface MeasureOptions extends GroupOptions {
+  /** Where the metrics are registered: `register` of prom-client, or one of your own. */
+  readonly registry: Registry<RegistryContentType>
+  /** Whose events are counted. Default: all locks of this process. */
+  readonly locks?: Pick<Locks, 'on'> | undefined
+  /** The upper bounds of the histograms in seconds. The first call for a registry decides. Default: 1 ms to 5 minutes. */
+  readonly buckets?: readonly number[] | undefined
+}
+
+/**
+ * Counts and times locks in a registry of prom-client: `holdfast_wait_seconds`, `holdfast_hold_seconds`,
+ * `holdfast_losses_total` and the others that docs/observe.md lists. Keys are counted by group, so that they are not too many.
+ *
+ * Each call counts anew, so call it once for all locks of the process, or once for each `createLocks`; those share the metrics of
+ * their registry.
+ *
+ * ```ts
+ * import { createLocks } from 'holdfast'
+ * import { memoryStore } from 'holdfast/memory'
+ * import { measureLocks } from 'holdfast/observe/prometheus'
+ * import { register } from 'prom-client'
+ *
+ * const stop = measureLocks({ registry: register })
+ * const locks = createLocks(memoryStore())
+ * await locks.withLock('invoice:42', async () => {})
+ * console.log(await register.metrics())
+ * stop()
+ * await locks.close()
+ * ```
+ *
+ * @returns a function that ends it; the last one of a registry removes the metrics from it.
+ * @throws {InvalidArgumentError} when `registry` is none; prom-client's error when it has a metric of the same name that is somebody else's.
+ */
+export function measureLocks({
+  registry,
+  locks = lockEvents,
+  buckets,
+  ...options
+}: MeasureOptions): () => void {
+  if (typeof registry?.registerMetric !== 'function')
+    throw new InvalidArgumentError('Expected `registry` to be a Registry of prom-client, got none.')
+  const board = boards.get(registry) ?? new Board(registry, buckets)
+  boards.set(registry, board)
+  const measuring = measure(locks, options, board)
+  board.users.add(measuring)
+  return () => {
+    if (!board.users.delete(measuring)) return
+    measuring.stop()
+    if (board.users.size > 0) return
+    board.remove()
+    boards.delete(registry)
+  }
+}
+
+const boards = new WeakMap<object, Board>()
+
+/** The metrics of one registry, and who counts in them. */
+class Board {
+  readonly users = new Set<Measuring>()
+  readonly #registry: MeasureOptions['registry']
+  readonly #durations: ReadonlyMap<string, Histogram>
+  readonly #counts: ReadonlyMap<string, Counter>
+  readonly #levels: ReadonlyMap<string, Gauge>
+
+  constructor(registry: MeasureOptions['registry'], buckets: readonly number[] = BUCKETS) {
+    this.#registry = registry
+    const registers = [registry as Registry]
+    const make = <Kind extends 'duration' | 'count' | 'level', Metric>(
+      kind: Kind,
+      metric: new (
+        of: ReturnType<typeof configuration> & { registers: Registry[]; buckets: number[] },
+      ) => Metric,
+    ): Map<string, Metric> =>
+      new Map(
+        namesOf(kind).map((name) => [
+          name,
+          new metric({ ...configuration(name), registers, buckets: [...buckets] }),
+        ]),
+      )
+    this.#durations = make('duration', Histogram)
+    this.#counts = make('count', Counter)
+    this.#levels = make('level', Gauge)
+    for (const name of namesOf('oldest')) {
+      const { users } = this
+      const collect = function (this: Gauge) {
+        showOldest(this, name, users)
+      }
+      new Gauge({ ...configuration(name), registers, collect })
+    }
+  }
+
+  duration(name: OfKind<'duration'>, seconds: number, labels: object): void {
+    this.#durations.get(name)?.observe({ ...labels }, seconds)
+  }
+
+  count(name: OfKind<'count'>, labels: object): void {
+    this.#counts.get(name)?.inc({ ...labels })
+  }
+
+  level(name: OfKind<'level'>, by: 1 | -1, labels: object): void {
+    this.#levels.get(name)?.inc({ ...labels }, by)
+  }
+
+  remove(): void {
+    for (const name of Object.keys(MEASURES) as MeasureName[])
+      this.#registry.removeSingleMetric(configuration(name).name)
+  }
+}
+
+function showOldest(gauge: Gauge, name: OfKind<'oldest'>, users: Iterable<Measuring>): void {
+  gauge.reset()
+  const readings = [...users].flatMap((user) => user.oldest(name))
+  // Of two that are counted under the same labels the older one comes last, and stays.
+  for (const { labels, seconds } of readings.sort((one, other) => one.seconds - other.seconds))
+    gauge.set({ ...labels }, seconds)
+}
+
+const SUFFIX = { duration: '_seconds', count: '_total', level: '', oldest: '_seconds' } as const
+const BUCKETS: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
+
+function configuration(name: MeasureName): { name: string; help: string; labelNames: string[] } {
+  const { kind, about, labels } = MEASURES[name]
+  return { name: `holdfast_${name}${SUFFIX[kind]}`, help: about, labelNames: [...labels] }
+}

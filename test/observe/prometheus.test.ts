@@ -1,0 +1,223 @@
+import { Counter, type OpenMetricsContentType, Registry } from 'prom-client'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { createLocks, InvalidArgumentError } from '../../src/index.ts'
+import { type MeasureOptions, measureLocks } from '../../src/observe/prometheus/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { scene } from '../engine/scene.ts'
+import { until } from '../servers/until.ts'
+
+const STORE = { store: 'scripted', group: 'invoice' }
+
+describe('the metrics of locks', () => {
+  test('time waits and holds by group, and count how requests ended', async () => {
+    const { clock, locks, other } = scene()
+    const { value } = measured({ locks })
+    const first = await other.locks.acquire('invoice:1')
+    const waiting = locks.acquire('invoice:1')
+    await clock.advance(40)
+    expect(await value('holdfast_waiting', STORE)).toBe(1)
+    await first.release()
+    const lease = await clock.until(waiting)
+    expect(await value('holdfast_waiting', STORE)).toBe(0)
+    expect(await value('holdfast_held', STORE)).toBe(1)
+    await clock.advance(2000)
+    expect(await locks.tryAcquire('invoice:1')).toBe(null)
+    await lease.release()
+
+    expect(await value('holdfast_held', STORE)).toBe(0)
+    expect(await value('holdfast_queued_total', STORE)).toBe(1)
+    expect(await value('holdfast_requests_total', { ...STORE, outcome: 'acquired' })).toBe(1)
+    expect(await value('holdfast_requests_total', { ...STORE, outcome: 'busy' })).toBe(1)
+    const wait = { ...STORE, outcome: 'acquired' }
+    expect(await value('holdfast_wait_seconds_sum', wait)).toBeCloseTo(0.04)
+    expect(await value('holdfast_wait_seconds_bucket', { ...wait, le: 0.01 })).toBe(0)
+    expect(await value('holdfast_wait_seconds_bucket', { ...wait, le: 0.05 })).toBe(1)
+    const hold = { ...STORE, outcome: 'released' }
+    expect(await value('holdfast_hold_seconds_sum', hold)).toBeCloseTo(2)
+    expect(await value('holdfast_hold_seconds_count', hold)).toBe(1)
+    expect(await value('holdfast_hand_over_seconds_count', STORE)).toBe(1)
+  })
+
+  test('count what goes wrong: timeouts, withdrawals, jeopardies, losses by reason, evictions, store errors', async () => {
+    const { clock, store, locks, other } = scene()
+    const { value } = measured({ locks })
+    const first = await other.locks.acquire('invoice:1')
+    await expect(clock.until(locks.acquire('invoice:1', { wait: 1000 }))).rejects.toThrow()
+    const aborted = locks.acquire('invoice:1', { signal: AbortSignal.abort() })
+    await expect(aborted).rejects.toThrow()
+    const caller = new AbortController()
+    const withdrawn = locks.acquire('invoice:1', { signal: caller.signal })
+    await clock.advance(10)
+    caller.abort()
+    await expect(withdrawn).rejects.toThrow()
+    await first.release()
+    const lease = await locks.acquire('invoice:2', { ttl: 3000 })
+    store.always('fail', ['renew'])
+    await clock.untilTrue(() => lease.state === 'lost')
+    store.always('answer', ['renew'])
+    const evicted = await locks.acquire('invoice:3', { ttl: 3000 })
+    await other.locks.evict('invoice:3', evicted.id, { reason: 'a test' })
+    await clock.untilTrue(() => evicted.state === 'lost')
+
+    const outcomes = async (outcome: string) => value('holdfast_requests_total', { ...STORE, outcome })
+    // An abort before anything was asked is no request.
+    expect(await Promise.all(['acquired', 'timeout', 'aborted'].map(outcomes))).toEqual([2, 1, 1])
+    const waits = { ...STORE, outcome: 'withdrawn' }
+    expect(await value('holdfast_wait_seconds_sum', waits)).toBeCloseTo(0.01)
+    expect(await value('holdfast_jeopardies_total', STORE)).toBe(1)
+    expect(await value('holdfast_losses_total', { ...STORE, reason: 'expired' })).toBe(1)
+    expect(await value('holdfast_losses_total', { ...STORE, reason: 'evicted' })).toBe(1)
+    expect(await value('holdfast_evictions_total', { ...STORE, was: 'holder' })).toBe(1)
+    expect(await value('holdfast_hold_seconds_count', { ...STORE, outcome: 'lost' })).toBe(2)
+    const errors = { store: 'scripted', verb: 'renew', outcome: 'ambiguous' }
+    expect(await value('holdfast_store_errors_total', errors)).toBeGreaterThan(0)
+    expect(await value('holdfast_waiting', STORE)).toBe(0)
+    expect(await value('holdfast_held', STORE)).toBe(0)
+  })
+
+  test('time renewals, and show who leads', async () => {
+    const { clock, locks } = scene()
+    const { value } = measured({ locks })
+    const leading = { store: 'scripted', group: 'cron' }
+    const campaign = locks.election('cron').campaign(async () => {
+      await clock.advance(20_000)
+      expect(await value('holdfast_leading', leading)).toBe(1)
+    })
+    await clock.until(campaign)
+    expect(await value('holdfast_leading', leading)).toBe(0)
+    expect(await value('holdfast_renewal_seconds_count', { store: 'scripted' })).toBeGreaterThan(0)
+  })
+
+  test('show how long the oldest wait and the oldest hold have lasted until now', async () => {
+    const locks = createLocks(memoryStore())
+    const { value } = measured({ locks })
+    const labels = { store: 'memory', group: 'invoice' }
+    const held = [await locks.acquire('invoice:1'), await locks.acquire('invoice:2')]
+    const waiting = locks.acquire('invoice:1')
+    expect(await value('holdfast_oldest_hold_seconds', labels)).toBeLessThan(10)
+    for (const name of ['hold', 'wait']) {
+      const ages = async () => Number(await value(`holdfast_oldest_${name}_seconds`, labels)) > 0.02
+      await until(`the ${name} is 20 ms old`, ages)
+    }
+    const before = Number(await value('holdfast_oldest_hold_seconds', labels))
+    await held[1]?.release()
+    // The older one is still there.
+    expect(await value('holdfast_oldest_hold_seconds', labels)).toBeGreaterThanOrEqual(before)
+    await held[0]?.release()
+    expect(await value('holdfast_oldest_wait_seconds', labels)).toBe(undefined)
+    await (await waiting).release()
+    expect(await value('holdfast_oldest_hold_seconds', labels)).toBe(undefined)
+    await locks.close()
+  })
+
+  test('are counted by a group of one’s own, and by `other` once there are too many', async () => {
+    const { locks } = scene()
+    const { registry } = measured({ locks, group: (key) => key.slice(-1), maxGroups: 3 })
+    for (let index = 0; index < 200; index += 1) await locks.withLock(`key ${index}`, () => {})
+    const groups = new Set<unknown>()
+    for (const metric of await registry.getMetricsAsJSON())
+      for (const { labels } of metric.values) if (labels['group'] !== undefined) groups.add(labels['group'])
+    expect([...groups].sort()).toEqual(['0', '1', '2', 'other'])
+  })
+
+  test('do not grow with the keys: ten thousand without a colon are fifty groups and the rest', async () => {
+    const locks = createLocks(memoryStore())
+    const { registry } = measured({ locks })
+    for (let index = 0; index < 10_000; index += 1) await locks.withLock(`key ${index}`, () => {})
+    const lines = (await registry.metrics()).split('\n').filter((line) => line.startsWith('holdfast_held{'))
+    expect(lines).toHaveLength(51)
+    await locks.close()
+  })
+})
+
+describe('a registry', () => {
+  test('is shared by several locks, each counted on its own', async () => {
+    const registry = new Registry()
+    const [one, other] = [createLocks(memoryStore()), createLocks(memoryStore())]
+    const { value, stop } = measured({ locks: one, registry })
+    const second = measured({ locks: other, registry })
+    const labels = { store: 'memory', group: 'k' }
+    const leases = [await one.acquire('k'), await other.acquire('k'), await other.acquire('k:2')]
+    expect(await value('holdfast_held', labels)).toBe(3)
+    // Who is stopped takes along what it holds, and leaves what the others do.
+    second.stop()
+    expect(await value('holdfast_held', labels)).toBe(1)
+    for (const lease of leases) await lease.release()
+    expect(await value('holdfast_held', labels)).toBe(0)
+    expect(await value('holdfast_hold_seconds_count', { ...labels, outcome: 'released' })).toBe(1)
+    stop()
+    stop()
+    expect(await registry.metrics()).not.toContain('holdfast')
+    await one.close()
+    await other.close()
+  })
+
+  test('has nothing of ours left after the last one, and can be measured in again', async () => {
+    const registry = new Registry()
+    const own = new Counter({ name: 'mine_total', help: 'x', registers: [registry] })
+    measured({ registry }).stop()
+    expect(registry.getMetricsAsArray()).toEqual([own])
+    measured({ registry }).stop()
+  })
+
+  test('hears of all locks of the process without being told which', async () => {
+    const { value, stop } = measured({})
+    for (const key of ['k:1', 'k:2']) {
+      const locks = createLocks(memoryStore())
+      await locks.withLock(key, () => {})
+      await locks.close()
+    }
+    const labels = { store: 'memory', group: 'k', outcome: 'acquired' }
+    expect(await value('holdfast_requests_total', labels)).toBe(2)
+    stop()
+  })
+
+  test('of the OpenMetrics kind is as good', async () => {
+    const registry = new Registry<OpenMetricsContentType>()
+    registry.setContentType(Registry.OPENMETRICS_CONTENT_TYPE)
+    const { locks } = scene()
+    onTestFinished(measureLocks({ locks, registry }))
+    await locks.withLock('invoice:1', () => {})
+    expect(await registry.metrics()).toMatch(/holdfast_requests_total\{.*outcome="acquired".*\} 1\n/)
+  })
+
+  test('that is none is refused', () => {
+    expect(() => measureLocks({} as MeasureOptions)).toThrow(InvalidArgumentError)
+  })
+
+  test('does not count leases that were there before', async () => {
+    const { locks } = scene()
+    const lease = await locks.acquire('invoice:1')
+    const { value } = measured({ locks })
+    await lease.release()
+    expect(await value('holdfast_held', STORE)).toBe(undefined)
+  })
+})
+
+function measured(options: Partial<MeasureOptions>) {
+  const registry = options.registry ?? new Registry()
+  const stop = measureLocks({ ...options, registry })
+  onTestFinished(stop)
+  /** Of the one sample with exactly these labels. */
+  const value = async (name: string, labels: Readonly<Record<string, string | number>>) => {
+    for (const metric of await registry.getMetricsAsJSON()) {
+      for (const sample of metric.values as Sample[]) {
+        if ((sample.metricName ?? metric.name) === name && sameLabels(sample.labels, labels))
+          return sample.value
+      }
+    }
+    return undefined
+  }
+  return { registry, stop, value }
+}
+
+interface Sample {
+  readonly metricName?: string
+  readonly labels: Readonly<Record<string, string | number | undefined>>
+  readonly value: number
+}
+
+function sameLabels(one: object, other: object): boolean {
+  const sorted = (labels: object) => JSON.stringify(Object.entries(labels).sort())
+  return sorted(one) === sorted(other)
+}
