@@ -216,6 +216,8 @@ class Presence {
   readonly #name: OfKind<'level'>
   readonly #sink: Sink
   readonly #there = new Map<string, { readonly labels: Labels; readonly since: number }>()
+  /** All that were ever counted by: where nobody is any more, that is told, as the last age would stay otherwise. */
+  readonly #known = new Map<string, Labels>()
 
   constructor(name: OfKind<'level'>, sink: Sink) {
     this.#name = name
@@ -225,6 +227,7 @@ class Presence {
   enter({ id, at }: { readonly id: string; readonly at: number }, labels: Labels): void {
     if (this.#there.has(id)) return
     this.#there.set(id, { labels, since: at })
+    this.#known.set(nameOf(labels), labels)
     this.#sink.level(this.#name, 1, labels)
   }
 
@@ -236,16 +239,23 @@ class Presence {
   }
 
   oldest(): readonly Reading[] {
-    const byLabels = new Map<string, Reading>()
-    for (const { labels, since } of this.#there.values()) {
-      const seconds = Math.max(0, Date.now() - since) / 1000
-      const name = JSON.stringify([labels.store, labels.group])
-      if (seconds > (byLabels.get(name)?.seconds ?? -1)) byLabels.set(name, { labels, seconds })
+    const since = new Map<string, number>()
+    for (const one of this.#there.values()) {
+      const name = nameOf(one.labels)
+      since.set(name, Math.min(one.since, since.get(name) ?? one.since))
     }
-    return [...byLabels.values()]
+    const now = Date.now()
+    return Array.from(this.#known, ([name, labels]) => ({
+      labels,
+      seconds: Math.max(0, now - (since.get(name) ?? now)) / 1000,
+    }))
   }
 
   clear(): void {
     for (const id of [...this.#there.keys()]) this.leave(id)
   }
+}
+
+function nameOf({ store, group }: Labels): string {
+  return JSON.stringify([store, group])
 }

@@ -104,9 +104,9 @@ describe('the metrics of locks', () => {
     // The older one is still there.
     expect(await value('holdfast_oldest_hold_seconds', labels)).toBeGreaterThanOrEqual(before)
     await held[0]?.release()
-    expect(await value('holdfast_oldest_wait_seconds', labels)).toBe(undefined)
+    expect(await value('holdfast_oldest_wait_seconds', labels)).toBe(0)
     await (await waiting).release()
-    expect(await value('holdfast_oldest_hold_seconds', labels)).toBe(undefined)
+    expect(await value('holdfast_oldest_hold_seconds', labels)).toBe(0)
     await locks.close()
   })
 
