@@ -152,7 +152,7 @@ export class Election {
   /**
    * The present leader (or `null`), and then every change in order, until the loop ends or `signal` aborts. A loop that is
    * slow misses none: what it has not taken yet is kept for it. While the store is away nothing is told, and then what has
-   * changed. Told by messages; only while nobody leads it asks every second.
+   * changed. Told by messages; while nobody leads it asks every second, too.
    *
    * @throws {StoreError} `store-refused`; {@link ClosedError} when the locks are closed. An abort only ends it.
    */

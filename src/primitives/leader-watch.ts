@@ -1,9 +1,10 @@
 import type { RoomView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
+import type { HeldLease } from '../engine/held-lease.ts'
 import { terms } from '../engine/terms.ts'
 import { isHoldfastError } from '../errors.ts'
-import { type Desk, makeTicket } from './hold.ts'
-import { markOf } from './leadership.ts'
+import { type Desk, makeTicket, tryHold } from './hold.ts'
+import { markOf, vacancyOf } from './leadership.ts'
 import { SHARED, type Terms } from './options.ts'
 import { paused } from './paused.ts'
 
@@ -46,13 +47,16 @@ async function lookAt(engine: Engine, key: string): Promise<{ leader: Leader | n
 
 /**
  * Hears of changes without asking over and over: it waits as a reader for the mark that the leader holds, and so is let in
- * when the term ends. What it then sees is compared by fence, so a turn too many tells nothing.
+ * when the term ends. While nobody leads it holds the vacancy, and whoever is elected takes that away. What it then sees is
+ * compared by fence, so a turn too many tells nothing.
  */
 export class LeaderWatch {
   readonly #desk: Desk
   readonly #key: string
-  readonly #terms: Terms
+  readonly #turnTerms: Terms
+  readonly #vacantTerms: Terms
   readonly #stopping = new AbortController()
+  #vacancy: HeldLease | null = null
   /** What the loop has not taken yet. */
   readonly #changes: (Leader | null)[] = []
   /** The fence of the leader that was told last; `undefined` before the first. */
@@ -64,16 +68,18 @@ export class LeaderWatch {
   constructor(desk: Desk, key: string, defaults: Terms) {
     this.#desk = desk
     this.#key = key
-    // Taken for an instant only. Should this process die just then, the next leader is announced that much later.
-    this.#terms = {
+    this.#vacantTerms = {
       ...defaults,
-      ...LOOKING,
+      renew: true,
+      maxHoldMs: Number.POSITIVE_INFINITY,
       waitMs: Number.POSITIVE_INFINITY,
-      renew: false,
       minHoldMs: 0,
       lockDelayMs: 0,
       signal: this.#stopping.signal,
+      quiet: true,
     }
+    // Taken for an instant only. Should this process die just then, the next leader is announced that much later.
+    this.#turnTerms = { ...this.#vacantTerms, ...LOOKING, renew: false }
   }
 
   async *changes(signal: AbortSignal | undefined): AsyncGenerator<Leader | null, void, void> {
@@ -86,7 +92,7 @@ export class LeaderWatch {
     }
     if (signal?.aborted === true) return
     if (signal !== undefined) signals.add(signal, ending)
-    void this.#watch()
+    void this.#watch().then(() => this.#leaveVacancy())
     try {
       while (!this.#stopping.signal.aborted) {
         const next = this.#changes.shift()
@@ -111,15 +117,18 @@ export class LeaderWatch {
       try {
         const { leads, changed } = await this.#look()
         idle = changed ? 0 : idle + 1
-        if (leads === 'nobody') await this.#pause(SELDOM_MS)
-        else {
-          // Let in at once means that the leader has not announced itself yet, or is on its way out.
-          if (idle > 1) await this.#pause(Math.min(FIRST_PAUSE_MS * 2 ** (idle - 2), SELDOM_MS))
-          if (leads === 'somebody')
-            await this.#waitForEnd(() => {
-              idle = 0
-            })
-        }
+        // Let in at once means that the leader has not announced itself yet, or is on its way out.
+        const restMs =
+          leads === 'nobody'
+            ? SELDOM_MS
+            : idle > 1
+              ? Math.min(FIRST_PAUSE_MS * 2 ** (idle - 2), SELDOM_MS)
+              : 0
+        if (restMs > 0 && !(await this.#rest(restMs))) continue
+        if (leads === 'somebody')
+          await this.#waitForEnd(() => {
+            idle = 0
+          })
       } catch (error) {
         if (this.#stopping.signal.aborted) return
         // Somebody has evicted all of the mark.
@@ -130,19 +139,37 @@ export class LeaderWatch {
     }
   }
 
+  /** For so long, or until somebody is elected. `false`: it has not rested, and has to look again before it may. */
+  async #rest(durationMs: number): Promise<boolean> {
+    const isTold = this.#vacancy !== null && this.#vacancy.state !== 'lost'
+    if (!isTold && durationMs >= WORTH_A_REQUEST_MS) {
+      this.#vacancy = await tryHold(this.#desk, vacancyOf(this.#key), SHARED, this.#vacantTerms)
+      // Whoever was elected before this moment has told others only.
+      if (this.#vacancy !== null) return false
+    }
+    await this.#pause(durationMs, this.#vacancy?.signal)
+    return true
+  }
+
+  #leaveVacancy(): void {
+    void this.#vacancy?.release()
+    this.#vacancy = null
+  }
+
   /** Waits until the mark is free; `onQueued` is called when it was not. */
   async #waitForEnd(onQueued: () => void): Promise<void> {
     const { engine, nextId } = this.#desk
     const key = markOf(this.#key)
     let looked = false
     const turn = await engine.acquire({
-      ticket: makeTicket(this.#desk, key, nextId(), SHARED, this.#terms, this.#terms.patienceMs),
+      ticket: makeTicket(this.#desk, key, nextId(), SHARED, this.#turnTerms, this.#turnTerms.patienceMs),
       waitMs: Number.POSITIVE_INFINITY,
       signal: this.#stopping.signal,
-      lease: { ...this.#terms, quiet: true },
+      lease: this.#turnTerms,
       // Behind whose mark it stands is known only now: the leader may have changed since the last look.
       whileQueued: () => {
         onQueued()
+        this.#leaveVacancy()
         if (!looked) {
           looked = true
           this.#look().catch(() => {
@@ -180,9 +207,9 @@ export class LeaderWatch {
     this.#tell()
   }
 
-  #pause(durationMs: number): Promise<void> {
+  #pause(durationMs: number, told?: AbortSignal): Promise<void> {
     const { clock, chance } = this.#desk.engine
-    return paused(clock, durationMs * (0.8 + chance() * 0.4), this.#stopping.signal)
+    return paused(clock, durationMs * (0.8 + chance() * 0.4), this.#stopping.signal, told)
   }
 }
 
@@ -193,5 +220,7 @@ interface Look {
 
 const LOOKING = terms(3000)
 const FIRST_PAUSE_MS = 5
+/** A shorter rest is over before the vacancy would be held. */
+const WORTH_A_REQUEST_MS = 100
 const SELDOM_MS = 1000
 const ADMINISTRATION_MS = 10_000

@@ -39,6 +39,11 @@ export function markOf(key: string): string {
   return markedKey(key, '#leader')
 }
 
+/** Held by all who observe while nobody leads. Whoever is elected takes it away from them, and so they know. */
+export function vacancyOf(key: string): string {
+  return markedKey(key, '#vacant')
+}
+
 /** One term of one leader. */
 export class LeaderTerm implements Leadership {
   readonly #desk: Desk
@@ -103,7 +108,10 @@ export class LeaderTerm implements Leadership {
     // Asked to go before it has begun: work that listens to its signal from then on would never hear of it.
     const isWanted = !this.#ending.signal.aborted
     if (isWanted) {
-      void outsideOfCallers(() => this.#keepMark())
+      outsideOfCallers(() => {
+        void this.#keepMark()
+        void this.#endVacancy()
+      })
       void this.#keepProcess()
     }
     try {
@@ -169,6 +177,16 @@ export class LeaderTerm implements Leadership {
   async #keepProcess(): Promise<void> {
     const { signal } = this.#gone
     while (!signal.aborted) await paused(this.#desk.engine.clock, LONG_MS, signal)
+  }
+
+  async #endVacancy(): Promise<void> {
+    const { engine } = this.#desk
+    const request = { key: vacancyOf(this.key), id: undefined, reason: 'somebody was elected' }
+    try {
+      await engine.ask('evict', () => engine.store.evict(request), engine.attemptMs(1), request.key)
+    } catch {
+      // Who observes asks every second, too.
+    }
   }
 
   /** Keeps the mark for as long as it leads. Its eviction is how somebody asks the leader to go. */

@@ -251,6 +251,44 @@ describe('a leader that steps down', () => {
 })
 
 describe('observing', () => {
+  test('is told of leaders who lead for a moment, also after nobody did', async () => {
+    const here = scene()
+    const { locks, other, clock } = here
+    const { seen } = observer(here, other.locks.election('k'))
+    await clock.advance(2500)
+    const fences: (bigint | undefined)[] = [undefined]
+    for (let round = 0; round < 5; round += 1) {
+      const office = new Office()
+      const running = campaign(locks.election('k'), office)
+      await clock.advance(100)
+      fences.push(office.term.fence, undefined)
+      office.finish('')
+      await running.over
+      await clock.advance(round * 500)
+    }
+    expect(seen.map((leader) => leader?.fence)).toEqual(fences)
+  })
+
+  test('goes on where the leader cannot tell that it leads, and where nobody may wait to be told', async () => {
+    const here = scene()
+    const { locks, other, clock, store } = here
+    const busy = await other.locks.acquire('k#vacant')
+    const { seen } = observer(here, other.locks.election('k'))
+    await clock.advance(2500)
+    store.always('fail', ['evict'])
+    const running = campaign(locks.election('k'), new Office())
+    await clock.advance(1500)
+    expect(seen.map((leader) => leader === null)).toEqual([true, false])
+    await busy.release()
+    running.end()
+    await clock.advance(1500)
+    const next = campaign(locks.election('k'), new Office())
+    await clock.advance(1500)
+    expect(seen.map((leader) => leader === null)).toEqual([true, false, true, false])
+    next.end()
+    await clock.advance(5000)
+  })
+
   test('ends at once by its signal, whatever has not been taken yet', async () => {
     const { locks, other, clock } = scene()
     const end = new AbortController()
