@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { isHoldfastError } from '../errors.ts'
 import { Arguments, type Command } from './arguments.ts'
+import { dashboard } from './dashboard/dashboard.ts'
 import { demo } from './demo/demo.ts'
 import { doctor } from './doctor/doctor.ts'
 import { EXIT } from './exit-codes.ts'
@@ -12,9 +13,10 @@ import { ls } from './rooms/ls.ts'
 import { show } from './rooms/show.ts'
 import { run } from './run/run.ts'
 import { complain } from './terminal.ts'
+import { top } from './top/top.ts'
 import { UsageError } from './usage-error.ts'
 
-const commands: readonly Command[] = [run, ls, show, evict, jobs, doctor, demo]
+const commands: readonly Command[] = [run, ls, show, evict, top, dashboard, jobs, doctor, demo]
 
 // `holdfast ls | head` closes the pipe when it has seen enough.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {

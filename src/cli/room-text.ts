@@ -5,7 +5,7 @@ import { age, plain } from './text.ts'
 export { modeOf } from '../watch/ticket-facts.ts'
 
 /** `host:pid (label)`, or the text as it is when a process that is none of ours wrote it. */
-export function ownerOf({ owner }: TicketView): string {
+export function ownerOf({ owner }: Pick<TicketView, 'owner'>): string {
   const facts = ownerFactsOf(owner)
   if (facts === undefined) return plain(owner)
   const label = facts.label === undefined ? '' : ` (${facts.label})`

@@ -9,6 +9,7 @@ export default function setup(): () => void {
   ensurePostgres()
   ensureBinary('pgbouncer')
   ensureEtcd()
+  ensureBinary('tmux')
   // For the test that cuts real networks, which says so where it cannot.
   if (process.platform === 'linux' && process.getuid?.() === 0)
     ensureBinary('ip', { packageName: 'iproute2' })

@@ -1,0 +1,96 @@
+import type { Locks } from '../../index.ts'
+import { type RoomWatch, type Snapshot, watchRooms } from '../../watch/room-watch.ts'
+import { EXIT } from '../exit-codes.ts'
+import { roomJson } from '../room-text.ts'
+import { complain, paintFor, print, roomOnScreen } from '../terminal.ts'
+import { json } from '../text.ts'
+import { Columns } from './columns.ts'
+import { headerLines } from './header.ts'
+import type { LiveOptions } from './live.ts'
+import { type Row, rowOf, sorted } from './rows.ts'
+import { type Sums, sumsOf } from './sums.ts'
+
+export interface BatchOptions extends LiveOptions {
+  /** How many looks; `undefined`: until somebody ends it. */
+  readonly count: number | undefined
+  readonly asJson: boolean
+}
+
+/** Prints one look after the other; resolves with the exit code. */
+export async function printLooks(locks: Pick<Locks, 'inspect'>, options: BatchOptions): Promise<number> {
+  const { prefix, everyMs, count } = options
+  const columns = new Columns()
+  let watch: RoomWatch | undefined
+  let printed = 0
+  let isAway = false
+  try {
+    return await new Promise<number>((resolve) => {
+      const onSnapshot = (snapshot: Snapshot): void => {
+        const { store } = snapshot
+        if (store.tag === 'away') {
+          if (!isAway) complain(store.message)
+          isAway = true
+          // Whoever has asked for a number of looks does not wait for ever for them.
+          if (count !== undefined) resolve(EXIT.storeUnavailable)
+          return
+        }
+        isAway = false
+        printLook(snapshot, {
+          ...options,
+          columns,
+          sums: sumsOf(snapshot.rooms, watch?.totals ?? []),
+          isFirst: printed === 0,
+        })
+        printed += 1
+        if (printed === count) resolve(EXIT.ok)
+      }
+      watch = watchRooms(locks, { prefix, everyMs, keepAlive: true, onSnapshot })
+    })
+  } finally {
+    watch?.stop()
+  }
+}
+
+interface Look extends BatchOptions {
+  readonly columns: Columns
+  readonly sums: Sums
+  readonly isFirst: boolean
+}
+
+function printLook(snapshot: Snapshot, look: Look): void {
+  const rows = sorted(snapshot.rooms.map(rowOf), look.order)
+  if (look.asJson) {
+    print(json(lookJson(snapshot, { ...look, rows })))
+    return
+  }
+  if (!look.isFirst) print('')
+  // A file has no end; where somebody looks, a line is as long as the screen is wide.
+  const room = roomOnScreen()
+  const paint = paintFor(process.stdout)
+  for (const line of headerLines({ ...look, snapshot }, { room, paint })) print(line)
+  if (rows.length === 0) return
+  const [titles = '', ...lines] = look.columns.lines(rows, { room, order: look.order })
+  print('')
+  print(paint('bold', titles.trimEnd()))
+  for (const line of lines) print(line.trimEnd())
+}
+
+function lookJson(
+  { at, isCut, store }: Snapshot,
+  { sums, rows }: { readonly sums: Sums; readonly rows: readonly Row[] },
+): object {
+  const { keys, held, offered, waiting, longestMs, handOvers, expired } = sums
+  return {
+    at,
+    lookMs: store.tag === 'present' ? store.lookMs : undefined,
+    keys,
+    isCut,
+    held,
+    offered,
+    waiting,
+    longestWaitMs: longestMs ?? 0,
+    handOversPerSecond: handOvers ?? null,
+    expiredInLastMinute: expired,
+    rooms: rows.map(({ room }) => roomJson(room)),
+  }
+}

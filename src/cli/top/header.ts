@@ -1,0 +1,61 @@
+import type { Snapshot } from '../../watch/room-watch.ts'
+import type { Paint } from '../terminal.ts'
+import { age, plain, width } from '../text.ts'
+import type { Sums } from './sums.ts'
+
+export interface HeaderFacts {
+  readonly store: string
+  readonly prefix: string
+  readonly everyMs: number
+  readonly snapshot: Snapshot
+  readonly sums: Sums
+}
+
+/** Three lines: where and when, what there is, what happens. */
+export function headerLines(
+  { store, prefix, everyMs, snapshot, sums }: HeaderFacts,
+  { room, paint, note = '' }: { readonly room: number; readonly paint: Paint; readonly note?: string },
+): readonly string[] {
+  const { at, isCut, store: state } = snapshot
+  const under = prefix === '' ? '' : `  under ${plain(prefix)}`
+  const title = `holdfast top  ${at === 0 ? 'looking …' : timeOf(at)}  ${store}${under}${note}`
+  const longest = sums.longestMs === undefined ? '' : `, the longest for ${age(sums.longestMs)}`
+  const offered = sums.offered === 0 ? '' : `, ${number(sums.offered)} offered`
+  const keys = `${isCut ? 'more than ' : ''}${counted(sums.keys, 'key')}`
+  const there = `${keys}, ${number(sums.held)} held${offered}, ${number(sums.waiting)} waiting${longest}`
+  const rate = sums.handOvers === undefined ? '–' : sums.handOvers.toFixed(1)
+  const happens = `${rate} hand-overs/s, ${number(sums.expired)} expired in a minute`
+  if (state.tag === 'present') {
+    const look = `a look takes ${age(state.lookMs)}, every ${age(everyMs)}`
+    return [paint('bold', start(title, room)), start(there, room), start(`${happens}; ${look}`, room)]
+  }
+  const away = `STORE AWAY since ${timeOf(state.sinceAt)}: ${plain(state.message)}`
+  return [paint('bold', start(title, room)), start(there, room), paint(['red', 'bold'], start(away, room))]
+}
+
+/** The time of day here. */
+export function timeOf(at: number): string {
+  const date = new Date(at)
+  return [date.getHours(), date.getMinutes(), date.getSeconds()]
+    .map((part) => String(part).padStart(2, '0'))
+    .join(':')
+}
+
+export function counted(count: number, noun: string): string {
+  return `${number(count)} ${noun}${count === 1 ? '' : 's'}`
+}
+
+function number(count: number): string {
+  return count.toLocaleString('en-US')
+}
+
+/** As much of it as fits, from its beginning: what comes first says the most. */
+export function start(text: string, room: number): string {
+  if (width(text) <= room) return text
+  let shown = ''
+  for (const character of text) {
+    if (width(shown + character) >= room) break
+    shown += character
+  }
+  return `${shown}…`
+}

@@ -1,0 +1,70 @@
+import type { Paint } from '../terminal.ts'
+import { wrap } from '../text.ts'
+import { STATES } from './rows.ts'
+
+const KEYS: readonly (readonly [string, string])[] = [
+  ['up down j k', 'mark a line; also PgUp, PgDn, Home, End'],
+  ['Enter', 'all about the marked key; Enter, q or Esc goes back'],
+  ['/', 'show only keys and holders with this text; Esc shows all again'],
+  ['< >', 'sort by the column to the left or right'],
+  ['r', 'the other way round'],
+  ['K S M O H L F W T', 'sort by key, state, mode, holder, held, left, fence, wait, longest'],
+  ['p', 'pause, and go on'],
+  ['Space', 'look now'],
+  ['h ?', 'this page'],
+  ['q Ctrl-C', 'quit'],
+]
+
+const COLUMNS: readonly (readonly [string, string])[] = [
+  [
+    'S',
+    Object.entries(STATES)
+      .map(([letter, text]) => `${letter} ${text}`)
+      .join('; '),
+  ],
+  ['HELD', 'for how long it has been held, by the first of several holders'],
+  ['LEFT', 'until the store gives it to somebody else if it is not renewed'],
+  ['FENCE', 'the fencing token of the first holder'],
+  ['WAIT', 'how many wait'],
+  ['LONGEST', 'for how long the one has waited that waits longest'],
+]
+
+const NOTES: readonly string[] = [
+  'The hand-overs are those that were seen: what begins and ends between two looks is not among them.',
+  'Expired terms were not renewed: their holder has died, hangs, or was cut off from the store.',
+]
+
+export function helpLines({
+  room,
+  paint,
+}: {
+  readonly room: number
+  readonly paint: Paint
+}): readonly string[] {
+  return [
+    paint('bold', 'KEYS'),
+    ...list(KEYS, room),
+    '',
+    paint('bold', 'COLUMNS'),
+    ...list(COLUMNS, room),
+    '',
+    ...NOTES.flatMap((note) => wrap(note, room)),
+  ]
+}
+
+function list(entries: readonly (readonly [string, string])[], room: number): readonly string[] {
+  const left = Math.max(...entries.map(([name]) => name.length))
+  // Below its name where beside it there would be a word a line.
+  if (room - left - 2 < NARROWEST_TEXT) {
+    return entries.flatMap(([name, text]) => [
+      name,
+      ...wrap(text, Math.max(1, room - 2)).map((line) => `  ${line}`),
+    ])
+  }
+  const margin = ' '.repeat(left + 2)
+  return entries.flatMap(([name, text]) =>
+    wrap(text, room - left - 2).map((line, at) => (at === 0 ? name.padEnd(left + 2) : margin) + line),
+  )
+}
+
+const NARROWEST_TEXT = 24

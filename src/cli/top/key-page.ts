@@ -1,0 +1,121 @@
+import type { RoomView } from '../../index.ts'
+import type { KeyHistory, Term, TermEnd } from '../../watch/room-history.ts'
+import { modeOf, ownerOf, remainingOf } from '../room-text.ts'
+import { type Column, table } from '../table.ts'
+import type { Paint } from '../terminal.ts'
+import { age, cut, plain } from '../text.ts'
+import { counted, timeOf } from './header.ts'
+
+export interface KeyFacts {
+  readonly key: string
+  /** `undefined` when nobody holds it or waits for it. */
+  readonly room: RoomView | undefined
+  readonly history: KeyHistory | undefined
+}
+
+/** Everything that is known of one key: who holds it, who waits, and who held it while we looked. */
+export function keyLines(
+  { key, room, history }: KeyFacts,
+  { room: columns, paint }: { readonly room: number; readonly paint: Paint },
+): readonly string[] {
+  const section = (title: string, lines: readonly string[]): readonly string[] =>
+    lines.length === 0
+      ? []
+      : ['', paint('bold', cut(title, columns)), ...lines.map((line) => cut(line, columns))]
+  const terms = (history?.terms ?? []).filter(({ untilAt }) => untilAt !== undefined).toReversed()
+  return [
+    paint('bold', cut(plain(key), columns)),
+    ...(room === undefined
+      ? [cut('Nobody holds it, and nobody waits for it.', columns)]
+      : closedLine(room).map((line) => cut(line, columns))),
+    ...section(`HELD BY ${room?.holders.length ?? 0}`, holderLines(room, columns)),
+    ...section(`WAITING ${room?.queue.length ?? 0}, in order of arrival`, waiterLines(room, columns)),
+    ...section('BEFORE, as far as it was seen from here', termLines(terms, columns)),
+  ]
+}
+
+function closedLine({ closedMs }: RoomView): readonly string[] {
+  return closedMs > 0 ? [`Closed by a lock-delay for ${age(closedMs)} more.`] : []
+}
+
+const HOLDERS: readonly Column[] = [
+  { title: 'HOLDER', narrow: 'cut' },
+  { title: 'MODE', narrow: 'drop' },
+  { title: 'HELD', align: 'right' },
+  { title: 'LEFT', align: 'right' },
+  { title: 'FENCE', align: 'right' },
+  { title: 'ID', narrow: 'drop' },
+]
+
+function holderLines(room: RoomView | undefined, columns: number): readonly string[] {
+  const holders = room?.holders ?? []
+  if (holders.length === 0) return []
+  const rows = holders
+    .slice(0, MOST)
+    .map((holder) => [
+      ownerOf(holder),
+      modeOf(holder),
+      age(holder.heldMs),
+      remainingOf(holder),
+      String(holder.fence),
+      plain(holder.id),
+    ])
+  return [...table(HOLDERS, rows, columns), ...andMore(holders.length)]
+}
+
+const WAITERS: readonly Column[] = [
+  { title: '#', align: 'right' },
+  { title: 'OWNER', narrow: 'cut' },
+  { title: 'MODE', narrow: 'drop' },
+  { title: 'WAITED', align: 'right' },
+  { title: 'ID', narrow: 'drop' },
+]
+
+function waiterLines(room: RoomView | undefined, columns: number): readonly string[] {
+  const queue = room?.queue ?? []
+  if (queue.length === 0) return []
+  const rows = queue
+    .slice(0, MOST)
+    .map((waiter, index) => [
+      String(index + 1),
+      ownerOf(waiter),
+      modeOf(waiter),
+      age(waiter.waitedMs),
+      plain(waiter.id),
+    ])
+  return [...table(WAITERS, rows, columns), ...andMore(queue.length)]
+}
+
+const TERMS: readonly Column[] = [
+  { title: 'UNTIL' },
+  { title: 'HELD FOR', align: 'right' },
+  { title: 'END' },
+  { title: 'HOLDER', narrow: 'cut' },
+  { title: 'FENCE', align: 'right', narrow: 'drop' },
+]
+
+function termLines(terms: readonly Term[], columns: number): readonly string[] {
+  if (terms.length === 0) return []
+  const rows = terms.map((term) => [
+    timeOf(term.untilAt ?? 0),
+    age((term.untilAt ?? 0) - term.fromAt),
+    ENDS[term.end ?? 'unclear'],
+    ownerOf(term),
+    String(term.fence),
+  ])
+  return table(TERMS, rows, columns)
+}
+
+const ENDS: Readonly<Record<TermEnd, string>> = {
+  released: 'given back',
+  expired: 'expired',
+  unclear: 'unclear',
+  evicted: 'evicted',
+}
+
+/** A queue may be longer than anybody reads. */
+const MOST = 1000
+
+function andMore(count: number): readonly string[] {
+  return count > MOST ? [`… and ${counted(count - MOST, 'more')}`] : []
+}

@@ -1,0 +1,125 @@
+import type { KeyHistory } from '../../watch/room-history.ts'
+import type { Paint } from '../terminal.ts'
+import { cut, width } from '../text.ts'
+import type { Columns } from './columns.ts'
+import { counted, type HeaderFacts, headerLines } from './header.ts'
+import { helpLines } from './help-page.ts'
+import { keyLines } from './key-page.ts'
+import type { Row } from './rows.ts'
+import type { View } from './view.ts'
+
+export interface Scene extends HeaderFacts {
+  readonly view: View
+  /** Those of the list, filtered and in its order. */
+  readonly rows: readonly Row[]
+  /** Of the key whose page is open. */
+  readonly history: KeyHistory | undefined
+  readonly columns: Columns
+  readonly size: { readonly columns: number; readonly rows: number }
+  readonly paint: Paint
+}
+
+export interface Frame {
+  readonly lines: readonly string[]
+  /** The first line that is shown, which may be another one than the view wanted. */
+  readonly top: number
+  /** How many lines of the list or page there is room for. */
+  readonly pageSize: number
+}
+
+/** What fills the screen. */
+export function frameOf(scene: Scene): Frame {
+  const { view, size, paint } = scene
+  const room = size.columns
+  const filter = view.filter === '' ? '' : `  filter: ${view.filter}`
+  const header = headerLines(scene, { room, paint, note: `${filter}${view.isPaused ? '  [paused]' : ''}` })
+  // On a screen of a few lines the table is what people came for.
+  const above = size.rows >= 9 ? [...header, ''] : size.rows >= 5 ? header.slice(0, 1) : []
+  const below = size.rows >= 4 ? [promptOf(scene)] : []
+  const space = Math.max(0, size.rows - above.length - below.length)
+  const { lines, top, pageSize } = view.page === 'list' ? list(scene, space) : page(scene, space)
+  const blank = Array.from({ length: space - lines.length }, () => '')
+  return { lines: [...above, ...lines, ...blank, ...below], top, pageSize }
+}
+
+function list({ view, rows, snapshot, columns, size, paint }: Scene, space: number): Frame {
+  const pageSize = Math.max(1, space - 1)
+  const at = rows.findIndex(({ key }) => key === view.selected)
+  const top = topFor({ at, top: view.top, count: rows.length, pageSize })
+  const shown = rows.slice(top, top + pageSize)
+  const [titles = '', ...lines] = columns.lines(shown, { room: size.columns - MARK, order: view.order })
+  const painted = lines.map((line, index) => {
+    if (top + index === at) return paint('inverse', fill(`> ${line}`, size.columns))
+    return snapshot.store.tag === 'away' ? paint('dim', `  ${line}`) : `  ${line}`
+  })
+  const empty = rows.length > 0 || snapshot.at === 0 ? [] : [emptiness(view)]
+  return {
+    lines: [paint('inverse', fill(`  ${titles}`, size.columns)), ...painted, ...empty].slice(0, space),
+    top,
+    pageSize,
+  }
+}
+
+function emptiness({ filter }: View): string {
+  return filter === ''
+    ? '  Nobody holds a key.'
+    : '  No key and no holder has this text. Esc shows all again.'
+}
+
+/** So that the marked line is among those that are shown, and no more is empty than has to be. */
+function topFor({
+  at,
+  top,
+  count,
+  pageSize,
+}: {
+  readonly at: number
+  readonly top: number
+  readonly count: number
+  readonly pageSize: number
+}): number {
+  const wanted = at === -1 ? top : Math.min(at, Math.max(top, at - pageSize + 1))
+  return Math.max(0, Math.min(wanted, count - pageSize))
+}
+
+function page({ view, snapshot, history, size, paint }: Scene, space: number): Frame {
+  const options = { room: size.columns, paint }
+  const key = view.selected ?? ''
+  const all =
+    view.page === 'help'
+      ? helpLines(options)
+      : keyLines({ key, room: snapshot.rooms.find((room) => room.key === key), history }, options)
+  const top = Math.max(0, Math.min(view.top, all.length - space))
+  return { lines: all.slice(top, top + space), top, pageSize: Math.max(1, space - 1) }
+}
+
+function promptOf({ view, rows, size, paint }: Scene): string {
+  const room = size.columns
+  if (view.typing !== undefined) {
+    // The end is where one types.
+    const typed = [...view.typing]
+    while (typed.length > 0 && width(typed.join('')) > room - 10) typed.shift()
+    return cut(`Filter: ${typed.join('')}_`, room)
+  }
+  const found = view.filter === '' ? '' : `${counted(rows.length, 'key')} shown  `
+  const hints = {
+    list: `${found}q quit  h help  / filter  Enter key  <> sort  p pause`,
+    key: 'q back  up down scroll  p pause',
+    help: 'q back  up down scroll',
+  }
+  return paint('dim', whole(hints[view.page], room))
+}
+
+function fill(line: string, columns: number): string {
+  const text = cut(line, columns)
+  return text + ' '.repeat(Math.max(0, columns - width(text)))
+}
+
+/** As many of the hints as fit in whole. */
+function whole(text: string, room: number): string {
+  if (text.length <= room) return text
+  const hints = text.slice(0, room + 1).split('  ')
+  return hints.slice(0, -1).join('  ').slice(0, room)
+}
+
+const MARK = 2

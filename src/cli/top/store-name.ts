@@ -1,0 +1,11 @@
+import { plain } from '../text.ts'
+
+/** What a URL says of where the store is, without anything that may be a password. */
+export function storeName(url: string): string {
+  const [, scheme = '', rest = ''] = /^([^:]*):(.*)$/s.exec(url) ?? []
+  if (scheme.toLowerCase() === 'sqlite') return plain(`sqlite ${rest}`)
+  const hosts = rest
+    .split(/,(?=\s*\w+:\/\/)/)
+    .map((one) => /\/\/(?:[^/?#]*@)?([^/?#@]*)/.exec(one)?.[1] ?? '')
+  return plain(`${scheme} ${hosts.join(',')}`)
+}

@@ -1,0 +1,43 @@
+import type { RoomView } from '../../index.ts'
+import type { Totals } from '../../watch/room-history.ts'
+
+/** What the header says of all keys together. */
+export interface Sums {
+  readonly keys: number
+  readonly held: number
+  readonly offered: number
+  readonly waiting: number
+  readonly longestMs: number | undefined
+  /** A second, over the last looks; `undefined` before there are two. As seen: what begins and ends in between is not. */
+  readonly handOvers: number | undefined
+  /** Terms that ended since nobody renewed them, within the last minute. */
+  readonly expired: number
+}
+
+export function sumsOf(rooms: readonly RoomView[], totals: readonly Totals[]): Sums {
+  let [held, offered, waiting] = [0, 0, 0]
+  let longestMs: number | undefined
+  for (const { holders, queue } of rooms) {
+    for (const { state } of holders) {
+      if (state === 'held') held += 1
+      else if (state === 'offered') offered += 1
+    }
+    waiting += queue.length
+    for (const { waitedMs } of queue) longestMs = Math.max(longestMs ?? 0, waitedMs)
+  }
+  return { keys: rooms.length, held, offered, waiting, longestMs, ...eventsIn(totals) }
+}
+
+function eventsIn(totals: readonly Totals[]): Pick<Sums, 'handOvers' | 'expired'> {
+  const now = totals.at(-1)?.at ?? 0
+  const recent = totals.filter(({ at }) => at > now - RATE_MS)
+  const before = totals[totals.length - recent.length - 1] ?? recent[0]
+  const spanMs = now - (before?.at ?? now)
+  const counted = before === recent[0] ? recent.slice(1) : recent
+  const begun = counted.reduce((sum, look) => sum + look.begun, 0)
+  const expired = totals.filter(({ at }) => at > now - MINUTE_MS).reduce((sum, look) => sum + look.expired, 0)
+  return { handOvers: spanMs > 0 ? (begun * 1000) / spanMs : undefined, expired }
+}
+
+const RATE_MS = 10_000
+const MINUTE_MS = 60_000

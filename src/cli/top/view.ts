@@ -1,0 +1,139 @@
+import type { Key } from './keys.ts'
+import { type Order, type Row, SORTS, type Sort } from './rows.ts'
+
+/** What somebody has chosen to look at. */
+export interface View {
+  readonly page: 'list' | 'key' | 'help'
+  readonly order: Order
+  readonly filter: string
+  /** The filter while it is typed. */
+  readonly typing: string | undefined
+  /** The key whose line is marked; `undefined` before anybody has moved. */
+  readonly selected: string | undefined
+  /** The first line that is shown, of the list or of a page. */
+  readonly top: number
+  readonly isPaused: boolean
+}
+
+export interface Surroundings {
+  /** Those of the list, in its order. */
+  readonly rows: readonly Row[]
+  /** How many lines of it are shown at once. */
+  readonly pageSize: number
+}
+
+export function firstView(order: Order): View {
+  return {
+    page: 'list',
+    order,
+    filter: '',
+    typing: undefined,
+    selected: undefined,
+    top: 0,
+    isPaused: false,
+  }
+}
+
+/** What a key does; a key that means nothing there leaves everything as it is. */
+export function pressed(view: View, key: Key, surroundings: Surroundings): View {
+  if (view.typing !== undefined) return typed({ ...view, typing: view.typing }, key)
+  if (key === 'p') return { ...view, isPaused: !view.isPaused }
+  if (view.page !== 'list') return onPage(view, key, surroundings)
+  const moved = MOVES[key]
+  if (moved !== undefined) return move(view, moved, surroundings)
+  const sort = SORT_KEYS[key]
+  if (sort !== undefined) return { ...view, order: ordered(view.order, sort), top: 0 }
+  switch (key) {
+    case '<':
+    case 'left':
+      return { ...view, order: { sort: beside(view.order.sort, -1), isReversed: false } }
+    case '>':
+    case 'right':
+      return { ...view, order: { sort: beside(view.order.sort, 1), isReversed: false } }
+    case 'r':
+      return { ...view, order: { ...view.order, isReversed: !view.order.isReversed } }
+    case '/':
+      return { ...view, typing: view.filter }
+    case 'escape':
+      return { ...view, filter: '', top: 0 }
+    case 'h':
+    case '?':
+      return { ...view, page: 'help', top: 0 }
+    case 'enter': {
+      const selected = view.selected ?? surroundings.rows[0]?.key
+      return selected === undefined ? view : { ...view, selected, page: 'key', top: 0 }
+    }
+    default:
+      return view
+  }
+}
+
+/** How to get back from a page, besides what scrolls it. */
+function onPage(view: View, key: Key, { pageSize }: Surroundings): View {
+  if (['q', 'escape', 'enter', 'backspace', 'left', 'h', '?'].includes(key))
+    return { ...view, page: 'list', top: 0 }
+  const moved = MOVES[key]
+  // The end is not known here; whoever shows the page stops at it.
+  return moved === undefined ? view : { ...view, top: Math.max(0, moved(view.top, pageSize)) }
+}
+
+function typed(view: View & { readonly typing: string }, key: Key): View {
+  switch (key) {
+    case 'enter':
+      return { ...view, filter: view.typing, typing: undefined, top: 0 }
+    case 'escape':
+      return { ...view, typing: undefined }
+    case 'backspace':
+      return { ...view, typing: [...view.typing].slice(0, -1).join('') }
+    case 'ctrl-u':
+      return { ...view, typing: '' }
+    case 'ctrl-w':
+      return { ...view, typing: view.typing.replace(/\S*\s*$/, '') }
+    default:
+      return [...key].length === 1 ? { ...view, typing: view.typing + key } : view
+  }
+}
+
+function move(view: View, moved: Move, { rows, pageSize }: Surroundings): View {
+  const at = rows.findIndex(({ key }) => key === view.selected)
+  // The first step marks the first line there is to see.
+  const to = at === -1 ? view.top : moved(at, pageSize)
+  const index = Math.max(0, Math.min(to, rows.length - 1))
+  return { ...view, selected: rows[index]?.key ?? view.selected }
+}
+
+type Move = (at: number, pageSize: number) => number
+
+const MOVES: Readonly<Record<string, Move>> = {
+  up: (at) => at - 1,
+  k: (at) => at - 1,
+  down: (at) => at + 1,
+  j: (at) => at + 1,
+  'page-up': (at, pageSize) => at - pageSize,
+  'page-down': (at, pageSize) => at + pageSize,
+  home: () => 0,
+  g: () => 0,
+  end: () => Number.MAX_SAFE_INTEGER,
+  G: () => Number.MAX_SAFE_INTEGER,
+}
+
+/** Capital letters, as in top(1). */
+const SORT_KEYS: Readonly<Record<string, Sort>> = {
+  K: 'key',
+  S: 'state',
+  M: 'mode',
+  O: 'holder',
+  H: 'held',
+  L: 'left',
+  F: 'fence',
+  W: 'waiting',
+  T: 'longest',
+}
+
+function ordered(order: Order, sort: Sort): Order {
+  return { sort, isReversed: order.sort === sort && !order.isReversed }
+}
+
+function beside(sort: Sort, step: number): Sort {
+  return SORTS[Math.max(0, Math.min(SORTS.indexOf(sort) + step, SORTS.length - 1))] ?? sort
+}

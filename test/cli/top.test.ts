@@ -1,0 +1,242 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { width } from '../../src/cli/text.ts'
+import { connect, type Locks, type RoomView } from '../../src/index.ts'
+import { startRedis } from '../servers/redis-server.ts'
+import { until } from '../servers/until.ts'
+import { openSqlite, sharedStores, type TestStore } from './stores.ts'
+import { Tmux, type TmuxOptions } from './tmux.ts'
+
+let store: TestStore
+let locks: Locks
+beforeEach(async () => {
+  store = await openSqlite()
+  locks = await connect(store.url, { label: 'tester' })
+})
+afterEach(async () => {
+  await locks.close()
+  await store[Symbol.asyncDispose]()
+})
+
+const RESTORED = { isOtherScreen: false, hasCursor: true, wraps: true }
+
+test.each(sharedStores)('top shows who holds and who waits, as it changes, on $name', async ({ open }) => {
+  await using store = await open()
+  await using locks = await connect(store.url, { label: 'tester' })
+  await using terminal = start({ store })
+  await terminal.shows('Nobody holds a key.')
+  const held = await locks.acquire('job:backup')
+  const waits = locks.acquire('job:backup', { wait: '1m' })
+  await terminal.shows(/job:backup +H +mutex +\S+:\d+ \(tester\) +[\d.]+m?s +[\d.]+s +\d+ +1 +[\d.]+m?s$/m)
+  await terminal.shows(/^1 key, 1 held, 1 waiting, the longest for /m)
+  await held.release()
+  const next = await waits
+  await terminal.shows(/job:backup +H .* 0 +–$/m)
+  await terminal.shows(/^0\.\d hand-overs\/s, 0 expired in a minute; a look takes /m)
+  await next.release()
+  await terminal.shows('Nobody holds a key.')
+})
+
+test('top has its keys: sorting, marking a line, the page of a key, help, pausing', async () => {
+  for (const key of ['b', 'a', 'c']) await locks.acquire(key)
+  const waits = locks.acquire('c', { wait: '1m' })
+  await until('somebody waits', async () => (await rooms()).some(({ queue }) => queue.length > 0))
+  await using terminal = start()
+  const order = (): string =>
+    [...terminal.screen.matchAll(/^[> ] ([abc]) +H /gm)].map(([, key]) => key).join('')
+  await terminal.shows(/^ {2}c +H .* 1 +/m)
+  expect(order()).toBe('cab')
+  terminal.press('K')
+  await terminal.shows('KEY▾')
+  expect(order()).toBe('abc')
+  terminal.press('r')
+  await terminal.shows('KEY▴')
+  expect(order()).toBe('cba')
+  terminal.press('>')
+  await terminal.shows('▾  MODE')
+  terminal.press('Down')
+  await terminal.shows(/^> [abc] /m)
+  terminal.press('K', 'End', 'Enter')
+  await terminal.shows(/^c\n\nHELD BY 1\nHOLDER +MODE +HELD +LEFT +FENCE +ID\n/m)
+  await terminal.shows(/^WAITING 1, in order of arrival\n.*\n1 {2}\S+ \(tester\) /m)
+  terminal.press('q', 'h')
+  await terminal.shows(/^q Ctrl-C +quit$/m)
+  terminal.press('Escape')
+  await terminal.shows(/^> c /m)
+  terminal.press('p')
+  await terminal.shows('[paused]')
+  const late = await locks.acquire('later')
+  await until('the store shows it', async () => (await rooms()).some(({ key }) => key === 'later'))
+  expect(terminal.screen).not.toContain('later')
+  terminal.press('p')
+  await terminal.shows('later')
+  await late.release()
+  await locks.evict('c', undefined, { reason: 'the test is over' })
+  await expect(waits).rejects.toThrow()
+})
+
+test('top filters by key and by holder while it runs', async () => {
+  for (const key of ['job:1', 'job:2', 'other']) await locks.acquire(key)
+  await using terminal = start()
+  await terminal.shows('other')
+  terminal.press('/')
+  await terminal.shows(/^Filter: _$/m)
+  terminal.type('JOB:q')
+  await terminal.shows(/^Filter: JOB:q_$/m)
+  terminal.press('BSpace', 'Enter')
+  await terminal.shownNoMore('other')
+  await terminal.shows('2 keys shown')
+  await terminal.shows('filter: JOB:')
+  terminal.press('Escape')
+  await terminal.shows('other')
+  terminal.press('/')
+  terminal.type('(TESTER)')
+  terminal.press('Enter')
+  await terminal.shows('3 keys shown')
+  terminal.press('/', 'C-u')
+  terminal.type('nobody')
+  terminal.press('Enter')
+  await terminal.shows('No key and no holder has this text.')
+})
+
+describe('top leaves the terminal as it was', () => {
+  test.each([
+    ['q', 0, (terminal: Tmux) => terminal.press('q')],
+    ['Ctrl-C', 0, (terminal: Tmux) => terminal.press('C-c')],
+    ['SIGTERM', 143, (terminal: Tmux) => process.kill(terminal.pid(), 'SIGTERM')],
+    ['SIGINT', 130, (terminal: Tmux) => process.kill(terminal.pid(), 'SIGINT')],
+    ['SIGHUP', 129, (terminal: Tmux) => process.kill(terminal.pid(), 'SIGHUP')],
+  ])('after %s', async (_, code, end) => {
+    await using terminal = start()
+    await terminal.shows('Nobody holds a key.')
+    expect(terminal.modes).toEqual({ isOtherScreen: true, hasCursor: false, wraps: false })
+    end(terminal)
+    await terminal.shows(`exit ${code} icanon`)
+    await expectRestored(terminal)
+  })
+
+  test('after a mistake of its own', async () => {
+    const mistake = `process.on('SIGUSR2', () => { throw new Error('a mistake') })`
+    await using terminal = start({
+      env: { NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(mistake)}` },
+    })
+    await terminal.shows('Nobody holds a key.')
+    process.kill(terminal.pid(), 'SIGUSR2')
+    await terminal.shows('Error: a mistake')
+    await terminal.shows('exit 1 icanon')
+    await expectRestored(terminal)
+  })
+
+  test.each([
+    ['Ctrl-Z', (terminal: Tmux) => terminal.press('C-z')],
+    ['SIGTSTP', (terminal: Tmux) => process.kill(terminal.pid(), 'SIGTSTP')],
+  ])('while it is stopped by %s, and takes it back when it goes on', async (_, stop) => {
+    await using terminal = start()
+    for (let round = 1; round <= 2; round += 1) {
+      await terminal.shows('Nobody holds a key.')
+      stop(terminal)
+      await terminal.shows(/Stopped/)
+      await expectRestored(terminal)
+      const lease = await locks.acquire('meanwhile')
+      terminal.enter('fg; echo ended $((1 + 1))')
+      await terminal.shows('meanwhile')
+      expect(terminal.modes).toEqual({ isOtherScreen: true, hasCursor: false, wraps: false })
+      await lease.release()
+    }
+    await terminal.shows('Nobody holds a key.')
+    terminal.press('q')
+    await terminal.shows('ended 2')
+    await expectRestored(terminal)
+  })
+
+  async function expectRestored(terminal: Tmux): Promise<void> {
+    expect(terminal.modes).toEqual(RESTORED)
+    terminal.enter('clear; stty -a')
+    await terminal.shows(/^isig icanon iexten echo /m)
+    expect(terminal.screen).not.toContain('Nobody holds')
+  }
+})
+
+test('top fits into every size, whatever keys are called', async () => {
+  const names = [
+    'short',
+    'x'.repeat(300),
+    '日本語の請求書'.repeat(9),
+    '🔒'.repeat(40),
+    'evil\x1b[2J\x1b]0;owned\x07',
+    'a\u202eb',
+  ]
+  for (const name of names) await locks.acquire(name)
+  await using terminal = start()
+  for (const [columns, rows] of [
+    [100, 24],
+    [80, 24],
+    [60, 15],
+    [40, 10],
+    [21, 7],
+    [10, 4],
+    [200, 50],
+  ] as const) {
+    terminal.resize(columns, rows)
+    await terminal.shows(rows >= 9 ? /^6 keys, 6 held/m : /KEY/)
+    await until('each line is in its place', () => {
+      const lines = terminal.lines()
+      return (
+        lines.filter((line) => /^ {2}\S/.test(line) && !line.includes('KEY')).length >=
+        Math.min(6, rows - (rows >= 9 ? 6 : 3))
+      )
+    })
+    for (const line of terminal.lines()) expect(width(line)).toBeLessThanOrEqual(columns)
+  }
+  await terminal.shows('evil\\x1b[2J\\x1b]0;owned\\x07')
+  await terminal.shows('a\\u{202e}b')
+  await terminal.shows('日本語の請求書日本語')
+})
+
+test('top uses no colours where NO_COLOR is set, and marks the line all the same', async () => {
+  await locks.acquire('key')
+  await using coloured = start()
+  await using plain = start({ env: { NO_COLOR: '1' } })
+  for (const terminal of [coloured, plain]) {
+    await terminal.shows('key')
+    terminal.press('Down')
+    await terminal.shows(/^> key /m)
+  }
+  expect(coloured.lines({ styled: true }).join('\n')).toContain('\x1b[7m')
+  expect(plain.lines({ styled: true }).join('\n')).not.toContain('\x1b[')
+})
+
+test('top goes on while the store is away, and shows it again when it is back', async () => {
+  await using server = await startRedis()
+  const held = await connect(server.url)
+  await held.acquire('before')
+  await using terminal = start({ store: server })
+  await terminal.shows('before')
+  await held.close()
+  await server.kill()
+  await terminal.shows(/^STORE AWAY since \d\d:\d\d:\d\d: The Redis server could not be reached/m)
+  await server.restart()
+  await using again = await connect(server.url)
+  await again.acquire('afterwards')
+  await terminal.shows('afterwards')
+  await terminal.shownNoMore('STORE AWAY')
+  await server.pause()
+  await terminal.shows(/^STORE AWAY since .*has not answered for/m)
+  const asked = performance.now()
+  terminal.press('q')
+  await terminal.shows('exit 0')
+  expect(performance.now() - asked).toBeLessThan(5000)
+  server.resume()
+})
+
+function start({ store: used = store, ...options }: TmuxOptions & { readonly store?: TestStore } = {}): Tmux {
+  const terminal = new Tmux({ ...options, env: { HOLDFAST_STORE: used.url, ...options.env } })
+  // The shell puts the terminal in order before its prompt, so it is looked at before that.
+  terminal.enter(`eval "$HOLDFAST top --interval 200ms"; echo exit $? $(stty -a | grep -o -e '-*icanon')`)
+  return terminal
+}
+
+async function rooms(): Promise<readonly RoomView[]> {
+  const found: RoomView[] = []
+  for await (const room of locks.inspect({ prefix: '' })) found.push(room)
+  return found
+}
