@@ -79,7 +79,7 @@ export class LeaderWatch {
       quiet: true,
     }
     // Taken for an instant only. Should this process die just then, the next leader is announced that much later.
-    this.#turnTerms = { ...this.#vacantTerms, ...LOOKING, renew: false }
+    this.#turnTerms = { ...this.#vacantTerms, ...terms(Math.min(defaults.ttlMs, LOOKING_MS)), renew: false }
   }
 
   async *changes(signal: AbortSignal | undefined): AsyncGenerator<Leader | null, void, void> {
@@ -218,7 +218,7 @@ interface Look {
   readonly changed: boolean
 }
 
-const LOOKING = terms(3000)
+const LOOKING_MS = 3000
 const FIRST_PAUSE_MS = 5
 /** A shorter rest is over before the vacancy would be held. */
 const WORTH_A_REQUEST_MS = 100

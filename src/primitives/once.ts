@@ -1,8 +1,9 @@
 import { type Duration, parseDuration, TTL_RANGE } from '../base/duration.ts'
+import type { Engine } from '../engine/engine.ts'
 import type { Lease } from '../engine/lease.ts'
 import { terms } from '../engine/terms.ts'
-import { AcquireTimeoutError, StoreError } from '../errors.ts'
-import { type Desk, hold, tryHold, withHold } from './hold.ts'
+import { AcquireTimeoutError, isHoldfastError, StoreError } from '../errors.ts'
+import { type Desk, hold, makeTicket, tryHold, withHold } from './hold.ts'
 import {
   checkOptions,
   EXCLUSIVE,
@@ -48,6 +49,7 @@ export async function runOnce<T>(
 ): Promise<OnceOutcome<T>> {
   const mark = markedKey(key, '#done')
   if (await isTaken(desk, mark, terms)) return DONE_BEFORE
+  await checkRemember(desk, mark, key, rememberMs)
   return withHold(desk, key, EXCLUSIVE, { ...terms, reentrant: false }, async (lease) => {
     // Whoever we waited for may have succeeded.
     if (await isTaken(desk, mark, terms)) return DONE_BEFORE
@@ -61,11 +63,37 @@ export async function runOnce<T>(
 const DONE_BEFORE = { ran: false } as const
 
 /** Looks as a reader does, because those who look must not see one another. */
-async function isTaken(desk: Desk, mark: string, { signal }: Terms): Promise<boolean> {
-  const lease = await tryHold(desk, mark, SHARED, { ...LOOKING, signal })
+async function isTaken(desk: Desk, mark: string, { ttlMs, signal }: Terms): Promise<boolean> {
+  const looking = { ...LOOKING, ...terms(Math.min(ttlMs, LOOKING.ttlMs)), signal }
+  const lease = await tryHold(desk, mark, SHARED, looking)
   await lease?.release()
   return lease === null
 }
+
+/**
+ * Asks to renew what nobody has, which changes nothing: a store that allows no term that long says so now, and not when the
+ * work is done. Once per process, as it depends on the store alone.
+ */
+async function checkRemember(desk: Desk, mark: string, key: string, rememberMs: number): Promise<void> {
+  const { engine, nextId } = desk
+  if (rememberMs <= (remembered.get(engine) ?? 0)) return
+  const ticket = makeTicket(desk, mark, nextId(), EXCLUSIVE, { ...MARKING, ...terms(rememberMs) }, 0)
+  try {
+    await engine.ask('renew', () => engine.store.renew([ticket]), engine.attemptMs(1), key)
+    remembered.set(engine, rememberMs)
+  } catch (cause) {
+    // No answer says nothing; whether the store is there, what comes next will find out.
+    if (!isHoldfastError(cause, 'store-refused')) return
+    throw new StoreError(
+      'store-refused',
+      `The work for ${JSON.stringify(key)} was not begun, as the store would not remember it: ${cause.message}`,
+      { key, cause },
+    )
+  }
+}
+
+/** The longest that the store of each engine is known to remember. */
+const remembered = new WeakMap<Engine, number>()
 
 async function take(desk: Desk, mark: string, key: string, rememberMs: number): Promise<void> {
   try {

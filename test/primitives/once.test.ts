@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import type { OnceOptions, OnceOutcome } from '../../src/index.ts'
+import { createLocks, type OnceOptions, type OnceOutcome } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
+import { startMasters } from '../stores/redlock/masters.ts'
 
 const HOUR_MS = 3_600_000
 const HOUR: OnceOptions = { remember: '1h' }
@@ -173,6 +174,49 @@ describe('once', () => {
     expect(errors.map(({ message }) => message).sort()).toEqual(
       Array.from({ length: 20 }, (_, index) => `run ${index + 1}`).sort(),
     )
+  })
+
+  test('is refused before its work begins where the store would not remember it for so long', async () => {
+    await using masters = await startMasters(3)
+    await using locks = createLocks(masters.store({ maxTtl: '1m' }))
+    const refused = locks.once('k', () => expect.unreachable(), HOUR)
+    expect(await errorOf(refused)).toMatchObject({
+      code: 'store-refused',
+      message: expect.stringMatching(
+        /^The work for "k" was not begun, as the store would not remember it: Expected/,
+      ),
+    })
+    expect(await locks.once('k', () => 'worked', { remember: '1m' })).toEqual({ ran: true, value: 'worked' })
+    expect(await locks.once('k', () => 'again', { remember: '1m' })).toEqual(DONE_BEFORE)
+  })
+
+  test('keeps to short terms where the store allows no others', async () => {
+    await using masters = await startMasters(3)
+    await using locks = createLocks(masters.store({ maxTtl: '1s' }), { ttl: '500ms' })
+    expect(await locks.once('k', () => 'worked', { remember: '1s' })).toEqual({ ran: true, value: 'worked' })
+    const changes = locks.election('k').observe()
+    expect(await changes.next()).toEqual({ done: false, value: null })
+    let finish = () => {}
+    const leading = locks.election('k').campaign(
+      ({ fence }) =>
+        new Promise<bigint>((resolve) => {
+          finish = () => resolve(fence)
+        }),
+    )
+    const { value: leader } = await changes.next()
+    finish()
+    expect(leader?.fence).toBe(await leading)
+    await changes.return()
+  })
+
+  test('asks once how long the store remembers, and goes on where that is not answered', async () => {
+    const { store, locks, clock } = scene()
+    store.next('renew', 'lose reply', 'fail')
+    for (const key of ['a', 'b', 'c', 'd']) {
+      expect(await clock.until(locks.once(key, () => key, HOUR))).toEqual({ ran: true, value: key })
+    }
+    expect(store.count('renew')).toBe(3)
+    await clock.advance(HOUR_MS)
   })
 
   test('obeys `wait` and `signal`', async () => {
