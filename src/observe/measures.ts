@@ -1,4 +1,4 @@
-import type { LockEventName, LockEvents, ProcessEvents } from '../index.ts'
+import type { LockEventName, LockEvents, LossReason, ProcessEvents, StoreVerb } from '../index.ts'
 import { type GroupOptions, keyGroups } from './key-groups.ts'
 
 interface Measure {
@@ -121,7 +121,7 @@ export function namesOf<Kind extends Measure['kind']>(kind: Kind): readonly OfKi
 /** Where the numbers go. */
 export interface Sink {
   duration(name: OfKind<'duration'>, seconds: number, labels: Labels): void
-  count(name: OfKind<'count'>, labels: Labels): void
+  count(name: OfKind<'count'>, by: 0 | 1, labels: Labels): void
   level(name: OfKind<'level'>, by: 1 | -1, labels: Labels): void
 }
 
@@ -146,6 +146,21 @@ export function measure(locks: Pick<ProcessEvents, 'on'>, options: GroupOptions,
     held: new Presence('held', sink),
     leading: new Presence('leading', sink),
   }
+  const begun = new Set<string>()
+  /** A counter that begins with 1 has not risen for who computes a rate: the first loss would raise no alarm. */
+  const begin = (labels: Labels) => {
+    const name = nameOf(labels)
+    if (begun.has(name)) return
+    begun.add(name)
+    for (const reason of REASONS) sink.count('losses', 0, { ...labels, reason })
+    for (const was of ['holder', 'waiter']) sink.count('evictions', 0, { ...labels, was })
+    for (const outcome of ['acquired', 'busy', 'timeout']) sink.count('requests', 0, { ...labels, outcome })
+    sink.count('jeopardies', 0, labels)
+    sink.count('queued', 0, labels)
+    const { store = '' } = labels
+    for (const verb of VERBS)
+      for (const outcome of ['ambiguous', 'refused']) sink.count('store_errors', 0, { store, verb, outcome })
+  }
   const acquired = (event: Keyed & { readonly id: string; readonly at: number }, labels: Labels) => {
     present.waiting.leave(event.id)
     present.held.enter(event, labels)
@@ -153,7 +168,8 @@ export function measure(locks: Pick<ProcessEvents, 'on'>, options: GroupOptions,
   const ended = (event: Ended, outcome: { readonly request: string; readonly wait: string }) => {
     present.waiting.leave(event.id)
     const labels = labelsOf(event)
-    sink.count('requests', { ...labels, outcome: outcome.request })
+    begin(labels)
+    sink.count('requests', 1, { ...labels, outcome: outcome.request })
     sink.duration('wait', event.waitedMs / 1000, { ...labels, outcome: outcome.wait })
   }
   const left = (event: Left) => {
@@ -163,10 +179,13 @@ export function measure(locks: Pick<ProcessEvents, 'on'>, options: GroupOptions,
   const listeners: Listeners = {
     queued: (event) => {
       const labels = labelsOf(event)
-      sink.count('queued', labels)
+      sink.count('queued', 1, labels)
       present.waiting.enter(event, labels)
     },
-    busy: (event) => sink.count('requests', { ...labelsOf(event), outcome: 'busy' }),
+    busy: (event) => {
+      begin(labelsOf(event))
+      sink.count('requests', 1, { ...labelsOf(event), outcome: 'busy' })
+    },
     acquired: (event) => {
       ended(event, { request: 'acquired', wait: 'acquired' })
       const labels = labelsOf(event)
@@ -175,17 +194,20 @@ export function measure(locks: Pick<ProcessEvents, 'on'>, options: GroupOptions,
     },
     timeout: (event) => ended(event, { request: 'timeout', wait: 'timeout' }),
     withdrawn: (event) => ended(event, { request: event.reason, wait: 'withdrawn' }),
-    adopted: (event) => acquired(event, labelsOf(event)),
+    adopted: (event) => {
+      begin(labelsOf(event))
+      acquired(event, labelsOf(event))
+    },
     renewed: ({ store, tookMs }) => sink.duration('renewal', tookMs / 1000, { store }),
-    jeopardy: (event) => sink.count('jeopardies', labelsOf(event)),
+    jeopardy: (event) => sink.count('jeopardies', 1, labelsOf(event)),
     lost: (event) => {
       left(event)
-      sink.count('losses', { ...labelsOf(event), reason: event.reason })
+      sink.count('losses', 1, { ...labelsOf(event), reason: event.reason })
     },
     released: left,
     detached: left,
-    evicted: (event) => sink.count('evictions', { ...labelsOf(event), was: event.was }),
-    'store-error': ({ store, verb, outcome }) => sink.count('store_errors', { store, verb, outcome }),
+    evicted: (event) => sink.count('evictions', 1, { ...labelsOf(event), was: event.was }),
+    'store-error': ({ store, verb, outcome }) => sink.count('store_errors', 1, { store, verb, outcome }),
     elected: (event) => present.leading.enter(event, labelsOf(event)),
     resigned: ({ id }) => present.leading.leave(id),
   }
@@ -201,6 +223,8 @@ export function measure(locks: Pick<ProcessEvents, 'on'>, options: GroupOptions,
   }
 }
 
+const REASONS: readonly LossReason[] = ['expired', 'evicted', 'store-reset']
+const VERBS: readonly StoreVerb[] = ['acquire', 'renew', 'release', 'listen', 'inspect', 'evict']
 const OLDEST: Readonly<Record<OfKind<'oldest'>, OfKind<'level'>>> = {
   oldest_wait: 'waiting',
   oldest_hold: 'held',

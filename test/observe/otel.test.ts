@@ -225,7 +225,11 @@ describe('metrics', () => {
     expect(after.get('holdfast.held')).toMatchObject({ unit: '{lease}', points: [{ value: 0 }] })
     expect(after.get('holdfast.requests')).toMatchObject({
       unit: '{request}',
-      points: [{ attributes: { ...group, 'holdfast.outcome': 'acquired' }, value: 1 }],
+      points: [
+        { attributes: { ...group, 'holdfast.outcome': 'acquired' }, value: 1 },
+        { attributes: { ...group, 'holdfast.outcome': 'busy' }, value: 0 },
+        { attributes: { ...group, 'holdfast.outcome': 'timeout' }, value: 0 },
+      ],
     })
     const wait = after.get('holdfast.wait.duration')
     expect(wait?.unit).toBe('s')

@@ -75,6 +75,17 @@ describe('the metrics of locks', () => {
     expect(await value('holdfast_held', STORE)).toBe(0)
   })
 
+  test('begin with none of what may go wrong, so that the first one is a rise', async () => {
+    const { locks } = scene()
+    const { value } = measured({ locks })
+    await locks.withLock('invoice:1', () => {})
+    expect(await value('holdfast_losses_total', { ...STORE, reason: 'expired' })).toBe(0)
+    expect(await value('holdfast_jeopardies_total', STORE)).toBe(0)
+    expect(await value('holdfast_requests_total', { ...STORE, outcome: 'timeout' })).toBe(0)
+    const errors = { store: 'scripted', verb: 'renew', outcome: 'ambiguous' }
+    expect(await value('holdfast_store_errors_total', errors)).toBe(0)
+  })
+
   test('time renewals, and show who leads', async () => {
     const { clock, locks } = scene()
     const { value } = measured({ locks })

@@ -17,7 +17,7 @@ export function meterLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: Grou
   )
   const measuring = measure(locks, options, {
     duration: (name, seconds, labels) => durations[name].record(seconds, attributes(labels)),
-    count: (name, labels) => counts[name].add(1, attributes(labels)),
+    count: (name, by, labels) => counts[name].add(by, attributes(labels)),
     level: (name, by, labels) => levels[name].add(by, attributes(labels)),
   })
   const observe: BatchObservableCallback = (result) => {

@@ -98,8 +98,8 @@ class Board {
     this.#durations.get(name)?.observe({ ...labels }, seconds)
   }
 
-  count(name: OfKind<'count'>, labels: object): void {
-    this.#counts.get(name)?.inc({ ...labels })
+  count(name: OfKind<'count'>, by: 0 | 1, labels: object): void {
+    this.#counts.get(name)?.inc({ ...labels }, by)
   }
 
   level(name: OfKind<'level'>, by: 1 | -1, labels: object): void {
