@@ -1,6 +1,7 @@
 import { type Actor, createActor } from 'xstate'
 import { ClosedError } from '../errors.ts'
 import type { Lease, Locks } from '../index.ts'
+import { KeyLock } from './key-lock.ts'
 import type { WorkerLease } from './lock.ts'
 import { lockWorkerMachine } from './machine.ts'
 import {
@@ -15,15 +16,16 @@ import { type ShutdownSignal, stopOnSignals } from './shutdown.ts'
 import type { LockWorkerMachine, LockWorkerStateValue } from './signature.ts'
 
 /**
- * `idle`: not started · `trying`: asks whether the key is free · `waiting`: queued behind its holder · `starting`, `working`,
- * `stopping`: holds the key, and where its work is · `jeopardy`: works, while a renewal is overdue · `overdue`: the work did
- * not end within `stopTimeout`, and until it does nothing else is started · `releasing`: gives the key back · `pausing`: after
- * a loss or a failure · `stopped`: for good.
+ * `idle`: not started · `trying`: asks whether the key is free · `waiting`: queued behind its holder · `leaving`: was stopped
+ * before it had the key, and gives its place back · `starting`, `working`, `stopping`: holds the key, and where its work is ·
+ * `jeopardy`: works, while a renewal is overdue · `overdue`: the work did not end within `stopTimeout`, and until it does nothing
+ * else is started · `releasing`: gives the key back · `pausing`: after a loss or a failure · `stopped`: for good.
  */
 export type WorkerState =
   | 'idle'
   | 'trying'
   | 'waiting'
+  | 'leaving'
   | 'starting'
   | 'working'
   | 'jeopardy'
@@ -119,10 +121,7 @@ class LockWorkerOverLocks implements LockWorker {
       ...(clock === undefined ? {} : { clock: clock as Actor<LockWorkerMachine>['clock'] }),
       input: {
         ...times,
-        lock: {
-          tryAcquire: (signal) => locks.tryAcquire(key, { ...hold, signal }),
-          acquire: (signal) => locks.acquire(key, { ...hold, signal, wait: Number.POSITIVE_INFINITY }),
-        },
+        lock: new KeyLock(locks, key, hold),
         start: (lease, term) => start(ofLocks(lease), term),
         stop: (reason, lease) => stop(reason, ofLocks(lease)),
         chance: Math.random,

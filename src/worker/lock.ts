@@ -20,6 +20,11 @@ export interface WorkerLock {
   tryAcquire(signal: AbortSignal): Promise<WorkerLease | null>
   /** Waits for the lock, however long. */
   acquire(signal: AbortSignal): Promise<WorkerLease>
+  /**
+   * Resolves when nothing is left behind of what was aborted, so that the process may end. Waited for a few seconds at most. Left out
+   * where nothing can be.
+   */
+  left?(): Promise<unknown>
 }
 
 export type LockAnswer =

@@ -42,10 +42,12 @@ const parts = setup({
       await input.stop(reason, current(input).lease)
     }),
     release: fromPromise<unknown, LockWorkerContext>(async ({ input }) => current(input).lease.release()),
+    leave: fromPromise<unknown, WorkerLock>(async ({ input }) => input.left?.()),
   },
   guards: {
     isEnding: ({ context }) => context.reason !== undefined,
     isStopping: ({ context }) => context.isStopping,
+    leavesTraces: ({ context }) => context.lock.left !== undefined,
     isInJeopardy: ({ context }) => context.term?.lease.state === 'jeopardy',
     isReleased: ({ context }) => context.term?.lease.state === 'released',
     isClosed: (_, { error }: { error: unknown }) => isHoldfastError(error, 'closed'),
@@ -86,6 +88,12 @@ const parts = setup({
 
 /** After a term: try again, unless that was the last one. */
 const next = [{ guard: 'isStopping', target: 'stopped' }, { target: 'pausing' }] as const
+
+/** Out of the queue, for good. */
+const leave = [
+  { guard: 'leavesTraces', target: 'leaving', actions: 'stopAfterwards' },
+  { target: 'stopped' },
+] as const
 
 const unavailable = [
   { guard: { type: 'isClosed', params: errorOf }, target: 'stopped' },
@@ -143,12 +151,22 @@ export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
     trying: {
       description: 'asks whether the lock is free',
       invoke: { src: 'tryAcquire', input: ({ context }) => context.lock },
-      on: { granted: 'working', busy: 'waiting', unavailable, stop: 'stopped' },
+      on: { granted: 'working', busy: 'waiting', unavailable, stop: leave },
     },
     waiting: {
       description: 'stands in the queue',
       invoke: { src: 'acquire', input: ({ context }) => context.lock },
-      on: { granted: 'working', unavailable, stop: 'stopped' },
+      on: { granted: 'working', unavailable, stop: leave },
+    },
+    leaving: {
+      description: 'gives its place back',
+      invoke: {
+        src: 'leave',
+        input: ({ context }) => context.lock,
+        onDone: 'stopped',
+        onError: 'stopped',
+      },
+      after: { releaseTimeout: 'stopped' },
     },
     working: {
       type: 'parallel',

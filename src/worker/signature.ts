@@ -58,6 +58,7 @@ export type LockWorkerStateValue =
   | 'idle'
   | 'trying'
   | 'waiting'
+  | 'leaving'
   | {
       working: {
         lease: { kept: 'held' | 'jeopardy' } | 'over'

@@ -37,11 +37,16 @@ test.concurrent.each(Object.entries(places))(
       // So long that nobody waits for its end: what it does not give back fails the test. As long as redlock allows.
       const first = await start('first', place.url, 30_000)
       await first.is('working')
+      const leaver = await start('leaver', place.url, 30_000)
+      await leaver.is('waiting')
       const second = await start('second', place.url)
       await second.is('waiting')
       const third = await start('third', place.through?.url ?? place.url)
       await third.is('waiting')
 
+      // Ended while it waits: it leaves the queue before it goes, and nobody waits for it to come back.
+      leaver.child.kill('SIGTERM')
+      expect(await leaver.end()).toBe('SIGTERM')
       // Ctrl-C: the key is given back.
       await tookMs(second, () => first.child.kill('SIGINT'))
       expect(await first.end()).toBe('SIGINT')
@@ -73,7 +78,7 @@ test.concurrent.each(Object.entries(places))(
 
       other.child.kill('SIGTERM')
       expect(await other.end()).toBe('SIGTERM')
-      expect(fleet.map(({ complaints }) => complaints)).toEqual(['', '', ''])
+      expect(fleet.map(({ complaints }) => complaints)).toEqual(['', '', '', ''])
       expectOneAtATime(lines(journal))
       await expectNothingHeld(place.url)
     } finally {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { ClosedError, InvalidArgumentError, StoreError } from '../../src/index.ts'
-import { PlayedLease, Rehearsal, turn } from './rehearsal.ts'
+import { Open, PlayedLease, Rehearsal, turn } from './rehearsal.ts'
 
 const away = () => new StoreError('store-unavailable', 'away')
 
@@ -263,6 +263,42 @@ describe('while it holds the lock, the machine', () => {
 })
 
 describe('when the end comes at an unlucky moment, the machine', () => {
+  test.each(['trying', 'waiting'])(
+    'that is stopped while %s is at its end when its place is given back',
+    async (state) => {
+      const left = new Open()
+      const played = new Rehearsal({ left: () => left.promise })
+      played.begin()
+      if (state === 'waiting') played.ask.resolve(null)
+      await turn()
+      expect(played.value).toBe(state)
+      played.end()
+      expect(played.ask.signal.aborted).toBe(true)
+      expect(played.value).toBe('leaving')
+      played.end()
+      left.resolve()
+      await turn()
+      expect(played.value).toBe('stopped')
+      expect(played.starts).toEqual([])
+    },
+  )
+
+  test.each(['never', 'with an error'])(
+    'is at its end soon also when its place is given back %s',
+    async (how) => {
+      const left = () => (how === 'never' ? new Promise(() => {}) : Promise.reject(new Error('away')))
+      const played = new Rehearsal({ left })
+      played.begin()
+      await turn()
+      played.end()
+      await turn()
+      await played.pass(how === 'never' ? 4999 : 0)
+      expect(played.value).toBe(how === 'never' ? 'leaving' : 'stopped')
+      await played.pass(how === 'never' ? 1 : 0)
+      expect(played.value).toBe('stopped')
+    },
+  )
+
   test.each(['lost', 'stopped'])(
     'that is %s while it starts waits for the start, and then ends the work',
     async (reason) => {

@@ -78,7 +78,11 @@ export class Rehearsal {
   /** Thrown by the next `start`, in the call itself. */
   refusal: unknown
 
-  constructor(times: Partial<Pick<LockWorkerInput, 'stopTimeoutMs' | 'pauseMs' | 'longestPauseMs'>> = {}) {
+  constructor({
+    left,
+    ...times
+  }: Partial<Pick<LockWorkerInput, 'stopTimeoutMs' | 'pauseMs' | 'longestPauseMs'>> &
+    Pick<WorkerLock, 'left'> = {}) {
     const ask = (verb: Ask['verb'], signal: AbortSignal): Ask => {
       const asked = new Ask(verb, signal)
       this.asks.push(asked)
@@ -87,6 +91,7 @@ export class Rehearsal {
     const lock: WorkerLock = {
       tryAcquire: (signal) => ask('tryAcquire', signal).promise,
       acquire: (signal) => ask('acquire', signal).promise as Promise<WorkerLease>,
+      ...(left === undefined ? {} : { left }),
     }
     this.actor = createActor(lockWorkerMachine, {
       clock: this.clock,
