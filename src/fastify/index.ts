@@ -1,1 +1,1 @@
-export { type HoldfastPluginOptions, holdfast } from './plugin.ts'
+export { holdfast } from './plugin.ts'

@@ -1,15 +1,7 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
 import { InvalidArgumentError } from '../errors.ts'
-import { type RequestLocksOptions, type RequestWork, requestLocks, requestSignal } from '../http/index.ts'
-import { type CallbackOptions, connect, type Locks, type LocksOptions } from '../index.ts'
-
-/** Either `locks`, or `store` with the options of `connect`. */
-export interface HoldfastPluginOptions extends LocksOptions, RequestLocksOptions {
-  /** Locks that exist already. Whoever made them closes them. */
-  readonly locks?: Locks | undefined
-  /** The URL of a store, as for `connect`. What is opened is closed with the server. */
-  readonly store?: string | undefined
-}
+import { openServerLocks, type RequestWork, requestSignal, type ServerLocksOptions } from '../http/index.ts'
+import type { CallbackOptions, Locks } from '../index.ts'
 
 declare module 'fastify' {
   interface FastifyInstance {
@@ -44,23 +36,21 @@ declare module 'fastify' {
  * )
  * ```
  */
-export const holdfast: FastifyPluginAsync<HoldfastPluginOptions> = Object.assign(plugin, {
+export const holdfast: FastifyPluginAsync<ServerLocksOptions> = Object.assign(plugin, {
   // The documented marks of a plugin that belongs to the whole server: https://github.com/fastify/fastify-plugin
   [Symbol.for('skip-override')]: true,
   [Symbol.for('fastify.display-name')]: 'holdfast',
   [Symbol.for('plugin-meta')]: { name: 'holdfast', fastify: '5.x' },
 })
 
-async function plugin(fastify: FastifyInstance, options: HoldfastPluginOptions): Promise<void> {
+async function plugin(fastify: FastifyInstance, options: ServerLocksOptions): Promise<void> {
   if (fastify.hasDecorator('locks')) {
     throw new InvalidArgumentError('Expected `holdfast` to be registered once on a server, got it again.')
   }
-  const { statusCodes } = options
-  const locks = await locksOf(options)
-  // Hooks of this kind run when the server has answered all its requests.
-  if (options.locks === undefined) fastify.addHook('onClose', () => locks.close())
-  const requests = requestLocks(locks, { statusCodes })
+  const { locks, requests, close } = await openServerLocks(options)
   fastify.addHook('preClose', async () => requests.stopWaiting())
+  // Runs when the server has answered all its requests.
+  fastify.addHook('onClose', close)
 
   const signals = new WeakMap<FastifyRequest, AbortSignal>()
   fastify.addHook('onRequest', (request, reply, done) => {
@@ -77,21 +67,6 @@ async function plugin(fastify: FastifyInstance, options: HoldfastPluginOptions):
 }
 
 type WithLockArguments<T> = [RequestWork<T>] | [CallbackOptions | undefined, RequestWork<T>]
-
-async function locksOf({ locks, store, statusCodes: _, ...rest }: HoldfastPluginOptions): Promise<Locks> {
-  if (locks === undefined) {
-    if (store !== undefined) return connect(store, rest)
-    throw new InvalidArgumentError(
-      'Expected `store` to be a URL such as redis://localhost:6379, or `locks` to be given, got neither.',
-    )
-  }
-  if (store !== undefined) throw new InvalidArgumentError('Expected either `locks` or `store`, got both.')
-  const [name] = Object.keys(rest)
-  if (name === undefined) return locks
-  throw new InvalidArgumentError(
-    `Expected the options of locks that exist to be given where they are made, got \`${name}\`.`,
-  )
-}
 
 /** A handler that took longer than its `handlerTimeout` has been answered for, and is told to end. */
 function duringOf(request: FastifyRequest, gone: AbortSignal | undefined): AbortSignal | undefined {

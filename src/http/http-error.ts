@@ -1,8 +1,11 @@
 import { type HoldfastError, type HoldfastErrorCode, isHoldfastError } from '../errors.ts'
 
-/** What Express, Fastify and NestJS look for on an error. */
+/** What Express, Fastify, Koa and NestJS look for on an error, as the `http-errors` package has it. */
 export interface HttpErrorFields {
   readonly statusCode: number
+  readonly status: number
+  /** Whether the client may read the message, which names the key. */
+  readonly expose: boolean
   /** `retry-after`, in seconds, where it helps to come back. Empty otherwise. */
   readonly headers: Readonly<Record<string, string>>
 }
@@ -11,8 +14,8 @@ export interface HttpErrorFields {
 export type StatusCodes = Readonly<Partial<Record<HoldfastErrorCode, number>>>
 
 /**
- * The same error, and if it is one of Holdfast's that a client can do something about, then with the `statusCode` and the
- * `headers` that the error handlers of Express, Fastify and NestJS use. Any other error is left as it is.
+ * The same error, and if it is one of Holdfast's that a client can do something about, then with the `statusCode`, the
+ * `headers` and the rest that the error handlers of Express, Fastify, Koa and NestJS use. Any other error is left as it is.
  *
  * | code | status | retry-after |
  * |---|---|---|
@@ -31,20 +34,22 @@ export type StatusCodes = Readonly<Partial<Record<HoldfastErrorCode, number>>>
  */
 export function asHttpError<E>(error: E, statusCodes: StatusCodes = {}): E {
   if (!isHoldfastError(error) || 'statusCode' in error) return error
-  const fields = fieldsOf(error, statusCodes)
-  return fields === undefined ? error : Object.assign(error, fields)
+  const known = fieldsOf(error, statusCodes)
+  return known === undefined ? error : Object.assign(error, known)
 }
 
 function fieldsOf(error: HoldfastError, statusCodes: StatusCodes): HttpErrorFields | undefined {
   const { retryAfterMs } = error as { readonly retryAfterMs?: number | undefined }
-  if (retryAfterMs !== undefined) return { statusCode: 429, headers: retryAfter(retryAfterMs) }
-  const statusCode = statusCodes[error.code] ?? USUAL[error.code]
-  if (statusCode === undefined) return undefined
-  return { statusCode, headers: statusCode === 503 ? retryAfter(1000) : {} }
+  if (retryAfterMs !== undefined) return fields(429, retryAfterMs)
+  const status = statusCodes[error.code] ?? USUAL[error.code]
+  if (status === undefined) return undefined
+  return fields(status, status === 503 ? 1000 : undefined)
 }
 
-function retryAfter(durationMs: number): Readonly<Record<string, string>> {
-  return { 'retry-after': String(Math.ceil(durationMs / 1000)) }
+function fields(status: number, retryAfterMs: number | undefined): HttpErrorFields {
+  const headers: Record<string, string> =
+    retryAfterMs === undefined ? {} : { 'retry-after': String(Math.ceil(retryAfterMs / 1000)) }
+  return { statusCode: status, status, expose: status < 500, headers }
 }
 
 const USUAL: StatusCodes = {

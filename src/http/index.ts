@@ -1,4 +1,5 @@
 export { asHttpError, type HttpErrorFields, type StatusCodes } from './http-error.ts'
+export { openServerLocks, type ServerLocks, type ServerLocksOptions } from './open.ts'
 export {
   type During,
   type RequestLocks,

@@ -1,8 +1,8 @@
 import { type FastifyInstance, fastify } from 'fastify'
 import { RateLimiterMemory } from 'rate-limiter-flexible'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { type HoldfastPluginOptions, holdfast } from '../../src/fastify/index.ts'
-import { asHttpError } from '../../src/http/index.ts'
+import { holdfast } from '../../src/fastify/index.ts'
+import { asHttpError, type ServerLocksOptions } from '../../src/http/index.ts'
 import { createLocks } from '../../src/index.ts'
 import { createLimit } from '../../src/limits/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
@@ -11,7 +11,7 @@ import { ScriptedStore } from '../engine/scripted-store.ts'
 import { aborted, call, gate, roomsOf, twoProcesses, untilRooms } from '../http/scene.ts'
 
 async function serve(
-  options: HoldfastPluginOptions,
+  options: ServerLocksOptions,
   routes: (app: FastifyInstance) => void,
 ): Promise<{ app: FastifyInstance; url: string }> {
   const app = fastify()
@@ -205,7 +205,7 @@ describe('the Fastify plugin', () => {
 describe('bad input', () => {
   const locks = createLocks(memoryStore())
 
-  test.each<[string, HoldfastPluginOptions]>([
+  test.each<[string, ServerLocksOptions]>([
     ['`store` to be a URL such as redis://localhost:6379, or `locks` to be given, got neither.', {}],
     ['either `locks` or `store`, got both.', { locks, store: 'memory:' }],
     ['the options of locks that exist to be given where they are made, got `ttl`.', { locks, ttl: '5s' }],

@@ -36,6 +36,8 @@ const forbidden: Record<string, string[]> = {
   'src/worker/worker.ts': ['../primitives/mutex.ts', '../contract/store.ts'],
   'src/cli/run.ts': ['../engine/keeper.ts', '../stores/sqlite/sqlite-store.ts'],
   'src/cli/demo/demo.ts': ['../../engine/keeper.ts', '../../stores/sqlite/sqlite-store.ts'],
+  'src/http/request.ts': ['../primitives/mutex.ts', 'node:http'],
+  'src/nestjs/module.ts': ['../primitives/mutex.ts', 'node:http', '../http/request-locks.ts'],
   'examples/hello.ts': ['../src/index.ts', './shared.ts'],
 }
 const allowed: Record<string, string[]> = {
@@ -66,6 +68,13 @@ const allowed: Record<string, string[]> = {
   'src/postgres/ok.ts': ['./executor.ts', '../base/duration.ts', '../errors.ts', 'node:timers', 'pg'],
   'src/jobs/ok.ts': ['../postgres/executor.ts', '../index.ts', './index.ts'],
   'src/queue/ok.ts': ['../index.ts', './queue.ts', '../errors.ts'],
+  'src/nestjs/ok.ts': [
+    '../http/index.ts',
+    '../index.ts',
+    '../errors.ts',
+    'node:async_hooks',
+    '@nestjs/common',
+  ],
   'src/index.ts': ['./engine/keeper.ts', './stores/memory/index.ts'],
   'examples/ok.ts': ['holdfast', 'holdfast/redis', 'node:timers/promises'],
 }

@@ -18,6 +18,7 @@ const manifest = JSON.parse(readProjectFile('package.json')) as {
 const BRINGS: Readonly<Record<string, string>> = { xstate: 'src/worker/', croner: 'src/schedule/' }
 /** What an entry is made for, and its user has: a peer. */
 const NEEDS: Readonly<Record<string, string>> = {
+  '@nestjs/common': 'src/nestjs/',
   '@opentelemetry/api': 'src/observe/otel/',
   'prom-client': 'src/observe/prometheus/',
 }

@@ -1,0 +1,55 @@
+import { openServerLocks, type ServerLocks, type ServerLocksOptions } from '../http/index.ts'
+import type { CallbackOptions, Locks } from '../index.ts'
+import { currentResponse, runUnder } from './running.ts'
+
+/** Under which a module has its {@link ModuleLocks}; for {@link WithLock} alone. */
+export const MODULE_LOCKS: unique symbol = Symbol('holdfast module')
+
+/** What a module has; NestJS calls the hooks. */
+export class ModuleLocks {
+  readonly #server: ServerLocks
+
+  static async open(options: ServerLocksOptions): Promise<ModuleLocks> {
+    return new ModuleLocks(await openServerLocks(options))
+  }
+
+  constructor(server: ServerLocks) {
+    this.#server = server
+  }
+
+  get locks(): Locks {
+    return this.#server.locks
+  }
+
+  async hold<T>(key: string, options: CallbackOptions | undefined, work: () => T | Promise<T>): Promise<T> {
+    const response = currentResponse()
+    try {
+      return await this.#server.requests.withLock(response, key, options, (lease, { signal }) =>
+        runUnder({ lease, signal }, work),
+      )
+    } catch (error) {
+      setHeaders(response, error)
+      throw error
+    }
+  }
+
+  /** The first hook of a shutdown: requests that wait are answered, as the server waits for all of them next. */
+  onModuleDestroy(): void {
+    this.#server.requests.stopWaiting()
+  }
+
+  /** The last one: no request is left. */
+  onApplicationShutdown(): Promise<void> {
+    return this.#server.close()
+  }
+}
+
+/** NestJS takes the status and the message from an error, and leaves out its headers. */
+function setHeaders(response: object | undefined, error: unknown): void {
+  const { headers } = (error ?? {}) as { readonly headers?: Readonly<Record<string, string>> }
+  const writable = response as
+    | { headersSent?: boolean; setHeader?(name: string, value: string): void }
+    | undefined
+  if (headers === undefined || writable?.headersSent !== false) return
+  for (const [name, value] of Object.entries(headers)) writable.setHeader?.(name, value)
+}

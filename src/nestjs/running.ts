@@ -1,0 +1,66 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { CallHandler, ExecutionContext, NestInterceptor } from '@nestjs/common'
+import { InvalidArgumentError } from '../errors.ts'
+import type { OutgoingResponse } from '../http/index.ts'
+import type { Lease } from '../index.ts'
+
+/** What a method with `@WithLock` runs under. */
+export interface CurrentLock {
+  readonly lease: Lease
+  /** Aborts when the lease is lost, and when the client of the request has gone. */
+  readonly signal: AbortSignal
+}
+
+interface Running {
+  readonly response: OutgoingResponse | undefined
+  readonly lock: CurrentLock | undefined
+}
+
+const running = new AsyncLocalStorage<Running>()
+
+/**
+ * The lease of the method with `@WithLock` that is running: for its fence, for `assertHeld()`, and for the signal to hand to what
+ * can be aborted. The innermost one, where such methods call one another.
+ *
+ * ```ts
+ * import { currentLock } from 'holdfast/nestjs'
+ *
+ * export async function download(url: string): Promise<string> {
+ *   const { lease, signal } = currentLock()
+ *   const answer = await fetch(url, { signal })
+ *   lease.assertHeld()
+ *   return answer.text()
+ * }
+ * ```
+ *
+ * @throws {InvalidArgumentError} outside of such a method.
+ */
+export function currentLock(): CurrentLock {
+  const lock = running.getStore()?.lock
+  if (lock !== undefined) return lock
+  throw new InvalidArgumentError(
+    'Expected `currentLock()` to be called in a method with `@WithLock`, or by what that calls, got no lock there.',
+  )
+}
+
+export function runUnder<T>(lock: CurrentLock, work: () => T): T {
+  return running.run({ response: currentResponse(), lock }, work)
+}
+
+/** Of the HTTP request that is being answered, if it is one. */
+export function currentResponse(): OutgoingResponse | undefined {
+  return running.getStore()?.response
+}
+
+/** Of all that runs for a request, this alone knows its response. */
+export const rememberResponse: NestInterceptor = {
+  intercept(context: ExecutionContext, next: CallHandler) {
+    if (context.getType() !== 'http') return next.handle()
+    const response = context
+      .switchToHttp()
+      .getResponse<OutgoingResponse | { readonly raw: OutgoingResponse }>()
+    // With the Fastify adapter it is a reply. NestJS runs the handler in the async context of this call.
+    const outgoing = 'raw' in response ? response.raw : response
+    return running.run({ response: outgoing, lock: undefined }, () => next.handle())
+  },
+}

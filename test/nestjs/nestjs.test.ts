@@ -1,0 +1,398 @@
+import {
+  Controller,
+  Get,
+  Header,
+  HttpException,
+  type INestApplication,
+  Inject,
+  Injectable,
+  Module,
+  type ModuleMetadata,
+  Param,
+  Post,
+  Scope,
+} from '@nestjs/common'
+import { NestFactory } from '@nestjs/core'
+import { ExecutionContextHost } from '@nestjs/core/helpers/execution-context-host.js'
+import { lastValueFrom, of } from 'rxjs'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { createLocks, type Locks } from '../../src/index.ts'
+import { currentLock, HoldfastModule, LOCKS, WithLock } from '../../src/nestjs/index.ts'
+import { rememberResponse } from '../../src/nestjs/running.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { errorOf, outcomeOf } from '../engine/scene.ts'
+import { ScriptedStore } from '../engine/scripted-store.ts'
+import { aborted, call, gate, roomsOf, twoProcesses, untilRooms } from '../http/scene.ts'
+
+/** Where the methods of a test's application and the test meet. */
+let stage: {
+  begun: ReturnType<typeof gate<void>>
+  end: ReturnType<typeof gate<void>>
+  told: ReturnType<typeof gate<Error>>
+}
+
+@Injectable()
+class Invoices {
+  readonly prefix: string = 'invoice'
+
+  @WithLock(function (this: Invoices, id: string) {
+    return `${this.prefix}:${id}`
+  })
+  async pay(id: string): Promise<string> {
+    const { lease } = currentLock()
+    return `${id} under ${lease.key}`
+  }
+
+  /** Takes more arguments than its key. */
+  @WithLock((from: string) => `account:${from}`)
+  async transfer(from: string, to: string, amount: number): Promise<string> {
+    return `${amount} from ${from} to ${to} under ${currentLock().lease.key}`
+  }
+
+  @WithLock('pay')
+  async inner(): Promise<string> {
+    return currentLock().lease.key
+  }
+
+  @WithLock('outer')
+  async outer(): Promise<string[]> {
+    const before = currentLock().lease.key
+    return [before, await this.inner(), currentLock().lease.key]
+  }
+}
+
+@Controller()
+class InvoiceController {
+  @Inject(Invoices) readonly invoices!: Invoices
+  @Inject(LOCKS) readonly locks!: Locks
+
+  @Post('/service/:id')
+  service(@Param('id') id: string): Promise<string> {
+    return this.invoices.pay(id)
+  }
+
+  @WithLock((id: string) => `invoice:${id}`)
+  @Get('/above/:id')
+  @Header('x-kept', 'yes')
+  async above(@Param('id') id: string): Promise<string> {
+    return `${id} under ${currentLock().lease.key}`
+  }
+
+  @Get('/below/:id')
+  @Header('x-kept', 'yes')
+  @WithLock((id: string) => `invoice:${id}`)
+  async below(@Param('id') id: string): Promise<string> {
+    return `${id} under ${currentLock().lease.key}`
+  }
+
+  @Get('/tell')
+  @WithLock('pay', { wait: Number.POSITIVE_INFINITY })
+  async tell(): Promise<void> {
+    stage.begun.open()
+    await aborted(currentLock().signal).catch((error: Error) => stage.told.open(error))
+  }
+
+  @Post('/slow')
+  @WithLock('pay', { wait: Number.POSITIVE_INFINITY })
+  async slow(): Promise<string> {
+    stage.begun.open()
+    await stage.end.opened
+    return currentLock().lease.state
+  }
+
+  @Get('/impatient')
+  @WithLock('pay', { wait: 20 })
+  async impatient(): Promise<void> {
+    expect.unreachable()
+  }
+
+  @Get('/teapot')
+  @WithLock('pay')
+  async teapot(): Promise<void> {
+    throw new HttpException('teapot', 418)
+  }
+
+  @Get('/unlocked')
+  async unlocked(): Promise<string> {
+    return (await errorOf(Promise.resolve().then(currentLock))).message
+  }
+}
+
+async function serve(
+  holdfast: ModuleMetadata['imports'],
+  metadata: ModuleMetadata = { controllers: [InvoiceController], providers: [Invoices] },
+): Promise<{ app: INestApplication; url: string }> {
+  stage = { begun: gate(), end: gate(), told: gate<Error>() }
+  class AppModule {}
+  Module({ ...metadata, imports: [...(holdfast ?? []), ...(metadata.imports ?? [])] })(AppModule)
+  const app = await NestFactory.create(AppModule, { logger: false, abortOnError: false })
+  onTestFinished(() => app.close())
+  await app.listen(0, '127.0.0.1')
+  return { app, url: await app.getUrl() }
+}
+
+describe('@WithLock', () => {
+  test('holds the key while a method of a provider runs, and gives it back', async () => {
+    const { locks, other } = twoProcesses()
+    const { url } = await serve([HoldfastModule.forRoot({ locks })])
+    const response = await call(`${url}/service/42`, { method: 'POST' }).answer
+    expect([response.status, await response.text()]).toEqual([201, '42 under invoice:42'])
+    expect(await roomsOf(other)).toEqual([])
+  })
+
+  test('may stand above and below what NestJS says of a route', async () => {
+    const { locks } = twoProcesses()
+    const { url } = await serve([HoldfastModule.forRoot({ locks })])
+    for (const place of ['above', 'below']) {
+      const response = await call(`${url}/${place}/42`).answer
+      expect([await response.text(), response.headers.get('x-kept')]).toEqual(['42 under invoice:42', 'yes'])
+    }
+  })
+
+  test('tells each method its own lease, also where one calls another, and nobody else', async () => {
+    const { locks } = twoProcesses()
+    const { app, url } = await serve([HoldfastModule.forRoot({ locks })])
+    expect(await app.get(Invoices).transfer('a', 'b', 5)).toBe('5 from a to b under account:a')
+    expect(await app.get(Invoices).outer()).toEqual(['outer', 'pay', 'outer'])
+    expect(await (await call(`${url}/unlocked`).answer).text()).toBe(
+      'Expected `currentLock()` to be called in a method with `@WithLock`, or by what that calls, got no lock there.',
+    )
+  })
+
+  test('keeps the locks of two applications in one process apart, and subclasses with theirs', async () => {
+    @Injectable()
+    class Receipts extends Invoices {
+      override readonly prefix = 'receipt'
+    }
+    const [one, two] = [twoProcesses(), twoProcesses()]
+    const metadata = { providers: [Receipts] }
+    const { app: first } = await serve([HoldfastModule.forRoot({ locks: one.locks })], metadata)
+    const { app: second } = await serve([HoldfastModule.forRoot({ locks: two.locks })], metadata)
+    const held = await one.other.acquire('pay')
+    expect(await second.get(Receipts).inner()).toBe('pay')
+    expect(await second.get(Receipts).pay('42')).toBe('42 under receipt:42')
+    const waiting = first.get(Receipts).inner()
+    await untilRooms(one.other, 'pay: 1 + 1')
+    await held.release()
+    expect(await waiting).toBe('pay')
+  })
+
+  test('is for providers that are made for each request, too', async () => {
+    @Injectable({ scope: Scope.REQUEST })
+    class PerRequest extends Invoices {}
+    @Controller()
+    class Route {
+      @Inject(PerRequest) readonly invoices!: PerRequest
+      @Get('/') get(): Promise<string> {
+        return this.invoices.pay('42')
+      }
+    }
+    const { locks } = twoProcesses()
+    const { url } = await serve([HoldfastModule.forRoot({ locks })], {
+      controllers: [Route],
+      providers: [PerRequest],
+    })
+    expect(await (await call(url).answer).text()).toBe('42 under invoice:42')
+  })
+})
+
+describe('a request', () => {
+  test('that waited in vain is answered with 409, in the words of the error', async () => {
+    const { locks, other } = twoProcesses()
+    const held = await other.acquire('pay')
+    const { url } = await serve([HoldfastModule.forRoot({ locks })])
+    const response = await call(`${url}/impatient`).answer
+    expect(response.status).toBe(409)
+    expect(await response.json()).toEqual({
+      statusCode: 409,
+      message: expect.stringMatching(/^"pay" was not free within \d+ ms/),
+    })
+    await held.release()
+  })
+
+  test('is answered with what the application has chosen, and with its own exceptions', async () => {
+    const { locks, other } = twoProcesses()
+    const { url } = await serve([HoldfastModule.forRoot({ locks, statusCodes: { 'acquire-timeout': 423 } })])
+    expect((await call(`${url}/teapot`).answer).status).toBe(418)
+    const held = await other.acquire('pay')
+    expect((await call(`${url}/impatient`).answer).status).toBe(423)
+    await held.release()
+  })
+
+  test('is answered with 503 when the store is not to be had, and told to come back', async () => {
+    const store = new ScriptedStore(memoryStore())
+    const locks = createLocks(store)
+    onTestFinished(() => locks.close())
+    const { url } = await serve([HoldfastModule.forRoot({ locks })])
+    store.always('fail')
+    const response = await call(`${url}/impatient`).answer
+    expect([response.status, response.headers.get('retry-after')]).toEqual([503, '1'])
+    store.always('answer')
+  })
+
+  test('whose client hangs up gives up its place, or tells the work', async () => {
+    const { locks, other } = twoProcesses()
+    const { url } = await serve([HoldfastModule.forRoot({ locks })])
+    const first = call(`${url}/tell`)
+    await stage.begun.opened
+    const second = call(`${url}/slow`, { method: 'POST', body: 'a body that is read' })
+    await untilRooms(other, 'pay: 1 + 1')
+    second.hangUp()
+    await untilRooms(other, 'pay: 1 + 0')
+    first.hangUp()
+    expect(await stage.told.opened).toMatchObject({ name: 'AbortError' })
+    await untilRooms(other)
+  })
+
+  test('finds its response also behind the reply of the Fastify adapter, and none where there is no HTTP', async () => {
+    const { locks, other } = twoProcesses()
+    const { app } = await serve([HoldfastModule.forRoot({ locks })])
+    const closing: (() => void)[] = []
+    const raw = {
+      writableEnded: false,
+      once: (_: 'close', listener: () => void) => closing.push(listener),
+    }
+    const held = await other.acquire('pay')
+    const runIn = (type: string) => {
+      const context = new ExecutionContextHost([{}, { raw }])
+      context.setType(type)
+      const results: Promise<unknown>[] = []
+      const handle = () => {
+        results.push(app.get(Invoices).inner())
+        return of(undefined)
+      }
+      const handled = rememberResponse.intercept(context, { handle })
+      return { handled: Promise.resolve(handled).then(lastValueFrom), result: results[0] as Promise<unknown> }
+    }
+    const [http, message] = [runIn('http'), runIn('rpc')]
+    await Promise.all([http.handled, message.handled])
+    await untilRooms(other, 'pay: 1 + 2')
+    for (const close of closing) close()
+    expect(await errorOf(http.result)).toMatchObject({ name: 'AbortError' })
+    await held.release()
+    expect(await message.result).toBe('pay')
+  })
+})
+
+describe('the module', () => {
+  test('closes in the middle of requests: those who wait are answered, those who work finish first', async () => {
+    const { app, url } = await serve([HoldfastModule.forRoot({ store: 'memory:', label: 'billing' })])
+    const locks = app.get<Locks>(LOCKS)
+    const working = call(`${url}/slow`, { method: 'POST' }).answer
+    await stage.begun.opened
+    const waiting = call(`${url}/slow`, { method: 'POST' }).answer
+    await untilRooms(locks, 'pay: 1 + 1')
+    const closed = app.close()
+    const refused = await waiting
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '1'])
+    expect(await outcomeOf(closed)).toBe('pending')
+    stage.end.open()
+    expect(await (await working).text()).toBe('held')
+    await closed
+    expect(await errorOf(locks.acquire('pay'))).toMatchObject({ code: 'closed' })
+  })
+
+  test('leaves locks open that were given to it', async () => {
+    const { locks } = twoProcesses()
+    const { app } = await serve([HoldfastModule.forRoot({ locks })])
+    await app.close()
+    expect(await locks.withLock('pay', () => 'open')).toBe('open')
+  })
+
+  test('may take its options from other providers', async () => {
+    @Injectable()
+    class Settings {
+      readonly store = 'memory:'
+    }
+    @Module({ providers: [Settings], exports: [Settings] })
+    class SettingsModule {}
+    const { app, url } = await serve([
+      HoldfastModule.forRootAsync({
+        imports: [SettingsModule],
+        inject: [Settings],
+        useFactory: async ({ store }: Settings) => ({ store }),
+      }),
+    ])
+    expect(await (await call(`${url}/service/42`, { method: 'POST' }).answer).text()).toBe(
+      '42 under invoice:42',
+    )
+    await app.close()
+  })
+
+  test('serves an application without HTTP', async () => {
+    @Module({ imports: [HoldfastModule.forRoot({ store: 'memory:' })], providers: [Invoices] })
+    class Worker {}
+    const app = await NestFactory.createApplicationContext(Worker, { logger: false })
+    const locks = app.get<Locks>(LOCKS)
+    const held = await locks.acquire('pay')
+    const waiting = app.get(Invoices).inner()
+    await untilRooms(locks, 'pay: 1 + 1')
+    const closed = app.close()
+    expect(await errorOf(waiting)).toMatchObject({ code: 'closed' })
+    await closed
+    expect(held.signal.aborted).toBe(true)
+  })
+})
+
+describe('bad input', () => {
+  test.each<[string, Parameters<typeof HoldfastModule.forRoot>[0]]>([
+    ['`store` to be a URL such as redis://localhost:6379, or `locks` to be given, got neither.', {}],
+    ['`url` to begin with memory:', { store: 'mysql://localhost' }],
+    ["`statusCodes['closed']` to be a whole number", { store: 'memory:', statusCodes: { closed: 1 } }],
+  ])('expected %s', async (message, options) => {
+    const error = await errorOf(serve([HoldfastModule.forRoot(options)]))
+    expect(error).toMatchObject({ code: 'invalid-argument' })
+    expect(error.message).toContain(`Expected ${message}`)
+  })
+
+  test('a decorator without a key, or at no method, is refused when the class is made', () => {
+    const at =
+      (decorate: (target: object, name: string, descriptor: never) => void, descriptor: unknown) => () =>
+        decorate({}, 'pay', descriptor as never)
+    expect(() => WithLock('')).toThrow(
+      'Expected the key of `@WithLock` to be a text or a function that makes one, got "".',
+    )
+    expect(() => WithLock(42 as never)).toThrow('got 42.')
+    const message = 'Expected `@WithLock` to stand at a method, compiled with `experimentalDecorators`'
+    expect(at(WithLock('pay') as never, undefined)).toThrow(message)
+    expect(at(WithLock('pay') as never, { get: () => 1 })).toThrow(message)
+    // What a standard decorator is called with.
+    expect(() => (WithLock('pay') as (method: unknown, context: unknown) => void)(() => 1, {})).toThrow(
+      message,
+    )
+  })
+
+  test('a method that is not async, or has other arguments than the key, does not compile', () => {
+    class Mistakes {
+      // @ts-expect-error: what is not awaited cannot be locked.
+      @WithLock('pay')
+      sync(): string {
+        return ''
+      }
+
+      // @ts-expect-error: the key is made of a number.
+      @WithLock((id: number) => `invoice:${id}`)
+      async pay(id: string): Promise<string> {
+        return id
+      }
+    }
+    expect(new Mistakes()).toBeInstanceOf(Mistakes)
+  })
+
+  test('an instance that NestJS has not made, or an application without the module, is told so', async () => {
+    expect((await errorOf(new Invoices().pay('42'))).message).toBe(
+      'Expected `pay` to be called on an instance that NestJS has made, with HoldfastModule imported, got one without locks.',
+    )
+    expect((await errorOf(serve([]))).message).toContain('Symbol(holdfast module)')
+  })
+
+  test('a key that is none is an error of the call', async () => {
+    const { locks } = twoProcesses()
+    const { app } = await serve([HoldfastModule.forRoot({ locks })])
+    class Wrong extends Invoices {
+      override readonly prefix = '\0'
+    }
+    const wrong = Object.assign(app.get(Invoices), { prefix: new Wrong().prefix })
+    expect(await errorOf(wrong.pay('42'))).toMatchObject({ code: 'invalid-argument' })
+  })
+})
