@@ -1,0 +1,58 @@
+import { InvalidArgumentError } from '../errors.ts'
+import { connect, type Locks, type LocksOptions } from '../index.ts'
+import { type RequestLocks, type RequestLocksOptions, requestLocks } from './request-locks.ts'
+
+/** Either `locks`, or `store` with the options of `connect`. */
+export interface ServerLocksOptions extends LocksOptions, RequestLocksOptions {
+  /** Locks that exist already. Whoever made them closes them. */
+  readonly locks?: Locks | undefined
+  /** The URL of a store, as for `connect`. What is opened is closed with the server. */
+  readonly store?: string | undefined
+}
+
+export interface ServerLocks {
+  readonly locks: Locks
+  readonly requests: RequestLocks
+  /** For the end of a shutdown, when no request is left: closes what was opened, and does nothing to locks that were given. */
+  close(): Promise<void>
+}
+
+/**
+ * What a plugin for a server framework is made of; `holdfast/fastify` and `holdfast/nestjs` are.
+ *
+ * ```ts
+ * import { openServerLocks } from 'holdfast/http'
+ *
+ * const { locks, requests, close } = await openServerLocks({ store: 'redis://localhost:6379', label: 'billing' })
+ * console.log(await locks.withLock('start-up', () => 'ready'))
+ * requests.stopWaiting()
+ * await close()
+ * ```
+ *
+ * @throws {InvalidArgumentError} when an option is not what it should be; otherwise as `connect` does.
+ */
+export async function openServerLocks(options: ServerLocksOptions): Promise<ServerLocks> {
+  const { locks: given, store, statusCodes, ...rest } = options
+  if (given === undefined) {
+    if (store === undefined) {
+      throw new InvalidArgumentError(
+        'Expected `store` to be a URL such as redis://localhost:6379, or `locks` to be given, got neither.',
+      )
+    }
+    const locks = await connect(store, rest)
+    try {
+      return { locks, requests: requestLocks(locks, { statusCodes }), close: () => locks.close() }
+    } catch (error) {
+      await locks.close()
+      throw error
+    }
+  }
+  if (store !== undefined) throw new InvalidArgumentError('Expected either `locks` or `store`, got both.')
+  const [name] = Object.keys(rest)
+  if (name !== undefined) {
+    throw new InvalidArgumentError(
+      `Expected the options of locks that exist to be given where they are made, got \`${name}\`.`,
+    )
+  }
+  return { locks: given, requests: requestLocks(given, { statusCodes }), close: async () => {} }
+}
