@@ -32,8 +32,9 @@ export interface RequestLocks {
     work: RequestWork<T>,
   ): Promise<T>
   /**
-   * For the begin of a shutdown: whoever waits is rejected with a `ClosedError` (503), as is whoever comes; those who have their
-   * lock go on. So a server can end its requests without waiting for other instances to give up keys.
+   * For the begin of a shutdown: a request that waits is rejected with a `ClosedError` (503), as is one that comes; those who have
+   * their lock go on. So a server can end its requests without waiting for other instances to give up keys. What is of no
+   * request waits on, until the locks are closed.
    */
   stopWaiting(): void
 }
@@ -73,8 +74,11 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
     options: CallbackOptions,
     work: RequestWork<T>,
   ): Promise<T> {
+    if (gone === undefined) {
+      return locks.withLock(key, options, (lease) => work(lease, { signal: lease.signal }))
+    }
     if (stopped) throw closing(key)
-    gone?.throwIfAborted()
+    gone.throwIfAborted()
     const wait = new AbortController()
     const unlisten = forward([gone, options.signal], wait)
     waits.add(wait)
@@ -85,7 +89,6 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
     try {
       return await locks.withLock(key, { ...options, signal: wait.signal }, (lease) => {
         waited()
-        if (gone === undefined) return work(lease, { signal: lease.signal })
         return work(lease, { signal: AbortSignal.any([lease.signal, gone]) })
       })
     } finally {

@@ -234,6 +234,8 @@ test('a server that shuts down lets nobody wait, and lets those finish who have 
   expect((await waiting).status).toBe(503)
   expect((await call(`${url}/b`).answer).status).toBe(503)
   expect(await outcomeOf(holding)).toBe('pending')
+  // What tidies up at a shutdown is of no request.
+  expect(await requests.withLock(undefined, 'tidy', (lease) => lease.key)).toBe('tidy')
   end.open()
   expect(await (await holding).text()).toBe('done')
 })

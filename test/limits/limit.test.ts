@@ -195,6 +195,18 @@ describe('a window that is used up', () => {
     expect(await errorOf(waiting)).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
   })
 
+  test('is left when the locks are closed', async () => {
+    const locks = createLocks(memoryStore())
+    const rate = new RateLimiterMemory(MINUTE)
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '10m' })
+    await limit.run('ada', () => {})
+    const waiting = limit.run('ada', () => expect.unreachable())
+    waiting.catch(() => {})
+    await until('it waits for the window', async () => (await rate.get('ada'))?.consumedPoints === 2)
+    await locks.close()
+    expect(await errorOf(waiting)).toMatchObject({ code: 'closed' })
+  })
+
   test('is waited for once more where another one was quicker', async () => {
     const { locks } = scene()
     const rate = new RateLimiterMemory({ points: 1, duration: 0.2 })
