@@ -1,6 +1,6 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
-import { isIP } from 'node:net'
+import { isLoopback } from '../base/loopback.ts'
 
 /** Who may look: who knows the token, who the application says, or otherwise whoever sits at this machine. */
 export interface AccessOptions {
@@ -74,15 +74,8 @@ export class Access {
 function isFromThisMachine({ headers, socket }: IncomingMessage): boolean {
   const isPassedOn = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'].some((name) => name in headers)
   const { host = '' } = headers
-  if (isPassedOn || !URL.canParse(`http://${host}`)) return false
+  if (isPassedOn || !/^[\w.:[\]-]+$/.test(host) || !URL.canParse(`http://${host}`)) return false
   return isLoopback(socket.remoteAddress ?? '') && isLoopback(new URL(`http://${host}`).hostname)
-}
-
-/** Of an address or a name. */
-export function isLoopback(host: string): boolean {
-  const bare = host.replace(/^\[(.*)\]$/, '$1').replace(/^::ffff:(?=\d+\.)/i, '')
-  if (isIP(bare) === 4) return bare.startsWith('127.')
-  return bare === '::1' || bare === 'localhost'
 }
 
 /** In a time that tells nothing about where they differ. */

@@ -1,0 +1,252 @@
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { createDashboard, type Dashboard, type DashboardOptions } from '../../src/dashboard/index.ts'
+import { createLocks, InvalidArgumentError, type Locks } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { ask, serve, type TestServer } from './dashboard-server.ts'
+
+const TOKEN = 'correct-horse-battery'
+const JSON_BODY = { 'content-type': 'application/json' }
+let locks: Locks
+let dashboard: Dashboard
+let server: TestServer
+
+async function start(options: DashboardOptions): Promise<void> {
+  dashboard = createDashboard(locks, options)
+  server = await serve(dashboard)
+}
+
+beforeEach(() => {
+  locks = createLocks(memoryStore(), { label: 'test' })
+})
+afterEach(async () => {
+  dashboard.close()
+  await server[Symbol.asyncDispose]()
+  await locks.close()
+})
+
+function cookieOf(setCookie: readonly string[] | undefined): string {
+  return setCookie?.[0]?.split(';')[0] ?? ''
+}
+
+describe('with a token', () => {
+  beforeEach(() => start({ token: TOKEN, allowEvict: true }))
+
+  test('nothing of the store is shown without it', async () => {
+    await locks.acquire('secret-key')
+    for (const path of ['/api/view', '/api/live', '/api/view?key=secret-key']) {
+      const { status, text, headers } = await ask(server, { path })
+      expect([status, headers['www-authenticate']]).toEqual([401, 'Bearer'])
+      expect(text).not.toContain('secret-key')
+    }
+    const wrong = await ask(server, { path: '/api/view', headers: { authorization: 'Bearer wrong' } })
+    expect(wrong.status).toBe(401)
+    const evicted = await ask(server, { path: '/api/evict', method: 'POST', headers: JSON_BODY, body: '{}' })
+    expect(evicted.status).toBe(401)
+  })
+
+  test('programs send it as Authorization: Bearer', async () => {
+    const headers = { authorization: `Bearer ${TOKEN}` }
+    expect((await ask(server, { path: '/api/view', headers })).status).toBe(200)
+  })
+
+  test('a browser that comes with it is given a cookie, and sent on to where it is not in the address', async () => {
+    const { status, headers, text } = await ask(server, { path: `/?token=${TOKEN}` })
+    expect([status, headers.location, text]).toEqual([303, './', ''])
+    expect(headers['set-cookie']).toEqual([
+      expect.stringMatching(/^holdfast-[\w-]{8}=[\w-]+; HttpOnly; SameSite=Strict$/),
+    ])
+    const cookie = cookieOf(headers['set-cookie'])
+    expect(cookie).not.toContain(TOKEN)
+    expect((await ask(server, { path: '/api/view', headers: { cookie } })).status).toBe(200)
+    const others = `a=b; ${cookie}; c=d`
+    expect((await ask(server, { path: '/api/view', headers: { cookie: others } })).status).toBe(200)
+    expect((await ask(server, { path: '/api/view', headers: { cookie: `${cookie}x` } })).status).toBe(401)
+  })
+
+  test('a wrong one in the address gives no cookie, and leaves the address, too', async () => {
+    const { status, headers } = await ask(server, { path: '/?token=wrong' })
+    expect([status, headers.location, headers['set-cookie']]).toEqual([303, './', undefined])
+  })
+
+  test('the cookie is for encrypted connections alone where there are such', async () => {
+    const headers = { 'x-forwarded-proto': 'https' }
+    const answer = await ask(server, { path: `/?token=${TOKEN}`, headers })
+    expect(answer.headers['set-cookie']?.[0]).toMatch(/; Secure$/)
+  })
+
+  test('it can be typed into the page', async () => {
+    const open = (token: unknown) =>
+      ask(server, {
+        path: '/api/session',
+        method: 'POST',
+        headers: JSON_BODY,
+        body: JSON.stringify({ token }),
+      })
+    const right = await open(TOKEN)
+    expect(right.status).toBe(200)
+    const cookie = cookieOf(right.headers['set-cookie'])
+    expect((await ask(server, { path: '/api/view', headers: { cookie } })).status).toBe(200)
+    for (const wrong of ['', 'wrong', null, 1, [TOKEN]]) expect((await open(wrong)).status).toBe(401)
+  })
+
+  test('a cookie of a dashboard with another token is none', async () => {
+    const { headers } = await ask(server, { path: `/?token=${TOKEN}` })
+    const other = await serve(createDashboard(locks, { token: 'another-token-of-16' }))
+    const cookie = cookieOf(headers['set-cookie'])
+    expect((await ask(other, { path: '/api/view', headers: { cookie } })).status).toBe(401)
+    await other[Symbol.asyncDispose]()
+  })
+
+  test('pages of other sites are refused, whatever they know', async () => {
+    const { headers } = await ask(server, { path: `/?token=${TOKEN}` })
+    const known = [
+      { cookie: cookieOf(headers['set-cookie']) },
+      { authorization: `Bearer ${TOKEN}` },
+    ] as unknown as Record<string, string>[]
+    const foreign = [
+      { 'sec-fetch-site': 'cross-site' },
+      { 'sec-fetch-site': 'same-site' },
+      { origin: 'https://evil.example' },
+      { origin: 'null' },
+      { origin: `http://127.0.0.1:${server.port + 1}` },
+      { origin: `http://localhost:${server.port}` },
+    ] as unknown as Record<string, string>[]
+    const lease = await locks.acquire('k')
+    for (const credentials of known) {
+      for (const site of foreign) {
+        const all = { ...credentials, ...site, ...JSON_BODY }
+        const body = JSON.stringify({ key: 'k', reason: 'evil' })
+        expect((await ask(server, { path: '/api/evict', method: 'POST', headers: all, body })).status).toBe(
+          403,
+        )
+        for (const path of ['/api/view', '/api/live'])
+          expect((await ask(server, { path, headers: all })).status).toBe(403)
+      }
+      const own = {
+        ...credentials,
+        origin: `http://127.0.0.1:${server.port}`,
+        'sec-fetch-site': 'same-origin',
+      }
+      expect((await ask(server, { path: '/api/view', headers: own })).status).toBe(200)
+    }
+    expect(lease.state).toBe('held')
+  })
+
+  test('a form cannot evict: it cannot send JSON', async () => {
+    const lease = await locks.acquire('k')
+    for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'multipart/form-data']) {
+      const answer = await ask(server, {
+        path: '/api/evict',
+        method: 'POST',
+        headers: { authorization: `Bearer ${TOKEN}`, 'content-type': type },
+        body: JSON.stringify({ key: 'k', reason: 'evil' }),
+      })
+      expect(answer.status).toBe(400)
+    }
+    lease.assertHeld()
+    const looked = await ask(server, {
+      path: '/api/view?key=k',
+      headers: { authorization: `Bearer ${TOKEN}` },
+    })
+    expect(JSON.parse(looked.text).holders).toHaveLength(1)
+  })
+})
+
+describe('without a token', () => {
+  beforeEach(() => start({}))
+
+  test('browsers on this machine may look', async () => {
+    for (const host of [`127.0.0.1:${server.port}`, `localhost:${server.port}`, `[::1]:${server.port}`]) {
+      expect((await ask(server, { path: '/api/view', headers: { host } })).status).toBe(200)
+    }
+  })
+
+  test('names that were made to lead here are refused (DNS rebinding)', async () => {
+    for (const host of [
+      'evil.example',
+      `evil.example:${server.port}`,
+      '127.0.0.1.evil.example',
+      'x@127.0.0.1',
+    ]) {
+      const { status } = await ask(server, { path: '/api/view', headers: { host } })
+      expect([host, status]).toEqual([host, 403])
+    }
+  })
+
+  test('what a proxy passes on is refused', async () => {
+    for (const name of ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via']) {
+      const { status, text } = await ask(server, { path: '/api/view', headers: { [name]: '127.0.0.1' } })
+      expect(status).toBe(403)
+      expect(JSON.parse(text).message).toContain('Start the dashboard with one.')
+    }
+  })
+
+  test('nothing can be evicted, as that was not switched on', async () => {
+    const lease = await locks.acquire('k')
+    const { status } = await ask(server, {
+      path: '/api/evict',
+      method: 'POST',
+      headers: JSON_BODY,
+      body: JSON.stringify({ key: 'k', reason: 'x' }),
+    })
+    expect(status).toBe(403)
+    expect(lease.state).toBe('held')
+    const view = JSON.parse((await ask(server, { path: '/api/view?key=k' })).text)
+    expect([view.site.allowEvict, view.holders.length]).toEqual([false, 1])
+  })
+})
+
+test('an application decides by itself, and what it throws shows nothing', async () => {
+  await start({
+    authorize: async ({ headers }) => {
+      if (headers['x-user'] === 'broken') throw new Error('the session store is at redis://:secret@host')
+      return headers['x-user'] === 'admin'
+    },
+  })
+  const warned = new Promise<Error>((resolve) => process.once('warning', resolve))
+  const as = (user: string) =>
+    ask(server, { path: '/api/view', headers: { 'x-user': user, host: 'app.example' } })
+  expect((await as('admin')).status).toBe(200)
+  expect((await as('somebody')).status).toBe(401)
+  const broken = await as('broken')
+  expect(broken.status).toBe(500)
+  expect(broken.text).not.toContain('secret')
+  expect((await warned).message).toContain('session store')
+})
+
+test('another origin may send requests where it was named', async () => {
+  await start({ token: TOKEN, origins: ['https://locks.example'] })
+  const from = (origin: string) =>
+    ask(server, { path: '/api/view', headers: { origin, authorization: `Bearer ${TOKEN}` } })
+  expect((await from('https://locks.example')).status).toBe(200)
+  expect((await from('https://locks.example.evil')).status).toBe(403)
+})
+
+test('options that are not what they should be are refused in one sentence', async () => {
+  await start({})
+  const wrong: [object, RegExp][] = [
+    [
+      { token: 'short' },
+      /^Expected `token` to be at least 16 characters of ASCII without spaces, got something else\.$/,
+    ],
+    [{ token: TOKEN, authorize: () => true }, /^Expected one of `token` and `authorize`, got both\.$/],
+    [{ authorize: 1 }, /^Expected `authorize` to be a function, got 1\.$/],
+    [{ allowEvict: 'yes' }, /^Expected `allowEvict` to be true or false, got "yes"\.$/],
+    [{ path: 'locks' }, /^Expected `path` to be like \/locks, or empty, got "locks"\.$/],
+    [{ prefix: 1 }, /^Expected `prefix` to be a string, got 1\.$/],
+    [{ title: 1 }, /^Expected `title` to be a string, got 1\.$/],
+    [{ jobs: {} }, /^Expected `jobs` to be what createJobs\(\) or openJobs\(\) returns, got /],
+    [{ origins: ['locks.example'] }, /^Expected `origins` to be an array such as .*, got "locks.example"\.$/],
+    [
+      { origins: 'https://a.example' },
+      /^Expected `origins` to be an array such as .*, got "https:\/\/a.example"\.$/,
+    ],
+    [{ tokens: TOKEN }, /^Expected `options` to be names of token, .*, got "tokens"\.$/],
+  ]
+  for (const [options, message] of wrong) {
+    const make = () => createDashboard(locks, options)
+    expect(make).toThrow(InvalidArgumentError)
+    expect(make).toThrow(message)
+  }
+  expect(() => createDashboard('redis://' as unknown as Locks)).toThrow(/^Expected `locks` to be what /)
+})

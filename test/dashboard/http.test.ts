@@ -1,0 +1,452 @@
+import express from 'express'
+import fastify from 'fastify'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { createDashboard, type Dashboard } from '../../src/dashboard/index.ts'
+import { files } from '../../src/dashboard/page/files.generated.ts'
+import { createLocks, type Locks, type Store } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { until } from '../servers/until.ts'
+import { ask, listen, send, serve, type TestServer } from './dashboard-server.ts'
+
+let store: Store
+let locks: Locks
+let dashboard: Dashboard
+let server: TestServer
+let looks: number
+
+beforeEach(async () => {
+  store = memoryStore()
+  looks = 0
+  const inspect = store.inspect.bind(store)
+  store.inspect = (request) => {
+    looks += 1
+    return inspect(request)
+  }
+  locks = createLocks(store, { label: 'test' })
+  dashboard = createDashboard(locks, { allowEvict: true })
+  server = await serve(dashboard)
+})
+afterEach(async () => {
+  dashboard.close()
+  await server[Symbol.asyncDispose]()
+  await locks.close()
+})
+
+async function view(query = ''): Promise<Record<string, never>> {
+  const { status, text } = await ask(server, { path: `/api/view?${query}` })
+  expect(status).toBe(200)
+  return JSON.parse(text)
+}
+
+function evict(body: object | string): ReturnType<typeof ask> {
+  return ask(server, {
+    path: '/api/evict',
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: typeof body === 'string' ? body : JSON.stringify(body),
+  })
+}
+
+describe('the page', () => {
+  test('is made of its own files alone, each with the headers that keep it so', async () => {
+    for (const [path, type] of [
+      ['/', 'text/html'],
+      ['/main.js', 'text/javascript'],
+      ['/dashboard.css', 'text/css'],
+      ['/icon.svg', 'image/svg+xml'],
+    ]) {
+      const { status, headers } = await ask(server, { path: path ?? '' })
+      expect([path, status, headers['content-type']]).toEqual([path, 200, `${type}; charset=utf-8`])
+      expect(headers).toMatchObject({
+        'x-content-type-options': 'nosniff',
+        'x-frame-options': 'DENY',
+        'referrer-policy': 'no-referrer',
+        'cross-origin-resource-policy': 'same-origin',
+        'cache-control': 'no-store',
+      })
+      const policy = headers['content-security-policy']
+      expect(policy).toContain("default-src 'none'")
+      expect(policy).toContain("script-src 'self'")
+      expect(policy).toContain("frame-ancestors 'none'")
+      expect(policy).not.toContain('unsafe')
+    }
+  })
+
+  test('has no inline script or style, and asks no other host', () => {
+    const html = files['index.html']
+    expect(html).not.toMatch(/<script(?![^>]*\ssrc=)|<style|\son\w+=|style=/)
+    for (const [name, text] of Object.entries(files)) {
+      expect([name, text.match(/https?:\/\/(?!www\.w3\.org\/2000\/svg)/g)]).toEqual([name, null])
+      expect([name, /innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(/.test(text)]).toEqual([
+        name,
+        false,
+      ])
+    }
+  })
+
+  test('names every one of its files, and no others are there', async () => {
+    const named = Object.values(files).flatMap((text) =>
+      Array.from(
+        text.matchAll(/(?:href|src)="([\w-]+\.\w+)"|from '\.\/([\w-]+\.js)'/g),
+        (found) => found[1] ?? found[2],
+      ),
+    )
+    const all = Object.keys(files).filter((name) => name !== 'index.html')
+    expect([...new Set(named)].sort()).toEqual(all.sort())
+    for (const path of ['/nothing', '/api/nothing', '/../package.json', '/%2e%2e/x', '/__proto__', '/api'])
+      expect([path, (await ask(server, { path })).status]).toEqual([path, 404])
+  })
+
+  test('answers other methods with which ones work', async () => {
+    expect(await ask(server, { method: 'POST' })).toMatchObject({
+      status: 405,
+      headers: { allow: 'GET, HEAD' },
+    })
+    expect(await ask(server, { path: '/api/evict' })).toMatchObject({
+      status: 405,
+      headers: { allow: 'POST' },
+    })
+    expect(await ask(server, { path: '/api/view', method: 'DELETE' })).toMatchObject({ status: 405 })
+    const head = await ask(server, { method: 'HEAD' })
+    expect([head.status, head.text]).toEqual([200, ''])
+  })
+})
+
+describe('mounted', () => {
+  const expressApp = (handler: Dashboard) => express().use(express.json()).use('/locks', handler)
+
+  test.each([
+    ['in Express', async () => serve(expressApp(createDashboard(locks, { allowEvict: true })))],
+    [
+      'in plain http',
+      async () => {
+        const mounted = createDashboard(locks, { allowEvict: true, path: '/locks' })
+        return serve((request, response) => {
+          if (request.url?.startsWith('/locks')) mounted(request, response)
+          else response.writeHead(418).end()
+        })
+      },
+    ],
+    [
+      'in Fastify',
+      async () => {
+        const mounted = createDashboard(locks, { allowEvict: true, path: '/locks' })
+        const app = fastify()
+        for (const url of ['/locks', '/locks/*']) {
+          app.route({
+            method: ['GET', 'POST'],
+            url,
+            // Before a body is read.
+            onRequest: (request, reply) => {
+              reply.hijack()
+              mounted(request.raw, reply.raw)
+            },
+            handler: () => {},
+          })
+        }
+        await app.ready()
+        return serve((request, response) => app.routing(request, response))
+      },
+    ],
+  ])('%s it works with and without the slash, and evicts', async (_, start) => {
+    await using mounted = await start()
+    const bare = await ask(mounted, { path: '/locks?x=1' })
+    expect([bare.status, bare.headers.location]).toEqual([303, './locks/'])
+    const token = await ask(mounted, { path: '/locks?token=abc' })
+    expect([token.status, token.headers.location]).toEqual([303, './locks/?token=abc'])
+    expect((await ask(mounted, { path: '/locks/' })).text).toBe(files['index.html'])
+    expect((await ask(mounted, { path: '/locks/main.js' })).text).toBe(files['main.js'])
+    expect((await ask(mounted, { path: '/locks/nothing' })).status).toBe(404)
+    const lease = await locks.acquire('k', { ttl: '2s' })
+    const looked = JSON.parse((await ask(mounted, { path: '/locks/api/view?key=k' })).text)
+    expect(looked.holders).toMatchObject([{ id: lease.id, fence: String(lease.fence) }])
+    const evicted = await ask(mounted, {
+      path: '/locks/api/evict',
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ key: 'k', id: lease.id, reason: 'stuck' }),
+    })
+    expect([evicted.status, JSON.parse(evicted.text)]).toEqual([200, { evicted: [lease.id] }])
+    const stream = await listen(mounted.port, '/locks/api/live?key=k')
+    expect(await stream.next()).toMatchObject({ key: 'k' })
+    stream.leave()
+  })
+
+  test('no address leads away', async () => {
+    const mounted = await serve(createDashboard(locks, { path: '/locks' }))
+    for (const path of ['//evil.example/locks', '/locks/../..//evil.example', '/other', '/locksmith', '//']) {
+      const { status, headers } = await ask(mounted, { path })
+      expect([path, status, headers.location]).toEqual([path, 404, undefined])
+    }
+    await mounted[Symbol.asyncDispose]()
+  })
+})
+
+describe('a view', () => {
+  test('has a page of keys with holders, times and the queue', async () => {
+    const lease = await locks.semaphore('permits', 5).acquire({ units: 2 })
+    await locks.readWrite('doc').acquireRead()
+    const giveUp = new AbortController()
+    const holder = await locks.acquire('busy')
+    const waiting = locks.acquire('busy', { signal: giveUp.signal }).catch(() => {})
+    const {
+      rows,
+      site,
+      store: state,
+    } = (await view()) as unknown as { rows: object[]; site: object; store: object }
+    expect(rows).toMatchObject([
+      { key: 'busy', holding: 1, waiting: 1, holders: [{ mode: 'mutex', fence: String(holder.fence) }] },
+      { key: 'doc', holders: [{ mode: 'shared' }] },
+      {
+        key: 'permits',
+        holders: [{ mode: '2 of 5', state: 'held', owner: { pid: process.pid, label: 'test' } }],
+      },
+    ])
+    expect(site).toEqual({ title: 'Locks', allowEvict: true, hasJobs: false })
+    expect(state).toMatchObject({ tag: 'present' })
+    giveUp.abort()
+    await waiting
+    await lease.release()
+  })
+
+  test('of 10,000 keys has a hundred, and every page its own', async () => {
+    await Promise.all(
+      Array.from({ length: 10_000 }, (_, n) => locks.acquire(`k${String(n).padStart(5, '0')}`)),
+    )
+    const first = (await view()) as unknown as { rows: { key: string }[]; matching: number; pages: number }
+    expect([first.rows.length, first.matching, first.pages]).toEqual([100, 10_000, 100])
+    expect((await view('page=99')) as unknown).toMatchObject({ page: 99, rows: { 0: { key: 'k09900' } } })
+    expect((await view('page=1000')) as unknown).toMatchObject({ page: 99 })
+    expect((await view('search=K0123')) as unknown).toMatchObject({
+      matching: 10,
+      rows: { 0: { key: 'k01230' } },
+    })
+    const { text } = await ask(server, { path: '/api/view' })
+    expect(text.length).toBeLessThan(60_000)
+  })
+
+  test('is filtered by key and by owner, by contention and by election, and sorted', async () => {
+    const other = createLocks(store, { label: 'Backup "nightly"' })
+    await other.acquire('a')
+    await locks.acquire('b')
+    const giveUp = new AbortController()
+    const waiting = [1, 2].map(() => locks.acquire('a', { signal: giveUp.signal }).catch(() => {}))
+    waiting.push(locks.acquire('b', { signal: giveUp.signal }).catch(() => {}))
+    await locks.acquire('c')
+    let leave = () => {}
+    const leading = other.election('mailer').campaign(
+      () =>
+        new Promise<void>((resolve) => {
+          leave = resolve
+        }),
+      { value: 'http://10.0.0.3' },
+    )
+    const keys = async (query: string) =>
+      ((await view(query)) as unknown as { rows: { key: string }[] }).rows.map(({ key }) => key)
+    await until('it leads', async () => (await keys('show=elections')).length === 1)
+    expect(await keys('')).toEqual(['a', 'b', 'c', 'mailer'])
+    expect(await keys('search=backup%20%22night')).toEqual(['a', 'mailer'])
+    expect(await keys('search=host')).not.toContain('undefined')
+    expect(await keys('show=contended')).toEqual(['a', 'b'])
+    expect((await keys('sort=waiting')).slice(0, 2)).toEqual(['a', 'b'])
+    expect(await keys('sort=toString')).toEqual(['a', 'b', 'c', 'mailer'])
+    expect((await view('show=elections')) as unknown).toMatchObject({
+      rows: [{ key: 'mailer', isElection: true, holders: [{ value: 'http://10.0.0.3' }] }],
+    })
+    leave()
+    await leading
+    giveUp.abort()
+    await Promise.all(waiting)
+    await other.close()
+  })
+
+  test('of names that are long, hostile or no JSON is short and valid', async () => {
+    const long = createLocks(store, { label: 'x'.repeat(10_000) })
+    const key = '<img src=x onerror=alert(1)>\n\u202e\u0000'.replace('\u0000', '')
+    await Promise.all(Array.from({ length: 100 }, (_, n) => long.acquire(`${key}${n}`)))
+    const { text } = await ask(server, { path: '/api/view' })
+    expect(text.length).toBeLessThan(100_000)
+    const { rows } = JSON.parse(text)
+    expect(rows[0].key).toContain('<img src=x onerror=alert(1)>\n\u202e')
+    expect(rows[0].holders[0].owner.label).toMatch(/^x{200}… \(10000 characters\)$/)
+    await long.close()
+  })
+
+  test('of a key has its history', async () => {
+    const stream = await listen(server.port, '/api/live?key=k')
+    await stream.next()
+    const first = await locks.acquire('k')
+    const seen = async (done: (view: Record<string, unknown>) => boolean) => {
+      for (;;) {
+        const next = await stream.next()
+        if (done(next)) return next
+      }
+    }
+    await seen(({ holding }) => holding === 1)
+    await first.release()
+    const last = await seen(({ holding }) => holding === 0)
+    expect(last['terms']).toMatchObject([{ id: first.id, fence: String(first.fence), end: 'released' }])
+    expect(last['samples']).toMatchObject([
+      [expect.any(Number), 1, 0],
+      [expect.any(Number), 0, 0],
+    ])
+    stream.leave()
+  })
+})
+
+describe('evicting', () => {
+  test('takes the key away, tells the holder why, and the history says so', async () => {
+    const lease = await locks.acquire('k', { ttl: '1s' })
+    await view('key=k')
+    expect((await evict({ key: 'k', id: lease.id, reason: 'stuck since monday' })).status).toBe(200)
+    await until('its holder knows', () => lease.state === 'lost')
+    expect(() => lease.assertHeld()).toThrow('stuck since monday')
+    await until('it is seen', async () => (await view('key=k'))['holding'] === 0)
+    expect((await view('key=k'))['terms'] as unknown).toMatchObject([
+      { end: 'evicted', reason: 'stuck since monday' },
+    ])
+  })
+
+  test('of what is none is refused in one sentence', async () => {
+    await locks.acquire('k')
+    for (const body of [
+      '',
+      '{',
+      '1',
+      'null',
+      { key: 1, reason: 'x' },
+      { key: 'k' },
+      { key: 'k', reason: '' },
+    ]) {
+      const { status, text } = await evict(body)
+      expect([body, status]).toEqual([body, 400])
+      expect(JSON.parse(text).message).toMatch(/^Expected .*\.$/)
+    }
+    expect((await evict({ key: 'k', reason: 'x'.repeat(20_000) })).status).toBe(400)
+    expect((await view('key=k'))['holding']).toBe(1)
+  })
+
+  test('outside of the prefix that is shown is refused', async () => {
+    const shown = await serve(createDashboard(locks, { allowEvict: true, prefix: 'mine:' }))
+    await locks.acquire('mine:1')
+    await locks.acquire('other')
+    const { rows } = JSON.parse((await ask(shown, { path: '/api/view' })).text)
+    expect(rows.map(({ key }: { key: string }) => key)).toEqual(['mine:1'])
+    const answer = await ask(shown, {
+      path: '/api/evict',
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ key: 'other', reason: 'x' }),
+    })
+    expect(answer.status).toBe(400)
+    await shown[Symbol.asyncDispose]()
+  })
+
+  test('while the store is away is told to be unknown', async () => {
+    store.evict = () => {
+      throw new Error('connect ECONNREFUSED')
+    }
+    await locks.acquire('k')
+    const { status, text } = await evict({ key: 'k', reason: 'x' })
+    expect(status).toBe(503)
+    expect(JSON.parse(text).message).not.toBe('')
+  })
+})
+
+describe('those who look', () => {
+  test('are told of every look, and the store is not asked before somebody looks', async () => {
+    expect(looks).toBe(0)
+    const stream = await listen(server.port, '/api/live')
+    expect(stream.headers['content-type']).toBe('text/event-stream; charset=utf-8')
+    expect(stream.headers['cache-control']).toContain('no-transform')
+    const first = await stream.next()
+    const second = await stream.next()
+    expect(Number(second['at'])).toBeGreaterThan(Number(first['at']))
+    stream.leave()
+  })
+
+  test('share one watch of the store, and are forgotten when they leave', async () => {
+    const streams = await Promise.all(Array.from({ length: 20 }, () => listen(server.port, '/api/live')))
+    await Promise.all(streams.map((stream) => stream.next()))
+    const before = looks
+    await Promise.all(streams.map((stream) => stream.next()))
+    expect(looks - before).toBeLessThan(5)
+    for (const stream of streams) stream.leave()
+    await until('all are gone', async () => (await server.connections()) === 0)
+  })
+
+  test('are no more than a hundred at once', async () => {
+    const streams = await Promise.all(Array.from({ length: 100 }, () => listen(server.port, '/api/live')))
+    expect((await ask(server, { path: '/api/live' })).status).toBe(503)
+    for (const stream of streams) stream.leave()
+    await until('there is room again', async () => {
+      const again = await listen(server.port, '/api/live')
+      again.leave()
+      return again.status === 200
+    })
+  })
+
+  test('get nothing piled up when they do not read', async () => {
+    // Each message is larger than what the sockets take.
+    const long = createLocks(store, { label: '\u{1f512}'.repeat(2000) })
+    await Promise.all(Array.from({ length: 300 }, () => long.readWrite('k').acquireRead()))
+    const pending: (() => number)[] = []
+    const watched = await serve((request, response) => {
+      pending.push(() => response.writableLength)
+      dashboard(request, response)
+    })
+    const sent = send(watched.port, { path: '/api/live?key=k' })
+    sent.once('response', (response) => response.pause())
+    sent.on('error', () => {})
+    // Which has it look at once.
+    const look = () => evict({ key: 'nobody', reason: 'x' })
+    await until('it does not take more', async () => {
+      await look()
+      return (pending[0]?.() ?? 0) > 100_000
+    })
+    const size = pending[0]?.() ?? 0
+    const before = looks
+    await until('there were more looks', async () => {
+      await look()
+      return looks > before + 2
+    })
+    expect(pending[0]?.()).toBeLessThanOrEqual(size)
+    sent.destroy()
+    await watched[Symbol.asyncDispose]()
+    await long.close()
+  })
+
+  test('are told that the store is away, and that it is back', async () => {
+    await locks.acquire('k')
+    const stream = await listen(server.port, '/api/live')
+    await stream.next()
+    const inspect = store.inspect.bind(store)
+    store.inspect = () => {
+      throw new Error('connect ECONNREFUSED')
+    }
+    const next = async (tag: string) => {
+      for (;;) {
+        const told = (await stream.next()) as { store: { tag: string } }
+        if (told.store.tag === tag) return told
+      }
+    }
+    expect(await next('away')).toMatchObject({ rows: [{ key: 'k' }] })
+    store.inspect = inspect
+    await next('present')
+    stream.leave()
+  })
+
+  test('are let go when the dashboard is closed, after which the store is not asked any more', async () => {
+    const stream = await listen(server.port, '/api/live')
+    await stream.next()
+    dashboard.close()
+    await expect(
+      (async () => {
+        for (;;) await stream.next()
+      })(),
+    ).rejects.toThrow()
+    const before = looks
+    await new Promise((resolve) => setTimeout(resolve, 1200))
+    expect(looks).toBe(before)
+  })
+})
