@@ -110,7 +110,7 @@ async function shortest(cluster: Cluster): Promise<Finding> {
   }
 }
 
-const LONG_S = 10
+const LONG_S = 5
 
 const CLOCK: Finding = {
   check: 'clock',

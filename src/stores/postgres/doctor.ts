@@ -30,6 +30,8 @@ interface DatabaseFacts {
   readonly standbys: number
   /** Of those that any user of the server has. */
   readonly connections: number
+  /** The one that has been open for longest of those that we may see. */
+  readonly oldest: { readonly pid: string; readonly openMs: number } | undefined
   /** How much of the queue of notifications is full, from 0 to 1. */
   readonly queueUsage: number
   readonly clock: ClockReading
@@ -49,6 +51,13 @@ async function factsOf(connections: PostgresConnections, url: string): Promise<D
      where name = any ($1::text[])`,
     [`{${SETTINGS.join(',')}}`],
   )
+  // Those of others only for a member of pg_read_all_stats.
+  const [oldest] = await connections.query(
+    `select pid::text, (extract(epoch from pg_catalog.clock_timestamp() - xact_start) * 1000)::text as ms
+     from pg_catalog.pg_stat_activity
+     where datname = pg_catalog.current_database() and backend_xmin is not null and xact_start is not null
+     order by xact_start limit 1`,
+  )
   return {
     version: Number(row['version']),
     release: String(row['release']),
@@ -58,6 +67,7 @@ async function factsOf(connections: PostgresConnections, url: string): Promise<D
     defaultIsolation: await defaultIsolation(url),
     standbys: Number(row['standbys']),
     connections: Number(row['connections']),
+    oldest: oldest && { pid: String(oldest['pid']), openMs: Number(oldest['ms']) },
     queueUsage: Number(row['queue']),
     clock: await readClock(async () => {
       const [now] = await connections.query(
@@ -106,6 +116,7 @@ const CHECKS: readonly ((facts: DatabaseFacts) => Finding | undefined)[] = [
   connections,
   notifications,
   vacuum,
+  transactions,
   clock,
 ]
 
@@ -166,13 +177,6 @@ function durability({ settings }: DatabaseFacts): Finding {
       text: 'With full_page_writes off a machine that crashes may leave broken pages, unless its file system writes whole ones. Set it on.',
     }
   }
-  if (settings['synchronous_commit'] === 'off') {
-    return {
-      check,
-      verdict: 'warning',
-      text: 'With synchronous_commit off a server that crashes forgets the last locks, whose holders are told at their next renewal. Set it on for the user of the locks: ALTER ROLE … SET synchronous_commit = on.',
-    }
-  }
   return { check, verdict: 'ok', text: 'Every grant is on disk before it is answered.' }
 }
 
@@ -201,12 +205,12 @@ function connections({ connections: count, settings }: DatabaseFacts): Finding {
   }
 }
 
-function notifications({ queueUsage }: DatabaseFacts): Finding | undefined {
+export function notifications({ queueUsage }: Pick<DatabaseFacts, 'queueUsage'>): Finding | undefined {
   if (queueUsage < HALF_FULL) return undefined
   return {
     check: 'notifications',
     verdict: 'warning',
-    text: `The queue of NOTIFY is ${Math.round(queueUsage * 100)} % full, and hand-overs fail when it is full. Some session listens in a transaction that does not end: pg_stat_activity shows it.`,
+    text: `The queue of NOTIFY is ${Math.round(queueUsage * 100)} % full, and nobody is woken from another process when it is full. Some session listens in a transaction that does not end: pg_stat_activity shows it.`,
   }
 }
 
@@ -216,6 +220,15 @@ function vacuum({ settings }: DatabaseFacts): Finding | undefined {
     check: 'vacuum',
     verdict: 'warning',
     text: 'With autovacuum off nobody clears away what locks leave behind, and they get slower and slower. Set it on.',
+  }
+}
+
+export function transactions({ oldest }: Pick<DatabaseFacts, 'oldest'>): Finding | undefined {
+  if (oldest === undefined || oldest.openMs < LONG_MS) return undefined
+  return {
+    check: 'transactions',
+    verdict: 'warning',
+    text: `A transaction has been open for ${milliseconds(oldest.openMs)} (process ${oldest.pid}), and nothing that was deleted since can be cleared away: each lock steps over it. End it, and set idle_in_transaction_session_timeout.`,
   }
 }
 
@@ -238,4 +251,5 @@ function clock({ clock: { aheadMs, errorMs } }: DatabaseFacts): Finding {
 const OLDEST = 140_000
 const NEARLY_FULL = 0.9
 const HALF_FULL = 0.5
+const LONG_MS = 10 * 60_000
 const FAR_MS = 1000

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { diagnose, type Finding } from '../../../src/index.ts'
+import { MEMBER_CHECKS, type MemberFacts } from '../../../src/stores/etcd/doctor-checks.ts'
 import { base64, startEtcd, startEtcdCluster } from '../../servers/etcd-server.ts'
 
 test('the doctor finds nothing wrong with an etcd of three members that are all named', async () => {
@@ -62,7 +63,7 @@ test('the doctor tells of a database that takes no writes, and of two clusters i
 
 test('the doctor needs no other right than the store, and tells of a user who may only read', async () => {
   await using server = await startEtcd({
-    args: ['--election-timeout', '9000', '--heartbeat-interval', '900'],
+    args: ['--election-timeout', '4000', '--heartbeat-interval', '400'],
   })
   const token = await server.enableAuth('root')
   const grant = async (user: string, permType: string): Promise<string> => {
@@ -96,6 +97,37 @@ test('the doctor says why there is no etcd', async () => {
       text: expect.stringContaining('No etcd member could be reached'),
     },
   ])
+})
+
+const WELL: MemberFacts = {
+  cluster: 1,
+  member: 2,
+  version: '3.5.17',
+  leader: 2,
+  isLearner: false,
+  sizeBytes: 20_480,
+  usedBytes: 20_480,
+  quotaBytes: 0,
+  errors: [],
+  roundTripMs: 0.5,
+  known: [],
+}
+
+test.each([
+  [{}, undefined, undefined],
+  [{ version: '3.3.27' }, 'version', 'problem'],
+  [{ version: '3.5.2' }, 'version', 'warning'],
+  [{ isLearner: true }, 'role', 'warning'],
+  [{ leader: 0 }, 'role', 'problem'],
+  [{ errors: ['memberID:1 alarm:CORRUPT '] }, 'alarms', 'problem'],
+  [{ sizeBytes: 1_900_000_000 }, 'space', 'warning'],
+  [{ sizeBytes: 1_900_000_000, quotaBytes: 8 * 1024 ** 3 }, undefined, undefined],
+  [{ sizeBytes: 90_000_000, quotaBytes: 100_000_000 }, 'space', 'warning'],
+] as const)('the doctor says of a member with %o what is wrong: %s', (facts, check, verdict) => {
+  const findings = MEMBER_CHECKS.flatMap((look) => look({ ...WELL, ...facts }) ?? [])
+  expect(wrong(findings).map((finding) => [finding.check, finding.verdict])).toEqual(
+    check === undefined ? [] : [[check, verdict]],
+  )
 })
 
 function hosts(urls: readonly string[]): readonly string[] {

@@ -1,6 +1,7 @@
 import { Client } from 'pg'
 import { expect, test } from 'vitest'
 import { diagnose } from '../../../src/index.ts'
+import { notifications, transactions } from '../../../src/stores/postgres/doctor.ts'
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { startPostgres } from '../../servers/postgres-server.ts'
 
@@ -50,7 +51,7 @@ test('the doctor tells of defaults that matter to locks, and of a server that ha
       max_connections: '20',
       max_wal_senders: '0',
       superuser_reserved_connections: '12',
-      synchronous_commit: 'off',
+      full_page_writes: 'off',
     },
   })
   const others = Array.from({ length: 8 }, () => new Client(server.url))
@@ -61,10 +62,23 @@ test('the doctor tells of defaults that matter to locks, and of a server that ha
   const wrong = findings.filter((finding) => finding.verdict !== 'ok')
   expect(wrong).toEqual([
     { check: 'isolation', verdict: 'warning', text: expect.stringContaining('REPEATABLE READ by default') },
-    { check: 'durability', verdict: 'warning', text: expect.stringContaining('synchronous_commit') },
+    { check: 'durability', verdict: 'warning', text: expect.stringContaining('full_page_writes') },
     { check: 'connections', verdict: 'warning', text: expect.stringContaining('Raise max_connections') },
     { check: 'vacuum', verdict: 'warning', text: expect.stringContaining('Set it on') },
   ])
+})
+
+test('the doctor tells of what makes locks slow after a while', () => {
+  expect(notifications({ queueUsage: 0.2 })).toBeUndefined()
+  expect(notifications({ queueUsage: 0.7 })).toMatchObject({
+    verdict: 'warning',
+    text: expect.stringContaining('is 70 % full'),
+  })
+  expect(transactions({ oldest: { pid: '77', openMs: 60_000 } })).toBeUndefined()
+  expect(transactions({ oldest: { pid: '77', openMs: 3_600_000 } })).toMatchObject({
+    verdict: 'warning',
+    text: expect.stringMatching(/open for 60 min \(process 77\)/),
+  })
 })
 
 test('the doctor says why there is no connection, and no secret', async () => {
