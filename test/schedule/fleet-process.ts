@@ -1,8 +1,9 @@
 // One process of a fleet: a job every second, a clock that may be wrong, and a journal that all of them write into.
 import { appendFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { type Clock, connect } from '../../src/index.ts'
+import type { Clock } from '../../src/index.ts'
 import { createSchedule } from '../../src/schedule/index.ts'
+import { connectForMarks } from './connect-for-marks.ts'
 
 const [url = '', journal = '', aheadMs = ''] = process.argv.slice(2)
 
@@ -18,7 +19,7 @@ const clock: Clock = {
   },
 }
 
-const locks = await connect(url)
+const locks = await connectForMarks(url)
 const schedule = createSchedule(locks, { clock, onError: () => {} })
 schedule.add(
   'fleet',

@@ -5,25 +5,22 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
-import { startRedis } from '../servers/redis-server.ts'
+import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 import { root } from '../tidy/project.ts'
 
 const PROGRAM = fileURLToPath(new URL('fleet-process.ts', import.meta.url))
-const SECONDS = Number(process.env['HOLDFAST_SCHEDULE_SECONDS'] ?? 20)
+/** `HOLDFAST_SCHEDULE_SECONDS=60 npx vitest run test/schedule/fleet.test.ts` for the whole of it, on all stores. */
+const { HOLDFAST_SCHEDULE_SECONDS: ASKED_FOR } = process.env
+const SECONDS = Number(ASKED_FOR ?? 20)
+/** What a cluster does otherwise than a Redis, others test; so many processes take their time to start. */
+const stores = Object.entries(places).filter(([name]) => ASKED_FOR !== undefined || name !== 'cluster')
 /** Longer than the ttl of `fleet-process.ts`, so that not all who take over one tick are killed. */
 const BETWEEN_KILLS_MS = 3500
 /** Of the four processes. */
 const CLOCKS_AHEAD_MS = [0, 1300, -2400, 700]
 
-const places: Readonly<
-  Record<string, (folder: string) => Promise<{ url: string; close(): Promise<unknown> }>>
-> = {
-  sqlite: async (folder) => ({ url: `sqlite:${join(folder, 'locks.db')}`, close: async () => {} }),
-  redis: () => startRedis(),
-}
-
-test.concurrent.each(Object.entries(places))(
+test.concurrent.each(stores)(
   'four processes on %s whose clocks differ, one of them killed every few seconds: each tick of a second once',
   { timeout: (SECONDS + 60) * 1000 },
   async (_, open) => {
@@ -108,10 +105,14 @@ function twice(journal: string, killed: ReadonlySet<number>): string[] {
   return told.filter((tick, at) => told.indexOf(tick) !== at)
 }
 
-/** Three processes were killed in the middle of it. */
+/** Three processes were killed in the middle of it: the tick is the last thing that they ever wrote of. */
 function isGivenUp(journal: string, tick: string, killed: ReadonlySet<number>): boolean {
-  const begins = lines(journal).filter((line) => line.what === 'begin' && line.tick === tick)
-  return begins.length === 3 && begins.every(({ pid }) => killed.has(pid))
+  const all = lines(journal)
+  const begins = all.filter((line) => line.what === 'begin' && line.tick === tick)
+  const brokeOff = begins.filter(
+    (line) => killed.has(line.pid) && all.findLast(({ pid }) => pid === line.pid) === line,
+  )
+  return brokeOff.length === 3
 }
 
 class Fleet {

@@ -2,31 +2,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { connect } from '../../src/index.ts'
 import { createSchedule, type JobOptions, type ScheduledJob } from '../../src/schedule/index.ts'
-import { startEtcd } from '../servers/etcd-server.ts'
-import { startPostgres } from '../servers/postgres-server.ts'
-import { startRedis } from '../servers/redis-server.ts'
+import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
-
-interface Place {
-  readonly url: string
-  close(): Promise<unknown>
-}
-
-const places: Readonly<Record<string, () => Promise<Place>>> = {
-  async sqlite() {
-    const folder = mkdtempSync(join(tmpdir(), 'holdfast-schedule-'))
-    const close = async () => rmSync(folder, { recursive: true, force: true })
-    return { url: `sqlite:${join(folder, 'locks.db')}`, close }
-  },
-  redis: () => startRedis(),
-  postgres: () => startPostgres(),
-  async etcd() {
-    const server = await startEtcd()
-    return { url: server.url.replace('http:', 'etcd:'), close: () => server.close() }
-  },
-}
+import { connectForMarks } from './connect-for-marks.ts'
 
 const OPTIONS: JobOptions = { missed: 'once', catchUp: '1m', ttl: '5s' }
 
@@ -34,12 +13,13 @@ test.concurrent.each(Object.entries(places))(
   'on %s: one of two processes runs each tick, all see how it went, and the next one knows what it has missed',
   { timeout: 60_000 },
   async (_, open) => {
-    const place = await open()
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-schedule-'))
+    const place = await open(folder)
     const ticks: number[] = []
     const fences: bigint[] = []
     const errors: unknown[] = []
     const begin = async (label: string) => {
-      const locks = await connect(place.url, { label })
+      const locks = await connectForMarks(place.url, { label })
       const schedule = createSchedule(locks, { onError: (error) => errors.push(error) })
       const startedAt = Date.now()
       const job = schedule.add(
@@ -85,6 +65,7 @@ test.concurrent.each(Object.entries(places))(
     } finally {
       await third.end()
       await place.close()
+      rmSync(folder, { recursive: true, force: true })
     }
   },
 )

@@ -14,10 +14,11 @@ export interface Place {
   close(): Promise<unknown>
 }
 
-/** Every store that more than one process can share, by name; an empty folder is for those that keep files. */
+/** Every store that more than one process can share, by name; an empty folder is for those that keep files. Those first that take longest. */
 export const places: Readonly<Record<string, (folder: string) => Promise<Place>>> = {
-  async sqlite(folder) {
-    return { url: `sqlite:${join(folder, 'locks.db')}`, through: undefined, close: async () => {} }
+  async etcd() {
+    const server = await startEtcd()
+    return behindProxies([server], server.url.replace('http:', 'etcd:'))
   },
   async redis() {
     const server = await startRedis()
@@ -36,9 +37,8 @@ export const places: Readonly<Record<string, (folder: string) => Promise<Place>>
     const server = await startPostgres()
     return behindProxies([server], server.url)
   },
-  async etcd() {
-    const server = await startEtcd()
-    return behindProxies([server], server.url.replace('http:', 'etcd:'))
+  async sqlite(folder) {
+    return { url: `sqlite:${join(folder, 'locks.db')}`, through: undefined, close: async () => {} }
   },
 }
 

@@ -1,0 +1,18 @@
+import { Redis } from 'ioredis'
+import { connect, createLocks, type Locks, type LocksOptions } from '../../src/index.ts'
+import { redlockStore } from '../../src/stores/redlock/index.ts'
+
+/** Marks are kept for up to 24 days, for which redlock has to be asked. */
+export async function connectForMarks(url: string, options: LocksOptions = {}): Promise<Locks> {
+  const [, masters] = /^redlock:(.*)/.exec(url) ?? []
+  if (masters === undefined) return connect(url, options)
+  const clients = masters.split(',').map((one) => new Redis(one))
+  const locks = createLocks(redlockStore(clients, { maxTtl: '576h' }), options)
+  const close = locks.close.bind(locks)
+  return Object.assign(locks, {
+    async close() {
+      await close()
+      for (const client of clients) client.disconnect()
+    },
+  })
+}
