@@ -19,6 +19,13 @@ import {
   openRedis,
   openSqlite,
 } from './adapters/holdfast.ts'
+import {
+  byListeners,
+  byOpenTelemetryApi,
+  byOpenTelemetrySdk,
+  byPrometheus,
+  observed,
+} from './adapters/observed.ts'
 import { openProperLockfile } from './adapters/proper-lockfile.ts'
 import { openRedisSemaphore } from './adapters/redis-semaphore.ts'
 import { openRedlock, openRedlockOn } from './adapters/redlock.ts'
@@ -176,6 +183,31 @@ export const scenarios: readonly Scenario[] = [
     ],
     target: '≤ 1.2x, ≤ 600 B',
     candidates: [bareRenewing, holdfastRenewing],
+  },
+  {
+    name: 'observe-overhead-memory',
+    title: 'In process, a free key, while somebody observes',
+    metrics: [PER_SECOND],
+    target: 'published',
+    candidates: [
+      tightCycle('nobody listens', openMemory, 500_000),
+      tightCycle('a listener to each event', observed(byListeners, openMemory), 200_000),
+      tightCycle('holdfast/observe/prometheus', observed(byPrometheus, openMemory), 100_000),
+      tightCycle('holdfast/observe/otel without an SDK', observed(byOpenTelemetryApi, openMemory), 100_000),
+      tightCycle('holdfast/observe/otel', observed(byOpenTelemetrySdk, openMemory), 50_000),
+    ],
+  },
+  {
+    name: 'observe-overhead-redis',
+    title: 'Redis, a free key, one at a time, while somebody observes',
+    metrics: [P50, PER_SECOND],
+    target: 'published',
+    candidates: [
+      cycle('nobody listens', openRedis, 20_000),
+      cycle('a listener to each event', observed(byListeners, openRedis), 20_000),
+      cycle('holdfast/observe/prometheus', observed(byPrometheus, openRedis), 20_000),
+      cycle('holdfast/observe/otel', observed(byOpenTelemetrySdk, openRedis), 20_000),
+    ],
   },
   {
     name: 'postgres-free',

@@ -1,0 +1,48 @@
+import { metrics, trace } from '@opentelemetry/api'
+import { MeterProvider } from '@opentelemetry/sdk-metrics'
+import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base'
+import { Registry } from 'prom-client'
+import { lockEvents } from '../../src/index.ts'
+import { instrumentLocks } from '../../src/observe/otel/index.ts'
+import { measureLocks } from '../../src/observe/prometheus/index.ts'
+import type { OpenAdapter } from '../adapter.ts'
+
+/** What listens to the locks of this process; returns how to stop it. */
+export type Observe = () => () => void
+
+export function observed(observe: Observe, open: OpenAdapter): OpenAdapter {
+  return async (surroundings) => {
+    const stop = observe()
+    const adapter = await open(surroundings)
+    return {
+      acquire: (key) => adapter.acquire(key),
+      async close() {
+        stop()
+        await adapter.close()
+      },
+    }
+  }
+}
+
+export const byListeners: Observe = () => {
+  const stops = lockEvents.names.map((name) => lockEvents.on(name, () => {}))
+  return () => {
+    for (const stop of stops) stop()
+  }
+}
+
+export const byPrometheus: Observe = () => measureLocks({ registry: new Registry() })
+
+/** With the providers that there are until somebody sets up an SDK. */
+export const byOpenTelemetryApi: Observe = () =>
+  instrumentLocks({ tracerProvider: trace.getTracerProvider(), meterProvider: metrics.getMeterProvider() })
+
+/** With spans that are made, ended, and thrown away. */
+export const byOpenTelemetrySdk: Observe = () => {
+  const exporter = new InMemorySpanExporter()
+  exporter.export = (_, done) => done({ code: 0 })
+  return instrumentLocks({
+    tracerProvider: new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }),
+    meterProvider: new MeterProvider(),
+  })
+}
