@@ -2,6 +2,13 @@
 export interface OutgoingResponse {
   readonly writableEnded: boolean
   readonly destroyed?: boolean
+  /** Null until it is this one's turn on its connection. */
+  readonly socket?: Closing | null
+  readonly req?: { readonly socket?: Closing | null }
+  once(event: 'close', listener: () => void): unknown
+}
+
+interface Closing {
   once(event: 'close', listener: () => void): unknown
 }
 
@@ -28,11 +35,33 @@ export function requestSignal(response: OutgoingResponse): AbortSignal {
   const onClose = () => {
     if (!response.writableEnded) controller.abort(clientGone())
   }
-  if (response.destroyed === true) onClose()
-  else response.once('close', onClose)
+  if (response.destroyed === true) {
+    onClose()
+    return controller.signal
+  }
+  response.once('close', onClose)
+  // A pipelined request is read while the one before it is answered, and its response is not told when both are over.
+  if (response.socket === null && response.req?.socket) {
+    const waiting = waitingAt(response.req.socket)
+    waiting.add(onClose)
+    response.once('close', () => waiting.delete(onClose))
+  }
   return controller.signal
 }
 
+/** One listener for all: a client may pipeline more requests than a socket has room for without a warning. */
+function waitingAt(socket: Closing): Set<() => void> {
+  const known = sockets.get(socket)
+  if (known !== undefined) return known
+  const waiting = new Set<() => void>()
+  sockets.set(socket, waiting)
+  socket.once('close', () => {
+    for (const onClose of waiting) onClose()
+  })
+  return waiting
+}
+
+const sockets = new WeakMap<Closing, Set<() => void>>()
 const signals = new WeakMap<OutgoingResponse, AbortSignal>()
 
 /** The status is for logs, as nginx has it: nobody is there to read it. */

@@ -1,6 +1,6 @@
 import { getEventListeners, once } from 'node:events'
 import { connect as connectHttp2, createServer as createHttp2 } from 'node:http2'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect as connectTcp } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { asHttpError, requestLocks, requestSignal } from '../../src/http/index.ts'
 import {
@@ -45,6 +45,43 @@ describe('a lock for a request', () => {
     expect(await failed.opened).toMatchObject({ name: 'AbortError', statusCode: 499 })
     await untilRooms(other, 'pay: 1 + 0')
     await held.release()
+  })
+
+  test('gives up the places of all requests that a client has pipelined', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const warnings: Error[] = []
+    const onWarning = (warning: Error) => warnings.push(warning)
+    process.on('warning', onWarning)
+    onTestFinished(() => void process.off('warning', onWarning))
+    const held = await other.acquire('pay')
+    const { url } = await serve((_, response) =>
+      requests.withLock(response, 'pay', () => expect.unreachable()),
+    )
+    const client = connectTcp(Number(new URL(url).port), '127.0.0.1')
+    client.write('GET / HTTP/1.1\r\nhost: localhost\r\n\r\n'.repeat(20))
+    await untilRooms(other, 'pay: 1 + 20')
+    client.destroy()
+    await untilRooms(other, 'pay: 1 + 0')
+    await held.release()
+    expect(warnings).toEqual([])
+  })
+
+  test('is not given up by a pipelined request whose turn comes', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const { url } = await serve(async (request, response) => {
+      const work = () => new Promise<void>((resolve) => setTimeout(resolve, 5))
+      await requests.withLock(response, 'pay', work)
+      response.end(request.url)
+    })
+    const client = connectTcp(Number(new URL(url).port), '127.0.0.1')
+    const last = 'GET /last HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n'
+    client.write(`${'GET / HTTP/1.1\r\nhost: localhost\r\n\r\n'.repeat(5)}${last}`)
+    const answers = String(Buffer.concat(await client.toArray()))
+    expect(answers.match(/HTTP\/1.1 200 OK/g)).toHaveLength(6)
+    expect(answers).toMatch(/\/last/)
+    expect(await roomsOf(other)).toEqual([])
   })
 
   test('tells the work when the client hangs up, and is given back when the work has ended, not before', async () => {

@@ -97,8 +97,9 @@ describe('a limit', () => {
       ),
     )
     expect(begun.map(({ index }) => index)).toEqual([0, 1, 2, 3, 4, 5, 6])
-    expect(begun[3]?.afterMs).toBeGreaterThanOrEqual(400)
-    expect(begun[6]?.afterMs).toBeGreaterThanOrEqual(800)
+    // A timer of the limiter may be a little early by the wall clock.
+    expect(begun[3]?.afterMs).toBeGreaterThanOrEqual(395)
+    expect(begun[6]?.afterMs).toBeGreaterThanOrEqual(790)
   })
 
   test('passes on what the work throws, and has given the slot back', async () => {
@@ -280,9 +281,9 @@ describe('over servers', () => {
       ),
     )
     expect(most).toBeLessThanOrEqual(2)
-    // The server counts whole milliseconds.
-    expect(begun[4]).toBeGreaterThanOrEqual(999)
-    expect(begun[8]).toBeGreaterThanOrEqual(1998)
+    // The server takes the time once for all that it does in one go.
+    expect(begun[4]).toBeGreaterThanOrEqual(990)
+    expect(begun[8]).toBeGreaterThanOrEqual(1980)
     for (const { locks } of processes) await locks.close()
   })
 
