@@ -210,6 +210,8 @@ async function elected(
     try {
       return await hold(desk, key, EXCLUSIVE, terms)
     } catch (error) {
+      // Also where its reason is that another lease was lost.
+      terms.signal?.throwIfAborted()
       // Evicted from the queue: somebody wanted this place to be given up, and it is.
       if (isHoldfastError(error, 'lease-lost')) continue
       if (onError === undefined || !isHoldfastError(error, 'store-refused')) throw error

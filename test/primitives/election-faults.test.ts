@@ -63,6 +63,22 @@ describe('a campaign', () => {
     expect(await errorOf(clock.until(running.over))).toMatchObject({ message: 'the test is over' })
   })
 
+  test.each(['waits', 'leads'])(
+    'ends while it %s when the lease is lost whose signal it was given',
+    async (what) => {
+      const { locks, other, clock } = scene()
+      const lease = await locks.acquire('outer')
+      const holder = what === 'waits' ? await other.locks.acquire('k') : undefined
+      const running = locks.election('k').campaign(new Office().work, { signal: lease.signal })
+      running.catch(() => {})
+      await clock.advance(1000)
+      await other.locks.evict('outer', undefined, { reason: 'test' })
+      expect(await errorOf(clock.until(running, { withinMs: 1000 }))).toBe(lease.signal.reason)
+      await holder?.release()
+      await clock.advance(10_000)
+    },
+  )
+
   test('many share one signal without a warning, while they wait and while they lead', async () => {
     const seen = warnings()
     const { locks, clock } = scene()
