@@ -1,3 +1,4 @@
+import { parseDuration, show, TTL_RANGE } from '../base/duration.ts'
 import {
   InvalidArgumentError,
   isHoldfastError,
@@ -6,7 +7,15 @@ import {
   UNLIMITED,
   type WaitOptions,
 } from '../index.ts'
-import { LONGEST_NAME, type LockMode, type LockOptions, parseRequest, type Request } from './request.ts'
+import {
+  escapeName,
+  LONGEST_NAME,
+  type LockMode,
+  type LockOptions,
+  parseRequest,
+  type Request,
+  unescapeName,
+} from './request.ts'
 
 export type { LockMode, LockOptions } from './request.ts'
 
@@ -78,16 +87,27 @@ export interface WebLocksOptions {
  * @throws {InvalidArgumentError} when an option is not what it should be.
  */
 export function webLocks(locks: Locks, options: WebLocksOptions = {}): LockManager {
-  const { prefix = 'web-locks:', ttl } = options
-  if (typeof prefix !== 'string' || prefix === '' || prefix.length > LONGEST_PREFIX) {
+  if (typeof locks?.inspect !== 'function' || typeof locks.readWrite !== 'function') {
     throw new InvalidArgumentError(
-      `Expected \`prefix\` to be a text of 1 to ${LONGEST_PREFIX} characters, got ${JSON.stringify(prefix)}.`,
+      `Expected \`locks\` to be locks, such as createLocks(store) or await connect(url), got ${show(locks)}.`,
     )
   }
+  for (const name of Object.keys(options)) {
+    if (name === 'prefix' || name === 'ttl') continue
+    throw new InvalidArgumentError(`Expected the options to be among \`prefix\`, \`ttl\`, got \`${name}\`.`)
+  }
+  const { prefix = 'web-locks:', ttl } = options
+  if (typeof prefix !== 'string' || !A_PREFIX.test(prefix)) {
+    throw new InvalidArgumentError(
+      `Expected \`prefix\` to be a text of 1 to ${LONGEST_PREFIX} characters, got ${show(prefix)}.`,
+    )
+  }
+  if (ttl !== undefined) parseDuration('ttl', ttl, TTL_RANGE)
   return new StoreLockManager(locks, prefix, ttl === undefined ? {} : { ttl })
 }
 
 const LONGEST_PREFIX: number = 1024 - LONGEST_NAME
+const A_PREFIX = /^[^\0\p{Surrogate}]{1,64}$/u
 const MOST_THEFTS = 100
 const BEHIND_THIEF_MS = 100
 
@@ -113,7 +133,7 @@ class StoreLockManager implements LockManager {
     const held: LockInfo[] = []
     const pending: LockInfo[] = []
     for await (const { key, holders, queue } of this.#locks.inspect({ prefix: this.#prefix })) {
-      const name = key.slice(this.#prefix.length)
+      const name = unescapeName(key.slice(this.#prefix.length))
       for (const holder of holders) {
         const list = holder.state === 'held' ? held : holder.state === 'offered' ? pending : []
         list.push(infoOf(name, holder))
@@ -129,10 +149,17 @@ class StoreLockManager implements LockManager {
     for (;;) {
       try {
         const key = this.#keyOf(name)
-        return mode === 'exclusive'
-          ? await this.#locks.acquire(key, terms)
-          : await this.#locks.readWrite(key).acquireRead(terms)
+        const lease =
+          mode === 'exclusive'
+            ? await this.#locks.acquire(key, terms)
+            : await this.#locks.readWrite(key).acquireRead(terms)
+        if (signal?.aborted !== true) return lease
+        // Granted, but the callback has not been called, and so the signal still counts.
+        void lease.release()
+        throw signal.reason
       } catch (error) {
+        // Its reason may be that another lease was lost.
+        if (signal?.aborted === true) throw signal.reason
         if (!isHoldfastError(error, 'lease-lost')) throw error
         await pause(BEHIND_THIEF_MS, signal)
       }
@@ -162,29 +189,32 @@ class StoreLockManager implements LockManager {
   async #hold<T>({ name, options, callback }: Request<T>, lease: Lease | null): Promise<T> {
     if (lease === null) return callback(null)
     const { fence, signal } = lease
-    let tell = () => {}
-    const broken = new Promise<never>((_, reject) => {
-      tell = () => {
-        const why = new DOMException(`The lock ${JSON.stringify(name)} was stolen or lost.`, 'AbortError')
-        Object.defineProperty(why, 'cause', { value: signal.reason, configurable: true, writable: true })
-        reject(why)
-      }
-      if (signal.aborted) tell()
-      else signal.addEventListener('abort', tell)
+    const breaking = new Promise<never>((_, reject) => {
+      const onLost = () => reject(broken(name, signal.reason))
+      if (signal.aborted) onLost()
+      else signal.addEventListener('abort', onLost, { once: true })
     })
     // It may break when nobody waits for it any more.
-    broken.catch(() => {})
+    breaking.catch(() => {})
     try {
-      return await Promise.race([broken, callback({ name, mode: options.mode, fence, signal })])
+      // Stolen before it could be used: nobody is called back with a lock that another one has.
+      if (signal.aborted) return await breaking
+      const lock = Object.freeze({ name, mode: options.mode, fence, signal })
+      return await Promise.race([breaking, callback(lock)])
     } finally {
-      signal.removeEventListener('abort', tell)
       await lease.release()
     }
   }
 
   #keyOf(name: string): string {
-    return `${this.#prefix}${name}`
+    return `${this.#prefix}${escapeName(name)}`
   }
+}
+
+function broken(name: string, cause: unknown): DOMException {
+  const error = new DOMException(`The lock ${JSON.stringify(name)} was stolen or lost.`, 'AbortError')
+  Object.defineProperty(error, 'cause', { value: cause, configurable: true, writable: true })
+  return error
 }
 
 /** @throws the reason of the signal. */

@@ -32,23 +32,15 @@ export function parseRequest<T>(args: readonly unknown[]): Request<T> {
   const [first, second, third] = args
   const callback = args.length > 2 ? third : second
   if (args.length < 2) throw new TypeError(`Expected 2 arguments or more, got ${args.length}.`)
-  const name = String(first)
+  // A template and not String(), which takes a symbol.
+  const name = `${first}`
   const given = dictionaryOf(args.length > 2 ? second : undefined)
-  const mode = given.mode === undefined ? 'exclusive' : String(given.mode)
-  if (mode !== 'exclusive' && mode !== 'shared') {
-    throw new TypeError(`Expected \`mode\` to be 'exclusive' or 'shared', got ${JSON.stringify(mode)}.`)
-  }
-  const { signal } = given
-  if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw new TypeError('Expected `signal` to be an AbortSignal.')
-  }
+  // Each member once, in the order of their names.
+  const ifAvailable = Boolean(given.ifAvailable)
+  const mode = modeOf(given.mode)
+  const signal = signalOf(given.signal)
+  const options = { mode, ifAvailable, steal: Boolean(given.steal), signal }
   if (typeof callback !== 'function') throw new TypeError('Expected the last argument to be a function.')
-  const options = {
-    mode,
-    ifAvailable: Boolean(given.ifAvailable),
-    steal: Boolean(given.steal),
-    signal,
-  } as const
   if (name.startsWith('-')) throw notSupported('a name that does not begin with "-"', `${name}`)
   if (options.steal && options.ifAvailable) throw notSupported('`steal` or `ifAvailable`', 'both')
   if (options.steal && mode !== 'exclusive') throw notSupported('`steal` with mode "exclusive"', mode)
@@ -56,13 +48,36 @@ export function parseRequest<T>(args: readonly unknown[]): Request<T> {
     throw notSupported('`signal` without `steal` and `ifAvailable`', 'both')
   }
   signal?.throwIfAborted()
-  if (name.length > LONGEST_NAME) {
+  if (escapeName(name).length > LONGEST_NAME) {
     throw notSupported(`a name of at most ${LONGEST_NAME} characters`, `${name.length}`)
   }
   return { name, options, callback: callback as Request<T>['callback'] }
 }
 
 export const LONGEST_NAME = 960
+
+/** A name may be any string, a key only what every store keeps as it is: no NUL, and no half of a surrogate pair. */
+export function escapeName(name: string): string {
+  return name.replace(
+    /[%\0\p{Surrogate}]/gu,
+    (unit) => `%${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+}
+
+export function unescapeName(text: string): string {
+  return text.replace(/%([0-9a-f]{4})/g, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+}
+
+function modeOf(value: unknown): LockMode {
+  const mode = value === undefined ? 'exclusive' : `${value}`
+  if (mode === 'exclusive' || mode === 'shared') return mode
+  throw new TypeError(`Expected \`mode\` to be 'exclusive' or 'shared', got ${JSON.stringify(mode)}.`)
+}
+
+function signalOf(value: unknown): AbortSignal | undefined {
+  if (value === undefined || value instanceof AbortSignal) return value
+  throw new TypeError('Expected `signal` to be an AbortSignal.')
+}
 
 function dictionaryOf(value: unknown): { readonly [K in keyof LockOptions]?: unknown } {
   if (value === undefined || value === null) return {}

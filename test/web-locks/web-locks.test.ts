@@ -1,44 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { expect, onTestFinished, test } from 'vitest'
-import { createLocks, type Store } from '../../src/index.ts'
+import { expect, test } from 'vitest'
+import { createLocks, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
-import { type LockManager, type LockOptions, webLocks } from '../../src/web-locks/index.ts'
+import { webLocks } from '../../src/web-locks/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
 import { until } from '../servers/until.ts'
+import { held, scene } from './scene.ts'
 
 // The behaviour of each heading of https://w3c.github.io/web-locks/, and of the tests that browsers share for it.
-
-/** Two clients at one store, as two tabs of one origin. */
-function scene(store: Store = memoryStore()): { one: LockManager; other: LockManager; store: Store } {
-  const clients = ['one', 'other'].map((label) => createLocks(store, { label }))
-  onTestFinished(async () => {
-    await Promise.all(clients.map((locks) => locks.close()))
-  })
-  const [one, other] = clients.map((locks) => webLocks(locks)) as [LockManager, LockManager]
-  return { one, other, store }
-}
-
-/** A lock that is held until the test says otherwise. */
-async function held(locks: LockManager, name: string, options: LockOptions = {}) {
-  let release = (_value: string) => {}
-  let fail = (_error: unknown) => {}
-  const done = new Promise<string>((resolve, reject) => {
-    release = resolve
-    fail = reject
-  })
-  let granted = () => {}
-  const isGranted = new Promise<void>((resolve) => {
-    granted = resolve
-  })
-  const result = locks.request(name, options, () => {
-    granted()
-    return done
-  })
-  result.catch(() => {})
-  await isGranted
-  return { result, release, fail }
-}
 
 test('request calls back with the lock, and resolves with what the callback returns', async () => {
   const { one } = scene()
@@ -249,9 +219,16 @@ test.each<[string, readonly unknown[], string]>([
   expect(await errorOf(request.apply(one, args as never))).toMatchObject({ name })
 })
 
-test('says what is wrong with a prefix', () => {
+test.each<[string, object, string]>([
+  ['an empty prefix', { prefix: '' }, 'Expected `prefix` to be a text of 1 to 64 characters, got "".'],
+  ['a prefix that is no text', { prefix: '\0' }, 'Expected `prefix` to be a text of 1 to 64 characters'],
+  ['a ttl that is none', { ttl: 'soon' }, 'Expected `ttl` to be a duration from 50 ms to 24 days'],
+  ['an unknown option', { mode: 'shared' }, 'Expected the options to be among `prefix`, `ttl`, got `mode`.'],
+])('says at once what is wrong with %s', (_, options, message) => {
   const locks = createLocks(memoryStore())
-  expect(() => webLocks(locks, { prefix: '' })).toThrow(
-    'Expected `prefix` to be a text of 1 to 64 characters',
-  )
+  expect(() => webLocks(locks, options)).toThrow(message)
+})
+
+test('says what is wrong with locks that are none', () => {
+  expect(() => webLocks(memoryStore() as unknown as Locks)).toThrow('Expected `locks` to be locks')
 })
