@@ -13,20 +13,23 @@ export interface TestServer extends AsyncDisposable {
   readonly port: number
   /** With a slash at its end. */
   readonly url: string
-  connections(): Promise<number>
+  /** How many answers are not over. */
+  inFlight(): number
 }
 
 export async function serve(handler: RequestListener): Promise<TestServer> {
-  const server = createServer(handler).listen(0, '127.0.0.1')
+  const answers = new Set<object>()
+  const server = createServer((request, response) => {
+    answers.add(response)
+    response.once('close', () => answers.delete(response))
+    handler(request, response)
+  }).listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as AddressInfo
   return {
     port,
     url: `http://127.0.0.1:${port}/`,
-    connections: () =>
-      new Promise((resolve, reject) =>
-        server.getConnections((error, count) => (error === null ? resolve(count) : reject(error))),
-      ),
+    inFlight: () => answers.size,
     async [Symbol.asyncDispose]() {
       server.close()
       server.closeAllConnections()

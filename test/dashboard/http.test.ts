@@ -372,7 +372,7 @@ describe('those who look', () => {
     await Promise.all(streams.map((stream) => stream.next()))
     expect(looks - before).toBeLessThan(5)
     for (const stream of streams) stream.leave()
-    await until('all are gone', async () => (await server.connections()) === 0)
+    await until('all are gone', () => server.inFlight() === 0)
   })
 
   test('are no more than a hundred at once', async () => {

@@ -9,6 +9,8 @@ export default function setup(): () => void {
   ensurePostgres()
   ensureBinary('pgbouncer')
   ensureEtcd()
+  // For what people look at in a browser.
+  ensureBinary('chromium')
   ensureBinary('tmux')
   // For the test that cuts real networks, which says so where it cannot.
   if (process.platform === 'linux' && process.getuid?.() === 0)

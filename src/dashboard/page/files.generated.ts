@@ -470,8 +470,8 @@ dd {
   --line: #dfe3e4;
   --text: #1a2124;
   --quiet: #5c686d;
-  --accent: #0f766e;
-  --accent-soft: #0f766e1f;
+  --accent: #0a615a;
+  --accent-soft: #0f766e1c;
   --warn: #b45309;
   --danger: #b42318;
   --danger-soft: #b4231817;

@@ -1,0 +1,406 @@
+import pg from 'pg'
+import type { Browser } from 'playwright-core'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { createDashboard, type DashboardOptions } from '../../src/dashboard/index.ts'
+import { connect, createLocks, type Locks } from '../../src/index.ts'
+import { createJobs } from '../../src/jobs/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { openSqlite, type TestStore } from '../cli/stores.ts'
+import { startPostgres } from '../servers/postgres-server.ts'
+import { startRedis } from '../servers/redis-server.ts'
+import { until } from '../servers/until.ts'
+import { isTooWide, startBrowser, type Visit, visit } from './browser.ts'
+import { serve, type TestServer } from './dashboard-server.ts'
+
+let browser: Browser
+beforeAll(async () => {
+  browser = await startBrowser()
+}, 90_000)
+afterAll(() => browser.close())
+
+const stores: { name: string; open: () => Promise<TestStore> }[] = [
+  { name: 'memory', open: async () => ({ url: 'memory:', [Symbol.asyncDispose]: async () => {} }) },
+  { name: 'sqlite', open: openSqlite },
+  { name: 'redis', open: startRedis },
+]
+
+/** A dashboard of its own, opened in the browser; disposed of, it says what went wrong in the page. */
+async function open(
+  locks: Locks,
+  { options, ...context }: OpenOptions = {},
+): Promise<Visit & { url: string; server: TestServer }> {
+  const dashboard = createDashboard(locks, options)
+  const server = await serve(dashboard)
+  const visited = await visit(browser, server.url, context)
+  return {
+    ...visited,
+    url: server.url,
+    server,
+    async [Symbol.asyncDispose]() {
+      await visited[Symbol.asyncDispose]()
+      dashboard.close()
+      await server[Symbol.asyncDispose]()
+      expect(visited.wrongs).toEqual([])
+    },
+  }
+}
+
+interface OpenOptions {
+  readonly options?: DashboardOptions
+  readonly colorScheme?: 'light' | 'dark'
+  readonly viewport?: { readonly width: number; readonly height: number }
+}
+
+describe.each(stores)('on $name', ({ open: openStore }) => {
+  let store: TestStore
+  let locks: Locks
+  beforeAll(async () => {
+    store = await openStore()
+  })
+  afterAll(() => store[Symbol.asyncDispose]())
+  beforeEach(async () => {
+    locks = await connect(store.url, { label: 'web-1' })
+  })
+  afterEach(() => locks.close())
+
+  test('a key comes, is waited for, handed over, evicted and goes, while somebody looks', async () => {
+    await using opened = await open(locks, { options: { allowEvict: true } })
+    const { page } = opened
+    await page.getByText('No key is held.').waitFor()
+    const first = await locks.acquire('invoice:42', { ttl: '2s' })
+    const row = page.getByRole('row', { name: 'invoice:42' })
+    await row.waitFor()
+    expect(await row.textContent()).toContain('web-1')
+    expect(await row.locator('.fence').textContent()).toBe(String(first.fence))
+    const waiting = locks.acquire('invoice:42', { ttl: '2s' })
+    await row.locator('.waiting', { hasText: /^1$/ }).waitFor()
+
+    await page.getByRole('link', { name: 'invoice:42' }).click()
+    await page.getByRole('heading', { name: 'invoice:42' }).waitFor()
+    await page.getByText('1 holding, 1 waiting').waitFor()
+    await first.release()
+    const second = await waiting
+    await page.locator('.tickets').last().getByText(String(second.fence)).waitFor()
+    await page.getByText('released', { exact: true }).waitFor()
+    await until('each term has its bar', async () => (await page.locator('.picture .bar').count()) === 2)
+
+    await page.getByRole('button', { name: /^Evict web-1/ }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByRole('button', { name: 'Evict' }).click()
+    expect(second.state).toBe('held')
+    await dialog.getByLabel('Reason').fill('stuck <b>since</b> monday')
+    await dialog.getByRole('button', { name: 'Evict' }).click()
+    await page.getByText('evicted: stuck <b>since</b> monday').waitFor()
+    await until('its holder knows', () => second.state === 'lost')
+    expect(() => second.assertHeld()).toThrow('stuck <b>since</b> monday')
+    expect(await page.locator('#said').textContent()).toBe('Evicted: 1 ticket.')
+    await page.getByText('free', { exact: true }).waitFor()
+    await page.getByRole('link', { name: 'All keys' }).click()
+    await page.getByText('No key is held.').waitFor()
+  })
+})
+
+describe('the page', () => {
+  let locks: Locks
+  beforeEach(() => {
+    locks = createLocks(memoryStore(), { label: 'web-1' })
+  })
+  afterEach(() => locks.close())
+
+  test('has no way to evict where that is not switched on', async () => {
+    await locks.acquire('k')
+    await using opened = await open(locks)
+    await opened.page.getByRole('link', { name: 'k', exact: true }).click()
+    await opened.page.getByText('1 holding').waitFor()
+    expect(await opened.page.getByRole('button', { name: /evict/i }).count()).toBe(0)
+  })
+
+  test('is used by keyboard alone', async () => {
+    for (const key of ['apple', 'pear', 'plum']) await locks.acquire(key)
+    await using opened = await open(locks, { options: { allowEvict: true } })
+    const { page } = opened
+    const focused = () => page.evaluate('document.activeElement.textContent || document.activeElement.id')
+    await page.getByRole('row', { name: 'apple' }).waitFor()
+    await page.keyboard.press('Tab')
+    expect(await focused()).toBe('Skip to content')
+    await page.keyboard.press('/')
+    await page.keyboard.type('p')
+    await page.keyboard.type('lum')
+    await page.getByText('1 key', { exact: true }).waitFor()
+    expect([await focused(), await page.locator('#search').inputValue()]).toEqual(['search', 'plum'])
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Tab')
+    await page.keyboard.press('Tab')
+    expect(await focused()).toBe('plum')
+    const outline = 'getComputedStyle(document.activeElement).outlineStyle'
+    expect(await page.evaluate(outline)).toBe('solid')
+    await page.keyboard.press('Enter')
+    await page.getByRole('heading', { name: 'plum' }).waitFor()
+    await page.getByRole('button', { name: 'Evict everybody…' }).focus()
+    await page.keyboard.press('Enter')
+    await page.getByRole('dialog').waitFor()
+    expect(await focused()).toBe('reason')
+    await page.keyboard.press('Escape')
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    expect(await focused()).toBe('Evict everybody…')
+    expect(await page.getByRole('heading', { name: 'plum' }).count()).toBe(1)
+  })
+
+  test('keeps the focus where it is when it is told something new', async () => {
+    await locks.acquire('b')
+    await using opened = await open(locks)
+    const { page } = opened
+    await page.getByRole('link', { name: 'b', exact: true }).focus()
+    await locks.acquire('a')
+    await locks.acquire('c')
+    await page.getByRole('row', { name: 'web-1' }).nth(2).waitFor()
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('b')
+    expect(await page.locator('td.key').allTextContents()).toEqual(['a', 'b', 'c'])
+  })
+
+  test('shows names of strangers as text, whatever they are', async () => {
+    const hostile = [
+      '<img src=x onerror=alert(1)>',
+      '"><script>alert(1)</script>',
+      'two\nlines',
+      '\u202eevil',
+      'שלום',
+      'x'.repeat(1000),
+      '%00%2e%2e/&key=other#?',
+      '__proto__',
+    ]
+    const store = memoryStore()
+    const strangers = createLocks(store, { label: `<img src=x onerror=alert(2)>${'y'.repeat(10_000)}` })
+    for (const name of hostile) await strangers.acquire(name)
+    for (const width of [1280, 320]) {
+      await using opened = await open(strangers, {
+        options: { title: '<b>Locks</b>' },
+        viewport: { width, height: 800 },
+      })
+      const { page } = opened
+      await page.getByRole('heading', { name: '<b>Locks</b>' }).waitFor()
+      await until('all are shown', async () => (await page.locator('td.key').count()) === hostile.length)
+      expect(await page.locator('main img, main script, main b').count()).toBe(0)
+      expect(await page.locator('td.key').allTextContents()).toEqual(
+        [...hostile].sort().map((name) => name.replace('\n', '\\x0a').replace('\u202e', '\\u{202e}')),
+      )
+      expect(await isTooWide(page)).toBe(false)
+      for (const name of hostile) {
+        await page.goto(`${opened.url}#/key?${new URLSearchParams({ key: name })}`)
+        await until(
+          'it is shown',
+          async () => (await page.locator('h2').getAttribute('data-strange')) === name,
+        )
+        await page.getByText('1 holding').waitFor()
+        expect(await isTooWide(page)).toBe(false)
+      }
+    }
+    await strangers.close()
+  })
+
+  test('of 10,000 keys stays small, and finds one of them', async () => {
+    await Promise.all(Array.from({ length: 10_000 }, (_, n) => locks.acquire(`session:${n}`)))
+    await using opened = await open(locks)
+    const { page } = opened
+    await page.getByText('10,000 keys, page 1 of 100').waitFor()
+    expect(await page.locator('tbody tr').count()).toBe(100)
+    expect(await page.evaluate('document.querySelectorAll("*").length')).toBeLessThan(3000)
+    await page.getByRole('button', { name: 'Next' }).click()
+    await page.getByText('10,000 keys, page 2 of 100').waitFor()
+    await page.locator('#search').fill('session:7777')
+    await page.getByText('1 key', { exact: true }).waitFor()
+    expect(await page.locator('td.key').allTextContents()).toEqual(['session:7777'])
+    // The page answers while it is told of changes.
+    const longest = await page.evaluate(`new Promise((resolve) => {
+      let last = performance.now(), longest = 0, frames = 0
+      const step = () => {
+        const now = performance.now()
+        longest = Math.max(longest, now - last)
+        last = now
+        if (++frames === 60) resolve(longest)
+        else requestAnimationFrame(step)
+      }
+      requestAnimationFrame(step)
+    })`)
+    expect(longest).toBeLessThan(1000)
+  })
+
+  test('is light or dark as the system is, with text that can be read', async () => {
+    await locks.acquire('k')
+    const backgrounds: unknown[] = []
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await using opened = await open(locks, { colorScheme })
+      const { page } = opened
+      await page.getByRole('link', { name: 'k', exact: true }).waitFor()
+      backgrounds.push(await page.evaluate('getComputedStyle(document.body).backgroundColor'))
+      const contrasts = (await page.evaluate(CONTRASTS)) as { text: string; ratio: number }[]
+      expect(contrasts.length).toBeGreaterThan(10)
+      expect(contrasts.filter(({ ratio }) => ratio < 4.5)).toEqual([])
+    }
+    expect(new Set(backgrounds).size).toBe(2)
+  })
+
+  test('fits a phone in all of its views', async () => {
+    const giveUp = new AbortController()
+    let leave = () => {}
+    const leading = locks.election('mailer').campaign(
+      () =>
+        new Promise<void>((resolve) => {
+          leave = resolve
+        }),
+    )
+    await locks.acquire('stock:warehouse-of-the-north:item-000000000000042')
+    const waiting = locks.acquire('stock:warehouse-of-the-north:item-000000000000042', {
+      signal: giveUp.signal,
+    })
+    await using opened = await open(locks, {
+      options: { allowEvict: true },
+      viewport: { width: 320, height: 640 },
+    })
+    const { page } = opened
+    await page.getByRole('link', { name: /^stock/ }).click()
+    await page.locator('.picture svg').waitFor()
+    expect(await isTooWide(page)).toBe(false)
+    await page.getByRole('button', { name: 'Evict everybody…' }).click()
+    expect(await isTooWide(page)).toBe(false)
+    await page.getByRole('button', { name: 'Cancel' }).click()
+    await page.getByRole('link', { name: 'Leaders' }).click()
+    await page.getByRole('row', { name: 'mailer' }).waitFor()
+    expect(await isTooWide(page)).toBe(false)
+    await page.getByRole('link', { name: 'Keys', exact: true }).click()
+    await page.getByRole('row', { name: 'mailer' }).waitFor()
+    expect(await isTooWide(page)).toBe(false)
+    // Shown as cards, it is still a table to those who hear it.
+    expect(await page.getByRole('columnheader').count()).toBe(8)
+    leave()
+    giveUp.abort()
+    await Promise.allSettled([leading, waiting])
+  })
+
+  test('asks for the token, and does not keep it in the address', async () => {
+    const token = 'correct-horse-battery'
+    await locks.acquire('k')
+    await using opened = await open(locks, { options: { token } })
+    const { page, url } = opened
+    await page.getByLabel('Token').fill('wrong')
+    await page.keyboard.press('Enter')
+    await page.getByText('This is not the token.').waitFor()
+    expect(await page.getByText('web-1').count()).toBe(0)
+    await page.getByLabel('Token').fill(token)
+    await page.keyboard.press('Enter')
+    await page.getByRole('link', { name: 'k', exact: true }).waitFor()
+    await using other = await visit(browser, `${url}?token=${token}`)
+    await other.page.getByRole('link', { name: 'k', exact: true }).waitFor()
+    expect(other.page.url()).toBe(url)
+    expect(await other.page.evaluate('document.cookie')).toBe('')
+    expect(other.wrongs).toEqual([])
+  })
+
+  test('does not ask while nobody sees it, and goes on when somebody does', async () => {
+    await using opened = await open(locks)
+    const { page, server } = opened
+    await page.getByText('No key is held.').waitFor()
+    const turn = (hidden: boolean) =>
+      page.evaluate(`Object.defineProperty(document, 'hidden', { value: ${hidden}, configurable: true })
+        document.dispatchEvent(new Event('visibilitychange'))`)
+    await turn(true)
+    await until('it has hung up', async () => server.inFlight() === 0)
+    await locks.acquire('k')
+    await turn(false)
+    await page.getByRole('link', { name: 'k', exact: true }).waitFor()
+  })
+})
+
+test('a store that goes away and comes back is told at the top, and the page goes on by itself', async () => {
+  await using redis = await startRedis()
+  const locks = await connect(redis.url, { label: 'web-1' })
+  await locks.acquire('before', { ttl: '1h' })
+  await using opened = await open(locks)
+  const { page } = opened
+  await page.getByRole('row', { name: 'before' }).waitFor()
+  await redis.kill()
+  await page.getByText(/^The store is away since/).waitFor()
+  expect(await page.getByRole('row', { name: 'before' }).count()).toBe(1)
+  await redis.restart()
+  await until('the banner is gone', async () => (await page.locator('#banner').textContent()) === '')
+  const lease = await locks.acquire('after')
+  await page.getByRole('row', { name: 'after' }).waitFor()
+  await lease.release()
+  await locks.close()
+})
+
+test('a dashboard that goes away and comes back is told, too', async () => {
+  const locks = createLocks(memoryStore())
+  await locks.acquire('k')
+  const dashboard = createDashboard(locks)
+  let isAway = false
+  const server = await serve((request, response) => {
+    if (isAway) response.writeHead(502).end()
+    else dashboard(request, response)
+  })
+  await using visited = await visit(browser, server.url)
+  const { page } = visited
+  await page.getByRole('link', { name: 'k', exact: true }).waitFor()
+  isAway = true
+  dashboard.close()
+  await page.getByText(/^The dashboard does not answer/).waitFor()
+  isAway = false
+  await until('the banner is gone', async () => (await page.locator('#banner').textContent()) === '')
+  await server[Symbol.asyncDispose]()
+  dashboard.close()
+  await locks.close()
+})
+
+test('jobs are shown beside the locks, and their payloads are not', async () => {
+  await using server = await startPostgres()
+  const jobs = createJobs(new pg.Pool({ connectionString: server.url }))
+  await jobs.migrate()
+  await jobs.enqueueAll([{ name: 'mail' }, { name: 'mail' }])
+  await jobs.enqueue('<b>bill</b>', { card: 'secret' }, { maxAttempts: 1 })
+  const [job] = await jobs.claim('<b>bill</b>', { worker: 'web-1' })
+  await job?.fail('no such card')
+  const locks = createLocks(memoryStore())
+  {
+    await using opened = await open(locks, { options: { jobs } })
+    const { page } = opened
+    await page.getByRole('link', { name: 'Jobs' }).click()
+    const counts = page.locator('.job-counts')
+    await counts.getByRole('row', { name: 'mail' }).waitFor()
+    expect(await counts.getByRole('row', { name: 'mail' }).locator('.count').first().textContent()).toBe('2')
+    const dead = page.locator('.jobs').getByRole('row', { name: '<b>bill</b>' })
+    expect(await dead.textContent()).toMatch(/dead.*1 of 1.*web-1.*no such card/)
+    expect(await page.content()).not.toContain('secret')
+    expect(await page.locator('main b').count()).toBe(0)
+  }
+  await locks.close()
+  await jobs.close()
+})
+
+/** The contrast (WCAG 2.2, 1.4.3) of every text against what is behind it. */
+const CONTRASTS = `(() => {
+  const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true })
+  const over = (...colours) => {
+    canvas.clearRect(0, 0, 1, 1)
+    for (const colour of colours) {
+      canvas.fillStyle = colour
+      canvas.fillRect(0, 0, 1, 1)
+    }
+    return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3)
+  }
+  const luminance = (colour) => {
+    const [r, g, b] = colour.map((part) => part / 255).map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b
+  }
+  const found = []
+  for (const node of document.querySelectorAll('body *')) {
+    const text = [...node.childNodes].filter(({ nodeType }) => nodeType === 3).map(({ data }) => data).join('').trim()
+    if (text === '' || node.closest('noscript, .aside, option, :disabled') || node.getClientRects().length === 0) continue
+    const behind = []
+    for (let each = node; each !== null; each = each.parentElement) behind.unshift(getComputedStyle(each).backgroundColor)
+    const back = over(...behind)
+    const front = over(...behind, getComputedStyle(node).color)
+    const [light, dark] = [luminance(front), luminance(back)].sort((a, b) => b - a)
+    found.push({ text, ratio: (light + 0.05) / (dark + 0.05) })
+  }
+  return found
+})()`
