@@ -159,7 +159,7 @@ export class Job implements ScheduledJob {
         schedule.onError(error, { name: this.name, during: 'store' })
         if (isHoldfastError(error, 'closed')) return
         failures += 1
-        await paused(schedule.clock, Math.min(500 * 2 ** failures, LONGEST_SLEEP_MS), stopping)
+        await paused(schedule.clock, backoffMs(failures), stopping)
       }
     }
   }
@@ -175,7 +175,7 @@ export class Job implements ScheduledJob {
       const rememberMs = Math.min(this.#rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
       const most = this.#parts.settings.afterCrash === 'skip' ? 1 : MOST_ATTEMPTS
       const begin = await this.#marks.begin(tickMs, { most, rememberMs })
-      if (begin === undefined) return this.#giveUp(tickMs, most)
+      if (begin === undefined) return this.#giveUp(tickMs, lease, most)
       // Whoever stopped us looked after runs that were going on.
       if (this.#stopping.signal.aborted) return begin.lease.release()
       await this.#runTick(tickMs, lease, begin)
@@ -192,8 +192,10 @@ export class Job implements ScheduledJob {
       else if (begin.lease.remainingMs > 0) begin.lease.detach()
       return
     }
-    // Under a lease that `atMost` has ended, too: the store keeps the key until it is given back.
-    await this.#settle(tickMs, end.result)
+    if (!(await this.#settleUnder(lease, tickMs, end.result))) {
+      if (begin.lease.remainingMs > 0) begin.lease.detach()
+      return
+    }
     await this.#tell(async () => {
       await begin.lease.release()
       await this.#marks.forgetBegins(tickMs, begin.attempt - 1)
@@ -202,14 +204,14 @@ export class Job implements ScheduledJob {
   }
 
   /** Work that ends its process would end all of them, one after the other. */
-  async #giveUp(tickMs: number, attempts: number): Promise<void> {
+  async #giveUp(tickMs: number, lease: Lease, attempts: number): Promise<void> {
     const error = new HoldfastError(
       'task-failed',
       `${attempts === 1 ? 'A run' : `${attempts} runs`} of ${JSON.stringify(this.name)} for ${new Date(tickMs).toISOString()} broke off: the process died, or lost its lease. The tick has failed.`,
       { key: this.#marks.lock },
     )
-    await this.#settle(tickMs, 'failed')
-    await this.#tell(() => this.#marks.forgetBegins(tickMs, attempts))
+    if (await this.#settleUnder(lease, tickMs, 'failed'))
+      await this.#tell(() => this.#marks.forgetBegins(tickMs, attempts))
     this.#parts.schedule.onError(error, { name: this.name, during: 'run' })
   }
 
@@ -267,13 +269,29 @@ export class Job implements ScheduledJob {
     await this.#tell(async () => {
       for (const tick of course.between(startedMs, Math.max(course.nowMs, startedMs + atLeastMs))) {
         if (lease.remainingMs === 0 || this.#stopping.signal.aborted) return
-        await this.#settle(tick, 'skipped')
+        await this.#marks.settle(tick, 'skipped', this.#rememberMs(tick))
       }
     })
   }
 
-  #settle(tickMs: number, result: TickResult): Promise<void> {
-    return this.#tell(() => this.#marks.settle(tickMs, result, this.#rememberMs(tickMs)))
+  /**
+   * Whether the store has heard of it. It is told again for as long as nobody else can have the job, because the next one who has it
+   * would run the tick once more. Once at least: under a lease that `atMost` has ended the store keeps the key until it is given back.
+   */
+  async #settleUnder(lease: Lease, tickMs: number, result: TickResult): Promise<boolean> {
+    const { clock, onError } = this.#parts.schedule
+    for (let failures = 1; ; failures += 1) {
+      try {
+        await this.#marks.settle(tickMs, result, this.#rememberMs(tickMs))
+        return true
+      } catch (error) {
+        onError(error, { name: this.name, during: 'store' })
+        const isAway =
+          isHoldfastError(error, 'store-unavailable') || isHoldfastError(error, 'acquire-timeout')
+        if (!isAway || lease.remainingMs === 0 || this.#stopping.signal.aborted) return false
+        await paused(clock, backoffMs(failures), AbortSignal.any([this.#stopping.signal, lease.signal]))
+      }
+    }
   }
 
   /** Until nobody can take the tick for one that is still to be run, however wrong its clock; and until the next one is known. */
@@ -344,6 +362,11 @@ export class Job implements ScheduledJob {
       key: this.#marks.lock,
     })
   }
+}
+
+/** After so many failures in a row. */
+function backoffMs(failures: number): number {
+  return Math.min(500 * 2 ** failures, LONGEST_SLEEP_MS)
 }
 
 function before(nowMs: number, { sinceMs }: Sighting): Date {

@@ -306,6 +306,67 @@ describe('a store that is away', () => {
     expect(stage.ticks).toEqual(['2027-01-15T08:02:00.000Z'])
   })
 
+  test.each(['fail', 'lose request', 'lose reply'] as const)(
+    'when a run ends hears of it once it is back, before anybody else has the job (%s)',
+    async (fate) => {
+      const stage = new Stage()
+      const a = stage.member('a', { aheadMs: 1000 })
+      const b = stage.member('b')
+      for (const member of [a, b]) {
+        member.schedule.add('job', '* * * * *', stage.work(member, 5000), { ttl: '30s' })
+        member.schedule.start()
+      }
+      await stage.clock.advance(52_000)
+      expect(stage.record).toEqual(['a 2027-01-15T08:01:00.000Z'])
+      a.store.always(fate)
+      await stage.clock.advance(15_000)
+      a.store.always('answer')
+      await stage.clock.advance(60_000)
+      expect(stage.ticks).toEqual(['2027-01-15T08:01:00.000Z', '2027-01-15T08:02:00.000Z'])
+      expect(a.finished[0]).toMatchObject({ result: 'ok' })
+    },
+  )
+
+  test('for longer than the lease when a run ends leaves the tick to the others, as a crash would', async () => {
+    const stage = new Stage()
+    const a = stage.member('a', { aheadMs: 1000 })
+    const b = stage.member('b')
+    const attempts: string[] = []
+    for (const member of [a, b]) {
+      member.schedule.add(
+        'job',
+        '* * * * *',
+        (run) => {
+          attempts.push(`${member.name} ${run.attempt}`)
+          return stage.work(member, 5000)(run)
+        },
+        { ttl: '10s' },
+      )
+      member.schedule.start()
+    }
+    await stage.clock.advance(52_000)
+    a.store.always('lose request')
+    await stage.clock.advance(20_000)
+    a.store.always('answer')
+    await stage.clock.advance(10_000)
+    expect(attempts).toEqual(['a 1', 'b 2'])
+    expect(b.finished).toMatchObject([{ result: 'ok' }])
+  })
+
+  test('while a run ends does not keep anybody who stops the schedule', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '* * * * *', stage.work(a, 5000), { ttl: '10m' })
+    a.schedule.start()
+    await stage.clock.advance(52_000)
+    a.store.always('lose request')
+    await stage.clock.advance(5000)
+    expect(a.finished).toMatchObject([{ result: 'ok' }])
+    const stopped = stage.clock.monotonicMs()
+    await stage.clock.until(a.schedule.stop())
+    expect(stage.clock.monotonicMs() - stopped).toBeLessThan(15_000)
+  })
+
   test('that refuses is told of, and asked again ever more seldom', async () => {
     const stage = new Stage()
     const a = stage.member('a')
