@@ -17,7 +17,7 @@ export type ViewRequest =
     }
   | { readonly view: 'key'; readonly key: string }
 
-export type SortName = keyof typeof SORTS
+export type SortName = 'key' | 'waiting' | 'wait' | 'holding' | 'held' | 'left'
 
 export function isSortName(name: string): name is SortName {
   return Object.hasOwn(SORTS, name)
@@ -105,15 +105,14 @@ function keyView(watch: RoomWatch, key: string): object {
 const FREE: Omit<RoomView, 'key'> = { holders: [], queue: [], closedMs: 0 }
 
 /** Largest first. By key they are sorted already. */
-const SORTS = {
+const SORTS: Readonly<Record<SortName, ((room: RoomView) => number) | undefined>> = {
   key: undefined,
-  waiting: (room: RoomView): number => room.queue.length,
+  waiting: ({ queue }) => queue.length,
   wait: longestWaitMs,
-  holding: (room: RoomView): number => room.holders.length,
-  held: (room: RoomView): number => Math.max(0, ...room.holders.slice(0, 1).map(({ heldMs }) => heldMs)),
-  left: (room: RoomView): number =>
-    -Math.min(Number.MAX_VALUE, ...room.holders.slice(0, 1).map(({ remainingMs }) => remainingMs)),
-} as const
+  holding: ({ holders }) => holders.length,
+  held: ({ holders: [first] }) => first?.heldMs ?? 0,
+  left: ({ holders: [first] }) => -(first?.remainingMs ?? Number.MAX_VALUE),
+}
 
 /** In order of arrival, so the first waits longest. */
 function longestWaitMs({ queue }: RoomView): number {

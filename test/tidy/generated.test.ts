@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { root } from './project.ts'
 
-test('every Lua and SQL script is in the module generated from it', () => {
+test('every Lua and SQL script and every file of a page is in the module generated from it', () => {
   expect(generate('--check')).toEqual({ status: 0, stderr: '' })
 })
 
@@ -18,6 +18,9 @@ describe('the generator', () => {
     writeFileSync(join(source, 'stores/x/lua/acquire.lua'), awkward)
     writeFileSync(join(source, 'stores/x/lua/read-only.lua'), 'return 1\n')
     writeFileSync(join(source, 'stores/y/sql/acquire.sql'), 'select $1, $$x$$;\n')
+    mkdirSync(join(source, 'z/page'), { recursive: true })
+    for (const name of ['index.html', 'read-only.js', 'notes.md'])
+      writeFileSync(join(source, 'z/page', name), `${name}: ${awkward}`)
   })
   afterEach(() => rmSync(source, { recursive: true, force: true }))
 
@@ -29,6 +32,11 @@ describe('the generator', () => {
     const sql = await import(join(source, 'stores/y/sql/scripts.generated.ts'))
     expect(lua.scripts).toEqual({ acquire: awkward, readOnly: 'return 1\n' })
     expect(sql.scripts).toEqual({ acquire: 'select $1, $$x$$;\n' })
+    const page = await import(join(source, 'z/page/files.generated.ts'))
+    expect(page.files).toEqual({
+      'index.html': `index.html: ${awkward}`,
+      'read-only.js': `read-only.js: ${awkward}`,
+    })
     expect(generate('--check', source)).toEqual({ status: 0, stderr: '' })
   })
 

@@ -1,0 +1,106 @@
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { connect, type Locks } from '../../src/index.ts'
+import { freePort } from '../servers/free-port.ts'
+import { type HoldfastProcess, Shell } from './holdfast-process.ts'
+import { openSqlite, type TestStore } from './stores.ts'
+
+let store: TestStore
+let shell: Shell
+let locks: Locks
+beforeEach(async () => {
+  store = await openSqlite()
+  shell = new Shell({ HOLDFAST_STORE: store.url })
+  locks = await connect(store.url, { label: 'test' })
+})
+afterEach(async () => {
+  await locks.close()
+  await shell.close()
+  await store[Symbol.asyncDispose]()
+})
+
+async function start(...args: readonly string[]): Promise<{ url: URL; program: HoldfastProcess }> {
+  const program = shell.start(['dashboard', '--port', '0', '--json', ...args])
+  await program.prints('\n')
+  return { url: new URL(JSON.parse(program.stdout).url), program }
+}
+
+test('dashboard shows who holds what, read-only, until Ctrl-C', async () => {
+  const lease = await locks.acquire('invoice:42')
+  await locks.acquire('other')
+  const { url, program } = await start('--prefix', 'invoice:', '--title', 'Orders')
+  expect([url.hostname, url.search]).toEqual(['127.0.0.1', ''])
+  const view = await (await fetch(new URL('api/view', url))).json()
+  expect(view).toMatchObject({
+    site: { title: 'Orders', allowEvict: false, hasJobs: false },
+    rows: [{ key: 'invoice:42', holders: [{ fence: String(lease.fence) }] }],
+  })
+  // Somebody who looks does not keep it.
+  const stream = await fetch(new URL('api/live', url))
+  expect(stream.status).toBe(200)
+  program.signal('SIGINT')
+  expect([await program.exit, program.stderr]).toEqual([0, ''])
+  await stream.body?.cancel().catch(() => {})
+})
+
+test('dashboard says where it is, and with --allow-evict makes a token', async () => {
+  const program = shell.start(['dashboard', '--port', '0', '--allow-evict'])
+  await program.prints('Ctrl-C ends it.\n')
+  const [, address = ''] = /^(http:\/\/127\.0\.0\.1:\d+\/\?token=[\w-]{24})\n/.exec(program.stdout) ?? []
+  const entered = await fetch(address, { redirect: 'manual' })
+  const cookie = entered.headers.get('set-cookie')?.split(';')[0] ?? ''
+  expect((await fetch(new URL('api/view', address))).status).toBe(401)
+  const lease = await locks.acquire('k')
+  const answer = await fetch(new URL('api/evict', address), {
+    method: 'POST',
+    headers: { cookie, 'content-type': 'application/json' },
+    body: JSON.stringify({ key: 'k', reason: 'stuck' }),
+  })
+  expect(await answer.json()).toEqual({ evicted: [lease.id] })
+  program.signal('SIGTERM')
+  expect(await program.exit).toBe(0)
+})
+
+test('dashboard needs a token beyond this machine, and takes it from the environment', async () => {
+  for (const host of ['0.0.0.0', '::', 'locks.example']) {
+    const { code, stderr } = await shell.run(['dashboard', '--host', host])
+    expect([code, stderr]).toEqual([
+      64,
+      `holdfast: Expected a token (--token or HOLDFAST_DASHBOARD_TOKEN) where --host is beyond this machine, got none for "${host}". See holdfast dashboard --help.\n`,
+    ])
+  }
+  const env = { HOLDFAST_DASHBOARD_TOKEN: 'correct-horse-battery' }
+  const program = shell.start(['dashboard', '--host', '0.0.0.0', '--port', '0', '--json'], { env })
+  await program.prints('\n')
+  const { port } = new URL(JSON.parse(program.stdout).url)
+  const address = `http://127.0.0.1:${port}/api/view`
+  expect((await fetch(address)).status).toBe(401)
+  const headers = { authorization: 'Bearer correct-horse-battery' }
+  expect((await fetch(address, { headers })).status).toBe(200)
+  program.signal('SIGINT')
+  expect(await program.exit).toBe(0)
+})
+
+test('dashboard says in one sentence what is wrong with its options', async () => {
+  const port = await freePort()
+  const taken = createServer().listen(port, '127.0.0.1')
+  await once(taken, 'listening')
+  for (const [args, message] of [
+    [
+      ['--port', String(port)],
+      `Expected --host and --port to be a free place to listen, but 127.0.0.1:${port} is taken.`,
+    ],
+    [['--port', 'x'], 'Expected --port to be a whole number from 0 to 65535, got "x".'],
+    [
+      ['--token', 'short'],
+      'Expected `token` to be at least 16 characters of ASCII without spaces, got something else.',
+    ],
+    [['more'], 'Expected the command to be given without words, got "more".'],
+    [['--store', 'memory:'], 'Expected a store that other processes share, got memory:.'],
+  ] as const) {
+    const { code, stdout, stderr } = await shell.run(['dashboard', ...args])
+    expect([code, stdout, stderr]).toEqual([64, '', `holdfast: ${message} See holdfast dashboard --help.\n`])
+  }
+  taken.close()
+})
