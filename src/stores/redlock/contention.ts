@@ -1,4 +1,4 @@
-import { type AcquireAnswer, type Ticket, UNLIMITED } from '../../contract/store.ts'
+import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
 import type { Council } from './council.ts'
 import type { RedlockNode } from './node.ts'
 import type { Rival } from './node-scripts.ts'
@@ -55,7 +55,7 @@ function giveWay(
 interface Standings {
   /** On which servers this ticket has a vote, and when each of them ends. */
   readonly votes: ReadonlyMap<number, string>
-  /** Who of those that exclude it has the most. */
+  /** Who of the others has the most. Also among readers: each may stand before a writer that another one waits behind. */
   readonly rival: { readonly id: string; readonly votes: number } | undefined
 }
 
@@ -67,10 +67,9 @@ async function standings(council: Council, ticket: Ticket): Promise<Standings> {
   const votes = new Map<number, string>()
   const rivals = new Map<string, number>()
   for (const [index, room] of rooms.entries()) {
-    for (const { id, limit, till } of room ?? []) {
-      const together = limit === UNLIMITED && ticket.limit === UNLIMITED
+    for (const { id, till } of room ?? []) {
       if (id === ticket.id) votes.set(index, till)
-      else if (!together) rivals.set(id, (rivals.get(id) ?? 0) + 1)
+      else rivals.set(id, (rivals.get(id) ?? 0) + 1)
     }
   }
   const [first] = [...rivals].sort(([one, some], [other, more]) => more - some || (one < other ? -1 : 1))

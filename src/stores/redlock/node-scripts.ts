@@ -24,7 +24,6 @@ export type ClaimAnswer =
 /** A holder of a room on one server: of the whole key only if enough servers say so. */
 export interface Rival {
   readonly id: string
-  readonly limit: number
   /** When its vote ends, by the clock of the server and as it writes it: until then nothing has changed about it. */
   readonly till: string
 }
@@ -57,8 +56,8 @@ export class NodeScripts {
     const text = await this.#run(lookScript, ['', '1', this.#names.room(key)], key)
     if (text === '') return []
     return text.split('\n').map((line) => {
-      const [limit = '', till = ''] = line.split(' ', 2)
-      return { id: line.slice(limit.length + till.length + 2), limit: Number(limit), till }
+      const space = line.indexOf(' ')
+      return { id: line.slice(space + 1), till: line.slice(0, space) }
     })
   }
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { Store, Ticket } from '../../../src/contract/store.ts'
+import { type Store, type Ticket, UNLIMITED } from '../../../src/contract/store.ts'
 import { createLocks } from '../../../src/index.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { openRedlock } from '../../../src/stores/redlock/index.ts'
@@ -196,6 +196,29 @@ describe('votes that are split', () => {
     await stores[winner as 0].release(releaseOf(tickets[winner as 0]))
     expect(await held(stores[loser as 0], tickets[loser as 0])).toBe(tickets[loser as 0])
     await stores[loser as 0].release(releaseOf(tickets[loser as 0]))
+    for (const store of stores) await store.close()
+  })
+
+  test('between readers, each before a writer that the others wait behind, let all of them in at last', async () => {
+    await using masters = await startMasters(3)
+    const readers = Array.from({ length: 3 }, () => ticket({ limit: UNLIMITED }))
+    const all = [...readers, ticket()]
+    for (const [index, server] of masters.servers.entries()) {
+      const alone = redisStore(newClient(server.url))
+      const first = readers[index] as Ticket
+      fenceOf(await alone.acquire(first))
+      for (const mine of all.slice().reverse()) if (mine !== first) await alone.acquire(mine)
+      await alone.close()
+    }
+    const stores = all.map(() => masters.store())
+    await Promise.all(
+      all.map(async (mine, index) => {
+        const store = stores[index] as Store
+        await held(store, mine)
+        await store.release(releaseOf(mine))
+      }),
+    )
+    await nothingLeft(masters)
     for (const store of stores) await store.close()
   })
 

@@ -1,12 +1,12 @@
 -- Who holds a room here, to find out why nobody has it on a quorum. Changes nothing.
 --
 -- KEYS    1 the room
--- Result  a line `<limit> <expiresAt> <id>` for each holder, also one that has not confirmed yet
+-- Result  a line `<expiresAt> <id>` for each holder, also one that has not confirmed yet
 --@ start
 local lines = {}
 local function add(entry)
-  local id, state, till, limit = string.match(entry, '^t(.-)%z(%a) %d+ %d+ (%d+) %d+ %d+ (%d+) ')
-  if id and state ~= 'l' and tonumber(till) > now then lines[#lines + 1] = limit .. ' ' .. till .. ' ' .. id end
+  local id, state, till = string.match(entry, '^t(.-)%z(%a) %d+ %d+ (%d+) ')
+  if id and state ~= 'l' and tonumber(till) > now then lines[#lines + 1] = till .. ' ' .. id end
 end
 
 local lone = redis.pcall('GET', KEYS[1])
