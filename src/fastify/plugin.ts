@@ -1,6 +1,13 @@
 import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
 import { InvalidArgumentError } from '../errors.ts'
-import { openServerLocks, type RequestWork, requestSignal, type ServerLocksOptions } from '../http/index.ts'
+import {
+  type During,
+  type OutgoingResponse,
+  openServerLocks,
+  type RequestWork,
+  requestSignal,
+  type ServerLocksOptions,
+} from '../http/index.ts'
 import type { CallbackOptions, Locks } from '../index.ts'
 
 declare module 'fastify' {
@@ -52,9 +59,10 @@ async function plugin(fastify: FastifyInstance, options: ServerLocksOptions): Pr
   // Runs when the server has answered all its requests.
   fastify.addHook('onClose', close)
 
-  const signals = new WeakMap<FastifyRequest, AbortSignal>()
+  // A request of Fastify does not know its reply.
+  const responses = new WeakMap<FastifyRequest, OutgoingResponse>()
   fastify.addHook('onRequest', (request, reply, done) => {
-    signals.set(request, requestSignal(reply.raw))
+    responses.set(request, reply.raw)
     done()
   })
   fastify.decorate('locks', locks)
@@ -62,15 +70,15 @@ async function plugin(fastify: FastifyInstance, options: ServerLocksOptions): Pr
     T,
   >(this: FastifyRequest, key: string, ...rest: WithLockArguments<T>): Promise<T> {
     const [terms, work] = rest.length === 1 ? [undefined, rest[0]] : rest
-    return requests.withLock(duringOf(this, signals.get(this)), key, terms, work)
+    return requests.withLock(duringOf(this, responses.get(this)), key, terms, work)
   })
 }
 
 type WithLockArguments<T> = [RequestWork<T>] | [CallbackOptions | undefined, RequestWork<T>]
 
 /** A handler that took longer than its `handlerTimeout` has been answered for, and is told to end. */
-function duringOf(request: FastifyRequest, gone: AbortSignal | undefined): AbortSignal | undefined {
+function duringOf(request: FastifyRequest, response: OutgoingResponse | undefined): During {
   const timeoutMs: number | undefined = request.routeOptions.handlerTimeout
-  if (timeoutMs === undefined || timeoutMs === 0 || gone === undefined) return gone
-  return AbortSignal.any([gone, request.signal])
+  if (timeoutMs === undefined || timeoutMs === 0 || response === undefined) return response
+  return AbortSignal.any([requestSignal(response), request.signal])
 }

@@ -3,12 +3,15 @@ export interface OutgoingResponse {
   readonly writableEnded: boolean
   readonly destroyed?: boolean
   /** Null until it is this one's turn on its connection. */
-  readonly socket?: Closing | null
-  readonly req?: { readonly socket?: Closing | null }
+  readonly socket?: object | null
+  readonly req?: { readonly socket?: Connection | null }
+  /** Of HTTP/2. */
+  readonly stream?: { readonly destroyed?: boolean }
   once(event: 'close', listener: () => void): unknown
 }
 
-interface Closing {
+interface Connection {
+  readonly destroyed?: boolean
   once(event: 'close', listener: () => void): unknown
 }
 
@@ -31,26 +34,25 @@ export function requestSignal(response: OutgoingResponse): AbortSignal {
   if (known !== undefined) return known
   const controller = new AbortController()
   signals.set(response, controller.signal)
+  if (response.writableEnded) return controller.signal
   // Not the 'close' of the request, which also comes when all of it was read.
   const onClose = () => {
     if (!response.writableEnded) controller.abort(clientGone())
   }
-  if (response.destroyed === true) {
-    onClose()
-    return controller.signal
-  }
   response.once('close', onClose)
   // A pipelined request is read while the one before it is answered, and its response is not told when both are over.
-  if (response.socket === null && response.req?.socket) {
-    const waiting = waitingAt(response.req.socket)
+  const connection = response.socket === null ? response.req?.socket : undefined
+  if (connection) {
+    const waiting = waitingAt(connection)
     waiting.add(onClose)
     response.once('close', () => waiting.delete(onClose))
   }
+  if (response.destroyed || response.stream?.destroyed || connection?.destroyed) onClose()
   return controller.signal
 }
 
 /** One listener for all: a client may pipeline more requests than a socket has room for without a warning. */
-function waitingAt(socket: Closing): Set<() => void> {
+function waitingAt(socket: Connection): Set<() => void> {
   const known = sockets.get(socket)
   if (known !== undefined) return known
   const waiting = new Set<() => void>()
@@ -61,7 +63,7 @@ function waitingAt(socket: Closing): Set<() => void> {
   return waiting
 }
 
-const sockets = new WeakMap<Closing, Set<() => void>>()
+const sockets = new WeakMap<Connection, Set<() => void>>()
 const signals = new WeakMap<OutgoingResponse, AbortSignal>()
 
 /** The status is for logs, as nginx has it: nobody is there to read it. */

@@ -147,6 +147,25 @@ describe('a lock for a request', () => {
     expect(await roomsOf(other)).toEqual([])
   })
 
+  test('is not asked for when the client of a pipelined request has gone before', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const arrived = gate()
+    const failed = gate<Error>()
+    const { url } = await serve(async (request, response) => {
+      if (request.url === '/first') return
+      arrived.open()
+      await once(request.socket, 'close')
+      failed.open(await errorOf(requests.withLock(response, 'pay', () => expect.unreachable())))
+    })
+    const client = connectTcp(Number(new URL(url).port), '127.0.0.1')
+    client.write('GET /first HTTP/1.1\r\nhost: a\r\n\r\nGET /second HTTP/1.1\r\nhost: a\r\n\r\n')
+    await arrived.opened
+    client.destroy()
+    expect(await failed.opened).toMatchObject({ name: 'AbortError' })
+    expect(await roomsOf(other)).toEqual([])
+  })
+
   test('tells the work when the lease is lost', async () => {
     const { locks, other } = twoProcesses()
     const requests = requestLocks(locks)
@@ -166,7 +185,15 @@ describe('a lock for a request', () => {
     const requests = requestLocks(locks)
     const begun = gate()
     const told = gate<Error>()
-    const server = createHttp2((request, response) => {
+    const late = gate<Error>()
+    let arrivals = 0
+    const server = createHttp2(async (request, response) => {
+      arrivals += 1
+      if (request.url === '/late') {
+        await once(response, 'close')
+        late.open(await errorOf(requests.withLock(response, 'pay', () => expect.unreachable())))
+        return
+      }
       requests
         .withLock(response, 'pay', async (_, { signal }) => {
           if (request.url === '/quick') return 'quick'
@@ -190,6 +217,11 @@ describe('a lock for a request', () => {
     slow.close(8)
     expect(await told.opened).toMatchObject({ name: 'AbortError' })
     await untilRooms(other)
+    const gone = session.request({ ':path': '/late' })
+    gone.on('error', () => {})
+    await until('it has arrived', () => arrivals === 3)
+    gone.close(8)
+    expect(await late.opened).toMatchObject({ name: 'AbortError' })
   })
 
   test('may be for no request at all, and ends its wait by a signal of one’s own', async () => {
