@@ -52,6 +52,18 @@ test('doctor exits with 1 and says why when there is no store', async () => {
   expect(stdout).not.toContain('sesame')
 })
 
+test('doctor groups what it says of several servers by server, and complains of nothing besides', async () => {
+  const { code, stdout, stderr } = await shell.run([
+    'doctor',
+    '--store',
+    `redlock:${server.url},redis://127.0.0.1:1`,
+  ])
+  expect([code, stderr]).toEqual([1, ''])
+  expect(stdout).toMatch(new RegExp(`^127\\.0\\.0\\.1:${server.port}\nok +version `, 'm'))
+  expect(stdout).toMatch(/^127\.0\.0\.1:1\nwarning +connection /m)
+  expect(stdout).toMatch(/^problem +quorum +1 of 2 servers answer, and 2 have to\./m)
+})
+
 test('doctor puts the sentences below where the terminal is narrow', async () => {
   const terminal = shell.terminal('stty cols 40; eval "$HOLDFAST doctor"', '')
   expect(await terminal.exit).toBe(0)

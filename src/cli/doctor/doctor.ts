@@ -18,6 +18,8 @@ export const doctor: Command = {
   async run(given: Arguments): Promise<number> {
     const [word] = given.words
     if (word !== undefined) throw new UsageError(`Expected no words, got ${json(word)}.`)
+    // What the stores warn of is among the findings, in better words.
+    process.removeAllListeners('warning')
     const diagnosis = await diagnose(await urlOf(given))
     if (given.flag('json')) print(json(diagnosis))
     else for (const line of pageOf(diagnosis, paintFor(process.stdout))) print(line)

@@ -44,7 +44,7 @@ async function look(url: string): Promise<Look> {
   try {
     const { since } = await within(LIMIT_MS, new NodeScripts(shared, SETTINGS).standing())
     const remembersMs = performance.now() - since
-    return { where, findings: [...findings, memory(remembersMs)], facts, remembersMs }
+    return { where, findings: [...findings, vote(remembersMs)], facts, remembersMs }
   } catch (error) {
     return { where, findings: [...findings, away(textOf(error))] }
   } finally {
@@ -70,8 +70,8 @@ function away(text: string): Finding {
   return { check: 'connection', verdict: 'warning', text }
 }
 
-function memory(remembersMs: number): Finding {
-  const check = 'memory'
+function vote(remembersMs: number): Finding {
+  const check = 'vote'
   const leftMs = SETTINGS.maxTtlMs - remembersMs
   if (leftMs <= 0)
     return { check, verdict: 'ok', text: 'It has forgotten nothing for long enough: its vote counts.' }

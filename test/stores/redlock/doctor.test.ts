@@ -13,7 +13,7 @@ test('the doctor looks at each of several servers, and at the majority they make
   expect(wrong(findings)).toEqual([])
   for (const { port } of masters.servers) {
     const checks = findings.filter(({ where }) => where === `127.0.0.1:${port}`).map(({ check }) => check)
-    expect(checks).toEqual(['version', 'role', 'eviction', 'persistence', 'clock', 'memory'])
+    expect(checks).toEqual(['version', 'role', 'eviction', 'persistence', 'clock', 'vote'])
   }
   expect(findings).toContainEqual({
     check: 'quorum',
@@ -48,7 +48,7 @@ test('the doctor tells of servers that may have forgotten a holder, and of what 
     expect.arrayContaining([
       expect.objectContaining({ check: 'eviction', where: at(0), verdict: 'problem' }),
       expect.objectContaining({ check: 'settings', where: at(1), text: expect.stringContaining('+info') }),
-      expect.objectContaining({ check: 'memory', where: at(2), text: expect.stringContaining('counts in') }),
+      expect.objectContaining({ check: 'vote', where: at(2), text: expect.stringContaining('counts in') }),
       expect.objectContaining({ check: 'votes', text: expect.stringContaining('0 of 3 servers count now') }),
     ]),
   )
