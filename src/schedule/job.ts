@@ -104,7 +104,9 @@ export class Job implements ScheduledJob {
   }
 
   runNow(): Promise<FinishedRun> {
-    return this.#track(this.#runNow())
+    return new Promise((resolve, reject) => {
+      void this.#track(this.#runNow({ resolve, reject }).catch(reject))
+    })
   }
 
   async status(): Promise<ScheduleStatus> {
@@ -215,17 +217,20 @@ export class Job implements ScheduledJob {
     this.#parts.schedule.onError(error, { name: this.name, during: 'run' })
   }
 
-  async #runNow(): Promise<FinishedRun> {
+  /** Says how the work went as soon as it is over; the job may stay taken for longer. */
+  async #runNow(caller: {
+    readonly resolve: (finished: FinishedRun) => void
+    readonly reject: (error: unknown) => void
+  }): Promise<void> {
     if (this.#stopping.signal.aborted) throw this.#closed()
     const startedMs = this.#course.nowMs
-    const { end, finished } = await this.#underLock({}, async (lease) => {
+    await this.#underLock({}, async (lease) => {
       if (this.#stopping.signal.aborted) throw this.#closed()
-      const run = await this.#run(new Date(startedMs), lease, 1)
-      if (run.end.result !== 'interrupted') await this.#stayTaken(startedMs, lease)
-      return run
+      const { end, finished } = await this.#run(new Date(startedMs), lease, 1)
+      if (end.result === 'ok') caller.resolve(finished)
+      else caller.reject(end.error)
+      if (end.result !== 'interrupted') await this.#stayTaken(startedMs, lease)
     })
-    if (end.result !== 'ok') throw end.error
-    return finished
   }
 
   async #run(

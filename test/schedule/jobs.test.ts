@@ -200,6 +200,22 @@ describe('runNow', () => {
     expect(await errorOf(job.runNow())).toMatchObject({ code: 'closed' })
   })
 
+  test('says how it went when the work is over, and not only when `atLeast` is', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    const job = a.schedule.add('job', '* * * * *', stage.work(a, 1000), { atLeast: '1h' })
+    const begunAt = stage.clock.monotonicMs()
+    expect(await stage.clock.until(job.runNow())).toMatchObject({ result: 'ok', durationMs: 1000 })
+    expect(stage.clock.monotonicMs() - begunAt).toBeLessThan(2000)
+    expect((await stage.clock.until(job.status())).running).toBeDefined()
+    const again = job.runNow().catch((error: unknown) => error)
+    await stage.clock.advance(35_000)
+    expect(await outcomeOf(again)).toMatchObject({ value: { code: 'acquire-timeout' } })
+    // Nobody is kept by the time that is left.
+    await stage.clock.until(a.schedule.stop())
+    expect((await stage.clock.until(job.status())).running).toBeUndefined()
+  })
+
   test('inside of a run of the same job is a deadlock, at once', async () => {
     const stage = new Stage()
     const a = stage.member('a')
