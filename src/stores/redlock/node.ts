@@ -51,6 +51,7 @@ export class RedlockNode {
   /** What has no answer yet, the oldest first. */
   readonly #owed = new Set<Owed>()
   #watching: NodeJS.Timeout | undefined
+  #lookAt = 0
   #paying: NodeJS.Timeout | undefined
   /** Why it is not asked now. */
   #fault: unknown
@@ -58,6 +59,8 @@ export class RedlockNode {
   #probing = false
   #probes = 0
   #proving: Promise<void> | undefined
+  /** What waits to be sent until the server has said who it is. */
+  readonly #unproven: Unproven[] = []
   #provenTurn = -1
   #closed = false
 
@@ -96,16 +99,20 @@ export class RedlockNode {
     }
     const owed: Owed = { since: performance.now(), waive: sink.failed.bind(sink), waived: false }
     this.#owed.add(owed)
-    this.#watching ??= setTimeout(this.#look, SILENCE_MS).unref()
-    const turn = this.#link.turn
-    const proven = this.#provenTurn === turn
-    const reply = proven ? request() : this.#prove().then(request)
+    this.#watch()
+    let turn = this.#link.turn
+    const send = (): Answer<T> => {
+      turn = this.#link.turn
+      return request()
+    }
+    const isProven = this.#provenTurn === turn && this.#unproven.length === 0
+    const reply = isProven ? request() : this.#whenProven(send)
     Promise.resolve(reply).then(
       (answer) => {
         this.#owed.delete(owed)
         this.#heard()
         // A server that was restarted in between has been asked without our knowing what it remembers.
-        if (proven && this.#link.turn !== turn) this.#drop(owed, sink, restartedError())
+        if (this.#link.turn !== turn) this.#drop(owed, sink, restartedError())
         else if (owed.waived) sink.answeredLate?.(answer)
         else sink.answered(answer)
       },
@@ -143,6 +150,31 @@ export class RedlockNode {
 
   #drop<T>(owed: Owed, sink: Sink<T>, error: unknown): void {
     if (!owed.waived) sink.failed(error)
+  }
+
+  /** Sends a request once the server has said who it is, in the order in which they came. */
+  #whenProven<T>(send: () => Answer<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      this.#unproven.push({ send: () => resolve(send()), reject })
+      if (this.#unproven.length > 1) return
+      this.#prove().then(
+        () => this.#sendUnproven(),
+        (error: unknown) => {
+          for (const waiting of this.#unproven.splice(0)) waiting.reject(error)
+        },
+      )
+    })
+  }
+
+  async #sendUnproven(): Promise<void> {
+    // More may come while these are sent.
+    for (const { send } of this.#unproven) {
+      send()
+      // Each for itself: of the requests of one tick the store sends the releases first, and a ticket that was given back before
+      // the server could be asked about it would be let in after its release.
+      await undefined
+    }
+    this.#unproven.length = 0
   }
 
   #prove(): Promise<void> {
@@ -197,19 +229,28 @@ export class RedlockNode {
   /** Whether the oldest question has an answer. Looked at once more after what has arrived was read: it may be us who hung. */
   readonly #look = (): void => {
     this.#watching = undefined
-    const oldest = this.#oldest()
-    if (oldest === undefined || this.#closed) return
-    const limitMs = this.#options.watch.canSpare(this) ? SILENCE_MS : LONG_SILENCE_MS
-    const leftMs = Math.min(SILENCE_MS, oldest.since + limitMs - performance.now())
-    if (leftMs > 1) {
-      this.#watching = setTimeout(this.#look, leftMs).unref()
-      return
-    }
+    const wasLate = performance.now() - this.#lookAt > LATE_MS
+    if (this.#leftMs(wasLate) > 1) return this.#watch(wasLate)
     setImmediate(() => {
-      if (this.#closed) return
-      if (this.#owed.has(oldest) && !oldest.waived) this.#giveUp(silentError(this.index))
-      else if (this.#oldest() !== undefined) this.#watching ??= setTimeout(this.#look, SILENCE_MS).unref()
+      // Meanwhile another one may have been given up, and this one cannot be spared any more.
+      if (this.#closed || this.#leftMs(wasLate) > 1) return this.#watch(wasLate)
+      this.#giveUp(silentError(this.index))
     })
+  }
+
+  #watch(wasLate = false): void {
+    if (this.#watching !== undefined || this.#closed || this.#oldest() === undefined) return
+    const leftMs = Math.max(1, Math.min(SILENCE_MS, this.#leftMs(wasLate)))
+    this.#lookAt = performance.now() + leftMs
+    this.#watching = setTimeout(this.#look, leftMs).unref()
+  }
+
+  /** How much longer the oldest question is waited for. Where our own clock was late the servers may have had no time either. */
+  #leftMs(wasLate: boolean): number {
+    const oldest = this.#oldest()
+    if (oldest === undefined) return Number.POSITIVE_INFINITY
+    const isSpared = this.#options.watch.canSpare(this) && !wasLate
+    return oldest.since + (isSpared ? SILENCE_MS : LONG_SILENCE_MS) - performance.now()
   }
 
   #oldest(): Owed | undefined {
@@ -261,6 +302,11 @@ export class RedlockNode {
   }
 }
 
+interface Unproven {
+  send(): void
+  reject(error: unknown): void
+}
+
 interface Owed {
   readonly since: number
   readonly waive: (error: unknown) => void
@@ -276,6 +322,8 @@ const SILENCE_MS = 300
 const LONG_SILENCE_MS = 2000
 /** After so long without an answer another connection may get through where this one does not. */
 const DEAD_MS = 5000
+/** A timer that is so late says that this process, or the machine, has no time for anything. */
+const LATE_MS = 50
 const FIRST_PAUSE_MS = 50
 const LONGEST_PAUSE_MS = 1000
 

@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Store } from '../../../src/contract/store.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { RedlockStore } from '../../../src/stores/redlock/redlock-store.ts'
+import { until } from '../../servers/until.ts'
 import { newClient } from '../redis/clients.ts'
 import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
 import { type Masters, startMasters } from './masters.ts'
@@ -87,6 +88,21 @@ test('a waiter that most servers have forgotten may ask again under its id, what
   for (const link of links.slice(0, 2))
     link.onReply = (script) => (script === 'acquire' ? heard.opened : undefined)
   fenceOf(await store.acquire(waiter))
+})
+
+test('a ticket that is given back before a slow server could be asked about it is not let in there afterwards', async () => {
+  const met = gate()
+  links[2].onRequest = (script) => (script === 'standing' ? met.opened : undefined)
+  let asked = 0
+  links[2].onReply = (script) => {
+    if (script === 'acquire' || script === 'release') asked += 1
+  }
+  const mine = ticket()
+  fenceOf(await store.acquire(mine))
+  expect(await store.release(releaseOf(mine))).toEqual({ was: 'held' })
+  met.open()
+  await until('both have arrived there', () => asked === 2)
+  expect(await masters.servers[2]?.command('EXISTS', 'holdfast:{key}')).toBe(0)
 })
 
 function slowly(): Promise<void> {
