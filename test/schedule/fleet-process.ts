@@ -20,6 +20,12 @@ const clock: Clock = {
 }
 
 const locks = await connectForMarks(url)
+// By itself, so that it is known at which step: in the middle of its work.
+let isToFreeze = false
+process.on('message', () => {
+  isToFreeze = true
+})
+
 const schedule = createSchedule(locks, { clock, onError: () => {} })
 schedule.add(
   'fleet',
@@ -29,6 +35,11 @@ schedule.add(
       appendFileSync(journal, `${what} ${scheduledAt.toISOString()} ${fence} ${process.pid}\n`)
     note('begin')
     process.send?.('begin')
+    if (isToFreeze) {
+      isToFreeze = false
+      note('freeze')
+      process.kill(process.pid, 'SIGSTOP')
+    }
     await sleep(Math.random() * 100)
     // As work should before what cannot be taken back: this process may have stood still for longer than its lease.
     lease.assertHeld()

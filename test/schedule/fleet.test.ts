@@ -21,7 +21,7 @@ const BETWEEN_KILLS_MS = 3500
 const CLOCKS_AHEAD_MS = [0, 1300, -2400, 700]
 
 test.concurrent.each(stores)(
-  'four processes on %s whose clocks differ, one of them killed every few seconds: each tick of a second once',
+  'four processes on %s whose clocks differ, one of them killed or frozen every few seconds: each tick of a second once',
   { timeout: (SECONDS + 60) * 1000 },
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-schedule-'))
@@ -37,7 +37,9 @@ test.concurrent.each(stores)(
       for (let kills = 0; performance.now() < endsAt; kills += 1) {
         await sleep(BETWEEN_KILLS_MS)
         // In the middle of a run, and at whatever it does.
-        await (kills % 2 === 0 ? fleet.killNextRunner() : fleet.killOne(kills))
+        if (kills % 3 === 0) await fleet.killNextRunner()
+        else if (kills % 3 === 1) await fleet.killOne(kills)
+        else await fleet.freezeNextRunner()
       }
       // What the last one had begun is taken over, too.
       const killedAt = Date.now()
@@ -55,7 +57,8 @@ test.concurrent.each(stores)(
       )
       expect(ticks.length).toBeGreaterThanOrEqual(SECONDS - 2)
       expect(twice(journal, fleet.killed)).toEqual([])
-      expect(fleet.killed.size).toBeGreaterThanOrEqual(3)
+      expect(fleet.killed.size).toBeGreaterThanOrEqual(2)
+      expect(lines(journal).filter(({ what }) => what === 'freeze').length).toBeGreaterThanOrEqual(1)
       // Never two at once: whoever begins or ends does so under the highest fence that ever was.
       const fences = lines(journal).map(({ fence }) => fence)
       expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : one > other ? 1 : 0)))
@@ -142,16 +145,34 @@ class Fleet {
   }
 
   async killNextRunner(): Promise<void> {
-    const runner = await new Promise<ChildProcess>((resolve) => {
-      this.#onBegin = resolve
-    })
-    this.#onBegin = () => {}
-    await this.#replace(runner)
+    await this.#replace(await this.#nextRunner())
   }
 
   async killOne(number: number): Promise<void> {
     const all = [...this.#running.keys()]
     await this.#replace(all[number % all.length] as ChildProcess)
+  }
+
+  /** Over several ticks, and for longer than its lease: until another one has done what it was at. */
+  async freezeNextRunner(): Promise<void> {
+    const runner = await this.#nextRunner()
+    runner.send('freeze')
+    const ofRunner = ({ what, pid }: Line) => what === 'freeze' && pid === runner.pid
+    const { tick } = await until('it is frozen in a run', () => lines(this.#journal).findLast(ofRunner), {
+      withinMs: 20_000,
+    })
+    await until('another one has run that tick', () => ends(this.#journal).some((end) => end.tick === tick), {
+      withinMs: 20_000,
+    })
+    runner.kill('SIGCONT')
+  }
+
+  async #nextRunner(): Promise<ChildProcess> {
+    const runner = await new Promise<ChildProcess>((resolve) => {
+      this.#onBegin = resolve
+    })
+    this.#onBegin = () => {}
+    return runner
   }
 
   /** As a process manager would: another one takes its place. */
