@@ -140,35 +140,26 @@ export interface Measuring {
 /** Makes numbers of events. */
 export function measure(locks: Pick<ProcessEvents, 'on'>, options: GroupOptions, sink: Sink): Measuring {
   const groupOf = keyGroups(options)
-  const labelsOf = ({ store, key }: Keyed): Labels => ({ store, group: groupOf(key) })
+  const known = new Map<string, Labels>()
+  /** One object for each store and group, as they are asked for with every event. */
+  const labelsOf = ({ store, key }: Keyed): Labels => {
+    const group = groupOf(key)
+    const name = `${store} ${group}`
+    const found = known.get(name)
+    if (found !== undefined) return found
+    const labels = { store, group }
+    known.set(name, labels)
+    begin(labels, sink)
+    return labels
+  }
   const present = {
     waiting: new Presence('waiting', sink),
     held: new Presence('held', sink),
     leading: new Presence('leading', sink),
   }
-  const begun = new Set<string>()
-  /** A counter that begins with 1 has not risen for who computes a rate: the first loss would raise no alarm. */
-  const begin = (labels: Labels) => {
-    const name = nameOf(labels)
-    if (begun.has(name)) return
-    begun.add(name)
-    for (const reason of REASONS) sink.count('losses', 0, { ...labels, reason })
-    for (const was of ['holder', 'waiter']) sink.count('evictions', 0, { ...labels, was })
-    for (const outcome of ['acquired', 'busy', 'timeout']) sink.count('requests', 0, { ...labels, outcome })
-    sink.count('jeopardies', 0, labels)
-    sink.count('queued', 0, labels)
-    const { store = '' } = labels
-    for (const verb of VERBS)
-      for (const outcome of ['ambiguous', 'refused']) sink.count('store_errors', 0, { store, verb, outcome })
-  }
-  const acquired = (event: Keyed & { readonly id: string; readonly at: number }, labels: Labels) => {
-    present.waiting.leave(event.id)
-    present.held.enter(event, labels)
-  }
   const ended = (event: Ended, outcome: { readonly request: string; readonly wait: string }) => {
     present.waiting.leave(event.id)
     const labels = labelsOf(event)
-    begin(labels)
     sink.count('requests', 1, { ...labels, outcome: outcome.request })
     sink.duration('wait', event.waitedMs / 1000, { ...labels, outcome: outcome.wait })
   }
@@ -182,22 +173,16 @@ export function measure(locks: Pick<ProcessEvents, 'on'>, options: GroupOptions,
       sink.count('queued', 1, labels)
       present.waiting.enter(event, labels)
     },
-    busy: (event) => {
-      begin(labelsOf(event))
-      sink.count('requests', 1, { ...labelsOf(event), outcome: 'busy' })
-    },
+    busy: (event) => sink.count('requests', 1, { ...labelsOf(event), outcome: 'busy' }),
     acquired: (event) => {
       ended(event, { request: 'acquired', wait: 'acquired' })
       const labels = labelsOf(event)
-      acquired(event, labels)
+      present.held.enter(event, labels)
       if (event.wokenMs !== undefined) sink.duration('hand_over', event.wokenMs / 1000, labels)
     },
     timeout: (event) => ended(event, { request: 'timeout', wait: 'timeout' }),
     withdrawn: (event) => ended(event, { request: event.reason, wait: 'withdrawn' }),
-    adopted: (event) => {
-      begin(labelsOf(event))
-      acquired(event, labelsOf(event))
-    },
+    adopted: (event) => present.held.enter(event, labelsOf(event)),
     renewed: ({ store, tookMs }) => sink.duration('renewal', tookMs / 1000, { store }),
     jeopardy: (event) => sink.count('jeopardies', 1, labelsOf(event)),
     lost: (event) => {
@@ -223,6 +208,18 @@ export function measure(locks: Pick<ProcessEvents, 'on'>, options: GroupOptions,
   }
 }
 
+/** A counter that begins with 1 has not risen for who computes a rate: the first loss would raise no alarm. */
+function begin(labels: Labels & { readonly store: string }, sink: Sink): void {
+  for (const reason of REASONS) sink.count('losses', 0, { ...labels, reason })
+  for (const was of ['holder', 'waiter']) sink.count('evictions', 0, { ...labels, was })
+  for (const outcome of ['acquired', 'busy', 'timeout']) sink.count('requests', 0, { ...labels, outcome })
+  sink.count('jeopardies', 0, labels)
+  sink.count('queued', 0, labels)
+  for (const verb of VERBS)
+    for (const outcome of ['ambiguous', 'refused'])
+      sink.count('store_errors', 0, { store: labels.store, verb, outcome })
+}
+
 const REASONS: readonly LossReason[] = ['expired', 'evicted', 'store-reset']
 const VERBS: readonly StoreVerb[] = ['acquire', 'renew', 'release', 'listen', 'inspect', 'evict']
 const OLDEST: Readonly<Record<OfKind<'oldest'>, OfKind<'level'>>> = {
@@ -241,7 +238,7 @@ class Presence {
   readonly #sink: Sink
   readonly #there = new Map<string, { readonly labels: Labels; readonly since: number }>()
   /** All that were ever counted by: where nobody is any more, that is told, as the last age would stay otherwise. */
-  readonly #known = new Map<string, Labels>()
+  readonly #known = new Set<Labels>()
 
   constructor(name: OfKind<'level'>, sink: Sink) {
     this.#name = name
@@ -251,7 +248,7 @@ class Presence {
   enter({ id, at }: { readonly id: string; readonly at: number }, labels: Labels): void {
     if (this.#there.has(id)) return
     this.#there.set(id, { labels, since: at })
-    this.#known.set(nameOf(labels), labels)
+    this.#known.add(labels)
     this.#sink.level(this.#name, 1, labels)
   }
 
@@ -263,23 +260,17 @@ class Presence {
   }
 
   oldest(): readonly Reading[] {
-    const since = new Map<string, number>()
-    for (const one of this.#there.values()) {
-      const name = nameOf(one.labels)
-      since.set(name, Math.min(one.since, since.get(name) ?? one.since))
-    }
     const now = Date.now()
-    return Array.from(this.#known, ([name, labels]) => ({
+    const began = new Map<Labels, number>()
+    for (const { labels, since } of this.#there.values())
+      began.set(labels, Math.min(since, began.get(labels) ?? since))
+    return Array.from(this.#known, (labels) => ({
       labels,
-      seconds: Math.max(0, now - (since.get(name) ?? now)) / 1000,
+      seconds: Math.max(0, now - (began.get(labels) ?? now)) / 1000,
     }))
   }
 
   clear(): void {
     for (const id of [...this.#there.keys()]) this.leave(id)
   }
-}
-
-function nameOf({ store, group }: Labels): string {
-  return JSON.stringify([store, group])
 }

@@ -49,6 +49,13 @@ function about(name: MeasureName): { readonly description: string; readonly unit
   return { description: MEASURES[name].about, unit: MEASURES[name].unit }
 }
 
-function attributes(labels: Labels): Attributes {
-  return Object.fromEntries(Object.entries(labels).map(([label, value]) => [`holdfast.${label}`, value]))
+/** Written out, as it is made for every number: from entries it took a sixth of all that tracing and metrics cost. */
+function attributes({ store, group, outcome, reason, verb, was }: Labels): Attributes {
+  const found: Attributes = { 'holdfast.store': store }
+  if (group !== undefined) found['holdfast.group'] = group
+  if (outcome !== undefined) found['holdfast.outcome'] = outcome
+  if (reason !== undefined) found['holdfast.reason'] = reason
+  if (verb !== undefined) found['holdfast.verb'] = verb
+  if (was !== undefined) found['holdfast.was'] = was
+  return found
 }

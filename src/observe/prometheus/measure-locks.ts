@@ -1,7 +1,15 @@
 import { Counter, Gauge, Histogram, type Registry, type RegistryContentType } from 'prom-client'
 import { InvalidArgumentError, type Locks, lockEvents } from '../../index.ts'
 import type { GroupOptions } from '../key-groups.ts'
-import { MEASURES, type MeasureName, type Measuring, measure, namesOf, type OfKind } from '../measures.ts'
+import {
+  type Labels,
+  MEASURES,
+  type MeasureName,
+  type Measuring,
+  measure,
+  namesOf,
+  type OfKind,
+} from '../measures.ts'
 
 export interface MeasureOptions extends GroupOptions {
   /** Where the metrics are registered: `register` of prom-client, or one of your own. */
@@ -94,16 +102,16 @@ class Board {
     }
   }
 
-  duration(name: OfKind<'duration'>, seconds: number, labels: object): void {
-    this.#durations.get(name)?.observe({ ...labels }, seconds)
+  duration(name: OfKind<'duration'>, seconds: number, labels: Labels): void {
+    this.#durations.get(name)?.observe(labels, seconds)
   }
 
-  count(name: OfKind<'count'>, by: 0 | 1, labels: object): void {
-    this.#counts.get(name)?.inc({ ...labels }, by)
+  count(name: OfKind<'count'>, by: 0 | 1, labels: Labels): void {
+    this.#counts.get(name)?.inc(labels, by)
   }
 
-  level(name: OfKind<'level'>, by: 1 | -1, labels: object): void {
-    this.#levels.get(name)?.inc({ ...labels }, by)
+  level(name: OfKind<'level'>, by: 1 | -1, labels: Labels): void {
+    this.#levels.get(name)?.inc(labels, by)
   }
 
   remove(): void {
@@ -117,7 +125,7 @@ function showOldest(gauge: Gauge, name: OfKind<'oldest'>, users: Iterable<Measur
   const readings = [...users].flatMap((user) => user.oldest(name))
   // Of two that are counted under the same labels the older one comes last, and stays.
   for (const { labels, seconds } of readings.sort((one, other) => one.seconds - other.seconds))
-    gauge.set({ ...labels }, seconds)
+    gauge.set(labels, seconds)
 }
 
 const SUFFIX = { duration: '_seconds', count: '_total', level: '', oldest: '_seconds' } as const
