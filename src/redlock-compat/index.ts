@@ -1,6 +1,7 @@
 export { ExecutionError, ResourceLockedError } from './errors.ts'
 export {
   type Client,
+  type ClientExecutionResult,
   type ExecutionResult,
   type ExecutionStats,
   Lock,
@@ -8,5 +9,5 @@ export {
   // biome-ignore lint/style/noDefaultExport: the name under which the package redlock is imported.
   Redlock as default,
   type RedlockAbortSignal,
-  type Settings,
 } from './redlock.ts'
+export type { Settings } from './settings.ts'

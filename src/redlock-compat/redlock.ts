@@ -11,30 +11,18 @@ import {
 import { type IoredisClient, redisStore } from '../stores/redis/index.ts'
 import { redlockStore } from '../stores/redlock/index.ts'
 import { ExecutionError, ResourceLockedError } from './errors.ts'
+import {
+  checkDuration,
+  checkResources,
+  DEFAULTS,
+  LONGEST_MS,
+  parseSettings,
+  type Settings,
+  windowOf,
+} from './settings.ts'
 
 /** A `Redis` or `Cluster` of the package ioredis. */
 export type Client = IoredisClient & { quit(): Promise<unknown> }
-
-export interface Settings {
-  /** Taken and not used: the deadline of a lock has an allowance of its own. Default: 0.01. */
-  readonly driftFactor: number
-  /** With `retryDelay` it says how long to wait: their product. 0 does not wait, -1 waits for ever. Default: 10. */
-  readonly retryCount: number
-  /** See `retryCount`; in milliseconds. Default: 200. */
-  readonly retryDelay: number
-  /** Taken and not used: nothing is tried over and over. Default: 100. */
-  readonly retryJitter: number
-  /** Taken and not used: `using` renews at a third of the duration. Default: 500. */
-  readonly automaticExtensionThreshold: number
-}
-
-const DEFAULTS: Settings = Object.freeze({
-  driftFactor: 0.01,
-  retryCount: 10,
-  retryDelay: 200,
-  retryJitter: 100,
-  automaticExtensionThreshold: 500,
-})
 
 export interface ExecutionStats {
   readonly membershipSize: number
@@ -42,6 +30,11 @@ export interface ExecutionStats {
   readonly votesFor: Set<Client>
   readonly votesAgainst: Map<Client, Error>
 }
+
+/** Taken over for its name. Nothing here returns one. */
+export type ClientExecutionResult =
+  | { client: Client; vote: 'for'; value: number }
+  | { client: Client; vote: 'against'; error: Error }
 
 export interface ExecutionResult {
   readonly attempts: readonly Promise<ExecutionStats>[]
@@ -74,12 +67,12 @@ export class Lock {
     this.leases = leases
   }
 
-  release(): Promise<ExecutionResult> {
-    return this.redlock.release(this)
+  release(...rest: readonly []): Promise<ExecutionResult> {
+    return this.redlock.release(this, ...rest)
   }
 
-  extend(duration: number): Promise<Lock> {
-    return this.redlock.extend(this, duration)
+  extend(duration: number, ...rest: readonly []): Promise<Lock> {
+    return this.redlock.extend(this, duration, ...rest)
   }
 }
 
@@ -133,14 +126,15 @@ export class Redlock extends EventEmitter {
     this.settings = { ...DEFAULTS, ...parseSettings(known) }
     const [first, ...others] = this.clients
     if (first === undefined) {
-      throw new InvalidArgumentError('Expected `clients` to have at least one client, got none.')
+      throw new InvalidArgumentError('Redlock must be instantiated with at least one redis client.')
     }
     const store = others.length === 0 ? redisStore(first) : redlockStore([first, ...others], { maxTtl })
     this.#locks = createLocks(store)
   }
 
   /** Releases what is held, and ends our connections and those of the clients. */
-  async quit(): Promise<void> {
+  async quit(...rest: readonly []): Promise<void> {
+    for (const callback of rest) parseSettings(callback)
     await this.#locks.close()
     await Promise.all([...this.clients].map((client) => client.quit()))
   }
@@ -157,7 +151,8 @@ export class Redlock extends EventEmitter {
   }
 
   /** Never fails: what the servers do not hear of ends by itself. */
-  async release(lock: Lock, _settings?: Partial<Settings>): Promise<ExecutionResult> {
+  async release(lock: Lock, settings?: Partial<Settings>): Promise<ExecutionResult> {
+    parseSettings(settings)
     lock.expiration = 0
     await lock.leases.release()
     return { attempts: [] }
@@ -169,8 +164,9 @@ export class Redlock extends EventEmitter {
    *
    * @throws {ExecutionError} when it is over, or the servers cannot be asked in time.
    */
-  async extend(existing: Lock, duration: number, _settings?: Partial<Settings>): Promise<Lock> {
+  async extend(existing: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
     checkDuration(duration)
+    parseSettings(settings)
     if (existing.expiration < Date.now() || existing.leases.state === 'lost') {
       throw new ExecutionError('Cannot extend an already-expired lock.', [])
     }
@@ -241,17 +237,17 @@ export class Redlock extends EventEmitter {
     const terms: WaitOptions = {
       ttl: Math.min(duration, LONGEST_MS),
       renew,
-      wait: retryCount === -1 ? Number.POSITIVE_INFINITY : retryCount * retryDelay,
+      wait: windowOf(retryCount, retryDelay),
     }
     try {
       return await this.#locks.acquireAll(resources, terms)
     } catch (error) {
-      throw this.#failed(error, resources)
+      throw this.#failed(error, { resources, retryCount })
     }
   }
 
   /** The error that redlock would throw. What is wrong with the call stays as it is. */
-  #failed(error: unknown, resources: readonly string[] = []): Error {
+  #failed(error: unknown, { resources = [], retryCount = 0 }: Attempted = {}): Error {
     if (isHoldfastError(error, 'invalid-argument')) return error
     const isLocked = isHoldfastError(error, 'acquire-timeout')
     const why = isLocked
@@ -267,49 +263,31 @@ export class Redlock extends EventEmitter {
     const message = isLocked
       ? 'The operation was unable to achieve a quorum during its retry window.'
       : ((error as LeaseLostError | undefined)?.message ?? 'The lock was lost.')
-    return new ExecutionError(message, [Promise.resolve(stats)], error)
+    const attempts = Number.isSafeInteger(retryCount)
+      ? Math.min(Math.max(0, retryCount) + 1, MOST_ATTEMPTS)
+      : 1
+    return new ExecutionError(message, new Array(attempts).fill(Promise.resolve(stats)), error)
   }
 }
 
-/** Whoever means "for ever" by a duration gets the longest that there is. */
-const LONGEST_MS = 24 * 86_400_000
-
-function checkResources(resources: unknown): void {
-  if (Array.isArray(resources) && resources.length > 0) return
-  const got = Array.isArray(resources) ? 'an empty one' : typeof resources
-  throw new InvalidArgumentError(
-    `Expected \`resources\` to be an array of names, as redlock 5 takes it, got ${got}.`,
-  )
+/** What was tried, for the error of redlock. */
+interface Attempted {
+  readonly resources?: readonly string[]
+  readonly retryCount?: number
 }
 
-function checkDuration(duration: unknown): void {
-  if (typeof duration === 'number' && Number.isInteger(duration) && duration > 0) return
-  throw new InvalidArgumentError(
-    `Expected \`duration\` to be a whole number of milliseconds, got ${typeof duration === 'number' ? duration : typeof duration}.`,
-  )
-}
+const MOST_ATTEMPTS = 1000
 
-function parseSettings(settings: unknown): Partial<Settings> {
-  if (settings === undefined) return {}
-  if (typeof settings === 'function') {
-    throw new InvalidArgumentError(
-      'Expected `settings`, got a function: since redlock 5 the result is a promise, and there are no callbacks.',
-    )
-  }
-  if (typeof settings !== 'object' || settings === null) {
-    throw new InvalidArgumentError(`Expected \`settings\` to be an object, got ${String(settings)}.`)
-  }
-  const parsed: Record<string, number> = {}
-  for (const name of Object.keys(DEFAULTS)) {
-    const value: unknown = (settings as Record<string, unknown>)[name]
-    if (value === undefined) continue
-    const least = name === 'retryCount' ? -1 : 0
-    if (typeof value !== 'number' || !(value >= least)) {
-      throw new InvalidArgumentError(
-        `Expected \`${name}\` to be a number from ${least}, got ${String(value)}.`,
-      )
-    }
-    parsed[name] = value
-  }
-  return parsed
+for (const [prototype, name, now] of [
+  [Redlock.prototype, 'lock', 'redlock.acquire(resources, duration)'],
+  [Redlock.prototype, 'unlock', 'redlock.release(lock)'],
+  [Redlock.prototype, 'disposer', 'redlock.using(resources, duration, routine)'],
+  [Lock.prototype, 'unlock', 'lock.release()'],
+] as const) {
+  // No method that anybody could want to call, so none that the types show.
+  Object.defineProperty(prototype, name, {
+    value: () => {
+      throw new InvalidArgumentError(`Expected a call of redlock 5, got \`${name}\`: it is \`${now}\` now.`)
+    },
+  })
 }

@@ -109,6 +109,7 @@ describe.each([1, 3])('with %i servers', (count) => {
     expect(performance.now() - since).toBeLessThan(1000)
     expect(error).toBeInstanceOf(ExecutionError)
     expect(error.message).toBe('The operation was unable to achieve a quorum during its retry window.')
+    expect(error.attempts).toHaveLength(6)
     for (const attempt of error.attempts) {
       const { membershipSize, quorumSize, votesFor, votesAgainst } = await attempt
       expect([membershipSize, quorumSize, votesFor.size]).toEqual([count, Math.floor(count / 2) + 1, 0])
@@ -228,14 +229,89 @@ test('the signal of `using` aborts when the lock is lost, with the error that re
   await server.close()
 })
 
+test('fails in time where the client neither connects nor tries again', async () => {
+  const gone = await startRedis()
+  await gone.close()
+  const client = new Redis(gone.url, {
+    maxRetriesPerRequest: 0,
+    autoResendUnfulfilledCommands: false,
+    autoResubscribe: false,
+    retryStrategy: () => null,
+    reconnectOnError: () => false,
+  })
+  client.on('error', () => {})
+  const redlock = new Redlock([client])
+  const duration = Math.floor(Number.MAX_SAFE_INTEGER / 10)
+  const error = (await errorOf(redlock.acquire([resource()], duration))) as unknown as ExecutionError
+  expect(error).toBeInstanceOf(ExecutionError)
+  expect(error.attempts).toHaveLength(11)
+  for (const { votesFor, votesAgainst } of await Promise.all(error.attempts)) {
+    expect(votesFor.size).toBe(0)
+    for (const vote of votesAgainst.values()) expect(vote).not.toBeInstanceOf(ResourceLockedError)
+  }
+  await redlock.quit().catch(() => {})
+})
+
+test.each<[string, Partial<Settings>]>([
+  ['without an end', { retryCount: Number.POSITIVE_INFINITY, retryDelay: 0 }],
+  ['for longer than any timer', { retryCount: 1e9 }],
+  ['without an end, by the number for it', { retryCount: -1, retryDelay: 0 }],
+])('waits %s', async (_, settings) => {
+  const own = redlockOn(1)
+  const name = resource()
+  const lock = await own.acquire([name], 1000)
+  const waiting = own.acquire([name], 1000, settings)
+  await lock.release()
+  const next = await waiting
+  expect(next.leases.fence(name)).toBeGreaterThan(lock.leases.fence(name))
+  await next.release()
+})
+
+test('takes settings that are null for none, as redlock does', async () => {
+  const own = redlockOn(1)
+  const lock = await own.acquire([resource()], 1000, null as never)
+  expect(await own.release(lock, null as never)).toEqual({ attempts: [] })
+})
+
+describe('the style of redlock 4', () => {
+  const callback = () => expect.unreachable()
+  test.each<[string, (redlock: Redlock, lock: Lock) => unknown]>([
+    ['redlock.acquire', (redlock) => redlock.acquire(['r'], 500, callback as never)],
+    ['redlock.release', (redlock, lock) => redlock.release(lock, callback as never)],
+    ['redlock.extend', (redlock, lock) => redlock.extend(lock, 500, callback as never)],
+    ['lock.release', (_, lock) => (lock.release as (one: unknown) => unknown).call(lock, callback)],
+    ['lock.extend', (_, lock) => (lock.extend as (...all: unknown[]) => unknown).call(lock, 500, callback)],
+    ['redlock.quit', (redlock) => (redlock.quit as (one: unknown) => unknown).call(redlock, callback)],
+    ['redlock.lock', (redlock) => (redlock as unknown as Old).lock('r', 500, callback)],
+    ['redlock.unlock', (redlock, lock) => (redlock as unknown as Old).unlock(lock, callback)],
+    ['redlock.disposer', (redlock) => (redlock as unknown as Old).disposer('r', 500, callback)],
+    ['lock.unlock', (_, lock) => (lock as unknown as Old).unlock(callback)],
+  ])('is refused by %s', async (_, call) => {
+    const own = redlockOn(1)
+    const lock = await own.acquire([resource()], 1000)
+    const error = await errorOf((async () => call(own, lock))())
+    expect(error).toMatchObject({ code: 'invalid-argument', message: expect.stringContaining('redlock 5') })
+    lock.leases.assertHeld()
+    await lock.release()
+  })
+
+  type Old = Readonly<Record<'lock' | 'unlock' | 'disposer', (...args: readonly unknown[]) => unknown>>
+})
+
 describe('with bad input', () => {
   const never = (() => expect.unreachable()) as never
   test.each<[string, (redlock: Redlock) => Promise<unknown>]>([
     ['got a function: since redlock 5', (redlock) => redlock.acquire(['r'], 500, never)],
     ['Expected `resources` to be an array of names', (redlock) => redlock.acquire('r' as never, 500)],
     ['Expected `resources` to be an array of names', (redlock) => redlock.acquire([], 500)],
-    ['Expected `duration` to be a whole number', (redlock) => redlock.acquire(['r'], 0.5)],
-    ['Expected `duration` to be a whole number', (redlock) => redlock.acquire(['r'], '5s' as never)],
+    // In the words of redlock, which its own tests expect.
+    ['Duration must be an integer value in milliseconds.', (redlock) => redlock.acquire(['r'], 0.5)],
+    ['Duration must be an integer value in milliseconds.', (redlock) => redlock.using(['r'], 0.5, never)],
+    ['Expected `duration` to be 50 ms or more, got 49', (redlock) => redlock.acquire(['r'], 49)],
+    [
+      'Duration must be an integer value in milliseconds.',
+      (redlock) => redlock.acquire(['r'], '5s' as never),
+    ],
     [
       'Expected `retryCount` to be a number from -1',
       (redlock) => redlock.acquire(['r'], 500, { retryCount: -2 }),
@@ -249,7 +325,7 @@ describe('with bad input', () => {
 
   test.each<[string, readonly unknown[]]>([
     ['Expected `clients` to be an array', []],
-    ['Expected `clients` to have at least one client', [[]]],
+    ['Redlock must be instantiated with at least one redis client.', [[]]],
     ['Expected no scripts of your own', [[{}], {}, { acquireScript: () => '' }]],
     ['Expected `retryDelay` to be a number', [[{}], { retryDelay: '200ms' }]],
     ['Expected `client`', [[{}]]],

@@ -1,0 +1,77 @@
+import { InvalidArgumentError } from '../index.ts'
+
+export interface Settings {
+  /** Taken and not used: the deadline of a lock has an allowance of its own. Default: 0.01. */
+  readonly driftFactor: number
+  /** With `retryDelay` it says how long to wait: their product. 0 does not wait, -1 waits for ever. Default: 10. */
+  readonly retryCount: number
+  /** See `retryCount`; in milliseconds. Default: 200. */
+  readonly retryDelay: number
+  /** Taken and not used: nothing is tried over and over. Default: 100. */
+  readonly retryJitter: number
+  /** Taken and not used: `using` renews at a third of the duration. Default: 500. */
+  readonly automaticExtensionThreshold: number
+}
+
+export const DEFAULTS: Settings = Object.freeze({
+  driftFactor: 0.01,
+  retryCount: 10,
+  retryDelay: 200,
+  retryJitter: 100,
+  automaticExtensionThreshold: 500,
+})
+
+/** How long redlock would go on trying. Nobody waits for longer than a timer can be set. */
+export function windowOf(retryCount: number, retryDelay: number): number {
+  if (retryCount === -1 || retryCount === Number.POSITIVE_INFINITY) return Number.POSITIVE_INFINITY
+  const windowMs = retryCount * retryDelay
+  return windowMs > LONGEST_MS ? Number.POSITIVE_INFINITY : windowMs
+}
+
+/** Whoever means "for ever" by a duration gets the longest that there is. */
+export const LONGEST_MS = 24 * 86_400_000
+const SHORTEST_MS = 50
+
+export function checkResources(resources: unknown): void {
+  if (Array.isArray(resources) && resources.length > 0) return
+  const got = Array.isArray(resources) ? 'an empty one' : typeof resources
+  throw new InvalidArgumentError(
+    `Expected \`resources\` to be an array of names, as redlock 5 takes it, got ${got}.`,
+  )
+}
+
+export function checkDuration(duration: unknown): void {
+  // In its words, which programs may know.
+  if (!Number.isInteger(duration)) {
+    throw new InvalidArgumentError('Duration must be an integer value in milliseconds.')
+  }
+  if ((duration as number) >= SHORTEST_MS) return
+  throw new InvalidArgumentError(
+    `Expected \`duration\` to be ${SHORTEST_MS} ms or more, got ${duration}: a shorter lock is over before it could be used.`,
+  )
+}
+
+export function parseSettings(settings: unknown): Partial<Settings> {
+  if (settings === undefined || settings === null) return {}
+  if (typeof settings === 'function') {
+    throw new InvalidArgumentError(
+      'Expected `settings`, got a function: since redlock 5 the result is a promise, and there are no callbacks.',
+    )
+  }
+  if (typeof settings !== 'object') {
+    throw new InvalidArgumentError(`Expected \`settings\` to be an object, got ${String(settings)}.`)
+  }
+  const parsed: Record<string, number> = {}
+  for (const name of Object.keys(DEFAULTS)) {
+    const value: unknown = (settings as Record<string, unknown>)[name]
+    if (value === undefined) continue
+    const least = name === 'retryCount' ? -1 : 0
+    if (typeof value !== 'number' || !(value >= least)) {
+      throw new InvalidArgumentError(
+        `Expected \`${name}\` to be a number from ${least}, got ${String(value)}.`,
+      )
+    }
+    parsed[name] = value
+  }
+  return parsed
+}
