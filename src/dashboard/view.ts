@@ -186,4 +186,4 @@ const ROW_TEXT = 200
 const KEY_TICKETS = 200
 const KEY_TEXT = 2000
 const TREND_LOOKS = 120
-const TREND_SAMPLES = 30
+const TREND_SAMPLES = 60

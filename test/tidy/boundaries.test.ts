@@ -38,6 +38,8 @@ const forbidden: Record<string, string[]> = {
   'src/cli/demo/demo.ts': ['../../engine/keeper.ts', '../../stores/sqlite/sqlite-store.ts'],
   'src/http/request.ts': ['../primitives/mutex.ts', 'node:http'],
   'src/nestjs/module.ts': ['../primitives/mutex.ts', 'node:http', '../http/request-locks.ts'],
+  'src/dashboard/view.ts': ['../engine/keeper.ts', '../stores/sqlite/sqlite-store.ts', '../cli/table.ts'],
+  'src/watch/room-watch.ts': ['../engine/keeper.ts', '../contract/store.ts', 'node:fs'],
   'examples/hello.ts': ['../src/index.ts', './shared.ts'],
 }
 const allowed: Record<string, string[]> = {
@@ -65,6 +67,9 @@ const allowed: Record<string, string[]> = {
   ],
   'src/cli/ok.ts': ['../index.ts', '../stores/sqlite/index.ts', '../errors.ts', './run.ts', 'node:fs'],
   'src/cli/demo/ok.ts': ['../../index.ts', '../../stores/sqlite/index.ts', '../run.ts', '../../errors.ts'],
+  'src/cli/top/ok.ts': ['../../watch/room-watch.ts', '../../base/duration.ts'],
+  'src/dashboard/ok.ts': ['../watch/room-watch.ts', '../index.ts', '../base/duration.ts', 'node:http'],
+  'src/watch/ok.ts': ['../index.ts', './room-history.ts'],
   'src/postgres/ok.ts': ['./executor.ts', '../base/duration.ts', '../errors.ts', 'node:timers', 'pg'],
   'src/jobs/ok.ts': ['../postgres/executor.ts', '../index.ts', './index.ts'],
   'src/queue/ok.ts': ['../index.ts', './queue.ts', '../errors.ts'],
