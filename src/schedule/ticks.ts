@@ -44,6 +44,11 @@ export function checkTimezone(timezone: unknown): asserts timezone is string {
 
 function parse(expression: unknown, timezone: string): Cron {
   let cause: unknown
+  if (typeof expression === 'string' && expression.length > LONGEST_EXPRESSION) {
+    throw new InvalidArgumentError(
+      `Expected \`expression\` to have at most ${LONGEST_EXPRESSION} characters, got ${expression.length}.`,
+    )
+  }
   try {
     if (typeof expression === 'string') {
       const cron = new Cron(expression, { timezone, paused: true })
@@ -58,3 +63,6 @@ function parse(expression: unknown, timezone: string): Cron {
     { cause },
   )
 }
+
+/** It is a part of a key, next to the name and the zone. All minutes and seconds one by one are not longer. */
+const LONGEST_EXPRESSION = 400

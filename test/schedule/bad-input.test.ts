@@ -40,6 +40,19 @@ test.each(['0 0 30 2 *', '0 0 0 1 1 * 2020'])(
   },
 )
 
+test('an expression that is too long to be a part of a key is refused', async () => {
+  const stage = new Stage()
+  const { schedule, errors } = stage.member('a')
+  const all = Array.from({ length: 60 }, (_, number) => number).join()
+  schedule.add('x'.repeat(500), `${all} ${all} * * * *`, work, { missed: 'all' })
+  schedule.start()
+  await stage.clock.advance(5000)
+  expect(errors).toEqual([])
+  expect(() => schedule.add('job', `${all},${all},${all} * * * *`, work)).toThrow(
+    /^Expected `expression` to have at most 400 characters, got \d{3}\.$/,
+  )
+})
+
 test.each([
   ['No/Where', '"No/Where"'],
   ['', '""'],

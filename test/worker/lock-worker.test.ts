@@ -138,6 +138,37 @@ describe('a lock worker', () => {
     },
   )
 
+  test.each(['start', 'work'])(
+    'whose %s blocks the event loop for longer than the lease ends it, and tries again',
+    async (what) => {
+      const block = () => {
+        const until = performance.now() + 1000
+        while (performance.now() < until);
+      }
+      const first = workerOf({
+        ttl: 500,
+        start: () => {
+          if (what === 'start' && first.reasons.length === 0) block()
+        },
+      })
+      const second = workerOf({ ttl: 500 })
+      first.worker.start()
+      if (what === 'work') {
+        await first.reaches('working')
+        block()
+      }
+      second.worker.start()
+      await until('the first was told', () => first.reasons.length > 0)
+      expect(first.reasons).toEqual(['lost'])
+      expect(first.errors).toMatchObject([
+        { during: 'hold', error: { code: 'lease-lost', reason: 'expired' } },
+      ])
+      await second.reaches('working')
+      await first.reaches('waiting')
+      await Promise.all([first.worker.stop(), second.worker.stop()])
+    },
+  )
+
   test('is stopped by the end of its locks, after it has ended its work', async () => {
     const { worker, reaches, reasons, errors } = workerOf()
     worker.start()
