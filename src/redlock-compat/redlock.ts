@@ -251,7 +251,9 @@ export class Redlock extends EventEmitter {
     if (isHoldfastError(error, 'invalid-argument')) return error
     const isLocked = isHoldfastError(error, 'acquire-timeout')
     const why = isLocked
-      ? new ResourceLockedError(`Locked by somebody else: ${error.key ?? resources.join(', ')}.`)
+      ? new ResourceLockedError(
+          `The operation was applied to: 0 of the ${resources.length} requested resources.`,
+        )
       : error
     if (why instanceof Error) this.emit('error', why)
     const stats: ExecutionStats = {

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { Redis } from 'ioredis'
+import { Cluster, Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import Redlock, {
   type Client,
@@ -10,16 +10,19 @@ import Redlock, {
   type Settings,
 } from '../../src/redlock-compat/index.ts'
 import { errorOf } from '../engine/scene.ts'
+import { type RedisCluster, startCluster } from '../servers/redis-cluster.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 
 let servers: RedisServer[]
+let cluster: RedisCluster
 
 beforeAll(async () => {
   servers = await Promise.all(Array.from({ length: 3 }, () => startRedis()))
+  cluster = await startCluster({ replicas: 0 })
 })
 afterAll(async () => {
-  await Promise.all(servers.map((server) => server.close()))
+  await Promise.all([...servers, cluster].map((server) => server.close()))
 })
 
 function clientOf(url: string): Client {
@@ -28,12 +31,18 @@ function clientOf(url: string): Client {
   return client
 }
 
+function clusterClient(): Client {
+  const nodes = cluster.url.replace(/^.*:\/\//, '').split(',')
+  const client = new Cluster(nodes.map((node) => `redis://${node}`))
+  client.on('error', () => {})
+  return client
+}
+
 /** A `Redlock` of its own clients, which ends with the test. */
-function redlockOn(count: number, settings?: Partial<Settings>): Redlock {
-  const redlock = new Redlock(
-    servers.slice(0, count).map(({ url }) => clientOf(url)),
-    settings,
-  )
+function redlockOn(where: number | 'cluster', settings?: Partial<Settings>): Redlock {
+  const clients =
+    where === 'cluster' ? [clusterClient()] : servers.slice(0, where).map(({ url }) => clientOf(url))
+  const redlock = new Redlock(clients, settings)
   onTestFinished(() => redlock.quit())
   return redlock
 }
@@ -44,13 +53,17 @@ function resource(): string {
   return `{redlock}${names}`
 }
 
-// What the tests of redlock 5 do (src/single.test.ts and src/multi.test.ts of its repository), for one server and for three.
-describe.each([1, 3])('with %i servers', (count) => {
+// What the tests of redlock 5 do (src/single.test.ts and src/multi.test.ts of its repository).
+describe.each([
+  ['one server', 1, 1],
+  ['three servers', 3, 3],
+  ['a cluster', 'cluster', 1],
+] as const)('with %s', (_, where, count) => {
   // Servers that have just started vote only when the longest duration has passed; redlock does not wait for that.
   const maxTtl = 1000
 
   function redlock(settings: Partial<Settings> & { maxTtl?: number } = {}): Redlock {
-    return redlockOn(count, { maxTtl, ...settings } as Partial<Settings>)
+    return redlockOn(where, { maxTtl, ...settings } as Partial<Settings>)
   }
 
   beforeAll(() => sleep(1100))
@@ -113,7 +126,10 @@ describe.each([1, 3])('with %i servers', (count) => {
     for (const attempt of error.attempts) {
       const { membershipSize, quorumSize, votesFor, votesAgainst } = await attempt
       expect([membershipSize, quorumSize, votesFor.size]).toEqual([count, Math.floor(count / 2) + 1, 0])
-      for (const vote of votesAgainst.values()) expect(vote).toBeInstanceOf(ResourceLockedError)
+      for (const vote of votesAgainst.values()) {
+        expect(vote).toBeInstanceOf(ResourceLockedError)
+        expect(vote.message).toBe('The operation was applied to: 0 of the 1 requested resources.')
+      }
     }
     expect(events).toEqual([expect.any(ResourceLockedError)])
     await lock.release()
@@ -178,6 +194,28 @@ describe.each([1, 3])('with %i servers', (count) => {
   })
 })
 
+test('with three servers a minority may have it taken by somebody else, and a majority not', async () => {
+  await sleep(1100)
+  const own = redlockOn(3, { retryCount: 1, maxTtl: 1000 } as Partial<Settings>)
+  const name = resource()
+  const [second, third] = servers.slice(1).map(({ url }) => {
+    const alone = new Redlock([clientOf(url)])
+    onTestFinished(() => alone.quit())
+    return alone
+  })
+  const taken = await third?.acquire([name], 60_000)
+  const lock = await own.acquire([name], 500)
+  await (await lock.extend(800)).release()
+  const taken2 = await second?.acquire([name], 60_000)
+  const error = (await errorOf(own.acquire([name], 500))) as unknown as ExecutionError
+  expect(error).toBeInstanceOf(ExecutionError)
+  for (const { votesAgainst } of await Promise.all(error.attempts)) {
+    for (const vote of votesAgainst.values()) expect(vote).toBeInstanceOf(ResourceLockedError)
+  }
+  await taken?.release()
+  await taken2?.release()
+})
+
 test('with three servers a minority may be away or hang, and a majority not', async () => {
   await sleep(1100)
   const own = redlockOn(3, { retryCount: 2, maxTtl: 1000 } as Partial<Settings>)
@@ -240,7 +278,7 @@ test('fails in time where the client neither connects nor tries again', async ()
     reconnectOnError: () => false,
   })
   client.on('error', () => {})
-  const redlock = new Redlock([client])
+  const redlock = new Redlock([client], { retryDelay: 50 })
   const duration = Math.floor(Number.MAX_SAFE_INTEGER / 10)
   const error = (await errorOf(redlock.acquire([resource()], duration))) as unknown as ExecutionError
   expect(error).toBeInstanceOf(ExecutionError)
@@ -321,6 +359,12 @@ describe('with bad input', () => {
     const error = await errorOf(call(redlockOn(1)))
     expect(error).toMatchObject({ code: 'invalid-argument' })
     expect(error.message).toContain(message)
+  })
+
+  test('says that several clusters are no quorum', async () => {
+    const clients = [clusterClient(), clusterClient(), clusterClient()]
+    expect(() => new Redlock(clients)).toThrow(/^Expected each of `clients` to be a `R/)
+    await Promise.all(clients.map((client) => client.quit()))
   })
 
   test.each<[string, readonly unknown[]]>([
