@@ -36,6 +36,9 @@ class AskingRound {
   readonly #council: Council
   readonly #ticket: Ticket
   readonly #state: TicketState
+  /** Servers that this question was sent to, and those of which nobody knows what became of it: one bit each. */
+  #sent = 0
+  #lost = 0
   #outcome: 'open' | 'held' | 'queued' | 'refused' = 'open'
 
   constructor(council: Council, ticket: Ticket, state: TicketState) {
@@ -52,6 +55,7 @@ class AskingRound {
     const decision = await poll(nodes, (node) => this.#ask(node), {
       decide: (tally: Tally<AcquireAnswer>) => decide(this.#council, ticket.key, tally),
       late: (node, answer) => this.#late(node, answer),
+      failed: (node) => this.#failed(node),
     })
     switch (decision.tag) {
       case 'gone':
@@ -86,7 +90,8 @@ class AskingRound {
   }
 
   #ask(node: RedlockNode): AcquireAnswer | Promise<AcquireAnswer> {
-    this.#state.asked |= 1 << node.index
+    this.#sent |= 1 << node.index
+    this.#state.asked |= this.#sent
     return node.store.acquire(this.#ticket)
   }
 
@@ -99,11 +104,26 @@ class AskingRound {
     else if (this.#outcome === 'queued') this.#council.wake(this.#ticket.id)
   }
 
+  #failed(node: RedlockNode): void {
+    this.#lost |= this.#sent & (1 << node.index)
+    this.#state.doubtful |= this.#lost
+    if (this.#outcome === 'refused') this.#cancel(node)
+  }
+
   /** With patience 0 nothing is left behind. */
   #leave(tally: Tally<AcquireAnswer>): void {
     this.#council.tickets.end(this.#ticket.id)
     for (const node of this.#council.nodes) {
       if (tally.answers[node.index]?.tag === 'held') withdraw(node, this.#ticket)
+      else this.#cancel(node)
+    }
+  }
+
+  /** Where the answer was lost it may have a vote, now or later. */
+  #cancel(node: RedlockNode): void {
+    const { key, id, ttlMs, minHoldMs } = this.#ticket
+    if ((this.#lost & (1 << node.index)) !== 0) {
+      node.owe({ key, id, cancel: true }, Math.max(ttlMs, minHoldMs))
     }
   }
 }

@@ -79,11 +79,13 @@ export class RedlockStore implements Store {
     this.#assertOpen()
     const { quorum, nodes, tickets } = this.#council
     const state = tickets.end(request.id)
-    const mayHaveVote = (node: RedlockNode): boolean =>
-      state !== undefined && (state.asked & (1 << node.index)) !== 0
-    return poll(nodes, (node) => node.store.release(request), {
+    const { asked = ALL, doubtful = 0 } = state ?? {}
+    // Where an acquire is still on its way, on a connection that was given up, this must not be overtaken by it.
+    const requestTo = ({ index }: RedlockNode): ReleaseRequest =>
+      (doubtful & (1 << index)) === 0 ? request : { ...request, cancel: true }
+    return poll(nodes, (node) => node.store.release(requestTo(node)), {
       failed: (node) => {
-        if (mayHaveVote(node)) node.owe(request, this.#settings.maxTtlMs)
+        if ((asked & (1 << node.index)) !== 0) node.owe(request, this.#settings.maxTtlMs)
       },
       decide: (tally: Tally<ReleaseAnswer>) => {
         const { answers, pending } = tally
@@ -244,6 +246,9 @@ export class RedlockStore implements Store {
     if (this.#refusal !== undefined) throw this.#refusal
   }
 }
+
+/** Of a ticket that another process has asked for, or this one long ago. */
+const ALL = ~0
 
 /** On connecting: for a server that is away or hangs nobody waits longer than this. */
 const MOMENT_MS = 50

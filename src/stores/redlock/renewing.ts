@@ -218,6 +218,9 @@ class Renewal {
         return node.store.acquire(ticket)
       },
       {
+        failed: ({ index }) => {
+          state.doubtful |= state.asked & (1 << index)
+        },
         decide: ({ answers, pending, errors }) => {
           if (pending > 0) return undefined
           const merged: (Vote | undefined)[] = before.answers.map((answer, index) => answers[index] ?? answer)

@@ -12,6 +12,8 @@ export interface TicketState {
   over: boolean
   /** Servers that were asked to let it in, one bit each. */
   asked: number
+  /** Those of them that did not answer: the question may still arrive. */
+  doubtful: number
   /** The last question that may change what it is; see `inTurn` in council.ts. */
   asking: Promise<unknown> | undefined
   /** Somebody wanted to ask meanwhile, and was sent away. */
@@ -66,6 +68,7 @@ const UNKNOWN: Readonly<TicketState> = {
   keptUntil: 0,
   over: false,
   asked: 0,
+  doubtful: 0,
   asking: undefined,
   overtaken: false,
   splits: 0,

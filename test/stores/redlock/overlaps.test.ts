@@ -105,6 +105,44 @@ test('a ticket that is given back before a slow server could be asked about it i
   expect(await masters.servers[2]?.command('EXISTS', 'holdfast:{key}')).toBe(0)
 })
 
+describe('an acquire whose answer one server lost', () => {
+  test('leaves no vote there when it was refused', async () => {
+    const holder = ticket()
+    for (const url of masters.urls.slice(0, 2)) {
+      const alone = redisStore(newClient(url))
+      fenceOf(await alone.acquire(holder))
+      await alone.close()
+    }
+    const lost = gate()
+    links[2].onReply = (script) => {
+      if (script !== 'acquire') return
+      lost.open()
+      throw new Error('OOM the test lost this answer')
+    }
+    expect((await store.acquire(ticket({ patienceMs: 0 }))).tag).toBe('busy')
+    await lost.opened
+    // A lone holder is a string.
+    await until('the vote was taken back', async () => {
+      return (await masters.servers[2]?.command('TYPE', 'holdfast:{key}')) !== 'string'
+    })
+  })
+
+  test('is without effect when it arrives there after the release', async () => {
+    links[2].onRequest = (script) => {
+      if (script === 'acquire') throw new Error('OOM the test delays this request')
+    }
+    const mine = ticket()
+    fenceOf(await store.acquire(mine))
+    await store.release(releaseOf(mine))
+    const late = redisStore(newClient(masters.urls[2] as string))
+    await until('that server was told of the release', async () => {
+      return Number(await masters.servers[2]?.command('EXISTS', 'holdfast:{key}')) === 1
+    })
+    expect(await late.acquire(mine)).toEqual({ tag: 'gone', evicted: false })
+    await late.close()
+  })
+})
+
 function slowly(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 100))
 }
