@@ -13,12 +13,15 @@ import { errorOf } from '../engine/scene.ts'
 import { type RedisCluster, startCluster } from '../servers/redis-cluster.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
+import { age } from '../stores/redlock/masters.ts'
 
 let servers: RedisServer[]
 let cluster: RedisCluster
 
 beforeAll(async () => {
   servers = await Promise.all(Array.from({ length: 3 }, () => startRedis()))
+  // Servers that have just started vote only when the longest duration has passed; redlock does not wait for that.
+  await Promise.all(servers.map(age))
   cluster = await startCluster({ replicas: 0 })
 })
 afterAll(async () => {
@@ -59,14 +62,9 @@ describe.each([
   ['three servers', 3, 3],
   ['a cluster', 'cluster', 1],
 ] as const)('with %s', (_, where, count) => {
-  // Servers that have just started vote only when the longest duration has passed; redlock does not wait for that.
-  const maxTtl = 1000
-
-  function redlock(settings: Partial<Settings> & { maxTtl?: number } = {}): Redlock {
-    return redlockOn(where, { maxTtl, ...settings } as Partial<Settings>)
+  function redlock(settings?: Partial<Settings>): Redlock {
+    return redlockOn(where, settings)
   }
-
-  beforeAll(() => sleep(1100))
 
   test('acquires, extends, and releases a single lock', async () => {
     const own = redlock()
@@ -195,8 +193,7 @@ describe.each([
 })
 
 test('with three servers a minority may have it taken by somebody else, and a majority not', async () => {
-  await sleep(1100)
-  const own = redlockOn(3, { retryCount: 1, maxTtl: 1000 } as Partial<Settings>)
+  const own = redlockOn(3, { retryCount: 1 })
   const name = resource()
   const [second, third] = servers.slice(1).map(({ url }) => {
     const alone = new Redlock([clientOf(url)])
@@ -217,8 +214,7 @@ test('with three servers a minority may have it taken by somebody else, and a ma
 })
 
 test('with three servers a minority may be away or hang, and a majority not', async () => {
-  await sleep(1100)
-  const own = redlockOn(3, { retryCount: 2, maxTtl: 1000 } as Partial<Settings>)
+  const own = redlockOn(3, { retryCount: 2 })
   const name = resource()
   servers[2]?.pause()
   try {
