@@ -41,7 +41,7 @@ export class Term {
 
   /** What the holder may use of it. */
   remainingMs(at: Instant): number {
-    return Math.min(this.confirmedMs(at), this.#hold.maxHoldMs - this.heldMs(at))
+    return Math.min(this.confirmedMs(at), this.#endsAt - at.monotonicMs)
   }
 
   /** The end on the monotonic clock. From `at`, by both clocks: on one alone it would be late by as long as the machine slept. */
@@ -50,10 +50,15 @@ export class Term {
   }
 
   isUsedUp(at: Instant): boolean {
-    return this.heldMs(at) >= this.#hold.maxHoldMs
+    return at.monotonicMs >= this.#endsAt
   }
 
   heldMs(at: Instant): number {
     return at.monotonicMs - this.#since
+  }
+
+  /** `maxHold` on the monotonic clock. One sum each time: split, its rest may be above 0 when its time has come. */
+  get #endsAt(): number {
+    return this.#since + this.#hold.maxHoldMs
   }
 }

@@ -82,8 +82,9 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('withLock does not release', CONTENTION, ['left behind', 'liveness'], {
     file: 'primitives/hold.ts',
-    find: 'return await runUnder(desk, lease, work)\n  } finally {',
-    replace: 'return await runUnder(desk, lease, work)\n  } finally {\n    if (lease.ticket.units < 0)',
+    find: 'return await runUnder(desk, lease, lease.observed(work))\n  } finally {',
+    replace:
+      'return await runUnder(desk, lease, lease.observed(work))\n  } finally {\n    if (lease.ticket.units < 0)',
   }),
   mutant('the deadline of a grant counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/acquisition.ts',
@@ -112,8 +113,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('who gives up gives nothing back', CONTENTION, ['liveness'], {
     file: 'engine/acquisition.ts',
-    find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n  }\n\n  #ask',
-    replace: '}\n\n  #ask',
+    find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n    const {',
+    replace: 'const {',
   }),
   mutant(
     'a grant that comes after giving up is kept',
@@ -126,8 +127,8 @@ export const mutants: readonly Mutant[] = [
     },
     {
       file: 'engine/acquisition.ts',
-      find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n  }\n\n  #ask',
-      replace: '}\n\n  #ask',
+      find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n    const {',
+      replace: 'const {',
     },
   ),
   mutant('a give-back is not repeated', NETWORK, ['left behind'], {
@@ -137,8 +138,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('an acquire without an answer is forgotten', NETWORK, ['left behind'], {
     file: 'engine/acquisition.ts',
-    find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n  }\n\n  #ask',
-    replace: 'void this.#engine.giveBack(this.ticket, { cancel: false })\n  }\n\n  #ask',
+    find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n    const {',
+    replace: 'void this.#engine.giveBack(this.ticket, { cancel: false })\n    const {',
   }),
   mutant('a renewal that fails ends the lease', NETWORK, ['lost without a reason'], {
     file: 'engine/held-lease.ts',
@@ -188,7 +189,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('a grant that took longer than its ttl is delivered', CLOCKS, ['deadline'], {
     file: 'engine/acquisition.ts',
-    find: "if (lease.state !== 'lost') {",
+    find: 'if (lease.remainingMs > 0) {',
     replace: 'if (this.ticket.units > 0) {',
   }),
   mutant('an extension without an answer counts as one that succeeds', NETWORK, ['deadline'], {
