@@ -22,6 +22,8 @@ export function stopOnSignals(signals: readonly ShutdownSignal[], stop: () => Pr
     const passOn = () => {
       ignore()
       if (Math.max(others, process.listenerCount(signal)) > steppingBack()) return
+      // The first process of a container is not ended by a signal that nobody listens to.
+      if (process.pid === 1) process.exit(128 + (KNOWN.get(signal) ?? 0))
       process.kill(process.pid, signal)
       // A signal that is listened to comes with the next turn of the event loop, which should not have ended by then.
       setTimeout(() => {}, 1000)
@@ -49,16 +51,19 @@ function steppingBack(): number {
 
 const FOURTH: unique symbol = Symbol.for('signal-exit emitter')
 
-const KNOWN: ReadonlySet<unknown> = new Set<ShutdownSignal>([
-  'SIGTERM',
-  'SIGINT',
-  'SIGHUP',
-  'SIGQUIT',
-  'SIGBREAK',
+/** By their numbers, from which the exit code is made that a shell reports for them. */
+const KNOWN: ReadonlyMap<unknown, number> = new Map<ShutdownSignal, number>([
+  ['SIGTERM', 15],
+  ['SIGINT', 2],
+  ['SIGHUP', 1],
+  ['SIGQUIT', 3],
+  ['SIGBREAK', 21],
 ])
 
 function checkSignals(signals: unknown): void {
   if (Array.isArray(signals) && signals.length > 0 && signals.every((signal) => KNOWN.has(signal))) return
   const got = Array.isArray(signals) ? signals.map(show).join(', ') || 'none' : show(signals)
-  throw new InvalidArgumentError(`Expected \`signals\` to be a list of ${[...KNOWN].join(', ')}, got ${got}.`)
+  throw new InvalidArgumentError(
+    `Expected \`signals\` to be a list of ${[...KNOWN.keys()].join(', ')}, got ${got}.`,
+  )
 }

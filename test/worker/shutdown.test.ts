@@ -1,6 +1,6 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -55,7 +55,7 @@ describe.concurrent('a process with a worker', () => {
   test('ends although a package listens that would end it if it were alone', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-shutdown-'))
     try {
-      await using program = await Program.start('a package that listens', join(folder, 'file'))
+      await using program = await Program.start('a package that listens', { argument: join(folder, 'file') })
       expect(readdirSync(folder)).toEqual(['file.lock'])
       program.child.kill('SIGTERM')
       expect(await program.end()).toBe('SIGTERM')
@@ -73,6 +73,20 @@ describe.concurrent('a process with a worker', () => {
     expect(await program.end()).toBe('SIGTERM')
   })
 
+  test('ends also where it is the first process of a container, which signals do not end', async () => {
+    // Says so where there are no namespaces, and what a signal does there is what it does elsewhere.
+    const missing = pidNamespacesMissing()
+    if (missing !== undefined) return console.warn(`Not tried: ${missing}`)
+    await using program = await Program.start('one worker', { through: IN_A_NAMESPACE })
+    const [first] = readFileSync(
+      `/proc/${program.child.pid}/task/${program.child.pid}/children`,
+      'utf8',
+    ).split(' ')
+    process.kill(Number(first), 'SIGTERM')
+    expect(await program.end()).toBe(128 + 15)
+    expect(program.lines.at(-1)).toBe('a is stopped')
+  })
+
   test('ends by itself once the worker is stopped', async () => {
     await using program = await Program.start('stopped by itself')
     program.child.kill('SIGUSR2')
@@ -81,17 +95,27 @@ describe.concurrent('a process with a worker', () => {
   })
 })
 
+/** Where a process has the id 1. */
+const IN_A_NAMESPACE = ['unshare', '--pid', '--fork', '--kill-child', '--']
+
+function pidNamespacesMissing(): string | undefined {
+  const [command = '', ...args] = [...IN_A_NAMESPACE, 'true']
+  const { status, error, stderr } = spawnSync(command, args, { encoding: 'utf8' })
+  return status === 0
+    ? undefined
+    : `this machine makes no process namespaces (${error?.message ?? stderr.trim()})`
+}
+
 class Program implements AsyncDisposable {
   readonly child: ChildProcess
   readonly lines: string[] = []
 
-  static async start(name: string, ...more: string[]): Promise<Program> {
-    const program = new Program(
-      spawn(process.execPath, ['--import', 'tsx', PROGRAM, name, ...more], {
-        cwd: root,
-        stdio: ['ignore', 'pipe', 'inherit'],
-      }),
-    )
+  static async start(
+    name: string,
+    { argument = '', through = [] }: { argument?: string; through?: readonly string[] } = {},
+  ): Promise<Program> {
+    const [command = '', ...args] = [...through, process.execPath, '--import', 'tsx', PROGRAM, name, argument]
+    const program = new Program(spawn(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] }))
     await program.says('a is working')
     return program
   }
