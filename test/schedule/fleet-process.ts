@@ -22,8 +22,8 @@ const clock: Clock = {
 const locks = await connectForMarks(url)
 // By itself, so that it is known at which step: in the middle of its work.
 let isToFreeze = false
-process.on('message', () => {
-  isToFreeze = true
+process.on('message', (message) => {
+  isToFreeze = message === 'freeze'
 })
 
 const schedule = createSchedule(locks, { clock, onError: () => {} })

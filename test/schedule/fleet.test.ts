@@ -39,7 +39,7 @@ test.concurrent.each(stores)(
         // In the middle of a run, and at whatever it does.
         if (kills % 3 === 0) await fleet.killNextRunner()
         else if (kills % 3 === 1) await fleet.killOne(kills)
-        else await fleet.freezeNextRunner()
+        else await fleet.freezeOne()
       }
       // What the last one had begun is taken over, too.
       const killedAt = Date.now()
@@ -58,7 +58,7 @@ test.concurrent.each(stores)(
       expect(ticks.length).toBeGreaterThanOrEqual(SECONDS - 2)
       expect(twice(journal, fleet.killed)).toEqual([])
       expect(fleet.killed.size).toBeGreaterThanOrEqual(2)
-      expect(lines(journal).filter(({ what }) => what === 'freeze').length).toBeGreaterThanOrEqual(1)
+      expect(frozen(journal).length).toBeGreaterThanOrEqual(1)
       // Never two at once: whoever begins or ends does so under the highest fence that ever was.
       const fences = lines(journal).map(({ fence }) => fence)
       expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : one > other ? 1 : 0)))
@@ -90,6 +90,10 @@ function lines(journal: string): Line[] {
 
 function ends(journal: string): Line[] {
   return lines(journal).filter(({ what }) => what === 'end')
+}
+
+function frozen(journal: string): Line[] {
+  return lines(journal).filter(({ what }) => what === 'freeze')
 }
 
 function everySecond(from = '', to = ''): string[] {
@@ -145,7 +149,11 @@ class Fleet {
   }
 
   async killNextRunner(): Promise<void> {
-    await this.#replace(await this.#nextRunner())
+    const runner = await new Promise<ChildProcess>((resolve) => {
+      this.#onBegin = resolve
+    })
+    this.#onBegin = () => {}
+    await this.#replace(runner)
   }
 
   async killOne(number: number): Promise<void> {
@@ -154,25 +162,19 @@ class Fleet {
   }
 
   /** Over several ticks, and for longer than its lease: until another one has done what it was at. */
-  async freezeNextRunner(): Promise<void> {
-    const runner = await this.#nextRunner()
-    runner.send('freeze')
-    const ofRunner = ({ what, pid }: Line) => what === 'freeze' && pid === runner.pid
-    const { tick } = await until('it is frozen in a run', () => lines(this.#journal).findLast(ofRunner), {
+  async freezeOne(): Promise<void> {
+    const all = [...this.#running.keys()]
+    const before = frozen(this.#journal).length
+    for (const child of all) child.send('freeze')
+    const { tick, pid } = await until('one is frozen in a run', () => frozen(this.#journal)[before], {
       withinMs: 20_000,
     })
+    // The lease of the frozen one has to run out before the next one begins.
+    for (const child of all) child.send('go on')
     await until('another one has run that tick', () => ends(this.#journal).some((end) => end.tick === tick), {
       withinMs: 20_000,
     })
-    runner.kill('SIGCONT')
-  }
-
-  async #nextRunner(): Promise<ChildProcess> {
-    const runner = await new Promise<ChildProcess>((resolve) => {
-      this.#onBegin = resolve
-    })
-    this.#onBegin = () => {}
-    return runner
+    process.kill(pid, 'SIGCONT')
   }
 
   /** As a process manager would: another one takes its place. */
