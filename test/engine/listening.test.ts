@@ -11,12 +11,15 @@ const warnings: Error[] = []
 const onWarning = (warning: Error) => {
   if (warning.name === 'HoldfastWarning') warnings.push(warning)
 }
+// In place of the one that prints them.
+const usual = process.listeners('warning')
 beforeEach(() => {
   warnings.length = 0
-  process.on('warning', onWarning)
+  process.removeAllListeners('warning').on('warning', onWarning)
 })
 afterEach(() => {
-  process.off('warning', onWarning)
+  process.removeAllListeners('warning')
+  for (const listener of usual) process.on('warning', listener)
 })
 
 describe('locks.on', () => {
