@@ -60,7 +60,9 @@ export class Access {
   /** Browsers say where a request comes from, and no page can make them say something else. */
   #isForeign({ headers }: IncomingMessage): boolean {
     const site = headers['sec-fetch-site']
-    if (site !== undefined && site !== 'same-origin' && site !== 'none') return true
+    // Also where a proxy has changed the host.
+    if (site === 'same-origin') return false
+    if (site !== undefined && site !== 'none') return true
     const { origin, host } = headers
     if (origin === undefined || this.#options.origins.includes(origin)) return false
     return !URL.canParse(origin) || new URL(origin).host !== host

@@ -45,7 +45,10 @@ export function createDashboard(locks: Locks, options: DashboardOptions = {}): D
   const desk = new Desk(locks, parseOptions(options))
   return Object.assign(
     (request: IncomingMessage, response: ServerResponse): void => {
-      desk.answer(request, response).catch((error: unknown) => desk.fail(response, error))
+      desk.answer(request, response).catch((error: unknown) => {
+        // Whoever has left needs no answer.
+        if (!response.destroyed) desk.fail(response, error)
+      })
     },
     { close: () => desk.close() },
   )
@@ -198,17 +201,19 @@ interface Place {
 
 /** Express takes off what it is mounted at, and keeps the whole in `originalUrl`. */
 function placeOf(request: IncomingMessage & { originalUrl?: string }, mount: string): Place | undefined {
-  const {
-    pathname: whole,
-    search,
-    searchParams,
-  } = new URL(`http://host${request.originalUrl ?? request.url}`)
-  const { pathname } = new URL(`http://host${request.url}`)
+  const [whole, search] = splitAddress(request.originalUrl ?? request.url ?? '')
+  const [pathname] = splitAddress(request.url ?? '')
   const isBelow = mount !== '' && `${whole}/`.startsWith(`${mount}/`)
   if (mount !== '' && !isBelow && request.originalUrl === undefined) return undefined
   const name = (isBelow ? whole.slice(mount.length) : pathname).replace(/^\//, '')
   const redirect = name === '' && !whole.endsWith('/') ? `./${whole.split('/').at(-1)}/` : undefined
-  return { name, query: searchParams, search, redirect }
+  return { name, query: new URLSearchParams(search), search, redirect }
+}
+
+/** As it was sent: what is no address, or goes up on its way, is found nowhere. */
+function splitAddress(address: string): [path: string, search: string] {
+  const [path = ''] = address.split('?', 1)
+  return [path, address.slice(path.length)]
 }
 
 function viewRequestOf(query: URLSearchParams): ViewRequest {

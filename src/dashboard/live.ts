@@ -33,21 +33,13 @@ export class Live {
     return this.#watch
   }
 
-  /** Resolves with the watch when it has looked, or knows that it cannot. */
+  /** Resolves with the watch when it has looked, or says that the store is away, which it does within seconds. */
   async looked(): Promise<RoomWatch> {
     const { watch } = this
     const { snapshot } = watch
     const isKnown = snapshot.store.tag === 'away' || Date.now() - snapshot.at < FRESH_MS
     if (isKnown) return watch
-    await new Promise<void>((resolve) => {
-      const done = () => {
-        clearTimeout(timer)
-        this.#impatient.delete(done)
-        resolve()
-      }
-      const timer = setTimeout(done, FIRST_LOOK_MS)
-      this.#impatient.add(done)
-    })
+    await new Promise<void>((resolve) => this.#impatient.add(resolve))
     return watch
   }
 
@@ -87,11 +79,16 @@ export class Live {
   #stopWatch(): void {
     this.#watch?.stop()
     this.#watch = undefined
+    this.#tellImpatient()
+  }
+
+  #tellImpatient(): void {
     for (const done of this.#impatient) done()
+    this.#impatient.clear()
   }
 
   #tellAll(): void {
-    for (const done of this.#impatient) done()
+    this.#tellImpatient()
     const watch = this.#watch
     if (watch === undefined) return
     for (const client of this.#clients) tell(client, watch)
@@ -121,5 +118,4 @@ function tell(client: Client, watch: RoomWatch): void {
 const MOST_CLIENTS = 100
 const LINGER_MS = 60_000
 const FRESH_MS = 2000
-const FIRST_LOOK_MS = 5000
 const LONGEST_BLOCK_MS = 30_000

@@ -98,14 +98,16 @@ class Watch implements RoomWatch {
     while (!this.#isStopped) {
       const startedAt = performance.now()
       this.#isAskedAgain = false
-      await this.#look(startedAt)
+      const isDone = await this.#look(startedAt)
       const tookMs = performance.now() - startedAt
-      const pauseMs = Math.max(everyMs - tookMs, Math.min(tookMs, LONGEST_PAUSE_MS))
+      // A request that failed was a long wait for nothing, and no work of the store.
+      const pauseMs = Math.max(everyMs - tookMs, isDone ? tookMs : Math.min(tookMs, AWAY_PAUSE_MS))
       if (!this.#isStopped && !this.#isAskedAgain) await this.#pause(pauseMs)
     }
   }
 
-  async #look(startedAt: number): Promise<void> {
+  /** Whether the store has shown it all. */
+  async #look(startedAt: number): Promise<boolean> {
     const { prefix = '', maxRooms = 50_000 } = this.#options
     const rooms = new Map<string, RoomView>()
     let heardAt = startedAt
@@ -128,7 +130,7 @@ class Watch implements RoomWatch {
     } catch (error) {
       if (isHoldfastError(error, 'closed')) this.stop()
       else this.#away(error instanceof Error ? error.message : String(error))
-      return
+      return false
     } finally {
       clearInterval(silence)
     }
@@ -141,6 +143,7 @@ class Watch implements RoomWatch {
       isCut,
       store: { tag: 'present', lookMs: performance.now() - startedAt },
     })
+    return true
   }
 
   /** What was seen last stays to be seen. */
@@ -172,4 +175,4 @@ class Watch implements RoomWatch {
 const LIMITS: HistoryLimits = { keys: 20_000, entries: 60, looks: 300 }
 const PAGE_SIZE = 500
 const SILENT_MS = 3000
-const LONGEST_PAUSE_MS = 5000
+const AWAY_PAUSE_MS = 1000

@@ -152,6 +152,23 @@ describe('with a token', () => {
   })
 })
 
+test('a proxy that changes the host does not make our own page foreign', async () => {
+  await start({ token: TOKEN, allowEvict: true })
+  const { status } = await ask(server, {
+    path: '/api/evict',
+    method: 'POST',
+    headers: {
+      ...JSON_BODY,
+      authorization: `Bearer ${TOKEN}`,
+      host: 'upstream:8080',
+      origin: 'https://locks.example',
+      'sec-fetch-site': 'same-origin',
+    },
+    body: JSON.stringify({ key: 'nobody', reason: 'x' }),
+  })
+  expect(status).toBe(200)
+})
+
 describe('without a token', () => {
   beforeEach(() => start({}))
 

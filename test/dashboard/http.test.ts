@@ -93,7 +93,16 @@ describe('the page', () => {
     )
     const all = Object.keys(files).filter((name) => name !== 'index.html')
     expect([...new Set(named)].sort()).toEqual(all.sort())
-    for (const path of ['/nothing', '/api/nothing', '/../package.json', '/%2e%2e/x', '/__proto__', '/api'])
+    for (const path of [
+      '/nothing',
+      '/api/nothing',
+      '/../package.json',
+      '/%2e%2e/x',
+      '/__proto__',
+      '/api',
+      '@:99999',
+      '*',
+    ])
       expect([path, (await ask(server, { path })).status]).toEqual([path, 404])
   })
 
@@ -433,6 +442,15 @@ describe('those who look', () => {
     expect(await next('away')).toMatchObject({ rows: [{ key: 'k' }] })
     store.inspect = inspect
     await next('present')
+    stream.leave()
+  })
+
+  test('are told that the store is silent, and a program is, too', async () => {
+    store.inspect = () => new Promise(() => {})
+    const stream = await listen(server.port, '/api/live')
+    const away = { tag: 'away', message: expect.stringContaining('has not answered') }
+    expect(await stream.next()).toMatchObject({ at: 0, rooms: [], store: away })
+    expect(await view()).toMatchObject({ at: 0, store: away })
     stream.leave()
   })
 

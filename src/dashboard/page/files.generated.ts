@@ -1082,7 +1082,7 @@ export function keyView({ place, say }) {
 
   function update(view) {
     shown = view
-    setText(state, stateOf(view))
+    setText(state, view.at === 0 ? 'Nothing was seen yet.' : stateOf(view))
     const { at, site } = view
     evictAll.hidden = !site.allowEvict || view.holding + view.waiting === 0
     const ticket = (each) => ({
@@ -1299,7 +1299,7 @@ export function keysView({ place, go }) {
         keyRow,
       )
       grid.hidden = view.rows.length === 0
-      setText(empty, view.rows.length > 0 ? '' : nothing(place))
+      setText(empty, view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : nothing(place))
       pager.update(view)
     },
   }

@@ -45,7 +45,7 @@ export function keyView({ place, say }) {
 
   function update(view) {
     shown = view
-    setText(state, stateOf(view))
+    setText(state, view.at === 0 ? 'Nothing was seen yet.' : stateOf(view))
     const { at, site } = view
     evictAll.hidden = !site.allowEvict || view.holding + view.waiting === 0
     const ticket = (each) => ({

@@ -45,7 +45,7 @@ export function keysView({ place, go }) {
         keyRow,
       )
       grid.hidden = view.rows.length === 0
-      setText(empty, view.rows.length > 0 ? '' : nothing(place))
+      setText(empty, view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : nothing(place))
       pager.update(view)
     },
   }
