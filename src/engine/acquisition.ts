@@ -47,8 +47,6 @@ export class Acquisition implements Kept, Abortable {
   readonly #engine: Engine
   readonly #request: AcquireRequest
   readonly #startedAt: number
-  /** When this key was asked for, which of several keys is later than the start. For events. */
-  readonly #requestedAt: number
   /** When the caller's patience ends, on the monotonic clock. */
   readonly #until: number
   /** A wait shorter than a round trip still gets an answer: the key may be free. */
@@ -78,8 +76,7 @@ export class Acquisition implements Kept, Abortable {
     this.#engine = engine
     this.#request = request
     this.ticket = request.ticket
-    this.#startedAt = request.startedAtMs ?? startedAt.monotonicMs
-    this.#requestedAt = startedAt.monotonicMs
+    this.#startedAt = startedAt.monotonicMs
     // Who does not want to wait for the key still wants to know: the store has a while to answer.
     this.#until = startedAt.monotonicMs + (request.waitMs > 0 ? request.waitMs : ANSWER_MS)
     this.#answerUntil = Math.max(this.#until, startedAt.monotonicMs + SILENCE_MS)
@@ -229,7 +226,7 @@ export class Acquisition implements Kept, Abortable {
     this.#finish(() => this.#reject(error))
     void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })
     const { evicted, timeout, withdrawn } = this.#engine.events
-    const waitedMs = this.#engine.clock.monotonicMs() - this.#requestedAt
+    const waitedMs = this.#engine.clock.monotonicMs() - this.#startedAt
     if (reason === 'timeout') return timeout.tell(this.#request, { waitedMs, ahead: this.#ahead })
     if (reason === 'evicted')
       evicted.tell(this.#request, { was: 'waiter', reason: (error as LeaseLostError).evictedBecause })
@@ -281,7 +278,7 @@ export class Acquisition implements Kept, Abortable {
     if (!acquired.isHeard) return
     acquired.tell(this.#request, {
       fence,
-      waitedMs: monotonicMs - this.#requestedAt,
+      waitedMs: monotonicMs - this.#startedAt,
       queued: this.#queued,
       wokenMs: this.#wokenAt === undefined ? undefined : monotonicMs - this.#wokenAt,
     })
@@ -342,7 +339,9 @@ export class Acquisition implements Kept, Abortable {
 
   #outOfPatience(): HoldfastError {
     const key = this.ticket.key
-    const waitedMs = Math.round(this.#engine.clock.monotonicMs() - this.#startedAt)
+    // Of several keys the caller has waited for all until now.
+    const from = this.#request.startedAtMs ?? this.#startedAt
+    const waitedMs = Math.round(this.#engine.clock.monotonicMs() - from)
     const silentMs = this.#attempts === 0 ? 0 : this.#engine.clock.monotonicMs() - this.#lastAskedAt
     if (
       this.#phase === 'asking' ||
