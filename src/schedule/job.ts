@@ -5,49 +5,8 @@ import { Course, LONGEST_SLEEP_MS } from './course.ts'
 import { type Begin, LONGEST_MS, Marks, type Sighting, type TickResult } from './marks.ts'
 import { type JobSettings, parseStopOptions, type ScheduleSettings, type StopOptions } from './options.ts'
 import { type FinishedRun, GRACE_MS, Run, type RunEnd, type ScheduledRun } from './run.ts'
+import type { ScheduledJob, ScheduleStatus } from './scheduled-job.ts'
 import { Ticks } from './ticks.ts'
-
-/** What the store, and so every process, knows of a job at this moment. */
-export interface ScheduleStatus {
-  readonly next: Date | undefined
-  /** Who runs it, and since when by this machine's clock. */
-  readonly running: { readonly owner: Readonly<Record<string, unknown>>; readonly since: Date } | undefined
-  /**
-   * The last tick that somebody settled, among the last two. `skipped`: it overlapped with a run. The store remembers a tick until
-   * the next one, and then for as long as it may be made up for and 5 minutes more.
-   */
-  readonly last:
-    | {
-        readonly scheduledAt: Date
-        readonly endedAt: Date
-        readonly result: TickResult
-        readonly owner: Readonly<Record<string, unknown>>
-      }
-    | undefined
-}
-
-/** One job of a schedule. */
-export interface ScheduledJob {
-  readonly name: string
-  readonly expression: string
-  readonly timezone: string
-  /** The next tick by this machine's clock; `undefined` when none is to come. */
-  readonly next: Date | undefined
-  /** The last run that ended in this process. */
-  readonly last: FinishedRun | undefined
-  /**
-   * Runs the work here and now, as soon as no other run of this job is going on anywhere. In addition to the ticks: none is
-   * replaced by it, and nobody takes it over should this process die.
-   *
-   * @throws what the work throws; {@link AcquireTimeoutError} when another run took longer than the `wait` of the locks;
-   * {@link ClosedError} when the job is stopped; {@link StoreError}.
-   */
-  runNow(): Promise<FinishedRun>
-  /** Asks the store. Costs a few requests. */
-  status(): Promise<ScheduleStatus>
-  /** As `stop()` of the schedule, for this job only. Its name may be added again afterwards. */
-  stop(options?: StopOptions): Promise<void>
-}
 
 export interface JobParts {
   readonly locks: Locks

@@ -1,6 +1,6 @@
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import type { Locks } from '../index.ts'
-import { Job, type ScheduledJob } from './job.ts'
+import { Job } from './job.ts'
 import {
   checkFunction,
   checkName,
@@ -14,6 +14,7 @@ import {
   type StopOptions,
 } from './options.ts'
 import type { ScheduledRun } from './run.ts'
+import type { ScheduledJob } from './scheduled-job.ts'
 
 /** See {@link createSchedule}. */
 export interface Schedule extends AsyncDisposable {

@@ -43,7 +43,9 @@ export class KeyLock implements WorkerLock {
       if (signal.aborted && id !== undefined)
         await this.#locks.evict(this.#key, id, { reason: 'The worker was stopped.' })
     }
-    this.#left = answer.then(() => {}, leave).catch(() => {})
+    // Granted and aborted at once, it is released by who asked, and only the end of that is waited for here.
+    const giveBack = (lease: T) => (signal.aborted ? lease?.release() : undefined)
+    this.#left = answer.then(giveBack, leave).catch(() => {})
     return answer
   }
 }
