@@ -53,12 +53,13 @@ function keysView(
   const { rooms } = watch.snapshot
   const elections = electionsIn(rooms)
   const wanted = search.toLowerCase()
+  const isOf = ownedBy(wanted)
   const matching = rooms.filter((room) => {
     // The mark of an election is shown with it.
     if (isMarkOf(elections, room.key)) return false
     if (show === 'contended' && room.queue.length === 0) return false
     if (show === 'elections' && !elections.has(room.key)) return false
-    return wanted === '' || isAbout(room, wanted)
+    return wanted === '' || room.key.toLowerCase().includes(wanted) || isOf(room)
   })
   const byRank = SORTS[sort]
   if (byRank !== undefined) matching.sort((one, other) => byRank(other) - byRank(one))
@@ -123,13 +124,20 @@ function isMarkOf(elections: ReadonlySet<string>, key: string): boolean {
   return key.endsWith(LEADER_MARK) && elections.has(key.slice(0, -LEADER_MARK.length))
 }
 
-function isAbout({ key, holders, queue }: RoomView, wanted: string): boolean {
-  if (key.toLowerCase().includes(wanted)) return true
-  return [...holders, ...queue].some(({ owner }) => {
-    const facts = ownerFactsOf(owner)
-    const text = facts === undefined ? owner : `${facts.host}:${facts.pid} ${facts.label ?? ''}`
-    return text.toLowerCase().includes(wanted)
-  })
+/** Whether the text is of one of the owners in a room. Most rooms have the same few owners, so each is read once. */
+function ownedBy(wanted: string): (room: RoomView) => boolean {
+  const known = new Map<string, boolean>()
+  const isWanted = ({ owner }: { readonly owner: string }): boolean => {
+    const answer = known.get(owner) ?? ownerText(owner).toLowerCase().includes(wanted)
+    known.set(owner, answer)
+    return answer
+  }
+  return ({ holders, queue }) => holders.some(isWanted) || queue.some(isWanted)
+}
+
+function ownerText(owner: string): string {
+  const facts = ownerFactsOf(owner)
+  return facts === undefined ? owner : `${facts.host}:${facts.pid} ${facts.label ?? ''}`
 }
 
 function holderJson(holder: HolderView, room: number): object {

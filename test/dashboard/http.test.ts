@@ -100,7 +100,6 @@ describe('the page', () => {
       '/%2e%2e/x',
       '/__proto__',
       '/api',
-      '@:99999',
       '*',
     ])
       expect([path, (await ask(server, { path })).status]).toEqual([path, 404])
@@ -449,7 +448,7 @@ describe('those who look', () => {
     store.inspect = () => new Promise(() => {})
     const stream = await listen(server.port, '/api/live')
     const away = { tag: 'away', message: expect.stringContaining('has not answered') }
-    expect(await stream.next()).toMatchObject({ at: 0, rooms: [], store: away })
+    expect(await stream.next()).toMatchObject({ at: 0, rows: [], store: away })
     expect(await view()).toMatchObject({ at: 0, store: away })
     stream.leave()
   })
