@@ -115,6 +115,8 @@ class StoreLockManager implements LockManager {
   readonly #locks: Locks
   readonly #prefix: string
   readonly #terms: WaitOptions
+  /** The last theft of each name that is under way. */
+  readonly #thefts = new Map<string, Promise<unknown>>()
 
   constructor(locks: Locks, prefix: string, terms: WaitOptions) {
     this.#locks = locks
@@ -173,11 +175,25 @@ class StoreLockManager implements LockManager {
       : this.#locks.readWrite(key).tryAcquireRead(this.#terms)
   }
 
-  /**
-   * Sends everybody away and takes the lock before those who waited are back. Whoever is quicker is sent away once more:
-   * another thief, who then has to be robbed, or a request that came in between.
-   */
+  /** One thief of a name after the other, so that of those who ask here the last one wins. */
   async #steal(request: Request<unknown>): Promise<Lease> {
+    const { name } = request
+    const before = this.#thefts.get(name)
+    const theft = Promise.resolve(before).then(() => this.#rob(request))
+    const done = theft.catch(() => {})
+    this.#thefts.set(name, done)
+    try {
+      return await theft
+    } finally {
+      if (this.#thefts.get(name) === done) this.#thefts.delete(name)
+    }
+  }
+
+  /**
+   * Sends everybody away and takes the lock before those who waited are back. Whoever is quicker is sent away once more: a
+   * thief of another process, who then has to be robbed, or a request that came in between.
+   */
+  async #rob(request: Request<unknown>): Promise<Lease> {
     for (let tries = 0; tries < MOST_THEFTS; tries += 1) {
       await this.#locks.evict(this.#keyOf(request.name), undefined, { reason: 'stolen by a web lock' })
       const lease = await this.#tryTake(request)

@@ -1,7 +1,13 @@
+import { Redis } from 'ioredis'
 import { describe, expect, test } from 'vitest'
-import type { LockManager } from '../../src/web-locks/index.ts'
+import { createLocks } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { redisStore } from '../../src/stores/redis/index.ts'
+import { type LockManager, webLocks } from '../../src/web-locks/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf } from '../engine/scene.ts'
+import { Letter, ScriptedStore } from '../engine/scripted-store.ts'
+import { startRedis } from '../servers/redis-server.ts'
 import { held, scene } from './scene.ts'
 
 // The scenarios of the tests that all browsers share for Web Locks (web-platform-tests, web-locks/), as far as there is
@@ -250,6 +256,39 @@ describe('steal', () => {
     const robbed = [one.request('r', never), one.request('r', { steal: true }, never)].map(errorOf)
     expect(await one.request('r', { steal: true }, (lock) => lock.name)).toBe('r')
     for (const error of await Promise.all(robbed)) expect(error).toMatchObject({ name: 'AbortError' })
+  })
+
+  test.each([1, 5])(
+    'of %i and one more who ask in one tick of a process, the last one wins, also over a network',
+    async (count) => {
+      await using server = await startRedis()
+      const client = new Redis(server.url)
+      await using locks = createLocks(redisStore(client))
+      const one = webLocks(locks)
+      const never = () => new Promise<never>(() => {})
+      const first = errorOf(one.request('r', never))
+      const thieves = Array.from({ length: count }, () => errorOf(one.request('r', { steal: true }, never)))
+      expect(await one.request('r', { steal: true }, () => 'the last')).toBe('the last')
+      for (const error of await Promise.all([first, ...thieves])) {
+        expect(error).toMatchObject({ name: 'AbortError' })
+      }
+      expect(await one.query()).toEqual({ held: [], pending: [] })
+      client.disconnect()
+    },
+  )
+
+  test('keeps the order of the thieves of a process, whose requests may overtake one another', async () => {
+    const store = new ScriptedStore(memoryStore())
+    const { one } = scene(store)
+    const letter = new Letter()
+    store.next('evict', letter)
+    const slow = errorOf(one.request('r', { steal: true }, () => new Promise<never>(() => {})))
+    const last = one.request('r', { steal: true }, () => 'the last')
+    await settled()
+    letter.arrive().reply()
+    expect(await last).toBe('the last')
+    expect(await slow).toMatchObject({ name: 'AbortError' })
+    expect(await one.query()).toEqual({ held: [], pending: [] })
   })
 
   test('lets who waits wait, until the thief is done', async () => {
