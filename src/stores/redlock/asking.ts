@@ -107,7 +107,7 @@ class AskingRound {
   #failed(node: RedlockNode): void {
     this.#lost |= this.#sent & (1 << node.index)
     this.#state.doubtful |= this.#lost
-    if (this.#outcome === 'refused') this.#cancel(node)
+    if (this.#outcome === 'refused' || this.#state.over) this.#cancel(node)
   }
 
   /** With patience 0 nothing is left behind. */

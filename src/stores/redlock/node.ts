@@ -92,7 +92,7 @@ export class RedlockNode {
   }
 
   ask<T>(request: () => Answer<T>, sink: Sink<T>): void {
-    if (this.#fault !== undefined) {
+    if (this.#fault !== undefined || this.#closed) {
       this.#probe()
       sink.failed(this.#fault)
       return
@@ -155,7 +155,7 @@ export class RedlockNode {
   /** Sends a request once the server has said who it is, in the order in which they came. */
   #whenProven<T>(send: () => Answer<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      this.#unproven.push({ send: () => resolve(send()), reject })
+      this.#unproven.push({ send: () => resolve(new Promise<T>((answer) => answer(send()))), reject })
       if (this.#unproven.length > 1) return
       this.#prove().then(
         () => this.#sendUnproven(),

@@ -14,6 +14,11 @@ export class Wakes {
     this.#deliver = deliver
   }
 
+  /** How many tickets were woken a moment ago. */
+  get size(): number {
+    return this.#gathered.size
+  }
+
   /** A server of this place in the list woke a ticket. */
   heard(id: string, place: number): void {
     const bit = 1 << place
@@ -21,7 +26,7 @@ export class Wakes {
     if (gathered === undefined || (gathered.servers & bit) !== 0) {
       // The same server again: this is about something new.
       clearTimeout(gathered?.timer)
-      gathered = { servers: 0, count: 0, timer: undefined }
+      gathered = { servers: 0, count: 0, timer: undefined, ending: undefined }
       this.#gathered.set(id, gathered)
     }
     gathered.servers |= bit
@@ -33,18 +38,20 @@ export class Wakes {
   }
 
   close(): void {
-    for (const { timer } of this.#gathered.values()) clearTimeout(timer)
+    for (const { timer, ending } of this.#gathered.values()) {
+      clearTimeout(timer)
+      clearTimeout(ending)
+    }
     this.#gathered.clear()
   }
 
   #send(id: string, gathered: Gathered): void {
     clearTimeout(gathered.timer)
     gathered.timer = undefined
-    const { count } = gathered
-    setTimeout(() => {
-      if (this.#gathered.get(id) === gathered && gathered.count === count && gathered.timer === undefined) {
-        this.#gathered.delete(id)
-      }
+    clearTimeout(gathered.ending)
+    gathered.ending = setTimeout(() => {
+      // Unless it gathers once more, and will be sent again.
+      if (this.#gathered.get(id) === gathered && gathered.timer === undefined) this.#gathered.delete(id)
     }, AFTERMATH_MS).unref()
     this.#deliver({ tag: 'ticket', id })
   }
@@ -54,6 +61,7 @@ interface Gathered {
   servers: number
   count: number
   timer: NodeJS.Timeout | undefined
+  ending: NodeJS.Timeout | undefined
 }
 
 /** Masters of one lock are rarely further apart than this. */

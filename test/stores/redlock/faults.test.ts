@@ -222,6 +222,28 @@ describe('votes that are split', () => {
     for (const store of stores) await store.close()
   })
 
+  test('with one who died of it do not wait for the end of that vote', async () => {
+    await using masters = await startMasters(5)
+    const dead = ticket({ id: '0 is the smallest of all ids' })
+    const all = Array.from({ length: 4 }, (_, index) =>
+      ticket({ id: `${index + 1} of ${crypto.randomUUID()}` }),
+    )
+    for (const [index, server] of masters.servers.entries()) {
+      const alone = redisStore(newClient(server.url))
+      fenceOf(await alone.acquire(all[index] ?? dead))
+      await alone.close()
+    }
+    const stores = all.map(() => masters.store())
+    await Promise.all(
+      all.map(async (mine, index) => {
+        const store = stores[index] as Store
+        await held(store, mine)
+        await store.release(releaseOf(mine))
+      }),
+    )
+    for (const store of stores) await store.close()
+  })
+
   test('when many begin at once: all have their turn, one after the other', async () => {
     await using masters = await startMasters(5)
     await masters.servers[4]?.kill()

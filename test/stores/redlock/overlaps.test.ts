@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import type { Store } from '../../../src/contract/store.ts'
+import type { Store, Ticket } from '../../../src/contract/store.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { RedlockStore } from '../../../src/stores/redlock/redlock-store.ts'
 import { until } from '../../servers/until.ts'
@@ -63,6 +63,23 @@ describe('questions about one waiter that overlap', () => {
     expect(fences.length).toBeGreaterThanOrEqual(2)
     expect(new Set(fences).size).toBe(1)
   })
+})
+
+test('a waiter that one more server lets in after its question was decided is woken for it', async () => {
+  const [holder, waiter] = [ticket(), ticket()]
+  fenceOf(await other.acquire(holder))
+  expect((await store.acquire(waiter)).tag).toBe('queued')
+  const alone = redisStore(newClient(masters.urls[2] as string))
+  await alone.release(releaseOf(holder))
+  await alone.close()
+  const woken: string[] = []
+  await store.listen?.((wake) => woken.push(wake.tag === 'ticket' ? wake.id : '*'))
+  const held = gate()
+  links[2].onReply = (script) => (script === 'renew' ? held.opened : undefined)
+  expect((await store.renew([waiter]))[0]?.tag).toBe('queued')
+  expect(woken).not.toContain(waiter.id)
+  held.open()
+  await until('it is woken', () => woken.includes(waiter.id))
 })
 
 test('a waiter that most servers have forgotten may ask again under its id, whatever was lost on the way', async () => {
@@ -141,6 +158,54 @@ describe('an acquire whose answer one server lost', () => {
     expect(await late.acquire(mine)).toEqual({ tag: 'gone', evicted: false })
     await late.close()
   })
+})
+
+test('a store that is closed while it is asked ends every call, and no connection stays or comes back', async () => {
+  const clients = async (): Promise<number> => {
+    const list = String(await masters.servers[0]?.command('CLIENT', 'LIST'))
+    return list.trim().split('\n').length
+  }
+  await other.close()
+  const before = await clients()
+  const busy = ticket({ key: 'busy' })
+  fenceOf(await store.acquire(busy))
+  for (let round = 0; round < 20; round += 1) {
+    const closing = masters.store()
+    await closing.listen?.(() => {})
+    const calls = Array.from({ length: 10 }, (_, index) => [
+      closing.acquire(ticket({ key: `key ${index % 3}`, patienceMs: 0, ttlMs: 1000 })),
+      closing.acquire(ticket({ key: 'busy', ttlMs: 1000, patienceMs: 1000 })),
+      closing.renew([busy]),
+      closing.release({ key: `key ${index}`, id: 'nobody', cancel: false }),
+    ]).flat()
+    const ended = Promise.allSettled(calls)
+    if (round % 2 === 0) await new Promise((resolve) => setTimeout(resolve, round / 4))
+    await closing.close()
+    await ended
+  }
+  await until('the connections are gone', async () => (await clients()) <= before + 1)
+  await store.release(releaseOf(busy))
+})
+
+test('a store that is closed between two tries opens no connection for the next one', async () => {
+  const tickets = ['0', '1', '2'].map((id) => ticket({ id: `${id} ${crypto.randomUUID()}`, patienceMs: 0 }))
+  for (const [index, url] of masters.urls.entries()) {
+    const alone = redisStore(newClient(url))
+    fenceOf(await alone.acquire(tickets[index] as Ticket))
+    await alone.close()
+  }
+  const looked = gate()
+  links[2].onReply = (script) => (script === 'look' ? looked.open() : undefined)
+  const asking = Promise.allSettled([store.acquire(tickets[0] as Ticket)])
+  await looked.opened
+  let asked = 0
+  for (const link of links)
+    link.onRequest = () => {
+      asked += 1
+    }
+  await store.close()
+  expect((await asking)[0]).toMatchObject({ status: 'rejected' })
+  expect(asked).toBe(0)
 })
 
 function slowly(): Promise<void> {
