@@ -168,7 +168,7 @@ export class Job implements ScheduledJob {
   async #giveUp(tickMs: number, lease: Lease, attempts: number): Promise<void> {
     const error = new HoldfastError(
       'task-failed',
-      `${attempts === 1 ? 'A run' : `${attempts} runs`} of ${JSON.stringify(this.name)} for ${new Date(tickMs).toISOString()} broke off: the process died, or lost its lease. The tick has failed.`,
+      `${attempts === 1 ? 'A run' : `${attempts} runs`} of ${JSON.stringify(this.name)} for ${new Date(tickMs).toISOString()} broke off: the process died, was stopped, or lost its lease. The tick has failed.`,
       { key: this.#marks.lock },
     )
     if (await this.#settleUnder(lease, tickMs, 'failed'))

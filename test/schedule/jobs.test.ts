@@ -40,6 +40,22 @@ describe('stop', () => {
     expect(a.errors).toEqual([])
   })
 
+  test('leaves a run that it interrupted alone with `afterCrash: skip`: its tick has failed', async () => {
+    const stage = new Stage()
+    const a = stage.member('a', { stopTimeout: '3s' })
+    const b = stage.member('b', { aheadMs: -1000 })
+    for (const member of [a, b]) {
+      const work = member === a ? stage.work(a, 40_000) : stage.work(b)
+      member.schedule.add('job', '* * * * *', work, { afterCrash: 'skip' })
+      member.schedule.start()
+    }
+    await stage.clock.advance(55_000)
+    await stage.clock.until(a.schedule.stop())
+    await stage.clock.advance(65_000)
+    expect(stage.record).toEqual(['a 2027-01-15T08:01:00.000Z', 'b 2027-01-15T08:02:00.000Z'])
+    expect(b.errors).toMatchObject([{ message: expect.stringContaining('was stopped') }])
+  })
+
   test('may interrupt a long run again and again, as a rolling deploy does: it is not given up for that', async () => {
     const stage = new Stage()
     const attempts: number[] = []
