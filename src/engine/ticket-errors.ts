@@ -1,0 +1,43 @@
+import type { Ticket } from '../contract/store.ts'
+import { AcquireTimeoutError, LeaseLostError, type LossReason, StoreError } from '../errors.ts'
+
+/** The key was not free in time. `ahead`: how many the store last said were before it. */
+export function timeoutOf(ticket: Ticket, waitedMs: number, ahead: number | undefined): AcquireTimeoutError {
+  const place = ahead === undefined ? '' : ` (last seen with ${ahead} ahead)`
+  return new AcquireTimeoutError(
+    `${JSON.stringify(ticket.key)} was not free within ${waitedMs} ms${place}. Wait longer with \`wait\`, or use a try… call to go on without it.`,
+    { key: ticket.key, waitedMs, ahead },
+  )
+}
+
+/** The time is over, and nobody knows whether the key was free. */
+export function silenceOf(ticket: Ticket, store: string, waitedMs: number, cause: unknown): StoreError {
+  return new StoreError(
+    'store-unavailable',
+    `The ${store} store did not answer within ${waitedMs} ms, so ${JSON.stringify(ticket.key)} was not acquired. Check that it runs and can be reached.`,
+    { key: ticket.key, cause },
+  )
+}
+
+export function evictionOf(ticket: Ticket, evictedBecause: string | undefined): LeaseLostError {
+  return new LeaseLostError(
+    `The ticket for ${JSON.stringify(ticket.key)} was evicted while it waited: ${evictedBecause ?? 'no reason given'}.`,
+    { key: ticket.key, reason: 'evicted', evictedBecause },
+  )
+}
+
+export function lossOf(
+  ticket: Ticket,
+  why: string,
+  details: { reason: LossReason; evictedBecause: string | undefined; cause: unknown },
+): LeaseLostError {
+  return new LeaseLostError(
+    `The lease on ${JSON.stringify(ticket.key)} is over. ${why} Stop writing: others may hold the key.`,
+    { key: ticket.key, ...details },
+  )
+}
+
+export function releasedOf(ticket: Ticket): LeaseLostError {
+  const message = `The lease on ${JSON.stringify(ticket.key)} was released by its holder. Acquire the key again to go on.`
+  return new LeaseLostError(message, { key: ticket.key, reason: 'expired' })
+}
