@@ -51,6 +51,7 @@ export function width(text: string): number {
 /** At most so many columns of it. What is missing is in the middle, because the ends of keys tell them apart. */
 export function cut(text: string, columns: number): string {
   if (width(text) <= columns) return text
+  if (columns < 1) return ''
   const start = [...text]
   const end = start.splice(Math.ceil(start.length / 2))
   while (width(start.join('')) + 1 + width(end.join('')) > columns) {

@@ -50,7 +50,7 @@ function number(count: number): string {
 }
 
 /** As much of it as fits, from its beginning: what comes first says the most. */
-export function start(text: string, room: number): string {
+function start(text: string, room: number): string {
   if (width(text) <= room) return text
   let shown = ''
   for (const character of text) {

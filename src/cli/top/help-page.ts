@@ -1,5 +1,5 @@
 import type { Paint } from '../terminal.ts'
-import { wrap } from '../text.ts'
+import { cut, wrap } from '../text.ts'
 import { STATES } from './rows.ts'
 
 const KEYS: readonly (readonly [string, string])[] = [
@@ -41,14 +41,16 @@ export function helpLines({
   readonly room: number
   readonly paint: Paint
 }): readonly string[] {
+  const title = (text: string): string => paint('bold', cut(text, room))
+  const notes = NOTES.flatMap((note) => wrap(note, room))
   return [
-    paint('bold', 'KEYS'),
+    title('KEYS'),
     ...list(KEYS, room),
     '',
-    paint('bold', 'COLUMNS'),
+    title('COLUMNS'),
     ...list(COLUMNS, room),
     '',
-    ...NOTES.flatMap((note) => wrap(note, room)),
+    ...notes.map((line) => cut(line, room)),
   ]
 }
 
@@ -56,10 +58,9 @@ function list(entries: readonly (readonly [string, string])[], room: number): re
   const left = Math.max(...entries.map(([name]) => name.length))
   // Below its name where beside it there would be a word a line.
   if (room - left - 2 < NARROWEST_TEXT) {
-    return entries.flatMap(([name, text]) => [
-      name,
-      ...wrap(text, Math.max(1, room - 2)).map((line) => `  ${line}`),
-    ])
+    return entries.flatMap(([name, text]) =>
+      [name, ...wrap(text, Math.max(1, room - 2)).map((line) => `  ${line}`)].map((line) => cut(line, room)),
+    )
   }
   const margin = ' '.repeat(left + 2)
   return entries.flatMap(([name, text]) =>

@@ -50,9 +50,10 @@ function list({ view, rows, snapshot, columns, size, paint }: Scene, space: numb
   const [titles = '', ...lines] = columns.lines(shown, { room: size.columns - MARK, order: view.order })
   const painted = lines.map((line, index) => {
     if (top + index === at) return paint('inverse', fill(`> ${line}`, size.columns))
-    return snapshot.store.tag === 'away' ? paint('dim', `  ${line}`) : `  ${line}`
+    const plain = cut(`  ${line}`, size.columns)
+    return snapshot.store.tag === 'away' ? paint('dim', plain) : plain
   })
-  const empty = rows.length > 0 || snapshot.at === 0 ? [] : [emptiness(view)]
+  const empty = rows.length > 0 || snapshot.at === 0 ? [] : [cut(emptiness(view), size.columns)]
   return {
     lines: [paint('inverse', fill(`  ${titles}`, size.columns)), ...painted, ...empty].slice(0, space),
     top,

@@ -1,0 +1,172 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { width } from '../../src/cli/text.ts'
+import { Columns } from '../../src/cli/top/columns.ts'
+import { KeyReader } from '../../src/cli/top/keys.ts'
+import { filtered, rowOf, SORTS, sorted } from '../../src/cli/top/rows.ts'
+import { frameOf } from '../../src/cli/top/screen.ts'
+import { sumsOf } from '../../src/cli/top/sums.ts'
+import { firstView, pressed, type View } from '../../src/cli/top/view.ts'
+import type { RoomView } from '../../src/index.ts'
+import { until } from '../servers/until.ts'
+
+const KEYS = [
+  ...['up', 'down', 'page-up', 'page-down', 'home', 'end', 'enter', 'escape', 'backspace', 'left', 'right'],
+  ...[
+    '/',
+    'h',
+    '?',
+    'q',
+    'p',
+    'r',
+    '<',
+    '>',
+    'K',
+    'H',
+    'W',
+    'T',
+    'x',
+    '日',
+    ' ',
+    'ctrl-u',
+    'ctrl-w',
+    'ctrl-l',
+  ],
+]
+
+const ticket = fc.record({
+  id: fc.string({ minLength: 1, maxLength: 20 }),
+  units: fc.constantFrom(1, 3),
+  limit: fc.constantFrom(1, 5, Number.MAX_SAFE_INTEGER),
+  owner: fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 60 }),
+    fc
+      .string({ unit: 'binary', maxLength: 30 })
+      .map((label) => JSON.stringify({ host: 'web', pid: 7, label })),
+  ),
+})
+const durations = fc.double({ min: 0, max: 1e9, noNaN: true })
+const room: fc.Arbitrary<RoomView> = fc.record({
+  key: fc.oneof(
+    fc.string({ unit: 'binary', minLength: 1, maxLength: 80 }),
+    fc.constantFrom('\x1b[2J', '🔒'.repeat(70)),
+  ),
+  holders: fc.array(
+    fc
+      .tuple(
+        ticket,
+        durations,
+        durations,
+        fc.bigInt({ min: 0n, max: 2n ** 63n }),
+        fc.constantFrom('held', 'offered', 'leaving'),
+      )
+      .map(([of, heldMs, remainingMs, fence, state]) => ({ ...of, heldMs, remainingMs, fence, state })),
+    { maxLength: 3 },
+  ),
+  queue: fc.array(
+    fc.tuple(ticket, durations).map(([of, waitedMs]) => ({ ...of, waitedMs })),
+    { maxLength: 4 },
+  ),
+  closedMs: fc.constantFrom(0, 1500),
+})
+
+test('whatever there is to show and whatever was pressed, a page has as many lines as the screen, and none is wider', () => {
+  const scenes = fc.record({
+    rooms: fc.uniqueArray(room, { maxLength: 12, selector: ({ key }) => key }),
+    size: fc.record({ columns: fc.integer({ min: 1, max: 220 }), rows: fc.integer({ min: 1, max: 60 }) }),
+    keys: fc.array(fc.constantFrom(...KEYS), { maxLength: 12 }),
+    isAway: fc.boolean(),
+  })
+  fc.assert(
+    fc.property(scenes, ({ rooms, size, keys, isAway }) => {
+      const columns = new Columns()
+      const frame = (view: View) => {
+        const rows = sorted(filtered(rooms.map(rowOf), view.filter), view.order)
+        const shown = frameOf({
+          ...{
+            store: 'redis cache:6379',
+            prefix: '',
+            everyMs: 1000,
+            view,
+            rows,
+            size,
+            columns,
+            history: undefined,
+          },
+          snapshot: {
+            at: 1,
+            rooms,
+            isCut: false,
+            store: isAway
+              ? { tag: 'away', sinceAt: 1, message: 'It is gone.' }
+              : { tag: 'present', lookMs: 1 },
+          },
+          sums: sumsOf(rooms, []),
+          paint: (_, text) => text,
+        })
+        return { rows, ...shown }
+      }
+      let view = firstView({ sort: 'waiting', isReversed: false })
+      for (const key of ['', ...keys]) {
+        const before = frame(view)
+        view = { ...pressed(view, key, before), top: before.top }
+        const { lines } = frame(view)
+        expect(lines).toHaveLength(size.rows)
+        for (const line of lines) {
+          expect(width(line)).toBeLessThanOrEqual(size.columns)
+          expect(line).not.toMatch(/[\p{Cc}\p{Cs}]/u)
+        }
+      }
+    }),
+    { numRuns: 200 },
+  )
+})
+
+test('every column sorts, and the other way round is the reverse', () => {
+  const rows = fc.sample(room, { numRuns: 30, seed: 1 }).map(rowOf)
+  for (const sort of SORTS) {
+    const there = sorted(rows, { sort, isReversed: false })
+    const back = sorted(there.toReversed(), { sort, isReversed: true })
+    expect(back.map(({ key }) => key)).toEqual(there.toReversed().map(({ key }) => key))
+  }
+})
+
+describe('what is typed', () => {
+  test.each([
+    ['a', ['a']],
+    ['日🔒', ['日', '🔒']],
+    ['\x1b[A\x1bOB\x1b[5~\x1b[1~', ['up', 'down', 'page-up', 'home']],
+    ['\r\x7f\x03', ['enter', 'backspace', 'ctrl-c']],
+    ['\x1b[1;5A\x1b[200~x', ['x']],
+    ['\x01\x1bz', []],
+  ])('%j is %j', (typed, keys) => {
+    const read: string[] = []
+    new KeyReader((key) => read.push(key)).push(typed)
+    expect(read).toEqual(keys)
+  })
+
+  test('a sequence that arrives in pieces is one key, and the beginning of one alone is Escape', async () => {
+    const read: string[] = []
+    const reader = new KeyReader((key) => read.push(key))
+    for (const piece of ['\x1b', '[', '6', '~', '\x1b']) reader.push(piece)
+    expect(read).toEqual(['page-down'])
+    await until('it was waited for in vain', () => read.length > 1)
+    expect(read).toEqual(['page-down', 'escape'])
+  })
+})
+
+test('hand-overs are counted over the last seconds, and nothing before there are two looks', () => {
+  const look = (at: number, begun: number, expired = 0) => ({
+    at,
+    keys: 1,
+    holding: 1,
+    waiting: 0,
+    begun,
+    expired,
+  })
+  expect(sumsOf([], [])).toMatchObject({ handOvers: undefined, expired: 0 })
+  expect(sumsOf([], [look(1000, 5)])).toMatchObject({ handOvers: undefined })
+  expect(sumsOf([], [look(1000, 5), look(3000, 4, 1)])).toMatchObject({ handOvers: 2, expired: 1 })
+  const old = Array.from({ length: 100 }, (_, second) => look(second * 1000, 3, second < 10 ? 1 : 0))
+  expect(sumsOf([], old)).toMatchObject({ handOvers: 3, expired: 0 })
+})
