@@ -67,18 +67,22 @@ export function wrapped<A extends unknown[], T>(
   wrap: (run: () => void) => void,
 ): (...args: A) => T {
   return (...args) => {
-    const settle = once(() => outcomeOf(() => work(...args)))
-    guarded('working', () => wrap(() => void settle()))(undefined)
-    return settle()()
+    let hasBegun = false
+    let repeatEnd: () => T = notEnded
+    const run = () => {
+      // Asked before it has ended: the work itself may lead to another `run`.
+      if (hasBegun) return
+      hasBegun = true
+      repeatEnd = outcomeOf(() => work(...args))
+    }
+    attempt(() => wrap(run))
+    run()
+    return repeatEnd()
   }
 }
 
-function once<T>(make: () => T): () => T {
-  let made: { readonly value: T } | undefined
-  return () => {
-    made ??= { value: make() }
-    return made.value
-  }
+function notEnded(): never {
+  throw new Error('A callback was run and has no end.')
 }
 
 /** Repeats how the work ended. */
@@ -190,13 +194,16 @@ function check(name: unknown, listener: unknown): void {
     throw new InvalidArgumentError(`Expected \`listener\` to be a function, got ${show(listener)}.`)
 }
 
+/** One for all, as listeners bring another `wrap` for every callback: one that fails is warned of once. */
+const attempt = guarded('working', (step: () => void) => step())
+
 /** A listener whose mistakes are its own: a lock goes on, and so does the process. Told once, as they come in thousands. */
 function guarded<Event>(name: LockEventName, listener: (event: Event) => unknown): (event: Event) => void {
   let warned = false
   const warn = (error: unknown) => {
     if (warned) return
     warned = true
-    const detail = error instanceof Error ? (error.stack ?? error.message) : String(error)
+    const detail = error instanceof Error ? (error.stack ?? error.message) : show(error)
     process.emitWarning(`A listener to the event \`${name}\` failed; the lock goes on.`, {
       type: 'HoldfastWarning',
       detail,

@@ -55,19 +55,23 @@ describe('locks.on', () => {
     ['throws', () => listenerOf(() => fail())],
     ['rejects', () => listenerOf(async () => fail())],
     ['throws what is no error', () => listenerOf(() => throwText())],
-  ])('is not disturbed by a listener that %s: the process is warned, once', async (_, make) => {
-    const { locks } = realScene()
-    for (const name of lockEvents.names) locks.on(name, make())
-    const stops = lockEvents.names.map((name) => lockEvents.on(name, make()))
-    expect(await locks.withLock('k', () => 'done')).toBe('done')
-    expect(await locks.withLock('k', () => 'again')).toBe('again')
-    await settled()
-    for (const stop of stops) stop()
-    const events = warnings.map(({ message }) => /`(\S+)`/.exec(message)?.[1])
-    const expected = ['requested', 'acquired', 'working', 'released'].flatMap((name) => [name, name])
-    expect(events.sort()).toEqual(expected.sort())
-    expect((warnings[0] as { detail?: string }).detail).toContain('a bug in the listener')
-  })
+    ['throws what cannot be shown', () => listenerOf(() => throwNothing()), 'an object (no class)'],
+  ])(
+    'is not disturbed by a listener that %s: the process is warned, once',
+    async (_, make, detail = 'a bug in the listener') => {
+      const { locks } = realScene()
+      for (const name of lockEvents.names) locks.on(name, make())
+      const stops = lockEvents.names.map((name) => lockEvents.on(name, make()))
+      expect(await locks.withLock('k', () => 'done')).toBe('done')
+      expect(await locks.withLock('k', () => 'again')).toBe('again')
+      await settled()
+      for (const stop of stops) stop()
+      const events = warnings.map(({ message }) => /`(\S+)`/.exec(message)?.[1])
+      const expected = ['requested', 'acquired', 'working', 'released'].flatMap((name) => [name, name])
+      expect(events.sort()).toEqual(expected.sort())
+      expect((warnings[0] as { detail?: string }).detail).toContain(detail)
+    },
+  )
 
   test('refuses an event that there is not, and a listener that is none', () => {
     const { locks } = realScene()
@@ -227,6 +231,36 @@ describe('the event `working`', () => {
     let runs = 0
     expect(await locks.withLock('k', () => (runs += 1))).toBe(1)
     expect(runs).toBe(1)
+    await settled()
+  })
+
+  test('has the callback run once, also where it is asked to run again from inside', async () => {
+    const { locks } = realScene()
+    let runAgain = () => {}
+    locks.on('working', ({ around }) =>
+      around((run) => {
+        runAgain = run
+        run()
+      }),
+    )
+    let runs = 0
+    const work = () => {
+      runs += 1
+      if (runs < 3) runAgain()
+      return runs
+    }
+    expect(await locks.withLock('k', work)).toBe(1)
+    runAgain()
+    expect(runs).toBe(1)
+  })
+
+  test('warns once of a wrap that fails, and not at every lock', async () => {
+    const { locks } = realScene()
+    locks.on('working', ({ around }) => around(() => fail()))
+    await locks.withLock('k', () => {})
+    await locks.withLock('k', () => {})
+    await settled()
+    expect(warnings.length).toBeLessThanOrEqual(1)
   })
 })
 
@@ -237,6 +271,10 @@ function fail(): never {
 function throwText(): never {
   // biome-ignore lint/style/useThrowOnlyError: somebody does.
   throw 'a bug in the listener'
+}
+
+function throwNothing(): never {
+  throw Object.create(null)
 }
 
 function listenerOf(listen: () => unknown): () => void {
