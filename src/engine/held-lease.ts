@@ -1,6 +1,12 @@
 import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { RenewAnswer, Ticket } from '../contract/store.ts'
-import { type ClosedError, isHoldfastError, LeaseLostError, type LossReason, StoreError } from '../errors.ts'
+import {
+  type ClosedError,
+  isHoldfastError,
+  type LeaseLostError,
+  type LossReason,
+  StoreError,
+} from '../errors.ts'
 import { outsideOfCallers } from './async-context.ts'
 import type { Engine } from './engine.ts'
 import { type Events, wrapped } from './events.ts'
@@ -9,6 +15,7 @@ import type { Kept } from './keeper.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
 import { Term } from './term.ts'
 import { terms } from './terms.ts'
+import { lossOf, releasedOf } from './ticket-errors.ts'
 
 export interface LeaseOptions {
   readonly renew: boolean
@@ -105,7 +112,7 @@ export class HeldLease implements Lease, Kept {
     this.#expireIfOver(this.#now())
     const state = this.#state
     if (state.tag === 'lost') throw state.error
-    if (state.tag === 'released') throw releasedError(this.ticket)
+    if (state.tag === 'released') throw releasedOf(this.ticket)
   }
 
   async extend(ttl?: number | string): Promise<void> {
@@ -148,11 +155,7 @@ export class HeldLease implements Lease, Kept {
     this.#expireIfOver(at)
     const state = this.#state
     if (state.tag === 'released' || this.#givenBack !== undefined) return this.#givenBack
-    if (state.tag === 'held') {
-      this.#end(RELEASED)
-      if (this.#events.released.isHeard)
-        this.#events.released.tell(this.#subject, { fence: this.fence, heldMs: this.#term.heldMs(at) })
-    }
+    if (state.tag === 'held') this.#end(RELEASED)
     // Lost by our clocks, but a request that arrived late may have kept it alive in the store.
     else if (isHoldfastError(state.error, 'closed') || (state.error as LeaseLostError).reason === 'evicted')
       return undefined
@@ -161,6 +164,9 @@ export class HeldLease implements Lease, Kept {
         cancel: (this.origin?.doubts ?? 0) > 0,
         termMs: this.#term.confirmedMs(at),
       }) ?? DONE
+    // After the request, so that whoever listens keeps nobody waiting for the key.
+    if (state.tag === 'held' && this.#events.released.isHeard)
+      this.#events.released.tell(this.#subject, { fence: this.fence, heldMs: this.#term.heldMs(at) })
     return this.#givenBack === DONE ? undefined : this.#givenBack
   }
 
@@ -251,14 +257,12 @@ export class HeldLease implements Lease, Kept {
         this.#expireIfOver(when.answeredAt)
         return this.#tellRenewed(when)
       case 'gone':
-        if (answer.evicted) {
-          this.#events.evicted.tell(this.#subject, { was: 'holder', reason: answer.reason })
+        if (answer.evicted)
           return this.#lose(
             'evicted',
             `Somebody evicted it: ${answer.reason ?? 'no reason given'}.`,
             answer.reason,
           )
-        }
         return this.#term.remainingMs(when.answeredAt) <= 0
           ? this.#lose('expired', EXPIRED)
           : this.#lose('store-reset', STORE_RESET)
@@ -359,9 +363,12 @@ export class HeldLease implements Lease, Kept {
     const heldMs = this.#term.heldMs(this.#now())
     this.#end({ tag: 'lost', error })
     this.#tell(error)
-    const { lost } = this.#events
-    if (lost.isHeard)
-      outsideOfCallers(() => lost.tell(this.#subject, { fence: this.fence, reason, heldMs, error }))
+    // Only now: a listener may do anything with the lease, which has no other end any more.
+    const { evicted, lost } = this.#events
+    outsideOfCallers(() => {
+      if (reason === 'evicted') evicted.tell(this.#subject, { was: 'holder', reason: evictedBecause })
+      lost.tell(this.#subject, { fence: this.fence, reason, heldMs, error })
+    })
   }
 
   /** Outside of who noticed it: a listener must not run inside the scope of keys that another caller holds. */
@@ -381,22 +388,6 @@ const DONE: Promise<void> = Promise.resolve()
 const EXPIRED = 'Its deadline passed before a renewal was confirmed.'
 const STORE_RESET =
   'The store no longer knew it before its time: it was restarted or flushed, or its clock jumped.'
-
-function releasedError(ticket: Ticket): LeaseLostError {
-  const message = `The lease on ${JSON.stringify(ticket.key)} was released by its holder. Acquire the key again to go on.`
-  return new LeaseLostError(message, { key: ticket.key, reason: 'expired' })
-}
-
-function lossOf(
-  ticket: Ticket,
-  why: string,
-  details: { reason: LossReason; evictedBecause: string | undefined; cause: unknown },
-): LeaseLostError {
-  return new LeaseLostError(
-    `The lease on ${JSON.stringify(ticket.key)} is over. ${why} Stop writing: others may hold the key.`,
-    { key: ticket.key, ...details },
-  )
-}
 
 // What console.log shows: this lease, and not the engine's list of all others. Here, since a computed name in the class
 // has no type that a declaration file could be written from.

@@ -73,7 +73,7 @@ export interface LockEvents {
     /** The `LeaseLostError` that its holder gets. */
     readonly error: Error
   }
-  /** Its holder is done with it. The store hears of it next. */
+  /** Its holder is done with it, and the store was asked to give it to the next one. */
   readonly released: OfLease<'released'> & { readonly heldMs: number }
   /** Kept on purpose, and no longer looked after here. */
   readonly detached: OfLease<'detached'> & { readonly heldMs: number }
