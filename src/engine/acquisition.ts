@@ -1,13 +1,12 @@
 import type { Abortable } from '../base/signal-watch.ts'
 import type { AcquireAnswer, RenewAnswer, Ticket } from '../contract/store.ts'
 import {
-  AcquireTimeoutError,
   type HoldfastError,
   type HoldfastErrorCode,
   isHoldfastError,
-  LeaseLostError,
-  StoreError,
+  type LeaseLostError,
 } from '../errors.ts'
+import { outsideOfCallers } from './async-context.ts'
 import type { Engine } from './engine.ts'
 import { tellStoreError } from './events.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
@@ -15,6 +14,7 @@ import { type Exchange, type Instant, now } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import { isLater } from './later.ts'
 import type { Withdrawal } from './lock-events.ts'
+import { evictionOf, silenceOf, timeoutOf } from './ticket-errors.ts'
 
 export interface AcquireRequest {
   readonly ticket: Ticket
@@ -68,7 +68,8 @@ export class Acquisition implements Kept, Abortable {
   #open = 0
   /** Woken while a question was open: what is answered may be older than what the wake was about. */
   #overtaken = false
-  #queued = false
+  /** Whether it stood in the queue, and that was told. */
+  #queued: 'no' | 'telling' | 'yes' = 'no'
   #ahead: number | undefined
   #lastError: unknown
 
@@ -128,7 +129,7 @@ export class Acquisition implements Kept, Abortable {
         if (this.ticket.patienceMs === 0) return this.#refused()
         return this.#notAsked(new Error('The store said `busy` to a ticket that is willing to wait.'))
       case 'gone':
-        return this.giveUp(this.#evictionError(answer.reason))
+        return this.giveUp(evictionOf(this.ticket, answer.reason))
       default:
         answer satisfies never
         return this.#notAsked(new Error('The store gave an answer that is none.'))
@@ -195,7 +196,7 @@ export class Acquisition implements Kept, Abortable {
       case 'queued':
         return this.#wait(this.#ahead, answer.askAgainMs, when.answeredAt)
       case 'gone':
-        if (answer.evicted) return this.giveUp(this.#evictionError(answer.reason))
+        if (answer.evicted) return this.giveUp(evictionOf(this.ticket, answer.reason))
         // Forgotten: this process was away for too long, or the store was reset. Back to the end of the queue.
         this.#phase = 'asking'
         return this.#ask()
@@ -214,7 +215,9 @@ export class Acquisition implements Kept, Abortable {
 
   /** The caller's signal. */
   abort(reason: unknown): void {
-    this.#giveUp(reason, 'aborted')
+    // By a listener that hears of it: the others hear first that it queues, and then that it is withdrawn.
+    if (this.#queued === 'telling') return
+    outsideOfCallers(() => this.#giveUp(reason, 'aborted'))
   }
 
   giveUp(error: HoldfastError): void {
@@ -279,7 +282,7 @@ export class Acquisition implements Kept, Abortable {
     acquired.tell(this.#request, {
       fence,
       waitedMs: monotonicMs - this.#startedAt,
-      queued: this.#queued,
+      queued: this.#queued === 'yes',
       wokenMs: this.#wokenAt === undefined ? undefined : monotonicMs - this.#wokenAt,
     })
   }
@@ -297,19 +300,25 @@ export class Acquisition implements Kept, Abortable {
     this.#ahead = ahead
     this.#lastError = undefined
     if (!this.#woken) this.#wokenAt = undefined
-    if (!this.#queued) {
-      this.#queued = true
-      this.#engine.events.queued.tell(this.#request, { ahead: ahead ?? 0 })
-    }
+    // Only now, so that a lock nobody waits for needs no subscription. It asks everything again once wakes flow.
+    this.#engine.listen()
+    if (this.#queued === 'no') this.#tellQueued(ahead ?? 0)
     const deadlock = this.#request.whileQueued?.()
     if (deadlock !== undefined) return this.giveUp(deadlock)
     if (at.monotonicMs >= this.#until) return this.giveUp(this.#outOfPatience())
     // Whatever a store says, nobody asks without a pause.
     this.#setAskAgain(askAgainMs >= 1 ? askAgainMs : SILENCE_MS, at)
-    // Only now, so that a lock nobody waits for needs no subscription. It asks everything again once wakes flow.
-    this.#engine.listen()
     // It was woken while this answer was under way.
     if (this.#woken) this.wake()
+  }
+
+  /** Listeners may give the key back, whose wake must be heard, or abort the request. */
+  #tellQueued(ahead: number): void {
+    this.#queued = 'telling'
+    this.#engine.events.queued.tell(this.#request, { ahead })
+    this.#queued = 'yes'
+    const { signal } = this.#request
+    if (signal?.aborted === true) this.abort(signal.reason)
   }
 
   #setAskAgain(pauseMs: number, from: Instant): void {
@@ -338,7 +347,6 @@ export class Acquisition implements Kept, Abortable {
   }
 
   #outOfPatience(): HoldfastError {
-    const key = this.ticket.key
     // Of several keys the caller has waited for all until now.
     const from = this.#request.startedAtMs ?? this.#startedAt
     const waitedMs = Math.round(this.#engine.clock.monotonicMs() - from)
@@ -349,25 +357,9 @@ export class Acquisition implements Kept, Abortable {
       this.#attempts > 1 ||
       silentMs > SILENCE_MS
     ) {
-      return new StoreError(
-        'store-unavailable',
-        `The ${this.#engine.store.name} store did not answer within ${waitedMs} ms, so ${JSON.stringify(key)} was not acquired. Check that it runs and can be reached.`,
-        { key, cause: this.#lastError },
-      )
+      return silenceOf(this.ticket, this.#engine.store.name, waitedMs, this.#lastError)
     }
-    const place = this.#ahead === undefined ? '' : ` (last seen with ${this.#ahead} ahead)`
-    return new AcquireTimeoutError(
-      `${JSON.stringify(key)} was not free within ${waitedMs} ms${place}. Wait longer with \`wait\`, or use a try… call to go on without it.`,
-      { key, waitedMs, ahead: this.#ahead },
-    )
-  }
-
-  #evictionError(reason: string | undefined): HoldfastError {
-    const key = this.ticket.key
-    return new LeaseLostError(
-      `The ticket for ${JSON.stringify(key)} was evicted while it waited: ${reason ?? 'no reason given'}.`,
-      { key, reason: 'evicted', evictedBecause: reason },
-    )
+    return timeoutOf(this.ticket, waitedMs, this.#ahead)
   }
 }
 

@@ -177,8 +177,11 @@ export class Engine {
   async #close(): Promise<void> {
     // One tick later, so that #closing is set before anybody is told.
     await undefined
-    for (const waiting of [...this.waiting.values()]) waiting.giveUp(closedError(waiting.ticket.key))
-    await Promise.all(this.#leases().map((lease) => lease.close(closedError(lease.key))))
+    const released = outsideOfCallers(() => {
+      for (const waiting of [...this.waiting.values()]) waiting.giveUp(closedError(waiting.ticket.key))
+      return this.#leases().map((lease) => lease.close(closedError(lease.key)))
+    })
+    await Promise.all(released)
     const left = Promise.all([...this.givingBack].map((giveBack) => giveBack.untilDone()))
     await this.#atMost(left, this.attemptMs(1))
     for (const giveBack of this.givingBack) giveBack.tell()

@@ -32,6 +32,8 @@ export class GiveBack implements Kept {
   #askAt = 0
   #attempts = 0
   #isTold = false
+  /** Whether the latest request has neither an answer nor failed. */
+  #silent = false
   #settle: () => void = nobodyAsked
   #finish: () => void = nobodyAsked
 
@@ -78,7 +80,7 @@ export class GiveBack implements Kept {
       return false
     }
     if (at.monotonicMs >= this.#tellAt) {
-      if (!this.#isTold) this.#tellFailure(undefined)
+      if (!this.#isTold && this.#silent) this.#tellFailure(undefined)
       this.tell()
     }
     // Only its caller was due, or another one that succeeded has had it ask a moment ago.
@@ -100,6 +102,7 @@ export class GiveBack implements Kept {
   #expect(reply: ReleaseAnswer | Promise<ReleaseAnswer>): void {
     if (!isLater(reply)) return this.#end()
     this.#attempts += 1
+    this.#silent = true
     this.#setDue(this.#engine.attemptMs(this.#attempts))
     reply.then(
       () => this.#taken(),
@@ -113,6 +116,7 @@ export class GiveBack implements Kept {
   }
 
   #failed(error: unknown): void {
+    this.#silent = false
     this.#tellFailure(error)
     // A definite no will not become a yes, and the ticket runs out by itself.
     if (isHoldfastError(error, 'store-refused')) return this.#end()
