@@ -1,8 +1,11 @@
+import { getEventListeners } from 'node:events'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { Leader, Leadership } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
 import { campaign, Office, observer } from './office.ts'
+
+const unreachable = () => expect.unreachable()
 
 /** What the process is warned of until the test ends. */
 function warnings(): string[] {
@@ -303,6 +306,48 @@ describe('observing', () => {
     expect(seen.map((leader) => leader === null)).toEqual([true, false, true, false])
     next.end()
     await clock.advance(5000)
+  })
+
+  test('holds on to nothing of the leaders that were, however long it goes on', async () => {
+    const here = scene()
+    const { locks, other, clock } = here
+    const end = new AbortController()
+    const { seen } = observer(here, other.locks.election('k'))
+    await clock.advance(100)
+    const footprint = () => [
+      other.engine.waiting.size,
+      other.engine.watched.size,
+      other.engine.keeper.list(() => true).length,
+      clock.timers.running,
+      getEventListeners(end.signal, 'abort').length,
+    ]
+    const sizes: number[][] = []
+    for (let round = 0; round < 200; round += 1) {
+      const office = new Office()
+      const running = locks.election('k').campaign(office.work, { signal: end.signal, ttl: '1s' })
+      await clock.advance(50)
+      if (round % 20 === 10) sizes.push(footprint())
+      office.finish('')
+      await running
+      if (round % 2 === 0) await clock.advance(2000)
+    }
+    expect(seen.filter((leader) => leader !== null)).toHaveLength(200)
+    // As much after 190 leaders as after 10 of them.
+    for (const [index, most] of (sizes[0] ?? []).entries()) {
+      expect(sizes.at(-1)?.[index]).toBeLessThanOrEqual(most + 1)
+    }
+  })
+
+  test('is over, as everything is, once the locks are closed', async () => {
+    const { locks, clock } = scene()
+    const election = locks.election('k')
+    await clock.until(locks.close())
+    expect(await errorOf(clock.until(election.observe().next()))).toMatchObject({ code: 'closed' })
+    expect(await errorOf(clock.until(election.campaign(unreachable)))).toMatchObject({ code: 'closed' })
+    expect(await errorOf(clock.until(election.leader()))).toMatchObject({ code: 'closed' })
+    const asked = election.requestStepDown({ reason: 'test' })
+    expect(await errorOf(clock.until(asked))).toMatchObject({ code: 'closed' })
+    await clock.until(election.resign())
   })
 
   test('ends at once by its signal, whatever has not been taken yet', async () => {

@@ -1,0 +1,57 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { connect } from '../../src/index.ts'
+import { places } from '../servers/places.ts'
+
+const REMEMBER = { remember: '20s', ttl: '5s' } as const
+
+test.concurrent.each(Object.entries(places).reverse())(
+  'on %s each work is done once by three clients that all want it, and what fails is tried again',
+  { timeout: 60_000 },
+  async (_, open) => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-once-'))
+    const place = await open(folder)
+    const clients = await Promise.all(['a', 'b', 'c'].map((label) => connect(place.url, { label })))
+    try {
+      const keys = Array.from({ length: 15 }, (_, index) => `welcome:${index}`)
+      const runs = new Map(keys.map((key) => [key, 0]))
+      const inside = new Set<string>()
+      const work = async (key: string) => {
+        expect(inside.has(key)).toBe(false)
+        inside.add(key)
+        const run = (runs.get(key) ?? 0) + 1
+        runs.set(key, run)
+        await new Promise((resolve) => setImmediate(resolve))
+        inside.delete(key)
+        if (key.endsWith('7') && run < 3) throw new Error('not yet')
+        return run
+      }
+      const outcomes = await Promise.allSettled(
+        keys.flatMap((key) => clients.map((locks) => locks.once(key, () => work(key), REMEMBER))),
+      )
+      expect([...runs].map(([key, count]) => [key, count])).toEqual(
+        keys.map((key) => [key, key.endsWith('7') ? 3 : 1]),
+      )
+      const values = outcomes.map((one) => (one.status === 'fulfilled' ? one.value.ran : one.reason.message))
+      expect(values.filter((value) => value === 'not yet')).toHaveLength(2)
+      expect(values.filter((value) => value === true)).toHaveLength(keys.length)
+      expect(values.filter((value) => value === false)).toHaveLength(values.length - keys.length - 2)
+      for (const locks of clients) {
+        expect(await locks.once('welcome:3', () => expect.unreachable(), REMEMBER)).toEqual({ ran: false })
+      }
+      // To have it done again before it is forgotten.
+      const [first] = clients
+      expect(await first?.evict('welcome:3#done', undefined, { reason: 'send it again' })).toHaveLength(1)
+      expect(await clients[1]?.once('welcome:3', () => 'again', REMEMBER)).toEqual({
+        ran: true,
+        value: 'again',
+      })
+    } finally {
+      await Promise.all(clients.map((locks) => locks.close()))
+      await place.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+)
