@@ -43,7 +43,7 @@ export class JobsLook {
   }
 }
 
-/** Without its payload, which may hold anything. */
+/** Without its payload, which may hold anything, and of its error what people read first. */
 function jobJson(job: JobView): object {
   const { id, name, state, attempt, failures, maxAttempts, worker, error, ageMs, startedAt, dueAt } = job
   return {
@@ -54,7 +54,7 @@ function jobJson(job: JobView): object {
     failures,
     maxAttempts,
     worker: worker?.slice(0, 200),
-    error: error?.slice(0, 500),
+    error: error?.split('\n')[0]?.slice(0, 500),
     ageMs,
     startedAt: startedAt?.getTime(),
     dueAt: dueAt?.getTime(),

@@ -136,6 +136,7 @@ describe('the page', () => {
     expect(await page.evaluate(outline)).toBe('solid')
     await page.keyboard.press('Enter')
     await page.getByRole('heading', { name: 'plum' }).waitFor()
+    expect(await page.evaluate('document.activeElement.id')).toBe('main')
     await page.getByRole('button', { name: 'Evict everybody…' }).focus()
     await page.keyboard.press('Enter')
     await page.getByRole('dialog').waitFor()

@@ -37,6 +37,7 @@ export function setAttribute(node, name, value) {
 export function setStrange(node, text) {
   if (node.dataset.strange === text) return
   node.dataset.strange = text
+  if (text === '') return node.replaceChildren()
   const parts = text.split(/([\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}])/u)
   const nodes = parts.map((part, index) => (index % 2 === 0 ? part : element('i', {}, escaped(part))))
   node.replaceChildren(element('bdi', {}, ...nodes))

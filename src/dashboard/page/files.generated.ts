@@ -660,7 +660,8 @@ main:focus-visible {
 
 #banner:not(:empty) {
   margin-top: 6px;
-  padding: 9px 20px;
+  padding: 9px 16px;
+  width: calc(100% - 40px);
   max-width: 1240px;
   border-radius: 6px;
   border: 1px solid var(--danger);
@@ -736,7 +737,7 @@ i {
   }
 
   #banner:not(:empty) {
-    margin: 6px 12px 0;
+    width: calc(100% - 24px);
     padding: 8px 12px;
   }
 }
@@ -780,6 +781,7 @@ export function setAttribute(node, name, value) {
 export function setStrange(node, text) {
   if (node.dataset.strange === text) return
   node.dataset.strange = text
+  if (text === '') return node.replaceChildren()
   const parts = text.split(/([\\p{Cc}\\p{Cf}\\p{Cs}\\p{Zl}\\p{Zp}])/u)
   const nodes = parts.map((part, index) => (index % 2 === 0 ? part : element('i', {}, escaped(part))))
   node.replaceChildren(element('bdi', {}, ...nodes))
@@ -1022,7 +1024,7 @@ function jobRow({ id, name }) {
       setText(state, job.state)
       setAttribute(state, 'data-state', job.state)
       setText(failed, \`\${job.failures} of \${job.maxAttempts}\`)
-      setStrange(worker, job.worker ?? '–')
+      setStrange(worker, job.worker ?? '')
       setStrange(error, job.error ?? '')
       if (job.state === 'running' && job.startedAt !== undefined) showSince(runs, job.startedAt)
       else showNoTime(runs)
@@ -1628,6 +1630,8 @@ function showState(state, text, message) {
 addEventListener('hashchange', () => {
   arrive()
   scrollTo(0, 0)
+  // What had the focus is gone with the view before.
+  main.focus({ preventScroll: true })
 })
 addEventListener('keydown', (event) => {
   const isTyping = event.target.closest('input, select, textarea, dialog')
@@ -1878,6 +1882,10 @@ td.mode {
   font-variant-numeric: tabular-nums;
 }
 
+td.holder {
+  min-width: 9em;
+}
+
 td.fence,
 td.id {
   font-family: var(--mono);
@@ -1983,7 +1991,6 @@ td[data-some="running"] {
 
 td.count:not([data-some]) {
   color: var(--quiet);
-  opacity: 0.6;
 }
 
 td.actions {
@@ -2039,8 +2046,8 @@ td.actions button {
 
   td.key,
   td.holder,
-  td.error:not(:empty),
-  td.value:not(:empty),
+  td.error,
+  td.value,
   td.id {
     flex: 1 1 100%;
     min-width: 0;
@@ -2055,6 +2062,7 @@ td.actions button {
     color: var(--quiet);
   }
 
+  td:empty,
   td.trend,
   td.waiting:not([data-some]),
   .keys td.fence,

@@ -95,7 +95,7 @@ function jobRow({ id, name }) {
       setText(state, job.state)
       setAttribute(state, 'data-state', job.state)
       setText(failed, `${job.failures} of ${job.maxAttempts}`)
-      setStrange(worker, job.worker ?? '–')
+      setStrange(worker, job.worker ?? '')
       setStrange(error, job.error ?? '')
       if (job.state === 'running' && job.startedAt !== undefined) showSince(runs, job.startedAt)
       else showNoTime(runs)

@@ -82,6 +82,8 @@ function showState(state, text, message) {
 addEventListener('hashchange', () => {
   arrive()
   scrollTo(0, 0)
+  // What had the focus is gone with the view before.
+  main.focus({ preventScroll: true })
 })
 addEventListener('keydown', (event) => {
   const isTyping = event.target.closest('input, select, textarea, dialog')
