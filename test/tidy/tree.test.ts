@@ -7,7 +7,9 @@ const sources = files.filter((path) => path.startsWith('src/') && !path.endsWith
 
 describe('the tree', () => {
   test('has no source file that is too long to keep in the head', () => {
-    const reasons: Record<string, string> = {}
+    const reasons: Record<string, string> = {
+      'src/observe/prometheus/grafana-dashboard.json': 'Grafana reads and writes it, a line for each brace.',
+    }
     const long = sources.filter((path) => readProjectFile(path).split('\n').length > 400)
     expect(long.filter((path) => reasons[path] === undefined)).toEqual([])
     expect(Object.keys(reasons).filter((path) => !long.includes(path))).toEqual([])
