@@ -7,7 +7,7 @@ import { startRedis } from '../servers/redis-server.ts'
 import { readProjectFile } from '../tidy/project.ts'
 import { Shell } from './holdfast-process.ts'
 
-const commands = ['run', 'ls', 'show', 'evict', 'jobs', 'doctor', 'demo']
+const commands = ['run', 'ls', 'show', 'evict', 'top', 'dashboard', 'jobs', 'doctor', 'demo']
 
 let folder: string
 let shell: Shell
