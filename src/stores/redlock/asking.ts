@@ -101,7 +101,10 @@ class AskingRound {
     if (answer.tag !== 'held') return
     if (this.#outcome === 'refused') withdraw(node, this.#ticket)
     // A holder tells it the fence with the next renewal.
-    else if (this.#outcome === 'queued') this.#council.wake(this.#ticket.id)
+    else if (this.#outcome === 'queued') {
+      this.#state.waitsForAll = true
+      this.#council.wake(this.#ticket.id)
+    }
   }
 
   #failed(node: RedlockNode): void {

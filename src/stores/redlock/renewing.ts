@@ -60,7 +60,10 @@ function askAll(council: Council, asked: readonly Asked[]): Promise<Tally<readon
   const tickets = asked.map(({ ticket }) => ticket)
   return poll(council.nodes, (node) => node.store.renew(tickets), {
     decide: (tally: Tally<readonly RenewAnswer[]>) => {
-      if (tally.pending === 0) return tally
+      if (tally.pending === 0) {
+        for (const { state } of asked) state.waitsForAll = false
+        return tally
+      }
       return asked.every(({ state }, index) => isDecided(council, state, tallyOf(tally, index)))
         ? { ...tally, answers: [...tally.answers] }
         : undefined
@@ -68,8 +71,9 @@ function askAll(council: Council, asked: readonly Asked[]): Promise<Tally<readon
     late: (_, answers) => {
       for (const [index, { ticket, state }] of asked.entries()) {
         // Let in by one more server, it would not know of that vote, and others would wait for it.
-        const isNews = answers[index]?.tag === 'held' && state.fence === undefined && !state.over
-        if (isNews) council.wake(ticket.id)
+        if (answers[index]?.tag !== 'held' || state.fence !== undefined || state.over) continue
+        state.waitsForAll = true
+        council.wake(ticket.id)
       }
     },
   })
@@ -87,6 +91,7 @@ function isDecided(council: Council, state: TicketState, { answers, pending }: V
     const isOurs = state.fence !== undefined || state.asked !== 0
     return isOurs || agreedFence(votesOf(council, answers), quorum) !== undefined
   }
+  if (state.waitsForAll) return false
   const waits = count(answers, 'held') + count(answers, 'queued')
   // Neither can the key be its own, nor is it open whether it waits.
   return count(answers, 'held') + pending < quorum && (waits >= quorum || waits + pending < quorum)

@@ -18,6 +18,8 @@ export interface TicketState {
   asking: Promise<unknown> | undefined
   /** Somebody wanted to ask meanwhile, and was sent away. */
   overtaken: boolean
+  /** A vote of it came when the question was decided already: the next one waits for all servers, or it would never be counted. */
+  waitsForAll: boolean
   /** How often in a row nobody had a quorum. */
   splits: number
 }
@@ -71,5 +73,6 @@ const UNKNOWN: Readonly<TicketState> = {
   doubtful: 0,
   asking: undefined,
   overtaken: false,
+  waitsForAll: false,
   splits: 0,
 }
