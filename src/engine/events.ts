@@ -62,18 +62,15 @@ class Topic<Name extends LockEventName> {
 }
 
 /** Inside of `wrap`, and once, whatever that does. */
-export function wrapped<A extends unknown[], T>(
-  work: (...args: A) => T,
-  wrap: (run: () => void) => void,
-): (...args: A) => T {
-  return (...args) => {
+export function wrapped<T>(work: () => T, wrap: (run: () => void) => void): () => T {
+  return () => {
     let hasBegun = false
     let repeatEnd: () => T = notEnded
     const run = () => {
       // Asked before it has ended: the work itself may lead to another `run`.
       if (hasBegun) return
       hasBegun = true
-      repeatEnd = outcomeOf(() => work(...args))
+      repeatEnd = outcomeOf(work)
     }
     attempt(() => wrap(run))
     run()

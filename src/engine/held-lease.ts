@@ -284,16 +284,16 @@ export class HeldLease implements Lease, Kept {
     this.#tellJeopardy(at)
   }
 
-  /** The work as it is, or inside of what those who listen want it to run in. */
-  observed<A extends unknown[], T>(work: (...args: A) => T): (...args: A) => T {
+  /** Runs the work as it is, or inside of what those who listen want it to run in. */
+  runObserved<T>(work: () => T): T {
     const { working } = this.#events
-    if (!working.isHeard) return work
+    if (!working.isHeard) return work()
     let observed = work
     const around = (wrap: (run: () => void) => void) => {
       observed = wrapped(observed, wrap)
     }
     working.tell(this.#subject, { fence: this.fence, around })
-    return observed
+    return observed()
   }
 
   /** Nobody has seen it yet, and it is over: as if it had not been. The ticket lives on. */

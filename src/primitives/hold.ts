@@ -89,7 +89,7 @@ export async function withHold<T>(
   const held = hold(desk, key, shape, terms)
   const lease = held instanceof Promise ? await held : held
   try {
-    return await runUnder(desk, lease, lease.observed(work))
+    return await runUnder(desk, lease, work, runObserved)
   } finally {
     await letGo(lease)
   }
@@ -109,7 +109,7 @@ export async function tryWithHold<T>(
   const lease = held instanceof Promise ? await held : held
   if (lease === null) return NOT_ACQUIRED
   try {
-    return { acquired: true, value: await runUnder(desk, lease, lease.observed(work)) }
+    return { acquired: true, value: await runUnder(desk, lease, work, runObserved) }
   } finally {
     await letGo(lease)
   }
@@ -119,18 +119,28 @@ export async function tryWithHold<T>(
  * Runs the work, unless the lease is over before it begins, and has one that was lost on the way end in an error: the
  * work may have run side by side with another holder's. An error of the work itself comes first.
  */
-async function runUnder<T>(desk: Desk, lease: HeldLease, work: (lease: Lease) => Promise<T> | T): Promise<T> {
+async function runUnder<T>(
+  desk: Desk,
+  lease: HeldLease,
+  work: (lease: Lease) => Promise<T> | T,
+  run: typeof runInScope,
+): Promise<T> {
   lease.assertHeld()
-  const value = await runInScope(desk.engine, lease, work)
+  const value = await run(desk.engine, lease, work)
   lease.assertKept()
   return value
+}
+
+/** The scope inside: who listens may have the work run in any async context, and it still knows what it holds. */
+export function runObserved<T>(engine: Engine, lease: HeldLease, work: (lease: HeldLease) => T): T {
+  return lease.runObserved(() => runInScope(engine, lease, work))
 }
 
 /** Runs under a lease that is there already, and is counted: the lease is not released before all of these are done. */
 function runInside<T>(desk: Desk, lease: HeldLease, work: (lease: Lease) => Promise<T> | T): Promise<T> {
   lease.inner ??= new Set()
   const { inner } = lease
-  const run = runUnder(desk, lease, work)
+  const run = runUnder(desk, lease, work, runInScope)
   inner.add(run)
   return run.finally(() => inner.delete(run))
 }

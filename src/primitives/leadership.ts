@@ -1,8 +1,8 @@
 import { outsideOfCallers } from '../engine/async-context.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { HoldfastError, isHoldfastError, LeaseLostError } from '../errors.ts'
-import { heldHere, runInScope } from './held-keys.ts'
-import { type Desk, hold } from './hold.ts'
+import { heldHere } from './held-keys.ts'
+import { type Desk, hold, runObserved } from './hold.ts'
 import { EXCLUSIVE, markedKey, type Terms } from './options.ts'
 import { paused } from './paused.ts'
 
@@ -116,8 +116,7 @@ export class LeaderTerm implements Leadership {
     }
     try {
       if (!isWanted) return { tag: 'over' }
-      const inside = this.#lease.observed(() => work(this))
-      const value = await runInScope(this.#desk.engine, this.#lease, inside)
+      const value = await runObserved(this.#desk.engine, this.#lease, () => work(this))
       return this.#isEnding ? { tag: 'over' } : { tag: 'done', value }
     } catch (error) {
       return this.#isEnding && this.#passesOn(error) ? { tag: 'over' } : { tag: 'failed', error }

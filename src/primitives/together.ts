@@ -108,17 +108,19 @@ async function runUnder<T>(
   const held = leases.leases as readonly HeldLease[]
   try {
     leases.assertHeld()
-    const inside = held.reduceRight(
-      (inner, lease) => lease.observed(inner),
-      () => work(leases),
-    )
-    const value = await runInScopes(desk.engine, held, inside)
+    const value = await runObserved(desk.engine, held, () => work(leases))
     for (const lease of held) lease.assertKept()
     return value
   } finally {
     for (const lease of held) await innerDone(lease)
     await leases.release()
   }
+}
+
+/** The scopes inside, as for one lease. */
+function runObserved<T>(engine: Engine, leases: readonly HeldLease[], work: () => T): T {
+  const inScopes = () => runInScopes(engine, leases, work)
+  return leases.reduceRight<() => T>((inner, lease) => () => lease.runObserved(inner), inScopes)()
 }
 
 function runInScopes<T>(engine: Engine, leases: readonly HeldLease[], work: () => T): T {

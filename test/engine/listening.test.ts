@@ -1,11 +1,12 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
+import { AsyncLocalStorage, AsyncResource } from 'node:async_hooks'
 import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { createLocks, InvalidArgumentError, lockEvents } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { settled } from './fake-clock.ts'
 import { hear, last, story } from './hearing.ts'
-import { realScene } from './scene.ts'
+import { realScene, scene } from './scene.ts'
+import { Letter } from './scripted-store.ts'
 
 const warnings: Error[] = []
 const onWarning = (warning: Error) => {
@@ -206,6 +207,31 @@ describe('the event `working`', () => {
     locks.on('working', ({ key, around }) => around((run) => storage.run(`in ${key}`, run)))
     const inner = () => locks.withLock('a', { reentrant: true }, () => storage.getStore())
     expect(await locks.withLock('a', () => storage.run('deeper', inner))).toBe('deeper')
+  })
+
+  test('leaves the callback knowing what it holds, also where wrap runs it in another context', async () => {
+    const { locks } = realScene()
+    const elsewhere = new AsyncResource('elsewhere')
+    locks.on('working', ({ around }) => around((run) => elsewhere.runInAsyncScope(run)))
+    const again = (key: string) => () =>
+      locks.withLock(key, { reentrant: true, wait: 500 }, () => `inside ${key}`)
+    expect(await locks.withLock('a', again('a'))).toBe('inside a')
+    expect(await locks.withLocks(['b', 'c'], again('c'))).toBe('inside c')
+    expect(await locks.election('e').campaign(again('e'))).toBe('inside e')
+  })
+
+  test('is not told of a callback that does not run, as its lease was over before', async () => {
+    const { clock, store, locks } = scene()
+    const heard = hear(locks)
+    const letter = new Letter()
+    store.next('acquire', letter)
+    const done = locks.withLock('k', { ttl: 1000, renew: false }, () => 'ran')
+    await clock.advance(100)
+    letter.arrive().reply()
+    // Blocked after the grant was taken, and before its caller has its turn.
+    locks.on('acquired', () => clock.block(2000))
+    await expect(clock.until(done)).rejects.toMatchObject({ code: 'lease-lost' })
+    expect(story(heard)).toBe('requested acquired lost')
   })
 
   test.each([
