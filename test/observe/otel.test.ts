@@ -196,6 +196,20 @@ describe('spans', () => {
     expect(spans()).toHaveLength(3)
   })
 
+  test('go to the global provider, also to one that is set up later', async () => {
+    const { locks } = scene()
+    onTestFinished(instrumentLocks({ locks }))
+    await locks.withLock('before', () => {})
+    const exporter = new InMemorySpanExporter()
+    trace.setGlobalTracerProvider(
+      new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] }),
+    )
+    onTestFinished(() => trace.disable())
+    await locks.withLock('after', () => {})
+    const spans = exporter.getFinishedSpans()
+    expect(spans.map(({ attributes }) => attributes['holdfast.key'])).toEqual(['after', 'after'])
+  })
+
   test('are made for all locks of the process, where none are named', async () => {
     const { spans, stop } = traced({})
     const locks = createLocks(memoryStore())
