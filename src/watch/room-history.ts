@@ -64,6 +64,10 @@ export class RoomHistory {
   readonly #totals: Totals[] = []
   #rooms: ReadonlyMap<string, RoomView> | undefined
   #lookedAt = 0
+  /** By the monotonic clock, when the last look was begun. */
+  #begunMs = 0
+  /** How long ago a room of the last look may have been read, at most. */
+  #elapsedMs = 0
 
   constructor(limits: HistoryLimits) {
     this.#limits = limits
@@ -77,9 +81,12 @@ export class RoomHistory {
     return this.#byKey.get(key)
   }
 
-  /** Takes in what a whole look has found. */
-  look(rooms: ReadonlyMap<string, RoomView>, at: number): void {
+  /** Takes in what a whole look has found, that was begun at a time of the monotonic clock and is over now, at `at`. */
+  look(rooms: ReadonlyMap<string, RoomView>, { at, begunMs }: { at: number; begunMs: number }): void {
     const before = this.#rooms
+    // The monotonic clock may stand still while the machine sleeps, and the other one may be set.
+    this.#elapsedMs = Math.max(at - this.#lookedAt, performance.now() - this.#begunMs)
+    this.#begunMs = begunMs
     let [holding, waiting, begun, expired] = [0, 0, 0, 0]
     for (const [key, room] of rooms) {
       const changes = this.#compare(key, before?.get(key), room, at)
@@ -123,10 +130,9 @@ export class RoomHistory {
     }
     const begun = without(holders, known)
     const recorded = this.#record(key)
-    const elapsedMs = at - this.#lookedAt
     const untilAt = begun.reduce((earliest, { heldMs }) => Math.min(earliest, at - heldMs), at)
     const ends = without(known, holders).map((holder) =>
-      recorded.end(holder, { untilAt: Math.max(this.#lookedAt, untilAt), elapsedMs }),
+      recorded.end(holder, { untilAt: Math.max(this.#lookedAt, untilAt), elapsedMs: this.#elapsedMs }),
     )
     recorded.see(holders)
     for (const holder of begun) recorded.begin(holder, at)

@@ -96,10 +96,10 @@ class Watch implements RoomWatch {
   async run(): Promise<void> {
     const { everyMs = 1000 } = this.#options
     while (!this.#isStopped) {
-      const startedAt = performance.now()
+      const begunMs = performance.now()
       this.#isAskedAgain = false
-      const isDone = await this.#look(startedAt)
-      const tookMs = performance.now() - startedAt
+      const isDone = await this.#look(begunMs)
+      const tookMs = performance.now() - begunMs
       // A request that failed was a long wait for nothing, and no work of the store.
       const pauseMs = Math.max(everyMs - tookMs, isDone ? tookMs : Math.min(tookMs, AWAY_PAUSE_MS))
       if (!this.#isStopped && !this.#isAskedAgain) await this.#pause(pauseMs)
@@ -107,10 +107,10 @@ class Watch implements RoomWatch {
   }
 
   /** Whether the store has shown it all. */
-  async #look(startedAt: number): Promise<boolean> {
+  async #look(begunMs: number): Promise<boolean> {
     const { prefix = '', maxRooms = 50_000 } = this.#options
     const rooms = new Map<string, RoomView>()
-    let heardAt = startedAt
+    let heardAt = begunMs
     let isCut = false
     // A request is given up after 10 s, which is long for somebody who looks at a screen.
     const silence = setInterval(() => {
@@ -136,12 +136,12 @@ class Watch implements RoomWatch {
     }
     const at = Date.now()
     const sorted = Array.from(rooms.values()).sort((one, other) => (one.key < other.key ? -1 : 1))
-    this.#history.look(rooms, at)
+    this.#history.look(rooms, { at, begunMs })
     this.#tell({
       at,
       rooms: sorted,
       isCut,
-      store: { tag: 'present', lookMs: performance.now() - startedAt },
+      store: { tag: 'present', lookMs: performance.now() - begunMs },
     })
     return true
   }

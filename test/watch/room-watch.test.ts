@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { createLocks, type Locks, type RoomView, type Store } from '../../src/index.ts'
+import { createLocks, type HolderView, type Locks, type RoomView, type Store } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
+import { RoomHistory } from '../../src/watch/room-history.ts'
 import { type RoomWatch, type Snapshot, type WatchOptions, watchRooms } from '../../src/watch/room-watch.ts'
 import { electionsIn } from '../../src/watch/ticket-facts.ts'
 import { until } from '../servers/until.ts'
@@ -48,7 +49,7 @@ test('no more rooms are taken in than was asked for, and the snapshot says so', 
 })
 
 test('the history of a key has every term that was seen, and how it ended', async () => {
-  const watched = watch()
+  const watched = watch({ history: { looks: 10_000 } })
   const first = await locks.acquire('k')
   await until('it is seen', () => roomOf(watched, 'k')?.holders[0]?.id === first.id)
   const waiting = locks.acquire('k', { ttl: 2000, renew: false })
@@ -75,6 +76,23 @@ test('the history of a key has every term that was seen, and how it ended', asyn
   const sum = (of: 'begun' | 'expired') => watched.totals.reduce((all, each) => all + each[of], 0)
   expect([sum('begun'), sum('expired')]).toEqual([3, 1])
 })
+
+test('an end is not taken for a release where the time may have run down while the looks took long', () => {
+  const history = new RoomHistory({ keys: 10, entries: 10, looks: 10 })
+  const holder = { id: 'a', units: 1, limit: 1, fence: 1n, owner: '', heldMs: 0, state: 'held' } as const
+  const seen = (remainingMs: number) => new Map([['k', roomWith({ ...holder, remainingMs })]])
+  const at = Date.now()
+  const now = performance.now()
+  history.look(seen(300), { at, begunMs: now - 2000 })
+  // It was read at the beginning of a look that took 500 ms, so it may be over 400 ms later.
+  history.look(seen(300), { at: at + 500, begunMs: now - 500 })
+  history.look(new Map(), { at: at + 501, begunMs: now })
+  expect(history.of('k')?.terms).toMatchObject([{ id: 'a', end: 'unclear' }])
+})
+
+function roomWith(holder: HolderView): RoomView {
+  return { key: 'k', holders: [holder], queue: [], closedMs: 0 }
+}
 
 test('who holds when the watch begins has not begun then, and has held for as long as the store says', async () => {
   const lease = await locks.acquire('k')
