@@ -64,7 +64,11 @@ test.each(['--version', '-V'])('%s is the version of the package', async (flag) 
 describe('what is wrong with a command line is said in one sentence, with exit code 64', () => {
   const run = (...options: string[]) => ['run', ...options, 'backup', '--', 'true']
   test.each([
-    ['an unknown command', ['walk'], 'a command (run, ls, show, evict, top, dashboard, jobs, doctor, demo), got "walk"'],
+    [
+      'an unknown command',
+      ['walk'],
+      'a command (run, ls, show, evict, top, dashboard, jobs, doctor, demo), got "walk"',
+    ],
     ['an unknown option', run('--frob'), 'an option of `holdfast run`, got --frob'],
     ['an unknown short option', run('-x'), 'an option of `holdfast run`, got -x'],
     ['an option of another command', ['ls', '--wait', '1s'], 'an option of `holdfast ls`, got --wait'],
