@@ -1,7 +1,7 @@
 import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
 import { type Council, forgetfulError, inTurn, NO_FENCE, surelyMs, tooFewError, withdraw } from './council.ts'
-import { claimFence, type Vote } from './fencing.ts'
+import { claimFence, type Vote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import type { TicketState } from './tickets.ts'
@@ -23,7 +23,7 @@ async function askNow(council: Council, ticket: Ticket, state: TicketState): Pro
     const round = new AskingRound(council, ticket, state)
     const answer = await round.play(attempt)
     if (answer !== undefined) return answer
-    // Nobody has the key, and everybody else should have stepped back by then.
+    // Nobody had the key, and everybody else should have stepped back by then; or votes were lost on the way.
     const pauseMs = 2 ** attempt * (1 + Math.random())
     await new Promise((resolve) => setTimeout(resolve, pauseMs))
     // Released meanwhile: asking again would let it in once more.
@@ -47,7 +47,7 @@ class AskingRound {
     this.#state = state
   }
 
-  /** Undefined: nobody had a quorum, and this ticket is the one that should ask again. */
+  /** Undefined: nobody had a quorum, or not for long enough, and this ticket is the one that should ask again. */
   async play(attempt: number): Promise<AcquireAnswer | undefined> {
     const { tickets, nodes } = this.#council
     const [ticket, state] = [this.#ticket, this.#state]
@@ -67,6 +67,10 @@ class AskingRound {
         const fence =
           knownFence(state, decision.votes) ??
           (await claimFence(this.#council, ticket, state, decision.votes))
+        if (fence === undefined) {
+          if (attempt < MOST_ROUNDS) return undefined
+          throw votesLostError(ticket.key)
+        }
         this.#outcome = 'held'
         state.fence = fence
         state.splits = 0

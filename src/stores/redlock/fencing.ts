@@ -13,13 +13,15 @@ import type { TicketState } from './tickets.ts'
  * everything that was claimed before for this key. So two tickets never get the same one, as two quorums share a server; and
  * who begins after another has finished gets a larger one, as that server has raised its last fence to the other's.
  * A server that forgets everything begins with the time in µs, which is larger than what was claimed before.
+ *
+ * Undefined: votes were lost before they could be used, as when a server that had given one went away. Asking again helps.
  */
 export async function claimFence(
   council: Council,
   ticket: Ticket,
   state: TicketState,
   votes: readonly Vote[],
-): Promise<bigint> {
+): Promise<bigint | undefined> {
   const agreed = council.fences ? agreedFence(votes, council.quorum) : undefined
   if (agreed !== undefined) return agreed
   if (!council.fences && ticket.minHoldMs === 0) return NO_FENCE
@@ -30,7 +32,7 @@ export async function claimFence(
     const outcome = await claim(council, ticket, { fence, nodes })
     if (outcome.tag === 'accepted') return council.fences ? fence : NO_FENCE
     if (outcome.tag === 'lost' && (state.over || nodes === council.nodes)) {
-      throw lostError(council, outcome.tally, ticket.key)
+      return lost(council, outcome.tally, ticket.key)
     }
     // The last fence of a server is one for all keys. Among many readers of many keys it takes a larger step to be the first.
     if (outcome.tag === 'too-low') fence = outcome.above + 1n + randomBelow(2 ** Math.min(2 * attempt, 20))
@@ -81,10 +83,13 @@ function claim(
   })
 }
 
-function lostError(council: Council, tally: Tally<ClaimAnswer>, key: string): StoreError {
+function lost(council: Council, tally: Tally<ClaimAnswer>, key: string): undefined {
   const answers = tally.answers.filter((answer) => answer !== undefined)
-  if (answers.some(({ tag }) => tag === 'forgetful')) return forgetfulError(council, key)
-  if (answers.length < council.quorum) return tooFewError(council, tally, key)
+  if (answers.some(({ tag }) => tag === 'forgetful')) throw forgetfulError(council, key)
+  if (answers.length < council.quorum) throw tooFewError(council, tally, key)
+}
+
+export function votesLostError(key: string): StoreError {
   return new StoreError('store-unavailable', 'Votes were lost before they could be used. Ask again.', { key })
 }
 

@@ -1,7 +1,7 @@
 import type { AcquireAnswer, Gone, RenewAnswer, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
 import { type Council, forgetfulError, inTurn, settle, surelyMs, tooFewError, withdraw } from './council.ts'
-import { agreedFence, claimFence, type Vote as NodeVote } from './fencing.ts'
+import { agreedFence, claimFence, type Vote as NodeVote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import type { TicketState } from './tickets.ts'
@@ -135,6 +135,7 @@ class Renewal {
     const state = this.#state
     const fence =
       state.fence ?? (await claimFence(this.#council, this.#ticket, state, votesOf(this.#council, answers)))
+    if (fence === undefined) throw votesLostError(this.#ticket.key)
     state.fence = fence
     state.splits = 0
     state.validUntil = Math.max(state.validUntil, this.#askedAt + surelyMs(this.#ticket.ttlMs))

@@ -143,6 +143,24 @@ test('a ticket that is given back before a slow server could be asked about it i
   expect(await masters.servers[2]?.command('EXISTS', 'holdfast:{key}')).toBe(0)
 })
 
+test('a vote that is lost before it could be used does not end the attempt', async () => {
+  const [mine, rival] = [ticket(), ticket()]
+  // Two that give the same fence need no claim.
+  await masters.servers[2]?.command('SET', 'holdfast:fence', String((Date.now() + 3_600_000) * 1000))
+  const alone = redisStore(newClient(masters.urls[1] as string))
+  fenceOf(await alone.acquire(rival))
+  let claims = 0
+  links[2].onRequest = async (script) => {
+    if (script !== 'claim' || claims++ > 0) return
+    // As if it had been restarted, and had its votes count at once.
+    await masters.servers[2]?.command('DEL', 'holdfast:{key}')
+    await alone.release(releaseOf(rival))
+  }
+  expect((await store.acquire(mine)).tag).toBe('held')
+  expect(claims).toBeGreaterThan(1)
+  await alone.close()
+})
+
 describe('an acquire whose answer one server lost', () => {
   test('leaves no vote there when it was refused', async () => {
     const holder = ticket()
