@@ -24,8 +24,11 @@ export interface AcquireRequest {
   readonly lease: LeaseOptions
   /** When the call began, on the monotonic clock, if this is not all of it. For messages. */
   readonly startedAtMs?: number | undefined
-  /** Called whenever the store says that the ticket waits; an error ends the wait. For deadlock detection. */
-  readonly whileQueued: (() => HoldfastError | undefined) | undefined
+  /**
+   * Called whenever the store says that the ticket waits, and whether it is in a new place: at first, and when the store
+   * had forgotten it. An error ends the wait. For deadlock detection.
+   */
+  readonly whileQueued: ((place: 'new' | 'same') => HoldfastError | undefined) | undefined
 }
 
 /**
@@ -124,7 +127,7 @@ export class Acquisition implements Kept, Abortable {
         return this.#deliver(answer.fence, when)
       case 'queued':
         if (this.ticket.patienceMs === 0) return this.#refused()
-        return this.#wait(answer.ahead, answer.askAgainMs, when.answeredAt)
+        return this.#wait('new', answer.ahead, answer.askAgainMs, when.answeredAt)
       case 'busy':
         if (this.ticket.patienceMs === 0) return this.#refused()
         return this.#notAsked(new Error('The store said `busy` to a ticket that is willing to wait.'))
@@ -194,7 +197,7 @@ export class Acquisition implements Kept, Abortable {
       case 'held':
         return this.#deliver(answer.fence, when)
       case 'queued':
-        return this.#wait(this.#ahead, answer.askAgainMs, when.answeredAt)
+        return this.#wait('same', this.#ahead, answer.askAgainMs, when.answeredAt)
       case 'gone':
         if (answer.evicted) return this.giveUp(evictionOf(this.ticket, answer.reason))
         // Forgotten: this process was away for too long, or the store was reset. Back to the end of the queue.
@@ -292,7 +295,7 @@ export class Acquisition implements Kept, Abortable {
     tellStoreError(this.#engine.events, { verb: 'acquire', error, key, id })
   }
 
-  #wait(ahead: number | undefined, askAgainMs: number, at: Instant): void {
+  #wait(place: 'new' | 'same', ahead: number | undefined, askAgainMs: number, at: Instant): void {
     this.#phase = 'waiting'
     this.#attempts = 0
     // Woken meanwhile, it asks once more below; only a wake after that one can be missed.
@@ -303,7 +306,7 @@ export class Acquisition implements Kept, Abortable {
     // Only now, so that a lock nobody waits for needs no subscription. It asks everything again once wakes flow.
     this.#engine.listen()
     if (this.#queued === 'no') this.#tellQueued(ahead ?? 0)
-    const deadlock = this.#request.whileQueued?.()
+    const deadlock = this.#request.whileQueued?.(place)
     if (deadlock !== undefined) return this.giveUp(deadlock)
     if (at.monotonicMs >= this.#until) return this.giveUp(this.#outOfPatience())
     // Whatever a store says, nobody asks without a pause.

@@ -160,20 +160,22 @@ export class LeaderWatch {
   async #waitForEnd(onQueued: () => void): Promise<void> {
     const { engine, nextId } = this.#desk
     const key = markOf(this.#key)
-    let looked = false
+    let toLook = false
     const turn = await engine.acquire({
       ticket: makeTicket(this.#desk, key, nextId(), SHARED, this.#turnTerms, this.#turnTerms.patienceMs),
       waitMs: Number.POSITIVE_INFINITY,
       signal: this.#stopping.signal,
       lease: this.#turnTerms,
       // Behind whose mark it stands is known only now: the leader may have changed since the last look.
-      whileQueued: () => {
+      // It may also have been forgotten meanwhile, and stand behind the mark of the next leader now.
+      whileQueued: (place) => {
         onQueued()
         this.#leaveVacancy()
-        if (!looked) {
-          looked = true
+        if (place === 'new') toLook = true
+        if (toLook) {
+          toLook = false
           this.#look().catch(() => {
-            looked = false
+            toLook = true
           })
         }
         return undefined
