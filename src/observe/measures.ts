@@ -12,8 +12,26 @@ interface Measure {
 type Label = 'store' | 'group' | 'outcome' | 'reason' | 'verb' | 'was'
 export type Labels = Readonly<Partial<Record<Label, string>>>
 
+interface Kinds {
+  readonly wait: 'duration'
+  readonly hold: 'duration'
+  readonly hand_over: 'duration'
+  readonly renewal: 'duration'
+  readonly requests: 'count'
+  readonly queued: 'count'
+  readonly jeopardies: 'count'
+  readonly losses: 'count'
+  readonly evictions: 'count'
+  readonly store_errors: 'count'
+  readonly waiting: 'level'
+  readonly held: 'level'
+  readonly leading: 'level'
+  readonly oldest_wait: 'oldest'
+  readonly oldest_hold: 'oldest'
+}
+
 /** Everything that is measured, whatever shows it. What is said of one process: nobody here sees who waits elsewhere. */
-export const MEASURES = {
+export const MEASURES: { readonly [Name in MeasureName]: Measure & { readonly kind: Kinds[Name] } } = {
   wait: {
     kind: 'duration',
     unit: 's',
@@ -104,12 +122,11 @@ export const MEASURES = {
     labels: ['store', 'group'],
     about: 'How long the lease has been held that has been held longest.',
   },
-} as const satisfies Record<string, Measure>
+}
 
-type Measures = typeof MEASURES
-export type MeasureName = keyof Measures
+export type MeasureName = keyof Kinds
 export type OfKind<Kind extends Measure['kind']> = {
-  [Name in MeasureName]: Measures[Name]['kind'] extends Kind ? Name : never
+  [Name in MeasureName]: Kinds[Name] extends Kind ? Name : never
 }[MeasureName]
 
 /** The names of one kind, in the order of the table. */

@@ -29,7 +29,7 @@ export function windowOf(retryCount: number, retryDelay: number): number {
 }
 
 /** Whoever means "for ever" by a duration gets the longest that there is. */
-export const LONGEST_MS = 24 * 86_400_000
+export const LONGEST_MS: number = 24 * 86_400_000
 const SHORTEST_MS = 50
 
 export function checkResources(resources: unknown): void {
