@@ -6,6 +6,7 @@ import { Debts } from './debts.ts'
 import { type Claim, type ClaimAnswer, NodeScripts } from './node-scripts.ts'
 import { SharedLink } from './shared-link.ts'
 import type { Standing } from './standing.ts'
+import { UnprovenRequests } from './unproven-requests.ts'
 
 /** Who wants to know what became of one request. */
 export interface Sink<T> {
@@ -59,8 +60,7 @@ export class RedlockNode {
   #probing = false
   #probes = 0
   #proving: Promise<void> | undefined
-  /** What waits to be sent until the server has said who it is. */
-  readonly #unproven: Unproven[] = []
+  readonly #unproven = new UnprovenRequests(() => this.#prove())
   #provenTurn = -1
   #closed = false
 
@@ -105,8 +105,8 @@ export class RedlockNode {
       turn = this.#link.turn
       return request()
     }
-    const isProven = this.#provenTurn === turn && this.#unproven.length === 0
-    const reply = isProven ? request() : this.#whenProven(send)
+    const isProven = this.#provenTurn === turn && this.#unproven.isEmpty
+    const reply = isProven ? request() : this.#unproven.add(send)
     Promise.resolve(reply).then(
       (answer) => {
         this.#owed.delete(owed)
@@ -150,31 +150,6 @@ export class RedlockNode {
 
   #drop<T>(owed: Owed, sink: Sink<T>, error: unknown): void {
     if (!owed.waived) sink.failed(error)
-  }
-
-  /** Sends a request once the server has said who it is, in the order in which they came. */
-  #whenProven<T>(send: () => Answer<T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      this.#unproven.push({ send: () => resolve(new Promise<T>((answer) => answer(send()))), reject })
-      if (this.#unproven.length > 1) return
-      this.#prove().then(
-        () => this.#sendUnproven(),
-        (error: unknown) => {
-          for (const waiting of this.#unproven.splice(0)) waiting.reject(error)
-        },
-      )
-    })
-  }
-
-  async #sendUnproven(): Promise<void> {
-    // More may come while these are sent.
-    for (const { send } of this.#unproven) {
-      send()
-      // Each for itself: of the requests of one tick the store sends the releases first, and a ticket that was given back before
-      // the server could be asked about it would be let in after its release.
-      await undefined
-    }
-    this.#unproven.length = 0
   }
 
   #prove(): Promise<void> {
@@ -300,11 +275,6 @@ export class RedlockNode {
         this.#probing = false
       })
   }
-}
-
-interface Unproven {
-  send(): void
-  reject(error: unknown): void
 }
 
 interface Owed {
