@@ -67,12 +67,12 @@ describe.each(stores)('on $name', ({ open: openStore }) => {
     await using opened = await open(locks, { options: { allowEvict: true } })
     const { page } = opened
     await page.getByText('No key is held.').waitFor()
-    const first = await locks.acquire('invoice:42', { ttl: '2s' })
+    const first = await locks.acquire('invoice:42')
     const row = page.getByRole('row', { name: 'invoice:42' })
     await row.waitFor()
     expect(await row.textContent()).toContain('web-1')
     expect(await row.locator('.fence').textContent()).toBe(String(first.fence))
-    const waiting = locks.acquire('invoice:42', { ttl: '2s' })
+    const waiting = locks.acquire('invoice:42', { ttl: '4s' })
     await row.locator('.waiting', { hasText: /^1$/ }).waitFor()
 
     await page.getByRole('link', { name: 'invoice:42' }).click()

@@ -165,7 +165,7 @@ describe('mounted', () => {
     expect((await ask(mounted, { path: '/locks/' })).text).toBe(files['index.html'])
     expect((await ask(mounted, { path: '/locks/main.js' })).text).toBe(files['main.js'])
     expect((await ask(mounted, { path: '/locks/nothing' })).status).toBe(404)
-    const lease = await locks.acquire('k', { ttl: '2s' })
+    const lease = await locks.acquire('k', { ttl: '4s' })
     const looked = JSON.parse((await ask(mounted, { path: '/locks/api/view?key=k' })).text)
     expect(looked.holders).toMatchObject([{ id: lease.id, fence: String(lease.fence) }])
     const evicted = await ask(mounted, {
@@ -304,7 +304,7 @@ describe('a view', () => {
 
 describe('evicting', () => {
   test('takes the key away, tells the holder why, and the history says so', async () => {
-    const lease = await locks.acquire('k', { ttl: '1s' })
+    const lease = await locks.acquire('k', { ttl: '3s' })
     await view('key=k')
     expect((await evict({ key: 'k', id: lease.id, reason: 'stuck since monday' })).status).toBe(200)
     await until('its holder knows', () => lease.state === 'lost')
