@@ -71,8 +71,7 @@ export class Acquisition implements Kept, Abortable {
   #open = 0
   /** Woken while a question was open: what is answered may be older than what the wake was about. */
   #overtaken = false
-  /** Whether it stood in the queue, and that was told. */
-  #queued: 'no' | 'telling' | 'yes' = 'no'
+  #queued = false
   #ahead: number | undefined
   #lastError: unknown
 
@@ -218,8 +217,6 @@ export class Acquisition implements Kept, Abortable {
 
   /** The caller's signal. */
   abort(reason: unknown): void {
-    // By a listener that hears of it: the others hear first that it queues, and then that it is withdrawn.
-    if (this.#queued === 'telling') return
     outsideOfCallers(() => this.#giveUp(reason, 'aborted'))
   }
 
@@ -285,7 +282,7 @@ export class Acquisition implements Kept, Abortable {
     acquired.tell(this.#request, {
       fence,
       waitedMs: monotonicMs - this.#startedAt,
-      queued: this.#queued === 'yes',
+      queued: this.#queued,
       wokenMs: this.#wokenAt === undefined ? undefined : monotonicMs - this.#wokenAt,
     })
   }
@@ -303,9 +300,13 @@ export class Acquisition implements Kept, Abortable {
     this.#ahead = ahead
     this.#lastError = undefined
     if (!this.#woken) this.#wokenAt = undefined
-    // Only now, so that a lock nobody waits for needs no subscription. It asks everything again once wakes flow.
+    // Only now, so that a lock nobody waits for needs no subscription. It asks everything again once wakes flow. And before
+    // anybody is told, as a listener may give the key back.
     this.#engine.listen()
-    if (this.#queued === 'no') this.#tellQueued(ahead ?? 0)
+    if (!this.#queued) {
+      this.#queued = true
+      this.#engine.events.queued.tell(this.#request, { ahead: ahead ?? 0 })
+    }
     const deadlock = this.#request.whileQueued?.(place)
     if (deadlock !== undefined) return this.giveUp(deadlock)
     if (at.monotonicMs >= this.#until) return this.giveUp(this.#outOfPatience())
@@ -313,15 +314,6 @@ export class Acquisition implements Kept, Abortable {
     this.#setAskAgain(askAgainMs >= 1 ? askAgainMs : SILENCE_MS, at)
     // It was woken while this answer was under way.
     if (this.#woken) this.wake()
-  }
-
-  /** Listeners may give the key back, whose wake must be heard, or abort the request. */
-  #tellQueued(ahead: number): void {
-    this.#queued = 'telling'
-    this.#engine.events.queued.tell(this.#request, { ahead })
-    this.#queued = 'yes'
-    const { signal } = this.#request
-    if (signal?.aborted === true) this.abort(signal.reason)
   }
 
   #setAskAgain(pauseMs: number, from: Instant): void {

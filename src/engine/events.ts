@@ -18,19 +18,39 @@ interface Source {
   readonly clock: Clock
 }
 
+/** The events of one engine, one at a time: what a listener leads to is told after all have heard of what led to it. */
+class Telling {
+  readonly #later: (() => void)[] = []
+  #isTelling = false
+
+  tell(one: () => void, { atOnce }: { readonly atOnce: boolean }): void {
+    this.#later.push(one)
+    const inside = this.#isTelling
+    if (inside && !atOnce) return
+    this.#isTelling = true
+    try {
+      for (let next = this.#later.shift(); next !== undefined; next = this.#later.shift()) next()
+    } finally {
+      this.#isTelling = inside
+    }
+  }
+}
+
 type Listener = (event: never) => void
 
 /** One event of one engine: who listens to it, and how it is told. */
 class Topic<Name extends LockEventName> {
   readonly #name: Name
   readonly #source: Source
+  readonly #telling: Telling
   readonly #channel: Channel
   /** Replaced and never changed, so that who leaves while an event is told is no trouble. */
   #listeners: readonly Listener[] | undefined
 
-  constructor(name: Name, source: Source) {
+  constructor(name: Name, source: Source, telling: Telling) {
     this.#name = name
     this.#source = source
+    this.#telling = telling
     this.#channel = channel(channelName(name))
   }
 
@@ -56,6 +76,11 @@ class Topic<Name extends LockEventName> {
   publish(content: object): void {
     const { store, clock } = this.#source
     const event = { event: this.#name, store, at: clock.wallMs(), ...content }
+    // What the callback runs inside of has to be known before it runs.
+    this.#telling.tell(() => this.#deliver(event), { atOnce: this.#name === 'working' })
+  }
+
+  #deliver(event: object): void {
     for (const listener of this.#listeners ?? []) listener(event as never)
     if (this.#channel.hasSubscribers) this.#channel.publish(event)
   }
@@ -103,7 +128,10 @@ type Details<Name extends LockEventName> = Omit<
 export type Events = { readonly [Name in LockEventName]: Topic<Name> }
 
 export function createEvents(source: Source): Events {
-  return Object.fromEntries(names.map((name) => [name, new Topic(name, source)])) as unknown as Events
+  const telling = new Telling()
+  return Object.fromEntries(
+    names.map((name) => [name, new Topic(name, source, telling)]),
+  ) as unknown as Events
 }
 
 /** @throws {InvalidArgumentError} */

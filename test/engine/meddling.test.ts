@@ -1,7 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { memoryStore } from '../../src/stores/memory/index.ts'
-import { FakeClock } from './fake-clock.ts'
+import { FakeClock, settled } from './fake-clock.ts'
 import { hear, last, story } from './hearing.ts'
 import { outcomeOf, scene, startProcess } from './scene.ts'
 
@@ -30,6 +30,33 @@ describe('a listener that releases', () => {
     const first = await locks.acquire('k')
     locks.on('queued', () => void first.release())
     expect(await outcomeOf(locks.acquire('k'))).toMatchObject({ value: { key: 'k' } })
+  })
+})
+
+describe('what a listener leads to is told after all have heard of what led to it', () => {
+  test('the release of a lease that was renewed', async () => {
+    const { locks } = scene()
+    const lease = await locks.acquire('k')
+    locks.on('renewed', () => void lease.release())
+    const heard = hear(locks)
+    await expect(lease.extend()).rejects.toMatchObject({ code: 'lease-lost' })
+    expect(story(heard)).toBe('renewed released')
+  })
+
+  test('all that it does with a lock that is answered at once, whose callback still runs inside of what it is given', async () => {
+    const { locks } = startProcess(memoryStore(), new FakeClock())
+    onTestFinished(() => locks.close())
+    const storage = new AsyncLocalStorage<string>()
+    const inside: unknown[] = []
+    locks.on('busy', () => void locks.withLock('audit', () => void inside.push(storage.getStore())))
+    locks.on('working', ({ key, around }) => around((run) => storage.run(key, run)))
+    const heard = hear(locks)
+    const lease = await locks.acquire('k')
+    expect(await locks.tryAcquire('k')).toBe(null)
+    await lease.release()
+    await settled()
+    expect(inside).toEqual(['audit'])
+    expect(story(heard, 'audit')).toBe('requested acquired working released')
   })
 })
 
