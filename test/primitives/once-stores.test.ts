@@ -7,7 +7,7 @@ import { places } from '../servers/places.ts'
 
 const REMEMBER = { remember: '20s', ttl: '5s' } as const
 
-test.concurrent.each(Object.entries(places).reverse())(
+test.concurrent.each(Object.entries(places))(
   'on %s each work is done once by three clients that all want it, and what fails is tried again',
   { timeout: 60_000 },
   async (_, open) => {
