@@ -82,9 +82,9 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('withLock does not release', CONTENTION, ['left behind', 'liveness'], {
     file: 'primitives/hold.ts',
-    find: 'return await runUnder(desk, lease, lease.observed(work))\n  } finally {',
+    find: 'return await runUnder(desk, lease, work, runObserved)\n  } finally {',
     replace:
-      'return await runUnder(desk, lease, lease.observed(work))\n  } finally {\n    if (lease.ticket.units < 0)',
+      'return await runUnder(desk, lease, work, runObserved)\n  } finally {\n    if (lease.ticket.units < 0)',
   }),
   mutant('the deadline of a grant counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/acquisition.ts',
@@ -219,8 +219,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('closing gives nothing back', PROCESSES, ['left behind'], {
     file: 'engine/engine.ts',
-    find: 'await Promise.all(this.#leases().map((lease) => lease.close(closedError(lease.key))))',
-    replace: '',
+    find: 'return this.#leases().map((lease) => lease.close(closedError(lease.key)))',
+    replace: 'return []',
   }),
   mutant('only the monotonic clock is read', PROCESSES, ['deadline', 'exclusion among leases'], {
     file: 'base/instant.ts',
