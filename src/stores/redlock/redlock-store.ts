@@ -79,8 +79,9 @@ export class RedlockStore implements Store {
     this.#assertOpen()
     const { quorum, nodes, tickets } = this.#council
     const state = tickets.end(request.id)
-    const { asked = ALL, doubtful = 0 } = state ?? {}
-    // Where an acquire is still on its way, on a connection that was given up, this must not be overtaken by it.
+    const isOurs = state !== undefined && state.asked !== 0
+    const { asked, doubtful } = isOurs ? state : { asked: ALL, doubtful: ALL }
+    // Where an acquire may be on its way, on a connection that was given up or on another process's, it comes too late.
     const requestTo = ({ index }: RedlockNode): ReleaseRequest =>
       (doubtful & (1 << index)) === 0 ? request : { ...request, cancel: true }
     return poll(nodes, (node) => node.store.release(requestTo(node)), {
@@ -247,7 +248,7 @@ export class RedlockStore implements Store {
   }
 }
 
-/** Of a ticket that another process has asked for, or this one long ago. */
+/** All servers may have been asked about a ticket by another process. */
 const ALL = ~0
 
 /** On connecting: for a server that is away or hangs nobody waits longer than this. */

@@ -220,7 +220,8 @@ class Renewal {
       (node) => {
         // A release that was sent meanwhile is not to be undone.
         if (state.over) return { tag: 'gone', evicted: false } as const
-        state.asked |= 1 << node.index
+        // Of another process's ticket it is not known where that has asked.
+        if (state.asked !== 0) state.asked |= 1 << node.index
         return node.store.acquire(ticket)
       },
       {

@@ -10,7 +10,7 @@ export interface TicketState {
   keptUntil: number
   /** It was released: whatever is still under way must not bring it back. */
   over: boolean
-  /** Servers that were asked to let it in, one bit each. */
+  /** Servers that were asked to let it in, one bit each. 0: another process has asked. */
   asked: number
   /** Those of them that did not answer: the question may still arrive. */
   doubtful: number

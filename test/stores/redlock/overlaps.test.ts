@@ -183,6 +183,25 @@ describe('an acquire whose answer one server lost', () => {
     })
   })
 
+  test('is without effect when it arrives there after another process has given the lease back', async () => {
+    const held = gate()
+    links[2].onRequest = (script) => (script === 'acquire' ? held.opened : undefined)
+    let answered = false
+    links[2].onReply = (script) => {
+      if (script === 'acquire') answered = true
+    }
+    const mine = ticket()
+    fenceOf(await store.acquire(mine))
+    expect(await other.release(releaseOf(mine))).toEqual({ was: 'held' })
+    // Goes to that server, too, behind the release.
+    await other.inspect({ prefix: '', cursor: undefined, count: 1 })
+    held.open()
+    await until('the acquire has arrived', () => answered)
+    expect((await other.acquire(ticket({ patienceMs: 0 }))).tag).toBe('held')
+    const { rooms } = await other.inspect({ prefix: '', cursor: undefined, count: 1 })
+    expect(rooms).toMatchObject([{ queue: [] }])
+  })
+
   test('is without effect when it arrives there after the release', async () => {
     links[2].onRequest = (script) => {
       if (script === 'acquire') throw new Error('OOM the test delays this request')
