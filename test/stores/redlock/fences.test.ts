@@ -65,9 +65,15 @@ describe('fences that a quorum has accepted are unique, and never lower than one
         return largestOf(replies)
       }
     })
-    const faults = faultsOf(await race(takers))
-    expect(faults.duplicates, seed).toBeGreaterThan(0)
-    expect(faults.inversions, seed).toBeGreaterThan(0)
+    // One race nearly always shows both.
+    const seen = { duplicates: 0, inversions: 0 }
+    for (let races = 0; races < 20 && (seen.duplicates === 0 || seen.inversions === 0); races += 1) {
+      const faults = faultsOf(await race(takers))
+      seen.duplicates += faults.duplicates
+      seen.inversions += faults.inversions
+    }
+    expect(seen.duplicates, seed).toBeGreaterThan(0)
+    expect(seen.inversions, seed).toBeGreaterThan(0)
   })
 })
 
