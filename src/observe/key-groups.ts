@@ -1,3 +1,6 @@
+import { show } from '../base/duration.ts'
+import { InvalidArgumentError } from '../index.ts'
+
 /** What keys are counted by, as metrics by key would be as many as there are keys. */
 export interface GroupOptions {
   /** The group of a key. Default: what stands before its first colon, `invoice` of `invoice:42`. */
@@ -6,7 +9,14 @@ export interface GroupOptions {
   readonly maxGroups?: number | undefined
 }
 
+/** @throws {InvalidArgumentError} at once, as later it would be an error in a listener, and numbers that are missing. */
 export function keyGroups({ group = beforeColon, maxGroups = 50 }: GroupOptions): (key: string) => string {
+  if (typeof group !== 'function')
+    throw new InvalidArgumentError(`Expected \`group\` to be a function of a key, got ${show(group)}.`)
+  if (!Number.isSafeInteger(maxGroups) || maxGroups < 1)
+    throw new InvalidArgumentError(
+      `Expected \`maxGroups\` to be a whole number from 1, got ${show(maxGroups)}.`,
+    )
   const known = new Set<string>()
   return (key) => {
     const name = String(group(key))

@@ -1,5 +1,4 @@
 import type { LockEventName, LockEvents, LossReason, ProcessEvents, StoreVerb } from '../index.ts'
-import { type GroupOptions, keyGroups } from './key-groups.ts'
 
 interface Measure {
   /** `level`: how many there are now. `oldest`: for how long the oldest of them has been there. */
@@ -155,8 +154,11 @@ export interface Measuring {
 }
 
 /** Makes numbers of events. */
-export function measure(locks: Pick<ProcessEvents, 'on'>, options: GroupOptions, sink: Sink): Measuring {
-  const groupOf = keyGroups(options)
+export function measure(
+  locks: Pick<ProcessEvents, 'on'>,
+  groupOf: (key: string) => string,
+  sink: Sink,
+): Measuring {
   const known = new Map<string, Labels>()
   /** One object for each store and group, as they are asked for with every event. */
   const labelsOf = ({ store, key }: Keyed): Labels => {

@@ -180,6 +180,16 @@ describe('spans', () => {
     expect(parentOf(hold)).toBe(idOf(there.spans().find(({ name }) => name === 'adopting')))
   })
 
+  test('end where their own process adopts the lease again, which begins another', async () => {
+    const { locks } = scene()
+    const { spans } = traced({ locks })
+    const lease = await locks.acquire('k')
+    const again = await locks.adopt(lease.toJSON())
+    expect(spans().at(-1)?.attributes['holdfast.outcome']).toBe('unknown')
+    await again.release()
+    expect(spans().filter(({ name }) => name === 'holdfast.hold')).toHaveLength(2)
+  })
+
   test('that are open when it is stopped are ended, and none are begun after', async () => {
     const { clock, locks } = scene()
     const { spans, stop } = traced({ locks })

@@ -196,6 +196,30 @@ describe('a registry', () => {
     expect(() => measureLocks({} as MeasureOptions)).toThrow(InvalidArgumentError)
   })
 
+  test('with a metric of the same name is refused, and has nothing of ours then', async () => {
+    const { locks } = scene()
+    const registry = new Registry()
+    const taken = 'holdfast_store_errors_total'
+    new Counter({ name: taken, help: 'Somebody else’s.', registers: [registry] })
+    expect(() => measureLocks({ registry, locks })).toThrow(`no metric ${taken} yet`)
+    expect((await registry.getMetricsAsJSON()).map(({ name }) => name)).toEqual([taken])
+    registry.removeSingleMetric(taken)
+    measureLocks({ registry, locks })()
+  })
+
+  test('is left alone by options that are none', () => {
+    const registry = new Registry()
+    const group = 'x' as unknown as () => string
+    expect(() => measureLocks({ registry, group })).toThrow(
+      'Expected `group` to be a function of a key, got "x".',
+    )
+    for (const maxGroups of [0, 1.5, Number.NaN])
+      expect(() => measureLocks({ registry, maxGroups })).toThrow(
+        'Expected `maxGroups` to be a whole number from 1',
+      )
+    expect(registry.getMetricsAsArray()).toEqual([])
+  })
+
   test('does not count leases that were there before', async () => {
     const { locks } = scene()
     const lease = await locks.acquire('invoice:1')

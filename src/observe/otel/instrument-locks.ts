@@ -34,13 +34,13 @@ export interface InstrumentOptions extends GroupOptions {
  * ```
  *
  * @returns a function that ends it. Spans that are open then are ended.
+ * @throws {InvalidArgumentError} when `group` is no function or `maxGroups` no whole number from 1.
  */
 export function instrumentLocks(options: InstrumentOptions = {}): () => void {
   const { locks = lockEvents, tracerProvider = trace, meterProvider = metrics, ...groups } = options
-  const stops = [
-    traceLocks(locks, tracerProvider.getTracer('holdfast')),
-    meterLocks(locks, meterProvider.getMeter('holdfast'), groups),
-  ]
+  const tracer = tracerProvider.getTracer('holdfast')
+  // First what may refuse its options: nothing listens yet.
+  const stops = [meterLocks(locks, meterProvider.getMeter('holdfast'), groups), traceLocks(locks, tracer)]
   return () => {
     for (const stop of stops.splice(0)) stop()
   }

@@ -1,9 +1,10 @@
 import type { Attributes, BatchObservableCallback, Meter } from '@opentelemetry/api'
 import type { Locks } from '../../index.ts'
-import type { GroupOptions } from '../key-groups.ts'
+import { type GroupOptions, keyGroups } from '../key-groups.ts'
 import { type Labels, MEASURES, type MeasureName, measure, namesOf } from '../measures.ts'
 
 export function meterLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: GroupOptions): () => void {
+  const groupOf = keyGroups(options)
   const durations = byName(namesOf('duration'), (name) =>
     meter.createHistogram(`holdfast.${name}.duration`, {
       ...about(name),
@@ -15,7 +16,7 @@ export function meterLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: Grou
   const oldest = byName(namesOf('oldest'), (name) =>
     meter.createObservableGauge(`holdfast.${name}.duration`, about(name)),
   )
-  const measuring = measure(locks, options, {
+  const measuring = measure(locks, groupOf, {
     duration: (name, seconds, labels) => durations[name].record(seconds, attributes(labels)),
     count: (name, by, labels) => counts[name].add(by, attributes(labels)),
     level: (name, by, labels) => levels[name].add(by, attributes(labels)),

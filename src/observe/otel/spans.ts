@@ -48,6 +48,8 @@ export function traceLocks(locks: Pick<Locks, 'on'>, tracer: Tracer): () => void
   }
   const startHold = (event: LockEvents['acquired' | 'adopted'], parent: Context) => {
     const attributes = { ...attributesOf(event), 'holdfast.fence': String(event.fence) }
+    // Adopted again by the process that has it: that span would be open for ever.
+    endHold(event.id, 'unknown')
     const span = tracer.startSpan('holdfast.hold', { attributes }, parent)
     own.set(event.id, span)
     holds.set(event.id, span)

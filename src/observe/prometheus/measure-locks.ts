@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry, type RegistryContentType } from 'prom-client'
 import { InvalidArgumentError, type Locks, lockEvents } from '../../index.ts'
-import type { GroupOptions } from '../key-groups.ts'
+import { type GroupOptions, keyGroups } from '../key-groups.ts'
 import {
   type Labels,
   MEASURES,
@@ -42,7 +42,8 @@ export interface MeasureOptions extends GroupOptions {
  * ```
  *
  * @returns a function that ends it; the last one of a registry removes the metrics from it.
- * @throws {InvalidArgumentError} when `registry` is none; prom-client's error when it has a metric of the same name that is somebody else's.
+ * @throws {InvalidArgumentError} when `registry`, `group` or `maxGroups` is none, or the registry has a metric of the same name that is
+ *   somebody else's.
  */
 export function measureLocks({
   registry,
@@ -52,9 +53,10 @@ export function measureLocks({
 }: MeasureOptions): () => void {
   if (typeof registry?.registerMetric !== 'function')
     throw new InvalidArgumentError('Expected `registry` to be a Registry of prom-client, got none.')
+  const groupOf = keyGroups(options)
   const board = boards.get(registry) ?? new Board(registry, buckets)
   boards.set(registry, board)
-  const measuring = measure(locks, options, board)
+  const measuring = measure(locks, groupOf, board)
   board.users.add(measuring)
   return () => {
     if (!board.users.delete(measuring)) return
@@ -77,6 +79,7 @@ class Board {
 
   constructor(registry: MeasureOptions['registry'], buckets: readonly number[] = BUCKETS) {
     this.#registry = registry
+    for (const name of Object.keys(MEASURES) as MeasureName[]) refuseTaken(registry, configuration(name).name)
     const registers = [registry as Registry]
     const make = <Kind extends 'duration' | 'count' | 'level', Metric>(
       kind: Kind,
@@ -118,6 +121,12 @@ class Board {
     for (const name of Object.keys(MEASURES) as MeasureName[])
       this.#registry.removeSingleMetric(configuration(name).name)
   }
+}
+
+/** Before anything is registered, so that nothing of ours stays in a registry that is refused. */
+function refuseTaken(registry: MeasureOptions['registry'], name: string): void {
+  if (registry.getSingleMetric(name) === undefined) return
+  throw new InvalidArgumentError(`Expected \`registry\` to have no metric ${name} yet, got one that has it.`)
 }
 
 function showOldest(gauge: Gauge, name: OfKind<'oldest'>, users: Iterable<Measuring>): void {

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest'
 import { diagnose, type Finding } from '../../../src/index.ts'
 import { MEMBER_CHECKS, type MemberFacts } from '../../../src/stores/etcd/doctor-checks.ts'
 import { base64, startEtcd, startEtcdCluster } from '../../servers/etcd-server.ts'
+import { until } from '../../servers/until.ts'
 
 test('the doctor finds nothing wrong with an etcd of three members that are all named', async () => {
   await using cluster = await startEtcdCluster()
@@ -25,7 +26,15 @@ test('the doctor finds nothing wrong with an etcd of three members that are all 
   ])
 
   await cluster.members[0]?.kill()
-  const then = await diagnose(url)
+  // It may have led.
+  const then = await until(
+    'the two others have a leader',
+    async () => {
+      const found = await diagnose(url)
+      return found.verdict !== 'problem' && found
+    },
+    { withinMs: 15_000 },
+  )
   expect(wrong(then.findings)).toEqual([
     expect.objectContaining({ check: 'connection', where: hosts(cluster.urls)[0], verdict: 'warning' }),
     { check: 'quorum', verdict: 'warning', text: expect.stringContaining('2 of 3 members answer, so none') },
