@@ -1,0 +1,74 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { connect } from '../../src/index.ts'
+import { type LockManager, webLocks } from '../../src/web-locks/index.ts'
+import { settled } from '../engine/fake-clock.ts'
+import { places } from '../servers/places.ts'
+import { until } from '../servers/until.ts'
+import { held } from './scene.ts'
+
+test.concurrent.each(Object.entries(places))(
+  'on %s two clients that share nothing but the store exclude, share, steal and see one another as two tabs do',
+  { timeout: 60_000 },
+  async (_, open) => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-web-locks-'))
+    const place = await open(folder)
+    const clients = await Promise.all(
+      ['one', 'other'].map((label) => connect(place.url, { label, ttl: '20s' })),
+    )
+    const [one, other] = clients.map((locks) => webLocks(locks)) as [LockManager, LockManager]
+    try {
+      let inside = 0
+      const alone = async () => {
+        inside += 1
+        await settled()
+        expect(inside).toBe(1)
+        inside -= 1
+      }
+      await Promise.all(
+        Array.from({ length: 10 }, (_, at) => (at % 2 === 0 ? one : other).request('r', alone)),
+      )
+
+      // Both are in at once, or neither would ever be done.
+      const readers = [await held(one, 'r', { mode: 'shared' }), await held(other, 'r', { mode: 'shared' })]
+      expect(await other.request('r', { ifAvailable: true }, (lock) => lock)).toBeNull()
+      const order: string[] = []
+      const writer = one.request('r', () => order.push('writer'))
+      await until('the writer waits', async () => (await other.query()).pending.length === 1)
+      const late = other.request('r', { mode: 'shared' }, () => order.push('reader'))
+      await until('the reader waits behind it', async () => (await one.query()).pending.length === 2)
+      const { held: holding, pending } = await one.query()
+      expect(holding.map(({ mode }) => mode)).toEqual(['shared', 'shared'])
+      expect(holding.map(({ clientId }) => clientId.split(':').at(-1)).sort()).toEqual(['one', 'other'])
+      expect(pending.map(({ mode, clientId }) => [mode, clientId.split(':').at(-1)])).toEqual([
+        ['exclusive', 'one'],
+        ['shared', 'other'],
+      ])
+      expect(order).toEqual([])
+      for (const reader of readers) reader.release('')
+      await Promise.all([writer, late])
+      expect(order).toEqual(['writer', 'reader'])
+
+      const robbed = await held(one, 'r')
+      const giveUp = new AbortController()
+      const waiting = other.request('r', { signal: giveUp.signal }, () => expect.unreachable())
+      waiting.catch(() => {})
+      await until('it waits', async () => (await one.query()).pending.length === 1)
+      giveUp.abort('no more')
+      await expect(waiting).rejects.toBe('no more')
+      expect(await other.request('r', { steal: true }, () => 'stolen')).toBe('stolen')
+      await expect(robbed.result).rejects.toMatchObject({ name: 'AbortError' })
+      robbed.release('')
+      await until('nothing is left', async () => {
+        const { held: left, pending: waits } = await one.query()
+        return left.length + waits.length === 0
+      })
+    } finally {
+      await Promise.all(clients.map((locks) => locks.close()))
+      await place.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+)
