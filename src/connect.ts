@@ -41,29 +41,18 @@ export async function connect(url: string, options: LocksOptions = {}): Promise<
   }
 }
 
-/** @throws as {@link connect} does. */
-export function openStore(url: string): Promise<Store> {
-  return awaited(open(url))
-}
-
 /** What stands before the first colon, in lower case; empty where nothing does. */
 export function schemeOf(url: string): string {
   const [, scheme = ''] = /^([a-z][a-z0-9+.-]*):/i.exec(url) ?? []
   return scheme.toLowerCase()
 }
 
-/** Connections of a store do not keep the process alive. While somebody awaits one, it has to stay. */
-async function awaited<T>(opening: Promise<T>): Promise<T> {
-  const alive = setInterval(() => {}, 60_000)
-  try {
-    return await opening
-  } finally {
-    clearInterval(alive)
-  }
-}
-
-/** @throws {InvalidArgumentError} when the URL names no store; the URL itself is in no message, as it may hold a password. */
-async function open(url: unknown): Promise<Store> {
+/**
+ * The URL is in no message, as it may hold a password.
+ *
+ * @throws as {@link connect} does.
+ */
+export async function openStore(url: unknown): Promise<Store> {
   if (typeof url !== 'string') {
     throw new InvalidArgumentError(
       `Expected \`url\` to be a string, got ${url === null ? 'null' : typeof url}.`,

@@ -1,3 +1,4 @@
+import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { type EtcdStoreOptions, etcdStore } from './client.ts'
@@ -15,18 +16,8 @@ export async function openEtcd(
   options: Omit<EtcdStoreOptions, 'endpoints' | 'auth'> = {},
 ): Promise<Store> {
   const store = etcdStore({ ...options, ...parseUrl(url) })
-  // Keeps the process for whoever awaits this, which our connections do not.
-  const alive = setInterval(() => {}, 60_000)
-  try {
-    // Needs what every request needs, finds nobody, and changes nothing.
-    await store.release({ key: 'is anybody there', id: '?', cancel: false })
-    return store
-  } catch (error) {
-    await store.close()
-    throw error
-  } finally {
-    clearInterval(alive)
-  }
+  // Needs what every request needs, finds nobody, and changes nothing.
+  return opened(store, () => store.release({ key: 'is anybody there', id: '?', cancel: false }))
 }
 
 /** The URL itself is in no message: it may hold a password. */

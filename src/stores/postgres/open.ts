@@ -1,3 +1,4 @@
+import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import type { PostgresPool } from '../../postgres/connections.ts'
@@ -14,14 +15,8 @@ import { type PostgresStoreOptions, postgresStore } from './client.ts'
 export async function openPostgres(url: string, options: PostgresStoreOptions = {}): Promise<Store> {
   checkUrl(url)
   const store = postgresStore(await newClient(url), options)
-  try {
-    // Needs what every request needs, finds nobody, and changes nothing.
-    await store.release({ key: 'is anybody there', id: '?', cancel: false })
-    return store
-  } catch (error) {
-    await store.close()
-    throw error
-  }
+  // Needs what every request needs, finds nobody, and changes nothing.
+  return opened(store, () => store.release({ key: 'is anybody there', id: '?', cancel: false }))
 }
 
 /** The URL itself is in no message: it may hold a password. */

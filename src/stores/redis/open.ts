@@ -1,3 +1,4 @@
+import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError, StoreError } from '../../errors.ts'
 import { type RedisStoreOptions, redisStore } from './client.ts'
@@ -17,22 +18,19 @@ export async function openRedis(url: string, options: RedisStoreOptions = {}): P
 }
 
 /** The store, once it has answered something; else it is closed. */
-export async function answering(store: Store): Promise<Store> {
-  // Also keeps the process for whoever awaits this, which our connections do not.
-  let patience: NodeJS.Timeout | undefined
-  const silence = new Promise<never>((_, reject) => {
-    patience = setTimeout(() => reject(new StoreError('store-unavailable', SILENT)), PATIENCE_MS)
+export function answering(store: Store): Promise<Store> {
+  return opened(store, async () => {
+    let patience: NodeJS.Timeout | undefined
+    const silence = new Promise<never>((_, reject) => {
+      patience = setTimeout(() => reject(new StoreError('store-unavailable', SILENT)), PATIENCE_MS)
+    })
+    try {
+      // Needs what every request needs, finds nobody, and changes nothing.
+      await Promise.race([store.release({ key: 'is anybody there', id: '?', cancel: false }), silence])
+    } finally {
+      clearTimeout(patience)
+    }
   })
-  try {
-    // Needs what every request needs, finds nobody, and changes nothing.
-    await Promise.race([store.release({ key: 'is anybody there', id: '?', cancel: false }), silence])
-    return store
-  } catch (error) {
-    await store.close()
-    throw error
-  } finally {
-    clearTimeout(patience)
-  }
 }
 
 /** A server that hangs still takes connections: the kernel does that for it. */

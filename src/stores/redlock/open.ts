@@ -1,3 +1,4 @@
+import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { isDecodable, newClient } from '../redis/open.ts'
@@ -13,14 +14,7 @@ import { newRedlockStore, type RedlockStoreOptions } from './client.ts'
  */
 export async function openRedlock(url: string, options: RedlockStoreOptions = {}): Promise<Store> {
   const clients = await Promise.all(parseUrls(url).map((one) => newClient(one)))
-  const store = newRedlockStore(clients, options)
-  try {
-    await store.meet()
-    return store
-  } catch (error) {
-    await store.close()
-    throw error
-  }
+  return opened(newRedlockStore(clients, options), (store) => store.meet())
 }
 
 /** The URLs themselves are in no message: they may hold passwords. */

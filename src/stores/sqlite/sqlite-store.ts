@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { opened } from '../../base/opened.ts'
 import type {
   AcquireAnswer,
   Answer,
@@ -61,14 +62,7 @@ export function sqliteStore(pathOrOptions: string | SqliteStoreOptions): Store {
 
 /** {@link sqliteStore}, once its file could be opened: for programs that want to know at their start. */
 export async function openSqlite(pathOrOptions: string | SqliteStoreOptions): Promise<Store> {
-  const store = new SqliteStore(parseOptions(pathOrOptions))
-  try {
-    await store.open()
-    return store
-  } catch (error) {
-    await store.close()
-    throw error
-  }
+  return opened(new SqliteStore(parseOptions(pathOrOptions)), (store) => store.open())
 }
 
 class SqliteStore implements Store {
