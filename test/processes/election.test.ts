@@ -1,11 +1,11 @@
-import { type ChildProcess, fork } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { connect, isHoldfastError, type Locks } from '../../src/index.ts'
-import { places } from '../servers/places.ts'
+import { type Place, places, type Way } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 
 const PROGRAM = fileURLToPath(new URL('candidate-process.ts', import.meta.url))
@@ -22,8 +22,8 @@ test.concurrent.each(Object.entries(places))(
     const journal = join(folder, 'journal')
     const place = await open(folder)
     const fleet: Candidate[] = []
-    const start = (url: string, name: string, ttlMs = TTL_MS): Candidate => {
-      const candidate = new Candidate(name, [url, journal, name, `${ttlMs}ms`])
+    const start = (way: Place | Way, name: string, ttlMs = TTL_MS): Candidate => {
+      const candidate = new Candidate(name, way, [journal, name, `${ttlMs}ms`])
       fleet.push(candidate)
       return candidate
     }
@@ -32,11 +32,11 @@ test.concurrent.each(Object.entries(places))(
       const seen: string[] = []
       const observing = observe(locks, seen)
       // So long that nobody waits for its end: what it does not give back fails the test.
-      const first = start(place.url, 'first', FIRST_TTL_MS)
+      const first = start(place, 'first', FIRST_TTL_MS)
       await first.does('leads')
-      const second = start(place.url, 'second')
+      const second = start(place, 'second')
       await untilWaiting(locks, 1, second)
-      const third = start(place.through?.url ?? place.url, 'third')
+      const third = start(place.through ?? place, 'third')
       await untilWaiting(locks, 2, third)
 
       // Ctrl-C: it steps down, and the key is given back.
@@ -58,19 +58,16 @@ test.concurrent.each(Object.entries(places))(
 
       // Killed: the store waits for the ttl.
       expect(await tookMs(third, () => second.child.kill('SIGKILL'))).toBeLessThan(TTL_MS + SLACK_MS)
-      const last = start(place.url, 'last')
+      const last = start(place, 'last')
       await untilWaiting(locks, 1, last)
 
       // Cut off: it stops by itself before the store gives the key to another one.
       const order = ['first', 'second', 'third', 'second', 'third']
       if (place.through !== undefined) {
-        const { faults } = place.through
-        const cut = () => {
-          for (const one of faults) one.halfOpen()
-        }
+        const { cut, mend } = place.through
         expect(await tookMs(last, cut)).toBeLessThan(TTL_MS + SLACK_MS)
         await third.does('lease-lost')
-        for (const one of faults) one.normal()
+        mend()
         order.push('last')
       }
       await until('all have been seen', () => seen.at(-1) === order.at(-1))
@@ -149,9 +146,11 @@ class Candidate {
   terms = 0
   complaints = ''
 
-  constructor(name: string, args: readonly string[]) {
+  constructor(name: string, way: Place | Way, args: readonly string[]) {
     this.name = name
-    this.child = fork(PROGRAM, args, { execArgv: ['--import', 'tsx'], silent: true })
+    const exec = 'exec' in way ? way.exec : []
+    const [command = '', ...before] = [...exec, process.execPath, '--import', 'tsx', PROGRAM]
+    this.child = spawn(command, [...before, way.url, ...args], { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] })
     this.child.on('message', ({ what }: { what: string }) => {
       if (what === 'leads') this.terms += 1
       this.told.push(what)

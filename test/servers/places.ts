@@ -1,17 +1,28 @@
 import { join } from 'node:path'
 import { age } from '../stores/redlock/masters.ts'
 import { startEtcd } from './etcd-server.ts'
+import { namespacesMissing, startNamespace } from './namespaces.ts'
 import { startPostgres } from './postgres-server.ts'
 import { startCluster } from './redis-cluster.ts'
 import { startRedis } from './redis-server.ts'
-import { type FaultProxy, startProxy } from './tcp-proxy.ts'
+import { startProxy } from './tcp-proxy.ts'
 
 /** A store that several processes reach by its URL. */
 export interface Place {
   readonly url: string
-  /** Another way there, which can be cut; none where there is no network, or where its servers name their addresses themselves. */
-  readonly through: { readonly url: string; readonly faults: readonly FaultProxy[] } | undefined
+  /** Another way there, which can be cut; none where there is no network, or this machine cannot cut it. */
+  readonly through: Way | undefined
   close(): Promise<unknown>
+}
+
+/** A cable of its own where the machine makes network namespaces, and otherwise TCP proxies that fall silent. */
+export interface Way {
+  readonly url: string
+  /** What the command of a process is to be started with, so that it takes this way. */
+  readonly exec: readonly string[]
+  /** From now on nothing gets through, in either direction, and nobody is told. */
+  cut(): void
+  mend(): void
 }
 
 /** Every store that more than one process can share, by name; an empty folder is for those that keep files. Those first that take longest. */
@@ -25,8 +36,17 @@ export const places: Readonly<Record<string, (folder: string) => Promise<Place>>
     return behindProxies([server], server.url)
   },
   async cluster() {
-    const cluster = await startCluster({ replicas: 0 })
-    return { url: cluster.url, through: undefined, close: () => cluster.close() }
+    if (namespacesMissing() !== undefined) {
+      const cluster = await startCluster({ replicas: 0 })
+      return { url: cluster.url, through: undefined, close: () => cluster.close() }
+    }
+    // Its servers name their addresses themselves, so no proxy stays in between: they are at the end of the cable.
+    const network = await startNamespace()
+    const { host, exec, cut, mend } = network
+    const address = ['--bind', '127.0.0.1', host, '--cluster-announce-ip', host, '--protected-mode', 'no']
+    const cluster = await startCluster({ replicas: 0, args: address })
+    const url = cluster.url.replaceAll('127.0.0.1', host)
+    return { url, through: { url, exec, cut, mend }, close: () => closeAll([cluster, network]) }
   },
   async redlock() {
     const servers = await Promise.all([startRedis(), startRedis(), startRedis()])
@@ -43,17 +63,32 @@ export const places: Readonly<Record<string, (folder: string) => Promise<Place>>
 }
 
 async function behindProxies(
-  servers: readonly { readonly port: number; close(): Promise<void> }[],
+  servers: readonly ({ readonly port: number } & AsyncDisposable)[],
   url: string,
 ): Promise<Place> {
-  const faults = await Promise.all(servers.map(({ port }) => startProxy({ targetPort: port })))
+  const network = namespacesMissing() === undefined ? await startNamespace() : undefined
+  const host = network?.host ?? '127.0.0.1'
+  const proxies = await Promise.all(servers.map(({ port }) => startProxy({ targetPort: port, host })))
   const through = servers.reduce(
-    (text, { port }, at) => text.replace(`:${port}`, `:${faults[at]?.port}`),
+    (text, { port }, at) => text.replace(`127.0.0.1:${port}`, `${host}:${proxies[at]?.port}`),
     url,
   )
+  const { exec, cut, mend } = network ?? {
+    exec: [],
+    cut: () => {
+      for (const proxy of proxies) proxy.halfOpen()
+    },
+    mend: () => {
+      for (const proxy of proxies) proxy.normal()
+    },
+  }
   return {
     url,
-    through: { url: through, faults },
-    close: () => Promise.all([...faults, ...servers].map((one) => one.close())),
+    through: { url: through, exec, cut, mend },
+    close: () => closeAll([...proxies, ...servers, ...(network === undefined ? [] : [network])]),
   }
+}
+
+function closeAll(all: readonly AsyncDisposable[]): Promise<unknown> {
+  return Promise.all(all.map((one) => one[Symbol.asyncDispose]()))
 }

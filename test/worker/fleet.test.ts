@@ -1,11 +1,11 @@
-import { type ChildProcess, fork } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { connect } from '../../src/index.ts'
-import { places } from '../servers/places.ts'
+import { type Place, places, type Way } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 import { root } from '../tidy/project.ts'
 
@@ -22,26 +22,24 @@ test.concurrent.each(Object.entries(places))(
     const journal = join(folder, 'journal')
     const place = await open(folder)
     const fleet: Server[] = []
-    const start = async (name: string, url: string, ttlMs = TTL_MS) => {
+    const start = (name: string, { url, exec = [] }: Pick<Place, 'url'> & Partial<Way>, ttlMs = TTL_MS) => {
+      const [command = '', ...before] = [...exec, process.execPath, '--import', 'tsx', PROGRAM]
+      const args = [...before, url, journal, name, `${ttlMs}ms`]
       const server = new Server(
-        fork(PROGRAM, [url, journal, name, `${ttlMs}ms`], {
-          cwd: root,
-          execArgv: ['--import', 'tsx'],
-          silent: true,
-        }),
+        spawn(command, args, { cwd: root, stdio: ['ignore', 'ignore', 'pipe', 'ipc'] }),
       )
       fleet.push(server)
       return server
     }
     try {
       // So long that nobody waits for its end: what it does not give back fails the test. As long as redlock allows.
-      const first = await start('first', place.url, 30_000)
+      const first = start('first', place, 30_000)
       await first.is('working')
-      const leaver = await start('leaver', place.url, 30_000)
+      const leaver = start('leaver', place, 30_000)
       await leaver.is('waiting')
-      const second = await start('second', place.url)
+      const second = start('second', place)
       await second.is('waiting')
-      const third = await start('third', place.through?.url ?? place.url)
+      const third = start('third', place.through ?? place)
       await third.is('waiting')
 
       // Ended while it waits: it leaves the queue before it goes, and nobody waits for it to come back.
@@ -60,15 +58,12 @@ test.concurrent.each(Object.entries(places))(
 
       // Cut off: it stops by itself before the store gives the key to another one.
       if (place.through !== undefined) {
-        const { faults } = place.through
-        const cut = () => {
-          for (const one of faults) one.halfOpen()
-        }
+        const { cut, mend } = place.through
         expect(await tookMs(second, cut)).toBeLessThan(TTL_MS + SLACK_MS)
         await until('the third has stopped', () =>
           lines(journal).some((line) => /^stop \d+ third lost$/.test(line)),
         )
-        for (const one of faults) one.normal()
+        mend()
         await third.is('waiting')
       }
 
