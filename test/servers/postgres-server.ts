@@ -89,10 +89,11 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
       const postmaster = assertRunning('SIGSTOP')
       // The postmaster first: it would start others in the place of those that do not answer.
       process.kill(postmaster, 'SIGSTOP')
-      for (const pid of childrenOf(postmaster)) signal(pid, 'SIGSTOP')
-      await until('the kernel has stopped postgres', () =>
-        [postmaster, ...childrenOf(postmaster)].every(isStopped),
-      )
+      await until('the kernel has stopped postgres', () => {
+        // Each time anew: one more may have been started before the postmaster was stopped.
+        for (const pid of childrenOf(postmaster)) signal(pid, 'SIGSTOP')
+        return [postmaster, ...childrenOf(postmaster)].every(isStopped)
+      })
     },
     resume: () => wake(assertRunning('SIGCONT')),
     async restart() {

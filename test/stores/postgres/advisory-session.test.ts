@@ -191,6 +191,21 @@ test('the lock of a lease is that of the bare statements', async () => {
   await lease.release()
 })
 
+test('no connection of the pool ever has the lock, also when the application has taken all of them', async () => {
+  const small = new pg.Pool({ connectionString: server.url, max: 1 })
+  const taken = await small.connect()
+  const lease = await advisorySession(small, 'a')
+  const pids = async () => (await locks()).map(({ pid }) => pid)
+  const { rows } = await taken.query<{ pid: number }>('select pg_backend_pid() as pid')
+  expect(await pids()).toHaveLength(1)
+  expect(await pids()).not.toContain(rows[0]?.pid)
+  expect(small.totalCount).toBe(1)
+  await lease.release()
+  expect([small.totalCount, small.idleCount, small.waitingCount]).toEqual([1, 0, 0])
+  taken.release()
+  await small.end()
+})
+
 test('an index can be built concurrently by a holder while others wait', { timeout: 60_000 }, async () => {
   await server.sql('create table indexed (a int)')
   const holder = await advisorySession(pool, 'a')

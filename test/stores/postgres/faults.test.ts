@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import type { Store } from '../../../src/contract/store.ts'
+import type { Store, Wake } from '../../../src/contract/store.ts'
 import { createLocks, type Locks, type LocksOptions } from '../../../src/index.ts'
 import { type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
@@ -127,19 +127,66 @@ describe.each(Object.entries(clients))('on %s,', (_, newClient) => {
     await next.release()
   })
 
-  test('wakes come again after the connection for them was lost', async () => {
+  test('after the connection for wakes was lost everything is to be asked again, and wakes flow again', async () => {
     const key = crypto.randomUUID()
-    const [holders, waiters] = [locksAt(server.url), locksAt(proxiedUrl())]
-    const lease = await holders.acquire(key)
-    const next = waiters.acquire(key, { wait: '20s' })
+    const [holders, waiters] = [storeAt(server.url), storeAt(proxiedUrl())]
+    const [holder, next, last] = [ticket({ key }), ticket({ key }), ticket({ key })]
+    const heard: Wake[] = []
+    await waiters.listen?.((wake) => heard.push(wake))
+    const fence = fenceOf(await holders.acquire(holder))
+    for (const waiter of [next, last]) expect(await waiters.acquire(waiter)).toMatchObject({ tag: 'queued' })
+    proxy.refuse()
+    // Nobody is there to hear of it.
+    await holders.release(releaseOf(holder))
+    expect(heard).toEqual([])
+    proxy.normal()
+    await until('everything is to be asked again', () => heard.some(({ tag }) => tag === 'all'))
+    expect(fenceOf((await waiters.renew([next]))[0])).toBeGreaterThan(fence)
+    await holders.release(releaseOf(next))
+    await until('the last one is woken', () =>
+      heard.some((wake) => wake.tag === 'ticket' && wake.id === last.id),
+    )
+    fenceOf((await waiters.renew([last]))[0])
+    await waiters.release(releaseOf(last))
+  })
+})
+
+const troubles: Readonly<Record<string, { readonly begin: () => unknown; readonly end: () => void }>> = {
+  'the server hangs': { begin: () => server.pause(), end: () => server.resume() },
+  'the connection is half open': { begin: () => proxy.halfOpen(), end: () => proxy.normal() },
+}
+
+test.each(Object.entries(troubles))(
+  'close() takes a few seconds at most while %s: the waiter is rejected, the holder is told, and the key is free in the end',
+  async (_, { begin, end }) => {
+    const key = crypto.randomUUID()
+    const pool = new pg.Pool({ connectionString: server.url.replace(`:${server.port}/`, `:${proxy.port}/`) })
+    const locks = createLocks(postgresStore(pool), { ttl: '5s' })
+    const lease = await locks.acquire(key)
+    const { signal } = lease
+    const waiter = locks.acquire(key).catch((error: unknown) => error)
     await until('it waits', async () => {
       return (await server.sql(`select 1 from holdfast.lock_waiters where key = '${key}'`)).length === 1
     })
-    proxy.cut()
-    await lease.release()
-    await (await next).release()
-  })
-})
+    await begin()
+    try {
+      const startedAt = performance.now()
+      await locks.close()
+      expect(performance.now() - startedAt).toBeLessThan(7000)
+      expect(await waiter).toMatchObject({ code: 'closed' })
+      expect(signal.aborted).toBe(true)
+      expect(() => lease.assertHeld()).toThrow()
+    } finally {
+      end()
+    }
+    const other = createLocks(postgresStore(new pg.Pool(urlOf())))
+    const next = await other.acquire(key)
+    expect(next.fence).toBeGreaterThan(lease.fence)
+    await next.release()
+    await other.close()
+  },
+  40_000,
+)
 
 test('the application may use up its own pool: leases are taken, renewed and handed over all the same', async () => {
   const pool = new pg.Pool({ connectionString: server.url, max: 1 })
@@ -179,6 +226,37 @@ test('what the database says about statements and isolation is not what the stor
   expect(done).toBe(90)
   for (const each of locks) await each.close()
 })
+
+test.each(['40001', '40P01'])(
+  'what the server undoes because of others (%s) is asked five times, and then given up',
+  async (state) => {
+    const url = await server.createDatabase(`undone_${state.toLowerCase()}`)
+    const store = postgresStore(new pg.Pool({ connectionString: url }))
+    onTestFinished(() => store.close())
+    await store.release(releaseOf(ticket()))
+    const database = new pg.Client(url)
+    await database.connect()
+    onTestFinished(() => database.end())
+    // A sequence counts also what is undone.
+    await database.query(`
+      create sequence public.tries;
+      create function public.undo() returns trigger language plpgsql as $$
+      begin
+        if nextval('public.tries') % 5 <> 0 or new.key = 'always' then raise exception 'undone' using errcode = '${state}'; end if;
+        return new;
+      end $$;
+      create trigger undo before insert on holdfast.lock_holders for each row execute function public.undo()`)
+    const tries = async () =>
+      Number((await database.query('select last_value from public.tries')).rows[0].last_value)
+    fenceOf(await store.acquire(ticket({ key: 'in the end' })))
+    expect(await tries()).toBe(5)
+    await expect(store.acquire(ticket({ key: 'always' }))).rejects.toMatchObject({
+      code: 'store-unavailable',
+      message: expect.stringContaining('several times in a row'),
+    })
+    expect(await tries()).toBe(10)
+  },
+)
 
 test.each(Object.entries(clients))(
   "on %s, the application's own connections do as well, whatever their isolation",

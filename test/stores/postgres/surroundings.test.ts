@@ -63,6 +63,23 @@ describe.each(Object.entries(clients))('behind a pooler that shares connections,
   })
 })
 
+test('twenty stores that meet an empty database at once, with either client, make its tables once', async () => {
+  const url = await server.createDatabase('met_by_twenty')
+  const stores = Array.from({ length: 20 }, (_, index) => {
+    const newClient = Object.values(clients)[index % 2] as (typeof clients)[string]
+    const store = postgresStore(newClient(url))
+    onTestFinished(() => store.close())
+    return store
+  })
+  const answers = await Promise.all(stores.map((store) => store.acquire(ticket({ key: 'first' }))))
+  expect(answers.map(({ tag }) => tag).sort()).toEqual(['held', ...Array(19).fill('queued')])
+  const database = new pg.Client(url)
+  await database.connect()
+  onTestFinished(() => database.end())
+  const { rows } = await database.query('select * from holdfast.holdfast_versions')
+  expect(rows).toEqual([{ component: 'store', version: 1 }])
+})
+
 describe('a surrounding that cannot work is one clear sentence:', () => {
   test('a read-only standby', async () => {
     await using standby = await startPostgres({ standbyOf: server })

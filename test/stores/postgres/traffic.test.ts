@@ -67,6 +67,64 @@ test('500 waiters in two processes need four connections, and two statements for
   for (const table of TABLES) expect(await count(table), table).toBe(0)
 }, 60_000)
 
+test('each verb is one statement, for one ticket and for a hundred', async () => {
+  const url = await server.createDatabase('verbs')
+  const store = postgresStore(new pg.Pool({ connectionString: url }), { connections: 1 })
+  const asked = async (work: () => unknown): Promise<unknown[]> => {
+    await server.sql('select pg_stat_statements_reset()')
+    await work()
+    const rows = await server.sql<{ calls: string; verb: string | null; query: string }>(
+      `select calls, substring(query from 'lock_(\\w+)\\(') as verb, query from pg_stat_statements
+       where query not like '%pg_stat_statements%'`,
+    )
+    return rows.map(({ calls, verb, query }) => [Number(calls), verb ?? query])
+  }
+  // Prepares the tables, opens the connection, and sweeps for the next ten minutes.
+  const warm = ticket({ key: 'warm' })
+  expect(await asked(() => store.acquire(warm))).toContainEqual([1, 'acquire'])
+  await store.release({ key: warm.key, id: warm.id, cancel: false })
+  for (const count of [1, 100]) {
+    const tickets = Array.from({ length: count }, (_, index) => ticket({ key: `verb ${index}` }))
+    const all = (verb: (one: (typeof tickets)[number]) => unknown) => () => Promise.all(tickets.map(verb))
+    expect(await asked(all((one) => store.acquire(one)))).toEqual([[1, 'acquire']])
+    expect(await asked(() => store.renew(tickets))).toEqual([[1, 'renew']])
+    expect(await asked(all(({ key, id }) => store.release({ key, id, cancel: false })))).toEqual([
+      [1, 'release'],
+    ])
+  }
+  const evicted = ticket({ key: 'verb' })
+  await store.acquire(evicted)
+  expect(await asked(() => store.evict({ key: 'verb', id: evicted.id, reason: 'tested' }))).toEqual([
+    [1, 'evict'],
+  ])
+  expect(await asked(() => store.inspect({ prefix: '', cursor: undefined, count: 9 }))).toHaveLength(1)
+  await store.close()
+})
+
+test('500 waiters on a pool of 4 that the application uses, too, keep nothing of it, and are served in order', async () => {
+  const pool = new pg.Pool({ connectionString: server.url, max: 4, application_name: 'the application' })
+  const locks = createLocks(postgresStore(pool, { connections: 'shared' }))
+  const first = await locks.acquire('shared')
+  const served: number[] = []
+  const waiting = Array.from({ length: 500 }, (_, index) =>
+    locks.withLock('shared', { wait: '60s' }, () => {
+      served.push(index)
+    }),
+  )
+  await until('they wait', async () => (await count('waiters')) === 500)
+  const sessions = await server.sql(`select from pg_stat_activity where application_name = 'the application'`)
+  expect(sessions.length).toBeLessThanOrEqual(4)
+  // All of them at once are the application's.
+  const busy = await Promise.all([1, 2, 3, 4].map(() => pool.connect()))
+  for (const client of busy) client.release()
+  await first.release()
+  await Promise.all(waiting)
+  expect(served).toEqual(Array.from({ length: 500 }, (_, index) => index))
+  await locks.close()
+  await pool.end()
+  for (const table of TABLES) expect(await count(table), table).toBe(0)
+}, 60_000)
+
 test('idle keys leave nothing behind: twenty thousand that were taken and given back', async () => {
   const store = newStore()
   for (let round = 0; round < 10; round += 1) {
