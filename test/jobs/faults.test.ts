@@ -55,7 +55,7 @@ test.each(CLIENT_KINDS)(
   },
 )
 
-test('a database whose defaults are serializable, read-only and one millisecond a statement changes nothing', async () => {
+test('a database whose defaults are serializable and one millisecond a statement changes nothing', async () => {
   const { server } = await openScene()
   const url = await server.createDatabase('odd_defaults')
   await server.sql(`
@@ -134,6 +134,67 @@ test.each(CLIENT_KINDS)(
     expect(errors).toEqual([])
   },
 )
+
+test.each(CLIENT_KINDS)(
+  'with %s, a worker hears of jobs again after the connection on which it listens was lost, without polling',
+  async (kind) => {
+    await using scene = await openScene()
+    const jobs = scene.open({}, { kind })
+    await jobs.migrate()
+    const done: unknown[] = []
+    jobs.work({ [scene.schema]: ({ payload }) => done.push(payload) }, { pollInterval: '10m' })
+    const listener = async () => {
+      const rows = await scene.sql(
+        `select pid from pg_stat_activity where query ilike 'listen%' and application_name like 'holdfast jobs%'`,
+      )
+      return rows.length === 1 && Number(rows[0]?.['pid'])
+    }
+    const former = await until('it listens', listener)
+    await jobs.enqueue(scene.schema, 'heard of')
+    await until('it is done', () => done.length === 1)
+    await scene.sql(`select pg_terminate_backend(${former})`)
+    await scene.open().enqueue(scene.schema, 'perhaps missed')
+    await until('that is done, too', () => done.length === 2)
+    await until('it listens again', async () => (await listener()) !== former && (await listener()))
+    await scene.open().enqueue(scene.schema, 'heard of again')
+    await until('and that', () => done.length === 3)
+    expect(done).toEqual(['heard of', 'perhaps missed', 'heard of again'])
+  },
+)
+
+test('jobs are enqueued, claimed and settled many in a statement', async () => {
+  await using server = await startPostgres({ settings: { track_functions: 'pl' } })
+  await using scene = new JobsScene(server)
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll(Array.from({ length: 1000 }, () => ({ name: 'a', maxAttempts: 1 })))
+  let done = 0
+  const worker = jobs.work(
+    {
+      a: () => {
+        done += 1
+        if (done % 2 === 0) throw new Error('half of them fail')
+      },
+    },
+    { concurrency: 100, onFailure: () => {} },
+  )
+  await until('all are done', () => done === 1000)
+  await worker.stop()
+  // The counters are told at the latest when a session ends.
+  await jobs.close()
+  const calls = await until('they are counted', async () => {
+    const rows = await server.sql<{ name: string; calls: number }>(
+      `select funcname as name, calls::int from pg_stat_user_functions where funcname ~ '^jobs_(enqueue|claim|settle)$'`,
+    )
+    const counted = new Map(rows.map(({ name, calls }) => [name, calls]))
+    return counted.size === 3 && counted
+  })
+  expect(calls.get('jobs_enqueue')).toBe(1)
+  for (const verb of ['jobs_claim', 'jobs_settle']) {
+    expect(calls.get(verb), verb).toBeGreaterThanOrEqual(10)
+    expect(calls.get(verb), verb).toBeLessThan(100)
+  }
+})
 
 test('while the application has all connections of its pool, jobs are claimed, renewed and completed', async () => {
   await using scene = await openScene()

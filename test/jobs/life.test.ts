@@ -100,6 +100,33 @@ describe.each(CLIENT_KINDS)('with %s', (kind) => {
   })
 })
 
+test('the wait for the next attempt doubles up to its longest, less up to a half at random', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const backoff = { backoff: '10s', maxBackoff: '30s' }
+  await jobs.enqueueAll(Array.from({ length: 40 }, () => ({ name: 'a', ...backoff })))
+  const clock = async () => (await scene.sql('select clock_timestamp()::text as now'))[0]?.['now']
+  for (const mostMs of [10_000, 20_000, 30_000, 30_000]) {
+    const claimed = await jobs.claim('a', { limit: 40 })
+    const before = await clock()
+    await Promise.all(claimed.map((job) => job.fail('again')))
+    const after = await clock()
+    const [waits] = await scene.sql(`
+      select count(*)::int as jobs,
+        extract(epoch from min(due_at) - '${after}'::timestamptz)::float8 * 1000 as least,
+        extract(epoch from max(due_at) - '${before}'::timestamptz)::float8 * 1000 as most,
+        extract(epoch from max(due_at) - min(due_at))::float8 * 1000 as spread
+      from $schema.jobs where state = 'delayed'`)
+    const tookMs = Date.parse(String(after)) - Date.parse(String(before))
+    expect(waits?.['jobs']).toBe(40)
+    expect(waits?.['least']).toBeGreaterThan(mostMs / 2 - tookMs - 1)
+    expect(waits?.['most']).toBeLessThan(mostMs + tookMs + 1)
+    expect(waits?.['spread']).toBeGreaterThan(mostMs / 5)
+    await scene.sql('update $schema.jobs set due_at = clock_timestamp()')
+  }
+})
+
 test('the most urgent starts first, then the oldest', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
