@@ -51,7 +51,7 @@ function keysView(
   { search, show, sort, page }: Extract<ViewRequest, { view: 'keys' }>,
 ): object {
   const { rooms } = watch.snapshot
-  const elections = electionsIn(rooms)
+  const elections = knownElections(rooms)
   const wanted = search.toLowerCase()
   const isOf = ownedBy(wanted)
   const matching = rooms.filter((room) => {
@@ -65,7 +65,6 @@ function keysView(
   if (byRank !== undefined) matching.sort((one, other) => byRank(other) - byRank(one))
   const pages = Math.max(1, Math.ceil(matching.length / PAGE_ROWS))
   const shown = Math.min(page, pages - 1)
-  const watchers = new Map(rooms.map((room) => [room.key, room.queue.length]))
   return {
     matching: matching.length,
     page: shown,
@@ -73,7 +72,7 @@ function keysView(
     rows: matching.slice(shown * PAGE_ROWS, (shown + 1) * PAGE_ROWS).map((room) => ({
       key: room.key,
       isElection: elections.has(room.key),
-      watchers: elections.has(room.key) ? (watchers.get(room.key + LEADER_MARK) ?? 0) : 0,
+      watchers: elections.get(room.key) ?? 0,
       holding: room.holders.length,
       waiting: room.queue.length,
       closedMs: room.closedMs,
@@ -87,12 +86,12 @@ function keysView(
 function keyView(watch: RoomWatch, key: string): object {
   const { rooms } = watch.snapshot
   const { holders, queue, closedMs } = rooms.find((room) => room.key === key) ?? FREE
-  const isElection = electionsIn(rooms).has(key)
+  const elections = knownElections(rooms)
   const { terms = [], samples = [] } = watch.historyOf(key) ?? {}
   return {
     key,
-    isElection,
-    watchers: isElection ? (rooms.find((room) => room.key === key + LEADER_MARK)?.queue.length ?? 0) : 0,
+    isElection: elections.has(key),
+    watchers: elections.get(key) ?? 0,
     closedMs,
     holding: holders.length,
     waiting: queue.length,
@@ -120,7 +119,16 @@ function longestWaitMs({ queue }: RoomView): number {
   return queue[0]?.waitedMs ?? 0
 }
 
-function isMarkOf(elections: ReadonlySet<string>, key: string): boolean {
+/** All who look at one snapshot see the same elections in it. */
+function knownElections(rooms: readonly RoomView[]): ReadonlyMap<string, number> {
+  const known = electionsOf.get(rooms) ?? electionsIn(rooms)
+  electionsOf.set(rooms, known)
+  return known
+}
+
+const electionsOf = new WeakMap<readonly RoomView[], ReadonlyMap<string, number>>()
+
+function isMarkOf(elections: ReadonlyMap<string, number>, key: string): boolean {
   return key.endsWith(LEADER_MARK) && elections.has(key.slice(0, -LEADER_MARK.length))
 }
 
@@ -185,7 +193,9 @@ function ownerJson(owner: string, room: number): object {
 
 function cut(text: string | undefined, room: number): string | undefined {
   if (text === undefined || text.length <= room) return text
-  return `${text.slice(0, room)}… (${text.length} characters)`
+  // Not between the two halves of a character.
+  const beginning = text.slice(0, room).replace(/[\ud800-\udbff]$/, '')
+  return `${beginning}… (${text.length} characters)`
 }
 
 const PAGE_ROWS = 100

@@ -52,17 +52,27 @@ export interface HistoryLimits {
   readonly keys: number
   /** How many terms and samples are kept of a key. */
   readonly entries: number
+  /** How many terms and samples are kept of all keys together. */
+  readonly total: number
   /** How many looks `totals` goes back. */
   readonly looks: number
 }
 
-/** What two looks in a row differ in is what happened in between. Never larger than its limits. */
+/**
+ * What two looks in a row differ in is what happened in between. Only keys that change are recorded, so that those that do
+ * not, however many, push nothing out. Never larger than its limits.
+ */
 export class RoomHistory {
   readonly #limits: HistoryLimits
   /** In the order of their last change. */
   readonly #byKey: Map<string, Recorded> = new Map()
   readonly #totals: Totals[] = []
+  #size = 0
   #rooms: ReadonlyMap<string, RoomView> | undefined
+  /** The most time left that was ever seen of those that hold now, by id: about their ttl. */
+  #longestMs: ReadonlyMap<string, number> = new Map()
+  /** Since when whatever is not recorded is as it is now. */
+  #calmSinceAt = 0
   #lookedAt = 0
   /** By the monotonic clock, when the last look was begun. */
   #begunMs = 0
@@ -77,8 +87,10 @@ export class RoomHistory {
     return this.#totals
   }
 
+  /** `undefined` where the key is free, and was never seen otherwise or long ago. */
   of(key: string): KeyHistory | undefined {
-    return this.#byKey.get(key)
+    const room = this.#rooms?.get(key)
+    return this.#byKey.get(key) ?? (room && this.#begun(room))
   }
 
   /** Takes in what a whole look has found, that was begun at a time of the monotonic clock and is over now, at `at`. */
@@ -87,32 +99,40 @@ export class RoomHistory {
     // The monotonic clock may stand still while the machine sleeps, and the other one may be set.
     this.#elapsedMs = Math.max(at - this.#lookedAt, performance.now() - this.#begunMs)
     this.#begunMs = begunMs
+    const longestMs = new Map<string, number>()
     let [holding, waiting, begun, expired] = [0, 0, 0, 0]
     for (const [key, room] of rooms) {
-      const changes = this.#compare(key, before?.get(key), room, at)
+      for (const { id, remainingMs } of room.holders) {
+        longestMs.set(id, Math.max(remainingMs, this.#longestMs.get(id) ?? 0))
+      }
       holding += room.holders.length
       waiting += room.queue.length
+      // Who holds when we begin to look has not begun just now.
+      if (before === undefined) continue
+      const changes = this.#compare(key, before.get(key), room, at)
       begun += changes.begun
       expired += changes.expired
     }
     for (const [key, room] of before ?? []) {
       if (!rooms.has(key)) expired += this.#compare(key, room, undefined, at).expired
     }
-    // Who holds when we begin to look has not begun just now.
-    if (before === undefined) begun = 0
     this.#totals.push({ at, keys: rooms.size, holding, waiting, begun, expired })
     if (this.#totals.length > this.#limits.looks) this.#totals.shift()
+    if (before === undefined) this.#calmSinceAt = at
     this.#rooms = rooms
+    this.#longestMs = longestMs
     this.#lookedAt = at
   }
 
   /** The store does not tell why a ticket is gone; whoever evicts it here does, before or after it is seen to be. */
   noteEviction(key: string, ids: readonly string[], { reason, at }: { reason: string; at: number }): void {
-    for (const term of this.#byKey.get(key)?.terms ?? []) {
+    if (this.of(key) === undefined) return
+    for (const term of this.#record(key, this.#rooms?.get(key)).terms) {
       if (!ids.includes(term.id)) continue
       const { untilAt = at } = term
       Object.assign(term, { untilAt, end: 'evicted', reason } satisfies Partial<Term>)
     }
+    this.#forget()
   }
 
   #compare(key: string, before: RoomView | undefined, room: RoomView | undefined, at: number): Changes {
@@ -124,31 +144,53 @@ export class RoomHistory {
       holders.length === known.length &&
       holders.every(({ id }, index) => id === known[index]?.id)
     // Of most keys nothing has changed but the time left.
-    if (isSame && this.#byKey.has(key)) {
-      this.#byKey.get(key)?.see(holders)
-      return NO_CHANGES
-    }
+    if (isSame) return NO_CHANGES
     const begun = without(holders, known)
-    const recorded = this.#record(key)
+    const recorded = this.#record(key, before)
+    const sizeBefore = recorded.size
     const untilAt = begun.reduce((earliest, { heldMs }) => Math.min(earliest, at - heldMs), at)
     const ends = without(known, holders).map((holder) =>
-      recorded.end(holder, { untilAt: Math.max(this.#lookedAt, untilAt), elapsedMs: this.#elapsedMs }),
+      recorded.end(holder.id, { untilAt: Math.max(this.#lookedAt, untilAt), end: this.#endOf(holder) }),
     )
-    recorded.see(holders)
     for (const holder of begun) recorded.begin(holder, at)
     recorded.sample({ at, holding: holders.length, waiting })
+    this.#size += recorded.size - sizeBefore
+    this.#forget()
     return { begun: begun.length, expired: ends.filter((end) => end === 'expired').length }
   }
 
-  #record(key: string): Recorded {
-    const recorded = this.#byKey.get(key) ?? new Recorded(this.#limits.entries)
+  #endOf({ id, state, remainingMs }: HolderView): TermEnd {
+    if (state === 'leaving' || remainingMs > this.#elapsedMs) return 'released'
+    // Who renews does so long before half of the time is over.
+    return remainingMs < (this.#longestMs.get(id) ?? 0) / 2 ? 'expired' : 'unclear'
+  }
+
+  /** As the one that has changed last. `before`: as it was until then. */
+  #record(key: string, before: RoomView | undefined): Recorded {
+    const known = this.#byKey.get(key)
+    const recorded = known ?? (before && this.#begun(before)) ?? new Recorded(this.#limits.entries)
     this.#byKey.delete(key)
     this.#byKey.set(key, recorded)
-    if (this.#byKey.size > this.#limits.keys) {
-      const [oldest] = this.#byKey.keys()
-      if (oldest !== undefined) this.#byKey.delete(oldest)
-    }
+    if (known === undefined) this.#size += recorded.size
     return recorded
+  }
+
+  /** What is known of a key that has not changed since then. */
+  #begun({ holders, queue }: RoomView): Recorded {
+    const recorded = new Recorded(this.#limits.entries)
+    for (const holder of holders) recorded.begin(holder, this.#lookedAt)
+    recorded.sample({ at: this.#calmSinceAt, holding: holders.length, waiting: queue.length })
+    return recorded
+  }
+
+  #forget(): void {
+    for (const [key, { size }] of this.#byKey) {
+      if (this.#byKey.size <= this.#limits.keys && this.#size <= this.#limits.total) return
+      this.#byKey.delete(key)
+      this.#size -= size
+      // Whether it has changed before is not known any more.
+      this.#calmSinceAt = this.#lookedAt
+    }
   }
 }
 
@@ -169,30 +211,24 @@ class Recorded implements KeyHistory {
   readonly terms: Term[] = []
   readonly samples: KeySample[] = []
   readonly #most: number
-  /** The most time left that was ever seen of those that hold now, by id: about their ttl. */
-  readonly #longestMs: Map<string, number> = new Map()
 
   constructor(most: number) {
     this.#most = most
   }
 
-  see(holders: readonly HolderView[]): void {
-    for (const { id, remainingMs } of holders) {
-      if (remainingMs > (this.#longestMs.get(id) ?? -1)) this.#longestMs.set(id, remainingMs)
-    }
+  get size(): number {
+    return this.terms.length + this.samples.length
   }
 
   begin({ id, fence, owner, units, limit, heldMs }: HolderView, at: number): void {
-    // Forgotten in between for want of room, or still there after a look that missed it.
+    // Still there after a look that missed it.
     if (this.terms.some((term) => term.id === id)) return
     this.terms.push({ id, fence, owner, units, limit, fromAt: at - heldMs })
     if (this.terms.length > this.#most) this.terms.shift()
   }
 
-  end(holder: HolderView, { untilAt, elapsedMs }: { untilAt: number; elapsedMs: number }): TermEnd {
-    const end = this.#endOf(holder, elapsedMs)
-    this.#longestMs.delete(holder.id)
-    const term = this.terms.find(({ id }) => id === holder.id)
+  end(id: string, { untilAt, end }: { untilAt: number; end: TermEnd }): TermEnd {
+    const term = this.terms.find((each) => each.id === id)
     if (term === undefined) return end
     if (term.end === undefined) Object.assign(term, { untilAt, end } satisfies Partial<Term>)
     return term.end ?? end
@@ -201,11 +237,5 @@ class Recorded implements KeyHistory {
   sample(sample: KeySample): void {
     this.samples.push(sample)
     if (this.samples.length > this.#most) this.samples.shift()
-  }
-
-  #endOf({ id, state, remainingMs }: HolderView, elapsedMs: number): TermEnd {
-    if (state === 'leaving' || remainingMs > elapsedMs) return 'released'
-    // Who renews does so long before half of the time is over.
-    return remainingMs < (this.#longestMs.get(id) ?? 0) / 2 ? 'expired' : 'unclear'
   }
 }

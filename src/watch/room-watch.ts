@@ -128,8 +128,9 @@ class Watch implements RoomWatch {
         rooms.set(room.key, room)
       }
     } catch (error) {
+      this.#away(error instanceof Error ? error.message : String(error))
+      // They do not open again. Who looks has to hear that before there is nothing more to hear.
       if (isHoldfastError(error, 'closed')) this.stop()
-      else this.#away(error instanceof Error ? error.message : String(error))
       return false
     } finally {
       clearInterval(silence)
@@ -172,7 +173,8 @@ class Watch implements RoomWatch {
   }
 }
 
-const LIMITS: HistoryLimits = { keys: 20_000, entries: 60, looks: 300 }
+/** Together some 30 MB at most. */
+const LIMITS: HistoryLimits = { keys: 20_000, entries: 60, total: 100_000, looks: 300 }
 const PAGE_SIZE = 500
 const SILENT_MS = 3000
 const AWAY_PAUSE_MS = 1000

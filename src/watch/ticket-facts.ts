@@ -37,17 +37,17 @@ export function leaderValueOf(owner: string): string | undefined {
 }
 
 /**
- * The keys that are elections. A leader holds, besides the key itself, a mark called like it, on which those wait as
- * readers who watch the leadership.
+ * The keys that are elections, with how many watch them. A leader holds, besides the key itself, a mark called like it, on which
+ * those wait as readers who watch the leadership.
  */
-export function electionsIn(rooms: readonly RoomView[]): ReadonlySet<string> {
-  const keys = new Set<string>()
+export function electionsIn(rooms: readonly RoomView[]): ReadonlyMap<string, number> {
+  const watchers = new Map<string, number>()
   for (const { key, holders, queue } of rooms) {
     if (!key.endsWith(LEADER_MARK)) continue
     const isLed = [...holders, ...queue].some(({ limit }) => limit === 1)
-    if (isLed) keys.add(key.slice(0, -LEADER_MARK.length))
+    if (isLed) watchers.set(key.slice(0, -LEADER_MARK.length), queue.length)
   }
-  return keys
+  return watchers
 }
 
 export const LEADER_MARK = '#leader'

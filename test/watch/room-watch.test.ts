@@ -78,7 +78,7 @@ test('the history of a key has every term that was seen, and how it ended', asyn
 })
 
 test('an end is not taken for a release where the time may have run down while the looks took long', () => {
-  const history = new RoomHistory({ keys: 10, entries: 10, looks: 10 })
+  const history = new RoomHistory({ keys: 10, entries: 10, total: 100, looks: 10 })
   const holder = { id: 'a', units: 1, limit: 1, fence: 1n, owner: '', heldMs: 0, state: 'held' } as const
   const seen = (remainingMs: number) => new Map([['k', roomWith({ ...holder, remainingMs })]])
   const at = Date.now()
@@ -107,20 +107,83 @@ test('who holds when the watch begins has not begun then, and has held for as lo
 
 test('history is kept for so many keys, terms and looks, and not for more', async () => {
   const watched = watch({ everyMs: 1, history: { keys: 3, entries: 2, looks: 4 } })
-  for (let n = 0; n < 5; n += 1) {
-    const lease = await locks.acquire('busy')
-    await until('it is seen', () => roomOf(watched, 'busy')?.holders[0]?.id === lease.id)
+  await until('it has looked', () => watched.snapshot.at > 0)
+  const turn = async (key: string) => {
+    const lease = await locks.acquire(key)
+    await until('it is seen', () => roomOf(watched, key)?.holders[0]?.id === lease.id)
     await lease.release()
+    await until('it is seen to be gone', () => roomOf(watched, key) === undefined)
   }
+  for (let n = 0; n < 5; n += 1) await turn('busy')
   expect(watched.historyOf('busy')?.terms).toHaveLength(2)
   expect(watched.historyOf('busy')?.samples).toHaveLength(2)
-  for (let n = 0; n < 9; n += 1) await locks.acquire(`other:${n}`)
-  await until('they are seen', () => watched.snapshot.rooms.length === 9)
-  const kept = [...watched.snapshot.rooms.map(({ key }) => key), 'busy'].filter((key) =>
-    watched.historyOf(key),
-  )
-  expect(kept).toHaveLength(3)
+  const keys = Array.from({ length: 9 }, (_, n) => `other:${n}`)
+  for (const key of keys) await turn(key)
+  expect([...keys, 'busy'].filter((key) => watched.historyOf(key))).toEqual(keys.slice(-3))
   await until('it has looked often', () => watched.totals.length === 4)
+})
+
+describe('the history', () => {
+  const holder = (id: string, heldMs = 0): HolderView => ({
+    ...{ id, heldMs, units: 1, limit: 1, fence: 1n, owner: '' },
+    ...{ state: 'held', remainingMs: 30_000 },
+  })
+  const rooms = (held: Readonly<Record<string, HolderView>>): ReadonlyMap<string, RoomView> =>
+    new Map(
+      Object.entries(held).map(([key, each]) => [key, { key, holders: [each], queue: [], closedMs: 0 }]),
+    )
+  const limits = { keys: 3, entries: 4, total: 1000, looks: 10 }
+
+  test('of those that change is not pushed out by those that do not, however many', () => {
+    const history = new RoomHistory(limits)
+    const calm = Object.fromEntries(Array.from({ length: 100 }, (_, n) => [`calm:${n}`, holder(`c${n}`)]))
+    for (let look = 0; look < 6; look += 1) {
+      const at = 1000 * (look + 1)
+      history.look(rooms({ ...calm, busy: holder(`b${look}`) }), { at, begunMs: performance.now() })
+    }
+    expect(history.of('busy')?.terms.map(({ id }) => id)).toEqual(['b2', 'b3', 'b4', 'b5'])
+    // Of one that has not changed there is what it began with.
+    for (let n = 0; n < 100; n += 1) {
+      expect(history.of(`calm:${n}`)).toMatchObject({
+        terms: [{ id: `c${n}` }],
+        samples: [{ at: 1000, holding: 1, waiting: 0 }],
+      })
+    }
+    expect(history.of('free')).toBeUndefined()
+  })
+
+  test('of all keys together is bounded, and of one that was forgotten nothing is made up', () => {
+    const history = new RoomHistory({ ...limits, keys: 1000, total: 40 })
+    const keys = Array.from({ length: 50 }, (_, n) => `k${n}`)
+    const turn = (changed: number, at: number) =>
+      history.look(
+        rooms(Object.fromEntries(keys.map((key, n) => [key, holder(`${key}:${n < changed ? at : 0}`)]))),
+        { at, begunMs: performance.now() },
+      )
+    turn(0, 1000)
+    turn(50, 2000)
+    turn(50, 3000)
+    const sizes = keys.map((key) => {
+      const { terms = [], samples = [] } = history.of(key) ?? {}
+      return terms.length + samples.length
+    })
+    // A key that is remembered has three terms and samples, or two where it was forgotten before; one that is not has one of each.
+    expect(sizes.filter((size) => size > 2).reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(40)
+    expect(sizes.every((size) => size >= 2)).toBe(true)
+    expect(history.of('k0')).toMatchObject({ terms: [{ id: 'k0:3000' }], samples: [{ at: 2000 }] })
+  })
+
+  test('knows an eviction of one that has not changed before', () => {
+    const history = new RoomHistory(limits)
+    history.look(rooms({ k: holder('a') }), { at: 1000, begunMs: performance.now() })
+    history.noteEviction('k', ['a'], { reason: 'stuck', at: 1500 })
+    history.noteEviction('nobody', ['b'], { reason: 'stuck', at: 1500 })
+    history.look(rooms({}), { at: 2000, begunMs: performance.now() })
+    expect(history.of('k')?.terms).toMatchObject([
+      { id: 'a', end: 'evicted', reason: 'stuck', untilAt: 1500 },
+    ])
+    expect(history.of('nobody')).toBeUndefined()
+  })
 })
 
 describe('while the store is away', () => {
@@ -229,7 +292,7 @@ test('elections are told from other keys by the mark of their leader', async () 
   await locks.acquire('plain')
   const watched = watch()
   await until('its mark is seen', () => electionsIn(watched.snapshot.rooms).has('mailer'))
-  expect([...electionsIn(watched.snapshot.rooms)]).toEqual(['mailer'])
+  expect([...electionsIn(watched.snapshot.rooms)]).toEqual([['mailer', 0]])
   leave()
   await leading
 })
