@@ -45,7 +45,9 @@ export class Access {
   /** Without a path, so that it is the browser's own one, whatever a proxy makes of ours. */
   cookieFor(request: IncomingMessage): string {
     const { name, value } = this.#cookie ?? { name: '', value: '' }
-    const isEncrypted = 'encrypted' in request.socket || request.headers['x-forwarded-proto'] === 'https'
+    // Of several proxies the first one has met the browser.
+    const [scheme] = String(request.headers['x-forwarded-proto'] ?? '').split(',')
+    const isEncrypted = 'encrypted' in request.socket || scheme === 'https'
     return `${name}=${value}; HttpOnly; SameSite=Strict${isEncrypted ? '; Secure' : ''}`
   }
 
@@ -73,12 +75,15 @@ export class Access {
  * A page whose name is made to lead to 127.0.0.1 (DNS rebinding) still comes with its own name, and what a proxy passes
  * on comes from anywhere.
  */
-function isFromThisMachine({ headers, socket }: IncomingMessage): boolean {
-  const isPassedOn = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'].some((name) => name in headers)
+function isFromThisMachine({ headers, socket, httpVersion }: IncomingMessage): boolean {
+  // No browser speaks HTTP/1.0, but nginx does to what is behind it, and by default without any mark.
+  const isPassedOn = httpVersion === '1.0' || Object.keys(headers).some((name) => PROXY_MARK.test(name))
   const { host = '' } = headers
   if (isPassedOn || !/^[\w.:[\]-]+$/.test(host) || !URL.canParse(`http://${host}`)) return false
   return isLoopback(socket.remoteAddress ?? '') && isLoopback(new URL(`http://${host}`).hostname)
 }
+
+const PROXY_MARK = /^(?:forwarded|via|x-real-ip|x-forwarded-.*|x-client-ip|true-client-ip|cf-.*)$/
 
 /** In a time that tells nothing about where they differ. */
 function isSame(one: string, other: string): boolean {

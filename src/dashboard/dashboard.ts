@@ -2,10 +2,10 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import { show } from '../base/duration.ts'
 import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
 import type { Locks } from '../index.ts'
-import { type RoomWatch, watchRooms } from '../watch/room-watch.ts'
+import { watchRooms } from '../watch/room-watch.ts'
 import { Access } from './access.ts'
 import { JobsLook } from './jobs-look.ts'
-import { Live } from './live.ts'
+import { Live, type Question } from './live.ts'
 import { type DashboardOptions, parseOptions, type Settings } from './options.ts'
 import { files } from './page/files.generated.ts'
 import { bodyOf, refuse, send, sendFile } from './replies.ts'
@@ -14,7 +14,10 @@ import { isSortName, sharedView, type ViewRequest, viewOf } from './view.ts'
 /** Answers requests; mount it like any handler of `node:http`. */
 export interface Dashboard {
   (request: IncomingMessage, response: ServerResponse): void
-  /** Ends the connections of those who look, and looks at the store no more. The locks stay open. */
+  /**
+   * Ends the connections of those who look, looks at the store no more, and answers nobody any more, so that the server can
+   * end. The locks stay open.
+   */
   close(): void
 }
 
@@ -60,6 +63,7 @@ class Desk {
   readonly #access: Access
   readonly #live: Live
   readonly #jobs: JobsLook | undefined
+  #isClosed = false
 
   constructor(locks: Locks, settings: Settings) {
     this.#locks = locks
@@ -71,6 +75,10 @@ class Desk {
   }
 
   async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    // A page comes back at once, and over a connection that is open already: the server would never end.
+    if (this.#isClosed) {
+      return refuse(response, 503, 'The dashboard is closed.', { Connection: 'close' })
+    }
     const place = placeOf(request, this.#settings.path)
     if (place === undefined) return refuse(response, 404, 'There is nothing here.')
     if (place.name.startsWith('api/')) return this.#answerApi(request, response, place)
@@ -102,6 +110,7 @@ class Desk {
   }
 
   close(): void {
+    this.#isClosed = true
     this.#live.close()
   }
 
@@ -112,6 +121,8 @@ class Desk {
       return refuse(response, 405, `Only ${route} works here.`, { Allow: route })
     }
     const standing = await this.#access.standingOf(request)
+    // While the application was asked.
+    if (this.#isClosed) return this.answer(request, response)
     switch (standing) {
       case 'foreign':
         return refuse(response, 403, 'Another site has sent this request.')
@@ -136,9 +147,9 @@ class Desk {
         return this.#evict(request, response)
       case 'api/live':
         if (this.#live.isFull) return refuse(response, 503, 'Too many are looking at this moment.')
-        return this.#live.join(response, this.#viewFor(place.query))
+        return this.#live.join(response, this.#questionOf(place.query))
       default: {
-        const view = this.#viewFor(place.query)
+        const { view } = this.#questionOf(place.query)
         send(response, 200, JSON.stringify(view(await this.#live.looked())), JSON_TYPE)
       }
     }
@@ -172,12 +183,14 @@ class Desk {
     send(response, 200, JSON.stringify({ evicted }), JSON_TYPE)
   }
 
-  #viewFor(query: URLSearchParams): (watch: RoomWatch) => object {
+  #questionOf(query: URLSearchParams): Question {
     const { allowEvict, title } = this.#settings
     const site = { title, allowEvict, hasJobs: this.#jobs !== undefined }
-    if (query.get('view') === 'jobs') return (watch) => ({ site, ...sharedView(watch), ...this.#jobs?.view })
+    if (query.get('view') === 'jobs') {
+      return { name: 'jobs', view: (watch) => ({ site, ...sharedView(watch), ...this.#jobs?.view }) }
+    }
     const wanted = viewRequestOf(query)
-    return (watch) => ({ site, ...viewOf(watch, wanted) })
+    return { name: JSON.stringify(wanted), view: (watch) => ({ site, ...viewOf(watch, wanted) }) }
   }
 }
 

@@ -43,8 +43,10 @@ export class Live {
     return watch
   }
 
-  /** Tells a client what `view` makes of every look, until it leaves. The response's head is not sent yet. */
-  join(response: ServerResponse, view: (watch: RoomWatch) => object): void {
+  /** Tells a client what it has asked for after every look, until it leaves. The response's head is not sent yet. */
+  join(response: ServerResponse, question: Question): void {
+    // Gone while it was asked who it is: nothing would tell of its leaving any more.
+    if (response.destroyed) return
     response.writeHead(200, {
       ...GUARDS,
       'Content-Type': 'text/event-stream; charset=utf-8',
@@ -53,13 +55,13 @@ export class Live {
       'X-Accel-Buffering': 'no',
     })
     response.write('retry: 2000\n\n')
-    const client: Client = { response, view, blockedAt: undefined }
+    const client: Client = { response, question, blockedAt: undefined }
     this.#clients.add(client)
     response.once('close', () => this.#leave(client))
     response.on('error', () => {})
     const { watch } = this
     const isThere = watch.snapshot.at > 0 || watch.snapshot.store.tag === 'away'
-    if (isThere) tell(client, watch)
+    if (isThere) tell(client, messageOf(question, watch))
   }
 
   close(): void {
@@ -91,31 +93,53 @@ export class Live {
     this.#tellImpatient()
     const watch = this.#watch
     if (watch === undefined) return
-    for (const client of this.#clients) tell(client, watch)
+    // Most of them look at the same, and of thousands of keys that takes a while to put together.
+    const messages = new Map<string, string>()
+    for (const client of this.#clients) {
+      const { question } = client
+      if (isBlocked(client)) continue
+      const message = messages.get(question.name) ?? messageOf(question, watch)
+      messages.set(question.name, message)
+      tell(client, message)
+    }
   }
+}
+
+/** What somebody wants to see. */
+export interface Question {
+  /** The same for all who are given the same. */
+  readonly name: string
+  readonly view: (watch: RoomWatch) => object
 }
 
 interface Client {
   readonly response: ServerResponse
-  readonly view: (watch: RoomWatch) => object
+  readonly question: Question
   /** Since when it has not taken what it was sent. */
   blockedAt: number | undefined
 }
 
-function tell(client: Client, watch: RoomWatch): void {
-  const { response, view, blockedAt } = client
-  if (blockedAt !== undefined) {
-    if (performance.now() - blockedAt > LONGEST_BLOCK_MS) response.destroy()
-    return
-  }
-  if (response.write(`data: ${JSON.stringify(view(watch))}\n\n`)) return
+function messageOf({ view }: Question, watch: RoomWatch): string {
+  return `data: ${JSON.stringify(view(watch))}\n\n`
+}
+
+/** Whether it has not taken the last message yet. Who never does is let go. */
+function isBlocked({ response, blockedAt }: Client): boolean {
+  if (blockedAt === undefined) return false
+  if (performance.now() - blockedAt > LONGEST_BLOCK_MS) response.destroy()
+  return true
+}
+
+function tell(client: Client, message: string): void {
+  if (client.response.write(message)) return
   client.blockedAt = performance.now()
-  response.once('drain', () => {
+  client.response.once('drain', () => {
     client.blockedAt = undefined
   })
 }
 
-const MOST_CLIENTS = 100
+/** What all of them together may not have read yet is then some tens of MB at worst. */
+const MOST_CLIENTS = 250
 const LINGER_MS = 60_000
 const FRESH_MS = 2000
 const LONGEST_BLOCK_MS = 30_000

@@ -57,10 +57,11 @@ async function textOf(request: IncomingMessage): Promise<string> {
   let size = 0
   for await (const part of request as AsyncIterable<Buffer>) {
     size += part.length
-    if (size > LARGEST_BODY)
-      throw new InvalidArgumentError(`Expected the body to have at most ${LARGEST_BODY} bytes, got more.`)
-    parts.push(part)
+    // Read to its end all the same: to stop ends the connection, and whoever still sends does not hear why.
+    if (size <= LARGEST_BODY) parts.push(part)
   }
+  if (size > LARGEST_BODY)
+    throw new InvalidArgumentError(`Expected the body to have at most ${LARGEST_BODY} bytes, got more.`)
   return Buffer.concat(parts).toString()
 }
 

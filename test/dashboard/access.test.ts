@@ -1,3 +1,4 @@
+import { connect } from 'node:net'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { createDashboard, type Dashboard, type DashboardOptions } from '../../src/dashboard/index.ts'
 import { createLocks, InvalidArgumentError, type Locks } from '../../src/index.ts'
@@ -69,9 +70,11 @@ describe('with a token', () => {
   })
 
   test('the cookie is for encrypted connections alone where there are such', async () => {
-    const headers = { 'x-forwarded-proto': 'https' }
-    const answer = await ask(server, { path: `/?token=${TOKEN}`, headers })
-    expect(answer.headers['set-cookie']?.[0]).toMatch(/; Secure$/)
+    for (const scheme of ['https', 'https, http']) {
+      const headers = { 'x-forwarded-proto': scheme }
+      const answer = await ask(server, { path: `/?token=${TOKEN}`, headers })
+      expect(answer.headers['set-cookie']?.[0]).toMatch(/; Secure$/)
+    }
   })
 
   test('it can be typed into the page', async () => {
@@ -191,11 +194,27 @@ describe('without a token', () => {
   })
 
   test('what a proxy passes on is refused', async () => {
-    for (const name of ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via']) {
+    for (const name of [
+      'forwarded',
+      'x-forwarded-for',
+      'x-forwarded-host',
+      'x-forwarded-proto',
+      'x-real-ip',
+      'via',
+      'cf-connecting-ip',
+    ]) {
       const { status, text } = await ask(server, { path: '/api/view', headers: { [name]: '127.0.0.1' } })
       expect(status).toBe(403)
       expect(JSON.parse(text).message).toContain('Start the dashboard with one.')
     }
+  })
+
+  test('so is HTTP/1.0, which no browser speaks, but nginx does, without any mark of its own', async () => {
+    const socket = connect(server.port, '127.0.0.1')
+    socket.end(`GET /api/view HTTP/1.0\r\nHost: 127.0.0.1:${server.port}\r\n\r\n`)
+    let answer = ''
+    for await (const part of socket.setEncoding('utf8')) answer += part
+    expect(answer).toMatch(/^HTTP\/1\.1 403 /)
   })
 
   test('nothing can be evicted, as that was not switched on', async () => {

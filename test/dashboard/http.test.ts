@@ -1,3 +1,6 @@
+import { once } from 'node:events'
+import { Agent, createServer, request } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import express from 'express'
 import fastify from 'fastify'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -334,6 +337,27 @@ describe('evicting', () => {
     expect((await view('key=k'))['holding']).toBe(1)
   })
 
+  test('of more than anybody writes is refused in a sentence, and the connection is as good as before', async () => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    const send = (body: string) =>
+      request({
+        ...{ host: '127.0.0.1', port: server.port, path: '/api/evict', method: 'POST', agent },
+        headers: { 'content-type': 'application/json' },
+      }).end(body)
+    const [refused] = await once(
+      send(JSON.stringify({ key: 'k', reason: 'x'.repeat(20_000_000) })),
+      'response',
+    )
+    let text = ''
+    for await (const part of refused) text += part
+    expect([refused.statusCode, text]).toEqual([400, expect.stringContaining('at most 16384 bytes')])
+    const next = send(JSON.stringify({ key: 'nobody', reason: 'x' }))
+    const [answer] = await once(next, 'response')
+    expect([answer.statusCode, next.reusedSocket]).toEqual([200, true])
+    answer.resume()
+    agent.destroy()
+  })
+
   test('outside of the prefix that is shown is refused', async () => {
     const shown = await serve(createDashboard(locks, { allowEvict: true, prefix: 'mine:' }))
     await locks.acquire('mine:1')
@@ -383,8 +407,8 @@ describe('those who look', () => {
     await until('all are gone', () => server.inFlight() === 0)
   })
 
-  test('are no more than a hundred at once', async () => {
-    const streams = await Promise.all(Array.from({ length: 100 }, () => listen(server.port, '/api/live')))
+  test('are no more than 250 at once', async () => {
+    const streams = await Promise.all(Array.from({ length: 250 }, () => listen(server.port, '/api/live')))
     expect((await ask(server, { path: '/api/live' })).status).toBe(503)
     for (const stream of streams) stream.leave()
     await until('there is room again', async () => {
@@ -451,6 +475,46 @@ describe('those who look', () => {
     expect(await stream.next()).toMatchObject({ at: 0, rows: [], store: away })
     expect(await view()).toMatchObject({ at: 0, store: away })
     stream.leave()
+  })
+
+  test('are told that the locks were closed, and a program is, too', async () => {
+    await locks.acquire('k')
+    const stream = await listen(server.port, '/api/live')
+    await stream.next()
+    await locks.close()
+    const closed = { tag: 'away', message: expect.stringContaining('closed') }
+    for (;;) {
+      const told = (await stream.next()) as { store: { tag: string } }
+      if (told.store.tag === 'present') continue
+      expect(told.store).toMatchObject(closed)
+      break
+    }
+    expect(await view()).toMatchObject({ store: closed })
+    stream.leave()
+    const late = await listen(server.port, '/api/live')
+    expect(await late.next()).toMatchObject({ store: closed })
+    late.leave()
+  })
+
+  test('do not keep a server that is to end, though they come back over connections that are open', async () => {
+    const handler = createDashboard(locks)
+    const ending = createServer(handler).listen(0, '127.0.0.1')
+    await once(ending, 'listening')
+    const { port } = ending.address() as AddressInfo
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 })
+    const get = (path: string) => request({ host: '127.0.0.1', port, path, agent }).end()
+    const [first] = await once(get('/api/view'), 'response')
+    await once(first.resume(), 'end')
+    handler.close()
+    const ended = once(ending, 'close')
+    // As browsers do when they still have a connection.
+    const back = get('/api/live')
+    const [answer] = await once(back, 'response')
+    expect([answer.statusCode, answer.headers.connection]).toEqual([503, 'close'])
+    answer.resume()
+    ending.close()
+    await ended
+    agent.destroy()
   })
 
   test('are let go when the dashboard is closed, after which the store is not asked any more', async () => {

@@ -3,7 +3,7 @@ import { Live } from '../../src/dashboard/live.ts'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { watchRooms } from '../../src/watch/room-watch.ts'
-import { listen, serve } from './dashboard-server.ts'
+import { listen, send, serve } from './dashboard-server.ts'
 
 let locks: Locks
 let live: Live
@@ -41,7 +41,9 @@ test('the store is looked at while somebody looks and for a minute afterwards, a
 })
 
 test('while somebody looks it does not end, and the minute begins when the last one leaves', async () => {
-  await using server = await serve((_, response) => live.join(response, () => ({ looks })))
+  await using server = await serve((_, response) =>
+    live.join(response, { name: 'looks', view: () => ({ looks }) }),
+  )
   const stream = await listen(server.port, '/')
   await stream.next()
   await vi.advanceTimersByTimeAsync(300_000)
@@ -56,7 +58,7 @@ test('while somebody looks it does not end, and the minute begins when the last 
 
 test('who has not taken a message for half a minute is let go', async () => {
   await using server = await serve((_, response) =>
-    live.join(response, () => ({ text: 'x'.repeat(8_000_000) })),
+    live.join(response, { name: 'text', view: () => ({ text: 'x'.repeat(8_000_000) }) }),
   )
   const { request } = await import('node:http')
   const hung = request({ port: server.port, host: '127.0.0.1' }, (response) => response.pause()).end()
@@ -66,4 +68,45 @@ test('who has not taken a message for half a minute is let go', async () => {
   expect(server.inFlight()).toBe(1)
   await vi.advanceTimersByTimeAsync(20_000)
   await vi.waitUntil(() => server.inFlight() === 0, { timeout: 10_000 })
+})
+
+test('who has left before it could be told anything is not looked for', async () => {
+  let joined = false
+  await using server = await serve((_, response) => {
+    // As when the application takes its time to say who may look.
+    response.once('close', () => {
+      live.join(response, { name: 'looks', view: () => ({ looks }) })
+      joined = true
+    })
+  })
+  const sent = send(server.port, {})
+  sent.on('error', () => {})
+  await vi.waitUntil(() => server.inFlight() === 1, { timeout: 10_000 })
+  sent.destroy()
+  await vi.waitUntil(() => joined, { timeout: 10_000 })
+  await vi.advanceTimersByTimeAsync(300_000)
+  expect(looks).toBe(0)
+})
+
+test('what many ask for is put together once a look', async () => {
+  const asked: string[] = []
+  await using server = await serve(({ url = '' }, response) => {
+    const view = () => {
+      asked.push(url)
+      return { url }
+    }
+    live.join(response, { name: url, view })
+  })
+  const streams = await Promise.all(
+    Array.from({ length: 20 }, (_, n) => listen(server.port, n < 15 ? '/many' : '/few')),
+  )
+  for (const [n, stream] of streams.entries()) {
+    expect(await stream.next()).toEqual({ url: n < 15 ? '/many' : '/few' })
+  }
+  asked.length = 0
+  const before = looks
+  await vi.advanceTimersByTimeAsync(1500)
+  for (const stream of streams) await stream.next()
+  expect(asked.length).toBe(2 * (looks - before))
+  for (const stream of streams) stream.leave()
 })
