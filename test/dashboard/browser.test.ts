@@ -159,6 +159,81 @@ describe('the page', () => {
     expect(await page.locator('td.key').allTextContents()).toEqual(['a', 'b', 'c'])
   })
 
+  test('keeps the focus also where what stands above it goes away, or it has to move itself', async () => {
+    const leases = await Promise.all(['a', 'b', 'c', 'd'].map((key) => locks.acquire(key)))
+    await using opened = await open(locks)
+    const { page } = opened
+    const focused = () => page.evaluate('document.activeElement.textContent')
+    await page.getByRole('link', { name: 'c', exact: true }).focus()
+    await leases[0]?.release()
+    await page.getByRole('link', { name: 'a', exact: true }).waitFor({ state: 'detached' })
+    expect(await focused()).toBe('c')
+    await page.getByLabel('Sort by').selectOption('waiting')
+    await page.getByRole('link', { name: 'd', exact: true }).focus()
+    const giveUp = new AbortController()
+    const waiting = ['c', 'd', 'd'].map((key) => locks.acquire(key, { signal: giveUp.signal }))
+    const order = async () => (await page.locator('td.key').allTextContents()).join(' ')
+    await until('the order is another one', async () => (await order()) === 'd c b')
+    expect(await focused()).toBe('d')
+    giveUp.abort()
+    await Promise.allSettled(waiting)
+  })
+
+  test('shows in the picture of hand-overs, too, what cannot be seen in a name', async () => {
+    const strangers = createLocks(memoryStore(), { label: 'web\u202e1\u0007' })
+    await strangers.acquire('k')
+    await using opened = await open(strangers, { options: { allowEvict: true } })
+    const { page } = opened
+    await page.getByRole('link', { name: 'k', exact: true }).click()
+    const owner = page.locator('.picture .owner').first()
+    await owner.waitFor()
+    expect(await owner.textContent()).toContain('web\\u{202e}1\\x07')
+    const evict = page.getByRole('button', { name: /^Evict web/ })
+    expect(await evict.getAttribute('aria-label')).toContain('web\\u{202e}1\\x07')
+    await strangers.close()
+  })
+
+  test('leaves what is typed of the token when one looks elsewhere for it', async () => {
+    await using opened = await open(locks, { options: { token: 'correct-horse-battery' } })
+    const { page } = opened
+    await page.getByLabel('Token').fill('correct-')
+    let asked = 0
+    page.on('request', () => {
+      asked += 1
+    })
+    await page.evaluate(`document.dispatchEvent(new Event('visibilitychange'))`)
+    await page.evaluate('new Promise((resolve) => setTimeout(resolve, 500))')
+    expect([asked, await page.getByLabel('Token').inputValue()]).toEqual([0, 'correct-'])
+  })
+
+  test('is there also without a stream: where there are too many, or something lets none through', async () => {
+    await locks.acquire('k')
+    const dashboard = createDashboard(locks)
+    let live: 'full' | 'silent' = 'full'
+    const server = await serve((request, response) => {
+      if (!request.url?.startsWith('/api/live')) dashboard(request, response)
+      else if (live === 'full') response.writeHead(503).end()
+      else response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('\n')
+    })
+    await using visited = await visit(browser, server.url)
+    const { page } = visited
+    await page.getByRole('link', { name: 'k', exact: true }).waitFor()
+    const lease = await locks.acquire('k2')
+    await page.getByRole('link', { name: 'k2', exact: true }).waitFor()
+    live = 'silent'
+    await page.clock.install()
+    await page.reload()
+    await lease.release()
+    await until('it waits for a message', async () => server.inFlight() === 1)
+    await page.clock.fastForward(25_000)
+    await page.getByRole('link', { name: 'k', exact: true }).waitFor()
+    expect(await page.locator('#pill').textContent()).toBe('live')
+    await page.getByRole('link', { name: 'k2', exact: true }).waitFor({ state: 'detached' })
+    dashboard.close()
+    await visited[Symbol.asyncDispose]()
+    await server[Symbol.asyncDispose]()
+  })
+
   test('shows names of strangers as text, whatever they are', async () => {
     const hostile = [
       '<img src=x onerror=alert(1)>',
@@ -333,7 +408,7 @@ test('a store that goes away and comes back is told at the top, and the page goe
 test('a dashboard that goes away and comes back is told, too', async () => {
   const locks = createLocks(memoryStore())
   await locks.acquire('k')
-  const dashboard = createDashboard(locks)
+  let dashboard = createDashboard(locks)
   let isAway = false
   const server = await serve((request, response) => {
     if (isAway) response.writeHead(502).end()
@@ -345,6 +420,7 @@ test('a dashboard that goes away and comes back is told, too', async () => {
   isAway = true
   dashboard.close()
   await page.getByText(/^The dashboard does not answer/).waitFor()
+  dashboard = createDashboard(locks)
   isAway = false
   await until('the banner is gone', async () => (await page.locator('#banner').textContent()) === '')
   await server[Symbol.asyncDispose]()

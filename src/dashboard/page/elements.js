@@ -38,7 +38,7 @@ export function setStrange(node, text) {
   if (node.dataset.strange === text) return
   node.dataset.strange = text
   if (text === '') return node.replaceChildren()
-  const parts = text.split(/([\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}])/u)
+  const parts = text.split(UNSEEN)
   const nodes = parts.map((part, index) => (index % 2 === 0 ? part : element('i', {}, escaped(part))))
   node.replaceChildren(element('bdi', {}, ...nodes))
 }
@@ -49,17 +49,29 @@ export function strange(tag, properties, text) {
   return node
 }
 
+/** The same where there can be no elements in it: in a drawing, in a label. */
+export function visible(text) {
+  return text
+    .split(UNSEEN)
+    .map((part, index) => (index % 2 === 0 ? part : escaped(part)))
+    .join('')
+}
+
+const UNSEEN = /([\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}])/u
+
 function escaped(character) {
   const code = character.codePointAt(0).toString(16)
   return code.length < 3 ? `\\x${code.padStart(2, '0')}` : `\\u{${code}}`
 }
 
-/** Makes the children of a node those of the items, in their order, and keeps the ones that are there already. */
+/**
+ * Makes the children of a node those of the items, in their order, and keeps the ones that are there already. What has the
+ * focus keeps it, also where it has to be moved.
+ */
 export function reconcile(parent, items, keyOf, make) {
-  parent.made ??= new Map()
-  const before = parent.made
+  const before = parent.made ?? new Map()
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null
   parent.made = new Map()
-  let place = parent.firstChild
   for (const item of items) {
     const key = keyOf(item)
     if (parent.made.has(key)) continue
@@ -67,8 +79,13 @@ export function reconcile(parent, items, keyOf, make) {
     before.delete(key)
     parent.made.set(key, made)
     made.update(item)
-    if (made.node === place) place = place.nextSibling
-    else parent.insertBefore(made.node, place)
   }
+  // First, as all that follow would be moved over them.
   for (const { node } of before.values()) node.remove()
+  let place = parent.firstChild
+  for (const { node } of parent.made.values()) {
+    if (node === place) place = place.nextSibling
+    else parent.insertBefore(node, place)
+  }
+  if (focused?.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true })
 }

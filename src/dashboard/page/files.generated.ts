@@ -242,13 +242,16 @@ export function statistic(title, { tone } = {}) {
 `,
   'connection.js': `/**
  * One stream of views. It is closed while nobody can see the page, opened again after it broke, and where the token is
- * missing says so.
+ * missing says so. Without a stream it asks from time to time.
  */
 export class Connection {
   #handlers
   #query
   #source
   #retry
+  #silence
+  /** Where something in between lets no message through, asking is all that is left. */
+  #canListen = true
 
   constructor(handlers) {
     this.#handlers = handlers
@@ -267,16 +270,21 @@ export class Connection {
 
   #close() {
     clearTimeout(this.#retry)
+    clearTimeout(this.#silence)
     this.#source?.close()
     this.#source = undefined
   }
 
   #open() {
     if (document.hidden || this.#source !== undefined || this.#query === undefined) return
+    if (!this.#canListen) return void this.#findOut()
     const source = new EventSource(\`api/live?\${this.#query}\`)
     this.#source = source
+    this.#expect({ isFirst: true })
     source.onmessage = ({ data }) => {
-      if (source === this.#source) this.#handlers.onView(JSON.parse(data))
+      if (source !== this.#source) return
+      this.#expect()
+      this.#handlers.onView(JSON.parse(data))
     }
     source.onerror = () => {
       if (source !== this.#source) return
@@ -287,19 +295,41 @@ export class Connection {
     }
   }
 
+  /** A connection whose other end is gone may look open for hours, and some proxies let nothing through before its end. */
+  #expect({ isFirst = false } = {}) {
+    clearTimeout(this.#silence)
+    this.#silence = setTimeout(() => {
+      this.#canListen = !isFirst
+      this.#close()
+      void this.#findOut()
+    }, SILENT_MS)
+  }
+
   async #findOut() {
     const query = this.#query
-    const answer = await fetch(\`api/view?\${query}\`).catch(() => undefined)
+    const signal = AbortSignal.timeout(SILENT_MS)
+    const answer = await fetch(\`api/view?\${query}\`, { signal }).catch(() => undefined)
     if (query !== this.#query || this.#source !== undefined) return
-    if (answer?.status === 401) return this.#handlers.onLocked()
+    if (answer?.status === 401) {
+      // Not again before somebody has given the token: that would take away what is being typed.
+      this.#query = undefined
+      return this.#handlers.onLocked()
+    }
     if (answer?.status === 403) {
       const { message } = await answer.json().catch(() => ({}))
       return this.#handlers.onRefused(message ?? 'The dashboard refuses to answer.')
     }
-    this.#handlers.onLost()
+    // Too many have a stream, or something in between lets none through.
+    const view = answer?.ok ? await answer.json().catch(() => undefined) : undefined
+    if (query !== this.#query || this.#source !== undefined) return
+    if (view === undefined) this.#handlers.onLost()
+    else this.#handlers.onView(view)
     this.#retry = setTimeout(() => this.#open(), 2000)
   }
 }
+
+/** Also with very many keys there is a look every few seconds. */
+const SILENT_MS = 20_000
 
 export async function post(place, body) {
   const answer = await fetch(place, {
@@ -782,7 +812,7 @@ export function setStrange(node, text) {
   if (node.dataset.strange === text) return
   node.dataset.strange = text
   if (text === '') return node.replaceChildren()
-  const parts = text.split(/([\\p{Cc}\\p{Cf}\\p{Cs}\\p{Zl}\\p{Zp}])/u)
+  const parts = text.split(UNSEEN)
   const nodes = parts.map((part, index) => (index % 2 === 0 ? part : element('i', {}, escaped(part))))
   node.replaceChildren(element('bdi', {}, ...nodes))
 }
@@ -793,17 +823,29 @@ export function strange(tag, properties, text) {
   return node
 }
 
+/** The same where there can be no elements in it: in a drawing, in a label. */
+export function visible(text) {
+  return text
+    .split(UNSEEN)
+    .map((part, index) => (index % 2 === 0 ? part : escaped(part)))
+    .join('')
+}
+
+const UNSEEN = /([\\p{Cc}\\p{Cf}\\p{Cs}\\p{Zl}\\p{Zp}])/u
+
 function escaped(character) {
   const code = character.codePointAt(0).toString(16)
   return code.length < 3 ? \`\\\\x\${code.padStart(2, '0')}\` : \`\\\\u{\${code}}\`
 }
 
-/** Makes the children of a node those of the items, in their order, and keeps the ones that are there already. */
+/**
+ * Makes the children of a node those of the items, in their order, and keeps the ones that are there already. What has the
+ * focus keeps it, also where it has to be moved.
+ */
 export function reconcile(parent, items, keyOf, make) {
-  parent.made ??= new Map()
-  const before = parent.made
+  const before = parent.made ?? new Map()
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null
   parent.made = new Map()
-  let place = parent.firstChild
   for (const item of items) {
     const key = keyOf(item)
     if (parent.made.has(key)) continue
@@ -811,10 +853,15 @@ export function reconcile(parent, items, keyOf, make) {
     before.delete(key)
     parent.made.set(key, made)
     made.update(item)
-    if (made.node === place) place = place.nextSibling
-    else parent.insertBefore(made.node, place)
   }
+  // First, as all that follow would be moved over them.
   for (const { node } of before.values()) node.remove()
+  let place = parent.firstChild
+  for (const { node } of parent.made.values()) {
+    if (node === place) place = place.nextSibling
+    else parent.insertBefore(node, place)
+  }
+  if (focused?.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true })
 }
 `,
   'evict-dialog.js': `import { post } from './connection.js'
@@ -1041,7 +1088,7 @@ const OPEN = new Set(['ready', 'blocked', 'delayed', 'running'])
 import { askToEvict } from './evict-dialog.js'
 import { handOverPicture } from './picture.js'
 import { addressOf } from './places.js'
-import { cell, counted, ownerNode, ownerText, showLeft, table, tableBody } from './tickets.js'
+import { cell, counted, ownerName, ownerNode, showLeft, table, tableBody } from './tickets.js'
 import { age, clockTime, showSince } from './time.js'
 
 /** One key: who holds it, who waits, and what was seen of it since somebody looks. */
@@ -1208,7 +1255,7 @@ function evictCell() {
     button(ticket) {
       evict = ticket.evict
       control.hidden = !ticket.canEvict
-      setAttribute(control, 'aria-label', \`Evict \${ownerText(ticket.owner)}\`)
+      setAttribute(control, 'aria-label', \`Evict \${ownerName(ticket.owner)}\`)
     },
   }
 }
@@ -1648,7 +1695,7 @@ arrive()
 `,
   'picture.js': `import { stepwise } from './charts.js'
 import { drawn, element } from './elements.js'
-import { ownerText } from './tickets.js'
+import { ownerName } from './tickets.js'
 import { age, clockTime } from './time.js'
 
 /**
@@ -1699,7 +1746,7 @@ function planOf({ width: room, lanes, fromAt, rangeMs, now }) {
 function lanesOf(terms) {
   const lanes = new Map()
   for (const term of terms) {
-    const owner = ownerText(term.owner)
+    const owner = ownerName(term.owner)
     const isTooMany = !lanes.has(owner) && lanes.size >= MOST_LANES - 1
     const name = isTooMany ? 'others' : owner
     lanes.set(name, [...(lanes.get(name) ?? []), term])
@@ -2075,13 +2122,18 @@ td.actions button {
   }
 }
 `,
-  'tickets.js': `import { element, setStrange, setText } from './elements.js'
+  'tickets.js': `import { element, setStrange, setText, visible } from './elements.js'
 import { showUntil } from './time.js'
 
 /** Label, host and process, or the text as it is when a process that is none of ours wrote it. */
 export function ownerText({ text, host, pid, label }) {
   if (text !== undefined) return text
   return label === undefined ? \`\${host}:\${pid}\` : \`\${label} \${host}:\${pid}\`
+}
+
+/** The same as one line of text that hides nothing. */
+export function ownerName(owner) {
+  return visible(ownerText(owner))
 }
 
 /** The label first where there is one: people have chosen it. */

@@ -2,7 +2,7 @@ import { element, reconcile, setAttribute, setStrange, setText, strange } from '
 import { askToEvict } from './evict-dialog.js'
 import { handOverPicture } from './picture.js'
 import { addressOf } from './places.js'
-import { cell, counted, ownerNode, ownerText, showLeft, table, tableBody } from './tickets.js'
+import { cell, counted, ownerName, ownerNode, showLeft, table, tableBody } from './tickets.js'
 import { age, clockTime, showSince } from './time.js'
 
 /** One key: who holds it, who waits, and what was seen of it since somebody looks. */
@@ -169,7 +169,7 @@ function evictCell() {
     button(ticket) {
       evict = ticket.evict
       control.hidden = !ticket.canEvict
-      setAttribute(control, 'aria-label', `Evict ${ownerText(ticket.owner)}`)
+      setAttribute(control, 'aria-label', `Evict ${ownerName(ticket.owner)}`)
     },
   }
 }

@@ -1,6 +1,6 @@
 import { stepwise } from './charts.js'
 import { drawn, element } from './elements.js'
-import { ownerText } from './tickets.js'
+import { ownerName } from './tickets.js'
 import { age, clockTime } from './time.js'
 
 /**
@@ -51,7 +51,7 @@ function planOf({ width: room, lanes, fromAt, rangeMs, now }) {
 function lanesOf(terms) {
   const lanes = new Map()
   for (const term of terms) {
-    const owner = ownerText(term.owner)
+    const owner = ownerName(term.owner)
     const isTooMany = !lanes.has(owner) && lanes.size >= MOST_LANES - 1
     const name = isTooMany ? 'others' : owner
     lanes.set(name, [...(lanes.get(name) ?? []), term])

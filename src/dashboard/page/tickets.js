@@ -1,10 +1,15 @@
-import { element, setStrange, setText } from './elements.js'
+import { element, setStrange, setText, visible } from './elements.js'
 import { showUntil } from './time.js'
 
 /** Label, host and process, or the text as it is when a process that is none of ours wrote it. */
 export function ownerText({ text, host, pid, label }) {
   if (text !== undefined) return text
   return label === undefined ? `${host}:${pid}` : `${label} ${host}:${pid}`
+}
+
+/** The same as one line of text that hides nothing. */
+export function ownerName(owner) {
+  return visible(ownerText(owner))
 }
 
 /** The label first where there is one: people have chosen it. */
