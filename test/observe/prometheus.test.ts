@@ -1,4 +1,4 @@
-import { Counter, type OpenMetricsContentType, Registry } from 'prom-client'
+import { AggregatorRegistry, Counter, type OpenMetricsContentType, Registry } from 'prom-client'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { createLocks, InvalidArgumentError } from '../../src/index.ts'
 import { type MeasureOptions, measureLocks } from '../../src/observe/prometheus/index.ts'
@@ -171,6 +171,53 @@ describe('a registry', () => {
     measured({ registry }).stop()
   })
 
+  test('that somebody has cleared is measured in anew, whatever happens to who measured in it before', async () => {
+    const registry = new Registry()
+    const { locks } = scene()
+    const before = measured({ registry, locks })
+    registry.clear()
+    const { value, stop } = measured({ registry, locks })
+    before.stop()
+    await locks.withLock('invoice:1', () => {})
+    expect(await value('holdfast_requests_total', { ...STORE, outcome: 'acquired' })).toBe(1)
+    stop()
+    expect(registry.getMetricsAsArray()).toEqual([])
+  })
+
+  test('whose metrics somebody has reset goes on with what there is', async () => {
+    const { locks } = scene()
+    const { registry, value } = measured({ locks })
+    const leases = [await locks.acquire('invoice:1'), await locks.acquire('invoice:2')]
+    registry.resetMetrics()
+    await leases[0]?.release()
+    expect(await value('holdfast_held', STORE)).toBe(1)
+    await leases[1]?.release()
+    expect(await value('holdfast_held', STORE)).toBe(0)
+  })
+
+  test('of a cluster adds up what adds up, and of ages takes the oldest', async () => {
+    const locks = createLocks(memoryStore())
+    const workers: MeasureOptions['registry'][] = []
+    for (const key of ['invoice:1', 'invoice:2']) {
+      workers.push(measured({ locks }).registry)
+      await locks.acquire(key)
+    }
+    const labels = { store: 'memory', group: 'invoice' }
+    const valueIn = async (registry: MeasureOptions['registry'], name: string) => {
+      const metric = (await registry.getMetricsAsJSON()).find((each) => each.name === name)
+      return metric?.values.find((each) => sameLabels(each.labels, labels))?.value
+    }
+    const all = await Promise.all(workers.map((registry) => registry.getMetricsAsJSON()))
+    const together = AggregatorRegistry.aggregate(all)
+    expect(await valueIn(together, 'holdfast_held')).toBe(3)
+    const ages = all.map((metrics) => {
+      const metric = metrics.find(({ name }) => name === 'holdfast_oldest_hold_seconds')
+      return metric?.values[0]?.value ?? 0
+    })
+    expect(await valueIn(together, 'holdfast_oldest_hold_seconds')).toBe(Math.max(...ages))
+    await locks.close()
+  })
+
   test('hears of all locks of the process without being told which', async () => {
     const { value, stop } = measured({})
     for (const key of ['k:1', 'k:2']) {
@@ -216,6 +263,10 @@ describe('a registry', () => {
     for (const maxGroups of [0, 1.5, Number.NaN])
       expect(() => measureLocks({ registry, maxGroups })).toThrow(
         'Expected `maxGroups` to be a whole number from 1',
+      )
+    for (const buckets of [[1, 0.5], [0.1, Number.NaN], [0.1, 0.1], ['0.1'], 0.1, {}] as number[][])
+      expect(() => measureLocks({ registry, buckets })).toThrow(
+        'Expected `buckets` to be rising numbers of seconds, got ',
       )
     expect(registry.getMetricsAsArray()).toEqual([])
   })

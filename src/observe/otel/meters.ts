@@ -1,5 +1,6 @@
 import type { Attributes, BatchObservableCallback, Meter } from '@opentelemetry/api'
 import type { Locks } from '../../index.ts'
+import { BUCKETS } from '../buckets.ts'
 import { type GroupOptions, keyGroups } from '../key-groups.ts'
 import { type Labels, MEASURES, type MeasureName, measure, namesOf } from '../measures.ts'
 
@@ -8,7 +9,7 @@ export function meterLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: Grou
   const durations = byName(namesOf('duration'), (name) =>
     meter.createHistogram(`holdfast.${name}.duration`, {
       ...about(name),
-      advice: { explicitBucketBoundaries: [...BOUNDARIES] },
+      advice: { explicitBucketBoundaries: [...BUCKETS] },
     }),
   )
   const counts = byName(namesOf('count'), (name) => meter.createCounter(metricName(name), about(name)))
@@ -32,8 +33,6 @@ export function meterLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: Grou
     measuring.stop()
   }
 }
-
-const BOUNDARIES: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
 
 function byName<Name extends MeasureName, Instrument>(
   names: readonly Name[],

@@ -1,5 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry, type RegistryContentType } from 'prom-client'
 import { InvalidArgumentError, type Locks, lockEvents } from '../../index.ts'
+import { BUCKETS, checkBuckets } from '../buckets.ts'
 import { type GroupOptions, keyGroups } from '../key-groups.ts'
 import {
   type Labels,
@@ -42,26 +43,29 @@ export interface MeasureOptions extends GroupOptions {
  * ```
  *
  * @returns a function that ends it; the last one of a registry removes the metrics from it.
- * @throws {InvalidArgumentError} when `registry`, `group` or `maxGroups` is none, or the registry has a metric of the same name that is
- *   somebody else's.
+ * @throws {InvalidArgumentError} when `registry`, `group`, `maxGroups` or `buckets` is none, or the registry has a metric of the same name
+ *   that is somebody else's.
  */
 export function measureLocks({
   registry,
   locks = lockEvents,
-  buckets,
+  buckets = BUCKETS,
   ...options
 }: MeasureOptions): () => void {
   if (typeof registry?.registerMetric !== 'function')
     throw new InvalidArgumentError('Expected `registry` to be a Registry of prom-client, got none.')
   const groupOf = keyGroups(options)
-  const board = boards.get(registry) ?? new Board(registry, buckets)
+  checkBuckets(buckets)
+  const known = boards.get(registry)
+  // Somebody may have cleared the registry, as tests do.
+  const board = known?.isThere === true ? known : new Board(registry, buckets)
   boards.set(registry, board)
   const measuring = measure(locks, groupOf, board)
   board.users.add(measuring)
   return () => {
     if (!board.users.delete(measuring)) return
     measuring.stop()
-    if (board.users.size > 0) return
+    if (board.users.size > 0 || !board.isThere) return
     board.remove()
     boards.delete(registry)
   }
@@ -75,13 +79,13 @@ class Board {
   readonly #registry: MeasureOptions['registry']
   readonly #durations: ReadonlyMap<string, Histogram>
   readonly #counts: ReadonlyMap<string, Counter>
-  readonly #levels: ReadonlyMap<string, Gauge>
+  readonly #levels: Map<string, Levels> = new Map()
 
-  constructor(registry: MeasureOptions['registry'], buckets: readonly number[] = BUCKETS) {
+  constructor(registry: MeasureOptions['registry'], buckets: readonly number[]) {
     this.#registry = registry
     for (const name of Object.keys(MEASURES) as MeasureName[]) refuseTaken(registry, configuration(name).name)
     const registers = [registry as Registry]
-    const make = <Kind extends 'duration' | 'count' | 'level', Metric>(
+    const make = <Kind extends 'duration' | 'count', Metric>(
       kind: Kind,
       metric: new (
         of: ReturnType<typeof configuration> & { registers: Registry[]; buckets: number[] },
@@ -95,14 +99,28 @@ class Board {
       )
     this.#durations = make('duration', Histogram)
     this.#counts = make('count', Counter)
-    this.#levels = make('level', Gauge)
+    for (const name of namesOf('level')) {
+      const levels: Levels = new Map()
+      this.#levels.set(name, levels)
+      // As it is, and not by what it has changed: that is wrong for ever once somebody has reset the metrics.
+      const collect = function (this: Gauge) {
+        showLevels(this, levels)
+      }
+      new Gauge({ ...configuration(name), registers, collect })
+    }
     for (const name of namesOf('oldest')) {
       const { users } = this
       const collect = function (this: Gauge) {
         showOldest(this, name, users)
       }
-      new Gauge({ ...configuration(name), registers, collect })
+      // Of several processes whose metrics are taken together the oldest counts.
+      new Gauge({ ...configuration(name), registers, collect, aggregator: 'max' })
     }
+  }
+
+  /** Whether the registry still has it. */
+  get isThere(): boolean {
+    return this.#registry.getSingleMetric(configuration('wait').name) === this.#durations.get('wait')
   }
 
   duration(name: OfKind<'duration'>, seconds: number, labels: Labels): void {
@@ -114,7 +132,9 @@ class Board {
   }
 
   level(name: OfKind<'level'>, by: 1 | -1, labels: Labels): void {
-    this.#levels.get(name)?.inc(labels, by)
+    const levels = this.#levels.get(name)
+    const place = `${labels.store} ${labels.group}`
+    levels?.set(place, { labels, level: (levels.get(place)?.level ?? 0) + by })
   }
 
   remove(): void {
@@ -129,6 +149,14 @@ function refuseTaken(registry: MeasureOptions['registry'], name: string): void {
   throw new InvalidArgumentError(`Expected \`registry\` to have no metric ${name} yet, got one that has it.`)
 }
 
+/** By their labels. */
+type Levels = Map<string, { readonly labels: Labels; readonly level: number }>
+
+function showLevels(gauge: Gauge, levels: Levels): void {
+  gauge.reset()
+  for (const { labels, level } of levels.values()) gauge.set(labels, level)
+}
+
 function showOldest(gauge: Gauge, name: OfKind<'oldest'>, users: Iterable<Measuring>): void {
   gauge.reset()
   const readings = [...users].flatMap((user) => user.oldest(name))
@@ -138,7 +166,6 @@ function showOldest(gauge: Gauge, name: OfKind<'oldest'>, users: Iterable<Measur
 }
 
 const SUFFIX = { duration: '_seconds', count: '_total', level: '', oldest: '_seconds' } as const
-const BUCKETS: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
 
 function configuration(name: MeasureName): { name: string; help: string; labelNames: string[] } {
   const { kind, about, labels } = MEASURES[name]
