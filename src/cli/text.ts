@@ -43,22 +43,32 @@ function pad(number: number): string {
 
 /** How many columns a terminal gives it. */
 export function width(text: string): number {
+  if (NARROW.test(text)) return text.length
   let columns = 0
-  for (const character of text) columns += NARROWEST.test(character) ? 0 : WIDE.test(character) ? 2 : 1
+  for (const character of text) columns += widthOf(character)
   return columns
+}
+
+function widthOf(character: string): number {
+  return NARROWEST.test(character) ? 0 : WIDE.test(character) ? 2 : 1
 }
 
 /** At most so many columns of it. What is missing is in the middle, because the ends of keys tell them apart. */
 export function cut(text: string, columns: number): string {
   if (width(text) <= columns) return text
   if (columns < 1) return ''
-  const start = [...text]
-  const end = start.splice(Math.ceil(start.length / 2))
-  while (width(start.join('')) + 1 + width(end.join('')) > columns) {
-    if (start.length > end.length) start.pop()
-    else end.shift()
+  const characters = [...text]
+  let room = columns - 1
+  let [from, to] = [0, characters.length]
+  for (;;) {
+    const isStart = from <= characters.length - to
+    const next = widthOf(characters[isStart ? from : to - 1] ?? '')
+    if (next > room) break
+    room -= next
+    if (isStart) from += 1
+    else to -= 1
   }
-  return `${start.join('')}…${end.join('')}`
+  return `${characters.slice(0, from).join('')}…${characters.slice(to).join('')}`
 }
 
 /** Lines of at most so many columns, broken at spaces. */
@@ -72,6 +82,7 @@ export function wrap(text: string, columns: number): readonly string[] {
   return lines
 }
 
-const NARROWEST = /\p{Mn}/u
+const NARROW = /^[ -~]*$/
+const NARROWEST = /[\p{Mn}\p{Me}]/u
 const WIDE =
-  /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/u
+  /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{1b000}-\u{1b2ff}\u{20000}-\u{3fffd}]/u

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { table } from '../../src/cli/table.ts'
-import { age, json, plain, width, wrap } from '../../src/cli/text.ts'
+import { age, cut, json, plain, width, wrap } from '../../src/cli/text.ts'
 
 describe('text of strangers', () => {
   test.each([
@@ -49,6 +49,24 @@ test.each([
 test('lines are broken at spaces, where there are any', () => {
   expect(wrap('one two three', 7)).toEqual(['one two', 'three'])
   expect(wrap('extraordinarily long', 7)).toEqual(['extraordinarily', 'long'])
+})
+
+describe('a text that is cut', () => {
+  test('keeps its beginning and its end, whatever is wide in it', () => {
+    expect(cut('account:invoice:42', 9)).toBe('acco…e:42')
+    expect(cut('日本日本日本', 6)).toBe('日…本')
+    expect(cut('日本日本日本', 7)).toBe('日本…本')
+    expect(['abc', 'ab', 'a'].map((text) => cut(text, 2))).toEqual(['a…', 'ab', 'a'])
+    expect([cut('abc', 1), cut('abc', 0)]).toEqual(['…', ''])
+  })
+
+  test('takes no time worth mentioning, though somebody wrote a megabyte', () => {
+    expect(cut(`a${'x'.repeat(1_000_000)}b`, 5)).toBe('ax…xb')
+  })
+
+  test('counts rare characters as terminals do: of the second plane, and what surrounds others', () => {
+    expect(['\u{20000}', '\u{2f800}', 'a\u20dd', '\u{1f512}'].map(width)).toEqual([2, 2, 1, 2])
+  })
 })
 
 describe('a table', () => {

@@ -91,6 +91,7 @@ export class FullScreen {
     ['SIGINT', () => this.#options.onEnd('SIGINT')],
     ['SIGTERM', () => this.#options.onEnd('SIGTERM')],
     ['SIGHUP', () => this.#options.onEnd('SIGHUP')],
+    ['SIGQUIT', () => this.#options.onEnd('SIGQUIT')],
     ['SIGTSTP', this.#onStop],
     ['SIGCONT', this.#onCont],
   ]

@@ -53,8 +53,10 @@ function number(count: number): string {
 function start(text: string, room: number): string {
   if (width(text) <= room) return text
   let shown = ''
+  let left = room - 1
   for (const character of text) {
-    if (width(shown + character) >= room) break
+    left -= width(character)
+    if (left < 0) break
     shown += character
   }
   return `${shown}…`

@@ -64,7 +64,7 @@ const LETTERS: Readonly<Record<HolderView['state'], string>> = { held: 'H', offe
 /** Until the first of the holders would be gone, or the key is open again. */
 function leftOf({ holders, closedMs }: RoomView): number | undefined {
   if (holders.length === 0) return closedMs > 0 ? closedMs : undefined
-  return Math.min(...holders.map(({ remainingMs }) => remainingMs))
+  return holders.reduce((least, { remainingMs }) => Math.min(least, remainingMs), Number.POSITIVE_INFINITY)
 }
 
 function most(numbers: readonly number[]): number | undefined {
