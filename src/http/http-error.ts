@@ -1,4 +1,5 @@
-import { type HoldfastError, type HoldfastErrorCode, isHoldfastError } from '../errors.ts'
+import { show } from '../base/duration.ts'
+import { HoldfastError, type HoldfastErrorCode, InvalidArgumentError, isHoldfastError } from '../errors.ts'
 
 /** What Express, Fastify, Koa and NestJS look for on an error, as the `http-errors` package has it. */
 export interface HttpErrorFields {
@@ -15,7 +16,8 @@ export type StatusCodes = Readonly<Partial<Record<HoldfastErrorCode, number>>>
 
 /**
  * The same error, and if it is one of Holdfast's that a client can do something about, then with the `statusCode`, the
- * `headers` and the rest that the error handlers of Express, Fastify, Koa and NestJS use. Any other error is left as it is.
+ * `headers` and the rest that the error handlers of Express, Fastify, Koa and NestJS use. Any other error is left as it is, and
+ * one that has a status.
  *
  * | code | status | retry-after |
  * |---|---|---|
@@ -31,11 +33,34 @@ export type StatusCodes = Readonly<Partial<Record<HoldfastErrorCode, number>>>
  *   next(asHttpError(error))
  * }
  * ```
+ *
+ * @throws {InvalidArgumentError} when `statusCodes` is not what it should be.
  */
 export function asHttpError<E>(error: E, statusCodes: StatusCodes = {}): E {
-  if (!isHoldfastError(error) || 'statusCode' in error) return error
+  checkStatusCodes(statusCodes)
+  if (!isHoldfastError(error) || 'statusCode' in error || 'status' in error) return error
+  if (!Object.isExtensible(error)) return error
   const known = fieldsOf(error, statusCodes)
   return known === undefined ? error : Object.assign(error, known)
+}
+
+export function checkStatusCodes(statusCodes: unknown): asserts statusCodes is StatusCodes {
+  if (typeof statusCodes !== 'object' || statusCodes === null) {
+    throw new InvalidArgumentError(
+      `Expected \`statusCodes\` to be an object such as { 'acquire-timeout': 423 }, got ${show(statusCodes)}.`,
+    )
+  }
+  for (const [code, status] of Object.entries(statusCodes)) {
+    if (!isHoldfastError(new HoldfastError(code as HoldfastErrorCode, ''))) {
+      throw new InvalidArgumentError(
+        `Expected \`statusCodes\` to have codes of Holdfast's errors, got \`${code}\`.`,
+      )
+    }
+    if (Number.isInteger(status) && status >= 400 && status <= 599) continue
+    throw new InvalidArgumentError(
+      `Expected \`statusCodes['${code}']\` to be a whole number from 400 to 599, got ${show(status)}.`,
+    )
+  }
 }
 
 function fieldsOf(error: HoldfastError, statusCodes: StatusCodes): HttpErrorFields | undefined {

@@ -1,5 +1,7 @@
+import { checkObject } from '../base/options.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import { connect, type Locks, type LocksOptions } from '../index.ts'
+import { checkStatusCodes } from './http-error.ts'
 import { type RequestLocks, type RequestLocksOptions, requestLocks } from './request-locks.ts'
 
 /** Either `locks`, or `store` with the options of `connect`. */
@@ -32,7 +34,9 @@ export interface ServerLocks {
  * @throws {InvalidArgumentError} when an option is not what it should be; otherwise as `connect` does.
  */
 export async function openServerLocks(options: ServerLocksOptions): Promise<ServerLocks> {
-  const { locks: given, store, statusCodes, ...rest } = options
+  checkObject(options)
+  const { locks: given, store, statusCodes = {}, ...rest } = options
+  checkStatusCodes(statusCodes)
   if (given === undefined) {
     if (store === undefined) {
       throw new InvalidArgumentError(
@@ -40,15 +44,10 @@ export async function openServerLocks(options: ServerLocksOptions): Promise<Serv
       )
     }
     const locks = await connect(store, rest)
-    try {
-      return { locks, requests: requestLocks(locks, { statusCodes }), close: () => locks.close() }
-    } catch (error) {
-      await locks.close()
-      throw error
-    }
+    return { locks, requests: requestLocks(locks, { statusCodes }), close: () => locks.close() }
   }
   if (store !== undefined) throw new InvalidArgumentError('Expected either `locks` or `store`, got both.')
-  const [name] = Object.keys(rest)
+  const [name] = Object.entries(rest).find(([, value]) => value !== undefined) ?? []
   if (name !== undefined) {
     throw new InvalidArgumentError(
       `Expected the options of locks that exist to be given where they are made, got \`${name}\`.`,

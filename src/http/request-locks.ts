@@ -1,8 +1,9 @@
 import { show } from '../base/duration.ts'
+import { checkOptions } from '../base/options.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import type { CallbackOptions, Lease, Locks } from '../index.ts'
-import { asHttpError, type StatusCodes } from './http-error.ts'
-import { type OutgoingResponse, requestSignal } from './request-signal.ts'
+import { asHttpError, checkStatusCodes, type StatusCodes } from './http-error.ts'
+import { isResponse, type OutgoingResponse, requestSignal } from './request-signal.ts'
 
 export interface RequestLocksOptions {
   /** Other statuses than the usual ones; see {@link asHttpError}. */
@@ -63,20 +64,22 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
   if (typeof locks?.withLock !== 'function') {
     throw expected('locks', 'what createLocks or connect returns', locks)
   }
+  checkOptions(options, ['statusCodes'])
   const { statusCodes = {} } = options
   checkStatusCodes(statusCodes)
   const waits = new Set<AbortController>()
   let stopped = false
 
   async function hold<T>(
-    gone: AbortSignal | undefined,
+    during: During,
     key: string,
     options: CallbackOptions,
     work: RequestWork<T>,
   ): Promise<T> {
-    if (gone === undefined) {
+    if (during === undefined) {
       return locks.withLock(key, options, (lease) => work(lease, { signal: lease.signal }))
     }
+    const gone = signalOf(during)
     if (stopped) throw closing(key)
     gone.throwIfAborted()
     const wait = new AbortController()
@@ -86,13 +89,18 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
       waits.delete(wait)
       unlisten()
     }
+    let worked = () => {}
     try {
       return await locks.withLock(key, { ...options, signal: wait.signal }, (lease) => {
         waited()
-        return work(lease, { signal: AbortSignal.any([lease.signal, gone]) })
+        const working = new AbortController()
+        worked = forward([lease.signal, gone], working)
+        return work(lease, { signal: working.signal })
       })
     } finally {
       waited()
+      // What is left behind by the work for a response ends with it; a signal of the caller may live for ever.
+      if (during === gone) worked()
     }
   }
 
@@ -105,7 +113,7 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
       const [terms = {}, work] = rest.length === 1 ? [undefined, rest[0]] : rest
       checkCall(terms, work)
       try {
-        return await hold(during === undefined ? undefined : signalOf(during), key, terms, work)
+        return await hold(during, key, terms, work)
       } catch (error) {
         throw asHttpError(error, statusCodes)
       }
@@ -119,10 +127,8 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
 
 function signalOf(during: OutgoingResponse | AbortSignal): AbortSignal {
   if (during instanceof AbortSignal) return during
-  if (typeof during?.once !== 'function' || typeof during.writableEnded !== 'boolean') {
-    throw expected('during', 'the response of a request, an AbortSignal or undefined', during)
-  }
-  return requestSignal(during)
+  if (isResponse(during)) return requestSignal(during)
+  throw expected('during', 'the response of a request, an AbortSignal or undefined', during)
 }
 
 /** Instead of AbortSignal.any, whose result a signal of the caller keeps for as long as it lives itself. */
@@ -148,16 +154,6 @@ function checkCall(options: unknown, work: unknown): void {
   const { signal } = options as { readonly signal?: unknown }
   if (signal === undefined || signal instanceof AbortSignal) return
   throw expected('signal', 'an AbortSignal', signal)
-}
-
-function checkStatusCodes(statusCodes: unknown): void {
-  if (typeof statusCodes !== 'object' || statusCodes === null) {
-    throw expected('statusCodes', "an object such as { 'acquire-timeout': 423 }", statusCodes)
-  }
-  for (const [code, status] of Object.entries(statusCodes)) {
-    if (Number.isInteger(status) && status >= 400 && status <= 599) continue
-    throw expected(`statusCodes['${code}']`, 'a whole number from 400 to 599', status)
-  }
 }
 
 function expected(name: string, what: string, value: unknown): InvalidArgumentError {

@@ -1,3 +1,6 @@
+import { show } from '../base/duration.ts'
+import { InvalidArgumentError } from '../errors.ts'
+
 /** What a `ServerResponse` of Node.js has, and thereby that of Express, `reply.raw` of Fastify, and HTTP/2's. */
 export interface OutgoingResponse {
   readonly writableEnded: boolean
@@ -28,8 +31,15 @@ interface Connection {
  *   response.end(await answer.text())
  * })
  * ```
+ *
+ * @throws {InvalidArgumentError} when it is no response.
  */
 export function requestSignal(response: OutgoingResponse): AbortSignal {
+  if (!isResponse(response)) {
+    throw new InvalidArgumentError(
+      `Expected \`response\` to be the response of a request, got ${show(response)}.`,
+    )
+  }
   const known = signals.get(response)
   if (known !== undefined) return known
   const controller = new AbortController()
@@ -49,6 +59,11 @@ export function requestSignal(response: OutgoingResponse): AbortSignal {
   }
   if (response.destroyed || response.stream?.destroyed || connection?.destroyed) onClose()
   return controller.signal
+}
+
+export function isResponse(value: unknown): value is OutgoingResponse {
+  const { once, writableEnded } = (value ?? {}) as Partial<OutgoingResponse>
+  return typeof once === 'function' && typeof writableEnded === 'boolean'
 }
 
 /** One listener for all: a client may pipeline more requests than a socket has room for without a warning. */

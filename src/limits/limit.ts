@@ -1,12 +1,12 @@
 import type { Lease, Locks, Semaphore } from '../index.ts'
 import {
-  checkKey,
   checkWork,
   type LimitOptions,
   parseLimit,
   parseRun,
   RUN_TAKES,
   type RunOptions,
+  slotsKeyOf,
   TRY_TAKES,
   type TryRunOptions,
 } from './options.ts'
@@ -43,7 +43,7 @@ export interface Limit {
 
 /**
  * A limit per key, such as a user, over all processes that make it with the same name: at most `concurrency` run at once, and
- * no more begin within a window than the rate limiter lets.
+ * no more begin within a window than the rate limiter lets. The name has no `:` in it, and the key may be any text.
  *
  * ```ts
  * import { connect } from 'holdfast'
@@ -65,10 +65,7 @@ export interface Limit {
 export function createLimit(locks: Locks, name: string, options: LimitOptions): Limit {
   const settings = parseLimit(locks, name, options)
   const { rate } = settings
-  const slotsOf = (key: string): Semaphore => {
-    checkKey(key)
-    return locks.semaphore(`${name}:${key}`, settings.concurrency)
-  }
+  const slotsOf = (key: string): Semaphore => locks.semaphore(slotsKeyOf(name, key), settings.concurrency)
   return {
     async run(key, work, options = {}) {
       checkWork(work)

@@ -1,4 +1,5 @@
 import { type Duration, parseDuration, show, WAIT_RANGE } from '../base/duration.ts'
+import { checkOptions } from '../base/options.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { HoldOptions, Locks, WaitOptions } from '../index.ts'
 import type { RateLimiter } from './rate.ts'
@@ -43,7 +44,9 @@ export function parseLimit(locks: Locks, name: string, options: LimitOptions): L
   if (typeof name !== 'string' || name === '' || name.length > LONGEST_NAME) {
     throw expected('name', `a string of 1 to ${LONGEST_NAME} characters`, name)
   }
-  checkNames(options, LIMIT)
+  // Whoever may choose a key, such as a user a name, could choose one that begins with the rest of another limit's name.
+  if (name.includes(':')) throw expected('name', 'a text without `:`, which ends it', name)
+  checkOptions(options, LIMIT)
   const { concurrency, rate, wait } = options
   if (rate !== undefined && typeof rate?.consume !== 'function') {
     throw expected('rate', 'a limiter of rate-limiter-flexible, such as new RateLimiterRedis(…)', rate)
@@ -60,7 +63,7 @@ export function parseRun(
   { rate, waitMs }: LimitSettings,
   takes: ReadonlySet<string>,
 ): RunSettings {
-  checkNames(options, takes)
+  checkOptions(options, takes)
   const { points, wait, ...hold } = options
   if (points !== undefined && rate === undefined) {
     throw expected('points', 'left out where the limit has no `rate`', points)
@@ -73,9 +76,13 @@ export function parseRun(
   }
 }
 
-export function checkKey(key: unknown): asserts key is string {
-  if (typeof key === 'string' && key !== '') return
-  throw expected('key', 'a string with at least one character', key)
+/** The name of the semaphore, which checks the rest. */
+export function slotsKeyOf(name: string, key: unknown): string {
+  if (typeof key !== 'string' || key === '')
+    throw expected('key', 'a string with at least one character', key)
+  const longest = LONGEST_KEY - name.length - 1
+  if (key.length <= longest) return `${name}:${key}`
+  throw new InvalidArgumentError(`Expected \`key\` to have at most ${longest} characters, got ${key.length}.`)
 }
 
 export function checkWork(work: unknown): void {
@@ -87,6 +94,8 @@ export const TRY_TAKES: ReadonlySet<string> = new Set<keyof TryRunOptions>(TRY)
 export const RUN_TAKES: ReadonlySet<string> = new Set<keyof RunOptions>([...TRY, 'wait'])
 const LIMIT: ReadonlySet<string> = new Set<keyof LimitOptions>(['concurrency', 'rate', 'wait'])
 
+/** As for every lock. */
+const LONGEST_KEY = 1024
 /** Leaves room for the user's key behind it. */
 const LONGEST_NAME = 200
 const MOST = 1_000_000
@@ -98,15 +107,6 @@ function parseWait(wait: unknown, otherwiseMs: number): number {
 function parseCount(name: string, value: unknown, most: number): number {
   if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= most) return value
   throw expected(name, `a whole number from 1 to ${most}`, value)
-}
-
-function checkNames(options: unknown, takes: ReadonlySet<string>): void {
-  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
-  for (const name of Object.keys(options)) {
-    if (takes.has(name)) continue
-    const known = [...takes].map((one) => `\`${one}\``).join(', ')
-    throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
-  }
 }
 
 function expected(name: string, what: string, value: unknown): InvalidArgumentError {

@@ -55,7 +55,8 @@ export async function consume(turn: Turn): Promise<Verdict> {
   }
   const msBeforeNext = refusalOf(answer.rejection)
   if (msBeforeNext === undefined) throw failure(turn, 'failed', answer.rejection)
-  return { admitted: false, retryAfterMs: msBeforeNext >= 0 ? msBeforeNext : undefined }
+  const comesBack = msBeforeNext >= 0 && msBeforeNext < NEVER_MS
+  return { admitted: false, retryAfterMs: comesBack ? msBeforeNext : undefined }
 }
 
 type Answer = { readonly tag: 'consumed' } | { readonly tag: 'rejected'; readonly rejection: unknown }
@@ -111,6 +112,8 @@ function signalsOf({ lease, terms }: Turn): readonly AbortSignal[] {
   return terms.signal === undefined ? [lease.signal] : [terms.signal, lease.signal]
 }
 
+/** What the black list of `rate-limiter-flexible` says. */
+const NEVER_MS = Number.MAX_SAFE_INTEGER
 /** A window that is over by the clock of its store may not be over by ours, and is said to end in 0 ms. */
 const SHORTEST_PAUSE_MS = 5
 /** As for the store of the locks: what does not answer is not the same as what is taken. */

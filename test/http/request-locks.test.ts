@@ -2,7 +2,7 @@ import { getEventListeners, once } from 'node:events'
 import { connect as connectHttp2, createServer as createHttp2 } from 'node:http2'
 import { type AddressInfo, connect as connectTcp } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { asHttpError, requestLocks, requestSignal } from '../../src/http/index.ts'
+import { asHttpError, openServerLocks, requestLocks, requestSignal } from '../../src/http/index.ts'
 import {
   AcquireTimeoutError,
   createLocks,
@@ -271,12 +271,39 @@ describe('a lock for a request', () => {
     expect(begun).toBeLessThan(20)
   })
 
-  test('keeps no listener on a signal that outlives it', async () => {
+  test('keeps nothing on a signal that outlives it, whatever the work has left on its own', async () => {
     const { locks } = twoProcesses()
     const requests = requestLocks(locks)
-    const { signal } = new AbortController()
-    await Promise.all([1, 2, 3].map(() => requests.withLock(undefined, 'pay', { signal }, () => {})))
+    const shutdown = new AbortController()
+    const { signal } = shutdown
+    const told: unknown[] = []
+    for (const during of [undefined, signal]) {
+      await requests.withLock(during, 'pay', { signal }, (_, work) => {
+        work.signal.addEventListener('abort', () => told.push(work.signal.reason))
+      })
+    }
     expect(getEventListeners(signal, 'abort')).toEqual([])
+    // Nor by AbortSignal.any, which no list of listeners shows.
+    shutdown.abort()
+    expect(told).toEqual([])
+  })
+
+  test('tells what the work has left behind that the client has gone, as long as the answer is not complete', async () => {
+    const { locks } = twoProcesses()
+    const requests = requestLocks(locks)
+    const told = gate<unknown>()
+    const streaming = gate()
+    const { url } = await serve(async (_, response) => {
+      await requests.withLock(response, 'pay', (_, { signal }) => {
+        signal.addEventListener('abort', () => told.open(signal.reason))
+      })
+      response.write('the first part')
+      streaming.open()
+    })
+    const { hangUp } = call(url)
+    await streaming.opened
+    hangUp()
+    expect(await told.opened).toMatchObject({ name: 'AbortError' })
   })
 })
 
@@ -344,6 +371,11 @@ describe('errors', () => {
     expect(asHttpError(undefined)).toBe(undefined)
     const known = Object.assign(new StaleFenceError('m'), { statusCode: 412 })
     expect(asHttpError(known).statusCode).toBe(412)
+    // As Express and Koa have it.
+    const status = Object.assign(new StaleFenceError('m'), { status: 412 })
+    expect(asHttpError(status)).toEqual(Object.assign(new StaleFenceError('m'), { status: 412 }))
+    const frozen = Object.freeze(new StaleFenceError('m'))
+    expect(asHttpError(frozen)).toBe(frozen)
   })
 
   test('may have other statuses', async () => {
@@ -367,7 +399,23 @@ describe('bad input', () => {
       '`locks` to be what createLocks or connect returns, got undefined',
       () => requestLocks(undefined as never),
     ],
+    ['the options to be an object, got null', () => requestLocks(locks, null as never)],
+    [
+      'the options to be among `statusCodes`, got `statuscodes`',
+      () => requestLocks(locks, { statuscodes: {} } as never),
+    ],
     ['`statusCodes` to be an object such as', () => requestLocks(locks, { statusCodes: 423 as never })],
+    [
+      "`statusCodes` to have codes of Holdfast's errors, got `acquire-timout`",
+      () => requestLocks(locks, { statusCodes: { 'acquire-timout': 423 } as never }),
+    ],
+    ["`statusCodes['closed']` to be a whole number", () => asHttpError(new Error('m'), { closed: 5 })],
+    ['`response` to be the response of a request, got undefined', () => requestSignal(undefined as never)],
+    [
+      '`response` to be the response of a request, got an object (AbortSignal)',
+      () => requestSignal(new AbortController().signal as never),
+    ],
+    ['the options to be an object, got undefined', () => openServerLocks(undefined as never)],
     [
       "`statusCodes['closed']` to be a whole number from 400 to 599, got 200",
       () => requestLocks(locks, { statusCodes: { closed: 200 } }),

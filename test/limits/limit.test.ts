@@ -85,6 +85,43 @@ describe('a limit', () => {
     expect(await running).toBe('done')
   })
 
+  test('has no slot in common with another one, whatever users call themselves', async () => {
+    const { locks } = scene()
+    const api = createLimit(locks, 'api', { concurrency: 1 })
+    const hostile = work()
+    const running = api.run('admin:ada', hostile.run)
+    await hostile.begun
+    // A limit of this name would have the very slots of that user.
+    expect(() => createLimit(locks, 'api:admin', { concurrency: 1 })).toThrow(
+      'Expected `name` to be a text without `:`, which ends it, got "api:admin".',
+    )
+    for (const user of ['__proto__', 'constructor', ' ', '../..', '{ada}', '*', '👩‍💻', 'x'.repeat(1020)]) {
+      expect(await api.tryRun(user, ({ key }) => key)).toEqual({ ran: true, value: `api:${user}` })
+    }
+    hostile.end()
+    await running
+  })
+
+  test('takes the smallest number that any process has, while a deploy changes it', async () => {
+    const { locks, other } = scene()
+    const [before, after] = [
+      createLimit(locks, 'exports', { concurrency: 1 }),
+      createLimit(other, 'exports', { concurrency: 3 }),
+    ]
+    const [old, fresh] = [work(), work()]
+    const first = before.run('ada', old.run)
+    await old.begun
+    expect(await after.tryRun('ada', () => 1)).toEqual({ ran: false, reason: 'concurrency' })
+    old.end()
+    await first
+    const second = after.run('ada', fresh.run)
+    await fresh.begun
+    expect(await after.tryRun('ada', () => 1)).toEqual({ ran: true, value: 1 })
+    expect(await before.tryRun('ada', () => 1)).toEqual({ ran: false, reason: 'concurrency' })
+    fresh.end()
+    await second
+  })
+
   test('begins no more within a window than there are points, in order of arrival', async () => {
     const { locks, other } = scene()
     const rate = new RateLimiterMemory({ points: 3, duration: 0.4 })
@@ -248,9 +285,36 @@ describe('a window that is used up', () => {
       blackList: ['mallory'],
     })
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '24h' })
-    expect(await errorOf(limit.run('mallory', () => expect.unreachable()))).toMatchObject({
-      code: 'acquire-timeout',
+    const error = await errorOf(limit.run('mallory', () => expect.unreachable()))
+    expect(error).toMatchObject({ code: 'acquire-timeout', retryAfterMs: undefined })
+    expect(error.message).toContain('refuses "mallory" for ever')
+    expect(await limit.tryRun('mallory', () => expect.unreachable())).toEqual({
+      ran: false,
+      reason: 'rate',
+      retryAfterMs: undefined,
     })
+  })
+
+  test('gives the slot back whatever it answers', async () => {
+    const { locks, other } = scene()
+    const answers: (() => Promise<unknown>)[] = [
+      () => Promise.reject({ msBeforeNext: Number.NaN }),
+      () => Promise.reject({ msBeforeNext: '5' }),
+      () => Promise.reject(undefined),
+      () => Promise.reject({}),
+      () => Promise.reject('down'),
+      () => {
+        throw new Error('at once')
+      },
+    ]
+    for (const consume of answers) {
+      const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { consume } })
+      const error = await errorOf(limit.run('ada', () => expect.unreachable(), { wait: '20s' }))
+      expect(error['code']).toMatch(/^(acquire-timeout|store-unavailable)$/)
+      expect(await other.semaphore('exports:ada', 1).tryWithPermits(() => 'free')).toMatchObject({
+        value: 'free',
+      })
+    }
   })
 })
 
@@ -335,7 +399,8 @@ describe('bad input', () => {
   test.each<[string, () => unknown]>([
     ['`locks` to be what createLocks or connect returns, got an object (Object)', () => make({}, 'n', {})],
     ['`name` to be a string of 1 to 200 characters, got ""', () => make({ concurrency: 1 }, '')],
-    ['`options` to be an object, got undefined', () => createLimit(locks, 'n', undefined as never)],
+    ['the options to be an object, got undefined', () => createLimit(locks, 'n', undefined as never)],
+    ['the options to be an object, got an array of 0', () => make([])],
     ['the options to be among `concurrency`, `rate`, `wait`, got `points`', () => make({ points: 5 })],
     ['`concurrency` to be a whole number from 1 to 1000000, got undefined', () => make({ rate })],
     ['`concurrency` to be a whole number from 1 to 1000000, got 0', () => make({ concurrency: 0 })],
@@ -351,6 +416,10 @@ describe('bad input', () => {
     [
       '`key` to be a string with at least one character, got 42',
       () => make({ concurrency: 1 }).run(42 as never, () => 1),
+    ],
+    [
+      '`key` to have at most 1016 characters, got 1017.',
+      () => make({ concurrency: 1 }, 'exports').run('x'.repeat(1017), () => 1),
     ],
     ['`key` to be text without NUL', () => make({ concurrency: 1 }).run('\0', () => 1)],
     ['`work` to be a function, got undefined', () => make({ concurrency: 1 }).run('k', undefined as never)],
