@@ -1,3 +1,5 @@
+import { show } from '../base/duration.ts'
+import { InvalidArgumentError } from '../errors.ts'
 import { expected } from '../postgres/rows.ts'
 import { type Fence, parseFence, parseResource, staleFence } from './fence.ts'
 import { scripts } from './lua/scripts.generated.ts'
@@ -51,8 +53,8 @@ export interface RedisGuardOptions {
  *
  * @returns the reply, as the client gives it.
  * @throws {StaleFenceError} when a later holder was here; nothing was written.
- * @throws {InvalidArgumentError} when an option is wrong. Errors of Redis come through as they are; after one of the command
- * itself, the fence is remembered all the same.
+ * @throws {InvalidArgumentError} when an option is wrong, or the keys are in other slots of a cluster than the fence. Errors of
+ * Redis come through as they are; after one of the command itself, the fence is remembered all the same.
  */
 export async function redisGuard(
   client: IoredisScripting | NodeRedisScripting,
@@ -67,9 +69,20 @@ export async function redisGuard(
   try {
     return await evaluate(client, { script: scripts.guard + write.script, keys, args })
   } catch (error) {
-    if (!(error instanceof Error && error.message.startsWith('STALEFENCE '))) throw error
-    throw staleFence(resource, fence, error)
+    const said = error instanceof Error ? error.message : ''
+    if (said.startsWith('STALEFENCE ')) throw staleFence(resource, fence, error)
+    if (said.startsWith('CROSSSLOT ')) throw otherSlots(resource, error)
+    throw error
   }
+}
+
+function otherSlots(resource: string, cause: unknown): InvalidArgumentError {
+  const tag = /\{(.*?)\}/.exec(fenceKey(resource))?.[0]
+  return new InvalidArgumentError(
+    `Expected \`keys\` to be in the slot of the resource ${show(resource)}, where its fence is, got keys of others. ` +
+      `Give each of them the hash tag ${tag}; nothing was written.`,
+    { key: resource, cause },
+  )
 }
 
 interface Evaluation {

@@ -1,11 +1,11 @@
-import { Redis } from 'ioredis'
-import { Redis as Redis6 } from 'ioredis6'
-import { createClient } from 'redis'
-import { createClient as createClient6 } from 'redis6'
+import { Cluster, Redis } from 'ioredis'
+import { Cluster as Cluster6, Redis as Redis6 } from 'ioredis6'
+import { createClient, createCluster } from 'redis'
+import { createClient as createClient6, createCluster as createCluster6 } from 'redis6'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { redisGuard } from '../../src/guard/index.ts'
+import { type RedisCluster, startCluster } from '../servers/redis-cluster.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
-import { until } from '../servers/until.ts'
 
 let server: RedisServer
 beforeAll(async () => {
@@ -23,7 +23,7 @@ const kinds: [string, (url: string) => Promise<{ client: Guarded; end: () => unk
   ['redis 5', async (url) => destroyed(await createClient({ url }).connect())],
   ['redis 6', async (url) => destroyed(await createClient6({ url }).connect())],
 ]
-const ended = (client: Redis | Redis6) => ({ client, end: () => client.disconnect() })
+const ended = (client: Redis | Redis6 | Cluster | Cluster6) => ({ client, end: () => client.disconnect() })
 const destroyed = <Client extends { destroy(): void }>(client: Client) => ({
   client: client as unknown as Guarded,
   end: () => client.destroy(),
@@ -101,25 +101,63 @@ test('the prefix of ioredis goes before the fence, too', async () => {
   redis.disconnect()
 })
 
-test('in a cluster, the fence is in the slot of the resource and of what has its hash tag', async () => {
-  await using cluster = await startRedis({ args: ['--cluster-enabled', 'yes'] })
-  await cluster.command('CLUSTER', 'ADDSLOTSRANGE', 0, 16383)
-  const redis = new Redis(cluster.url, { retryStrategy: null })
-  const set = (resource: string, key: string) => async () => {
-    try {
-      return await redisGuard(redis, { resource, fence: 7n, command: 'SET', keys: [key], args: [1] })
-    } catch (error) {
-      const { message } = error as Error
-      // The slots were just given out, and the server may take a moment to believe it.
-      return message.startsWith('CLUSTERDOWN') ? undefined : message
-    }
+describe('in a cluster', () => {
+  let cluster: RedisCluster
+  beforeAll(async () => {
+    cluster = await startCluster({ replicas: 0 })
+  }, 90_000)
+  afterAll(() => cluster.close())
+
+  const opened: Record<string, () => Promise<{ client: Guarded; end: () => unknown }>> = {
+    'ioredis 5': async () => ended(new Cluster([...cluster.addresses])),
+    'ioredis 6': async () => ended(new Cluster6([...cluster.addresses])),
+    'redis 5': async () => {
+      const rootNodes = cluster.addresses.map((socket) => ({ socket }))
+      return destroyed(await createCluster({ rootNodes }).connect())
+    },
+    'redis 6': async () => {
+      const rootNodes = cluster.addresses.map((socket) => ({ socket }))
+      return destroyed(await createCluster6({ rootNodes }).connect())
+    },
   }
 
-  expect(await until('the cluster is up', set('account:1', 'account:1'))).toBe('OK')
-  expect(await set('account:1', '{account:1}:log')()).toBe('OK')
-  expect(await set('{bank:1}:account', '{bank:1}:log')()).toBe('OK')
-  expect(await set('account:1', 'elsewhere')()).toMatch(/CROSSSLOT/)
-  redis.disconnect()
+  test.each(Object.entries(opened))(
+    'through %s, the fence is in the slot of the resource and of what has its hash tag, on whatever server that is',
+    async (name, open) => {
+      const { client, end } = await open()
+      // On all three servers.
+      for (let index = 0; index < 12; index += 1) {
+        const resource = `${name} ${index}`
+        const set = (fence: bigint, key: string) =>
+          redisGuard(client, { resource, fence, command: 'SET', keys: [key], args: [1] })
+        expect(await set(7n, resource)).toBe('OK')
+        expect(await set(7n, `{${resource}}:log`)).toBe('OK')
+        await expect(set(6n, resource)).rejects.toMatchObject({ code: 'stale-fence', key: resource })
+      }
+      const tagged = { resource: `{${name}}:account`, fence: 7n, command: 'SET', args: [1] }
+      expect(await redisGuard(client, { ...tagged, keys: [`{${name}}:log`] })).toBe('OK')
+      end()
+    },
+  )
+
+  test.each(Object.entries(opened))(
+    'through %s, keys of other slots are refused in one sentence, and nothing is written',
+    async (name, open) => {
+      const { client, end } = await open()
+      const resource = `account of ${name}`
+      const guarded = { resource, fence: 7n, command: 'SET', keys: ['elsewhere'], args: [1] }
+      await expect(redisGuard(client, guarded)).rejects.toMatchObject({
+        code: 'invalid-argument',
+        message: expect.stringContaining(
+          `Give each of them the hash tag {${resource}}; nothing was written.`,
+        ),
+        cause: expect.objectContaining({ message: expect.stringContaining('CROSSSLOT') }),
+      })
+      const server = await cluster.masterOf('elsewhere')
+      expect(await server.command('EXISTS', 'elsewhere')).toBe(0)
+      end()
+    },
+  )
 })
 
 test('resources with odd braces have fences of their own, each in the slot that is documented', async () => {
