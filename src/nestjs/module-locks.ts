@@ -1,4 +1,10 @@
-import { openServerLocks, type ServerLocks, type ServerLocksOptions } from '../http/index.ts'
+import { isHoldfastError } from '../errors.ts'
+import {
+  type HttpErrorFields,
+  openServerLocks,
+  type ServerLocks,
+  type ServerLocksOptions,
+} from '../http/index.ts'
 import type { CallbackOptions, Locks } from '../index.ts'
 import { currentResponse, runUnder } from './running.ts'
 
@@ -44,9 +50,10 @@ export class ModuleLocks {
   }
 }
 
-/** NestJS takes the status and the message from an error, and leaves out its headers. */
+/** NestJS takes the status and the message from an error, and leaves out its headers. Those of foreign errors are not for us. */
 function setHeaders(response: object | undefined, error: unknown): void {
-  const { headers } = (error ?? {}) as { readonly headers?: Readonly<Record<string, string>> }
+  if (!isHoldfastError(error)) return
+  const { headers } = error as { readonly headers?: HttpErrorFields['headers'] }
   const writable = response as
     | { headersSent?: boolean; setHeader?(name: string, value: string): void }
     | undefined

@@ -1,4 +1,7 @@
-import { type DynamicModule, Module, type ModuleMetadata, type Provider } from '@nestjs/common'
+import { type DynamicModule, Module, type ModuleMetadata } from '@nestjs/common'
+import { show } from '../base/duration.ts'
+import { checkOptions } from '../base/options.ts'
+import { InvalidArgumentError } from '../errors.ts'
 import type { ServerLocksOptions } from '../http/index.ts'
 import type { Locks } from '../index.ts'
 import { MODULE_LOCKS, ModuleLocks } from './module-locks.ts'
@@ -32,20 +35,47 @@ type Token = string | symbol | (abstract new (...args: never[]) => unknown)
 export class HoldfastModule {
   /** Either `{ store: url, … }` with the options of `connect`, or `{ locks }`. */
   static forRoot(options: ServerLocksOptions): DynamicModule {
-    return moduleWith({ provide: MODULE_LOCKS, useFactory: () => ModuleLocks.open(options) })
+    return moduleWith({ useFactory: () => options })
   }
 
   /** The options come from other providers, such as those of a configuration. */
-  static forRootAsync({ imports, inject, useFactory }: HoldfastModuleAsyncOptions): DynamicModule {
-    const open = async (...injected: never[]) => ModuleLocks.open(await useFactory(...injected))
-    return moduleWith({ provide: MODULE_LOCKS, inject: [...(inject ?? [])], useFactory: open }, imports)
+  static forRootAsync(options: HoldfastModuleAsyncOptions): DynamicModule {
+    checkOptions(options, ['imports', 'inject', 'useFactory'])
+    const { inject, useFactory } = options
+    if (typeof useFactory !== 'function') throw expected('useFactory', 'a function', useFactory)
+    if (inject !== undefined && !Array.isArray(inject)) throw expected('inject', 'an array', inject)
+    return moduleWith(options)
   }
 }
 
 // As the decorator would: decorators of classes are for the application, which compiles them.
 Module({})(HoldfastModule)
 
-function moduleWith(moduleLocks: Provider, imports: ModuleMetadata['imports'] = []): DynamicModule {
+/** What is known of an application: NestJS makes a module without options once in each. */
+interface Application {
+  hasLocks: boolean
+}
+const APPLICATION: unique symbol = Symbol('holdfast application')
+class ApplicationModule {}
+Module({
+  providers: [{ provide: APPLICATION, useFactory: (): Application => ({ hasLocks: false }) }],
+  exports: [APPLICATION],
+})(ApplicationModule)
+
+function moduleWith({ imports = [], inject = [], useFactory }: HoldfastModuleAsyncOptions): DynamicModule {
+  const moduleLocks = {
+    provide: MODULE_LOCKS,
+    inject: [APPLICATION, ...inject],
+    async useFactory(application: Application, ...injected: never[]): Promise<ModuleLocks> {
+      if (application.hasLocks) {
+        throw new InvalidArgumentError(
+          'Expected HoldfastModule to be imported once in an application, as it is global, got it again.',
+        )
+      }
+      application.hasLocks = true
+      return ModuleLocks.open(await useFactory(...injected))
+    },
+  }
   const locks = {
     provide: LOCKS,
     inject: [MODULE_LOCKS],
@@ -54,9 +84,13 @@ function moduleWith(moduleLocks: Provider, imports: ModuleMetadata['imports'] = 
   return {
     module: HoldfastModule,
     global: true,
-    imports,
+    imports: [ApplicationModule, ...imports],
     // The token of a global interceptor, APP_INTERCEPTOR of @nestjs/core.
     providers: [moduleLocks, locks, { provide: 'APP_INTERCEPTOR', useValue: rememberResponse }],
     exports: [MODULE_LOCKS, LOCKS],
   }
+}
+
+function expected(name: string, what: string, value: unknown): InvalidArgumentError {
+  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(value)}.`)
 }

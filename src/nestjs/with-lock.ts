@@ -1,5 +1,6 @@
 import { Inject } from '@nestjs/common'
 import { show } from '../base/duration.ts'
+import { checkOptions } from '../base/options.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { CallbackOptions } from '../index.ts'
 import { MODULE_LOCKS, type ModuleLocks } from './module-locks.ts'
@@ -21,7 +22,8 @@ export type WithLockDecorator<Arguments extends unknown[]> = <
  * application, and rejects as `locks.withLock` does. Inside of it, {@link currentLock} has the lease. When it runs for an HTTP
  * request, the wait ends when the client goes away, and the signal of `currentLock()` aborts.
  *
- * The method must be async. May stand above or below decorators of NestJS.
+ * The method must be async. What it returns to be read later, such as a stream or an Observable, is read without the key. May
+ * stand above or below decorators of NestJS.
  *
  * ```ts
  * import { Injectable } from '@nestjs/common'
@@ -47,11 +49,13 @@ export function WithLock<Arguments extends unknown[] = []>(
       `Expected the key of \`@WithLock\` to be a text or a function that makes one, got ${show(key)}.`,
     )
   }
+  if (options !== undefined) checkOptions(options, Object.keys(TAKES))
   return (target, _name, descriptor) => {
     const method = descriptor?.value
-    if (typeof method !== 'function') {
+    checkMethod(method)
+    if (typeof target === 'function') {
       throw new InvalidArgumentError(
-        'Expected `@WithLock` to stand at a method, compiled with `experimentalDecorators` as NestJS needs it.',
+        'Expected `@WithLock` to stand at a method of instances, which have the locks, got a static one.',
       )
     }
     inject(target)
@@ -59,6 +63,30 @@ export function WithLock<Arguments extends unknown[] = []>(
     Object.defineProperty(locked, 'name', { value: method.name })
     copyMetadata(method, locked)
     descriptor.value = locked as unknown as typeof method
+  }
+}
+
+const TAKES: Readonly<Record<keyof CallbackOptions, true>> = {
+  ttl: true,
+  wait: true,
+  renew: true,
+  maxHold: true,
+  minHold: true,
+  lockDelay: true,
+  signal: true,
+  reentrant: true,
+}
+
+function checkMethod(method: unknown): asserts method is AnyMethod {
+  if (typeof method !== 'function') {
+    throw new InvalidArgumentError(
+      'Expected `@WithLock` to stand at a method, compiled with `experimentalDecorators` as NestJS needs it.',
+    )
+  }
+  if (/Generator/.test(Object.prototype.toString.call(method))) {
+    throw new InvalidArgumentError(
+      'Expected `@WithLock` to stand at a method that returns a promise, got a generator, whose work comes after the lock.',
+    )
   }
 }
 

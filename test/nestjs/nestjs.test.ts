@@ -112,6 +112,21 @@ class InvoiceController {
     throw new HttpException('teapot', 418)
   }
 
+  @Get('/upstream')
+  @WithLock('pay')
+  async upstream(): Promise<void> {
+    throw Object.assign(new Error('of another server'), {
+      headers: { 'content-length': '3', 'set-cookie': 'secret', 'no header': 'at all' },
+    })
+  }
+
+  @Get('/lost')
+  @WithLock('pay')
+  async lost(): Promise<void> {
+    await this.locks.evict('pay', undefined, { reason: 'test' })
+    await aborted(currentLock().signal)
+  }
+
   @Get('/unlocked')
   async unlocked(): Promise<string> {
     return (await errorOf(Promise.resolve().then(currentLock))).message
@@ -177,6 +192,48 @@ describe('@WithLock', () => {
     expect(await waiting).toBe('pay')
   })
 
+  test('is inherited, and is that of the method which has it where one is overridden', async () => {
+    @Injectable()
+    class Plain extends Invoices {
+      override async inner(): Promise<string> {
+        return `plain, then ${await super.inner()}`
+      }
+    }
+    @Injectable()
+    class Again extends Invoices {
+      @WithLock('again')
+      override async inner(): Promise<string> {
+        return `${currentLock().lease.key}, then ${await super.inner()}`
+      }
+    }
+    @Injectable()
+    class Twice extends Invoices {
+      @WithLock('pay')
+      override async inner(): Promise<string> {
+        return super.inner()
+      }
+    }
+    const { locks } = twoProcesses()
+    const { app } = await serve([HoldfastModule.forRoot({ locks })], { providers: [Plain, Again, Twice] })
+    expect(await app.get(Plain).inner()).toBe('plain, then pay')
+    expect(await app.get(Again).inner()).toBe('again, then pay')
+    expect(await errorOf(app.get(Twice).inner())).toMatchObject({ code: 'deadlock' })
+  })
+
+  test('turns what a method throws at once into a rejection, and gives the key back', async () => {
+    @Injectable()
+    class Hasty {
+      @WithLock('pay')
+      run(): Promise<never> {
+        throw new Error('at once')
+      }
+    }
+    const { locks, other } = twoProcesses()
+    const { app } = await serve([HoldfastModule.forRoot({ locks })], { providers: [Hasty] })
+    expect((await errorOf(app.get(Hasty).run())).message).toBe('at once')
+    expect(await roomsOf(other)).toEqual([])
+  })
+
   test('is for providers that are made for each request, too', async () => {
     @Injectable({ scope: Scope.REQUEST })
     class PerRequest extends Invoices {}
@@ -217,6 +274,23 @@ describe('a request', () => {
     const held = await other.acquire('pay')
     expect((await call(`${url}/impatient`).answer).status).toBe(423)
     await held.release()
+  })
+
+  test('whose work fails is not answered with the headers of that error', async () => {
+    const { locks } = twoProcesses()
+    const { url } = await serve([HoldfastModule.forRoot({ locks })])
+    const response = await call(`${url}/upstream`).answer
+    expect(response.status).toBe(500)
+    expect(response.headers.get('set-cookie')).toBe(null)
+    expect(await response.json()).toMatchObject({ statusCode: 500 })
+  })
+
+  test('whose lock is lost is answered once, with 500, and those behind it go on', async () => {
+    const { locks, other } = twoProcesses()
+    const { url } = await serve([HoldfastModule.forRoot({ locks })])
+    expect((await call(`${url}/lost`).answer).status).toBe(500)
+    expect((await call(`${url}/teapot`).answer).status).toBe(418)
+    expect(await roomsOf(other)).toEqual([])
   })
 
   test('is answered with 503 when the store is not to be had, and told to come back', async () => {
@@ -299,6 +373,33 @@ describe('the module', () => {
     expect(await locks.withLock('pay', () => 'open')).toBe('open')
   })
 
+  test('is refused the second time in an application, where each would have locks of its own', async () => {
+    const one = HoldfastModule.forRoot({ store: 'memory:' })
+    @Module({ imports: [HoldfastModule.forRoot({ store: 'memory:' })] })
+    class Feature {}
+    expect((await errorOf(serve([one, Feature]))).message).toBe(
+      'Expected HoldfastModule to be imported once in an application, as it is global, got it again.',
+    )
+    // The same one is no other one.
+    @Module({ imports: [one] })
+    class Same {}
+    expect((await serve([one, Same])).url).toMatch(/^http:/)
+  })
+
+  test('is left in peace by hooks and methods of the end of the application that still lock', async () => {
+    const { locks, other } = twoProcesses()
+    const tidied: string[] = []
+    @Injectable()
+    class Tidy extends Invoices {
+      async beforeApplicationShutdown(): Promise<void> {
+        tidied.push(await this.inner())
+      }
+    }
+    const { app } = await serve([HoldfastModule.forRoot({ locks })], { providers: [Tidy] })
+    await app.close()
+    expect([tidied, await roomsOf(other)]).toEqual([['pay'], []])
+  })
+
   test('may take its options from other providers', async () => {
     @Injectable()
     class Settings {
@@ -339,10 +440,42 @@ describe('bad input', () => {
     ['`store` to be a URL such as redis://localhost:6379, or `locks` to be given, got neither.', {}],
     ['`url` to begin with memory:', { store: 'mysql://localhost' }],
     ["`statusCodes['closed']` to be a whole number", { store: 'memory:', statusCodes: { closed: 1 } }],
+    ['the options to be an object, got undefined', undefined as never],
+    ['`url` to be a string, got number.', { store: 5 as never }],
+    ['the options to be among `ttl`', { store: 'memory:', tll: '5s' } as never],
   ])('expected %s', async (message, options) => {
     const error = await errorOf(serve([HoldfastModule.forRoot(options)]))
     expect(error).toMatchObject({ code: 'invalid-argument' })
     expect(error.message).toContain(`Expected ${message}`)
+  })
+
+  test.each<[string, unknown]>([
+    ['the options to be an object, got undefined', undefined],
+    ['`useFactory` to be a function, got undefined', {}],
+    ['the options to be among `imports`, `inject`, `useFactory`, got `useClass`', { useClass: Invoices }],
+    ['`inject` to be an array, got a function', { inject: Invoices, useFactory: () => ({}) }],
+    ['the options to be an object, got undefined', { useFactory: () => undefined }],
+  ])('of forRootAsync: expected %s', async (message, options) => {
+    const make = async () => serve([HoldfastModule.forRootAsync(options as never)])
+    const error = await errorOf(make())
+    expect(error).toMatchObject({ code: 'invalid-argument' })
+    expect(error.message).toContain(`Expected ${message}`)
+  })
+
+  test('a decorator at a static method, or at one whose values come later, is refused: nothing would be locked', () => {
+    const decorate = WithLock('pay') as (target: unknown, name: string, descriptor: unknown) => void
+    expect(() => decorate(class {}, 'pay', { value: async () => {} })).toThrow(
+      'Expected `@WithLock` to stand at a method of instances, which have the locks, got a static one.',
+    )
+    const message =
+      'Expected `@WithLock` to stand at a method that returns a promise, got a generator, whose work comes after the lock.'
+    expect(() => decorate({}, 'pay', { value: async function* () {} })).toThrow(message)
+    expect(() => decorate({}, 'pay', { value: function* () {} })).toThrow(message)
+  })
+
+  test('options of a decorator that are wrong are refused when the class is made', () => {
+    expect(() => WithLock('pay', { tll: '5s' } as never)).toThrow('got `tll`')
+    expect(() => WithLock('pay', '2s' as never)).toThrow('Expected the options to be an object, got "2s".')
   })
 
   test('a decorator without a key, or at no method, is refused when the class is made', () => {
@@ -384,6 +517,37 @@ describe('bad input', () => {
       'Expected `pay` to be called on an instance that NestJS has made, with HoldfastModule imported, got one without locks.',
     )
     expect((await errorOf(serve([]))).message).toContain('Symbol(holdfast module)')
+  })
+
+  test('a key that is no text, or a function that throws, is an error of the call, in which nothing is locked', async () => {
+    const keys: ((...args: unknown[]) => unknown)[] = [
+      () => undefined,
+      async () => 'pay',
+      () => {
+        throw new Error('no key')
+      },
+    ]
+    const methods = keys.map((key) => {
+      class Wrong {
+        @WithLock(key as () => string)
+        async run(): Promise<never> {
+          return expect.unreachable()
+        }
+      }
+      Injectable()(Wrong)
+      return Wrong
+    })
+    const { locks, other } = twoProcesses()
+    const { app } = await serve([HoldfastModule.forRoot({ locks })], { providers: methods })
+    const messages = await Promise.all(
+      methods.map(async (one) => (await errorOf(app.get(one).run())).message),
+    )
+    expect(messages).toEqual([
+      'Expected `key` to be a string with at least one character, got undefined.',
+      'Expected `key` to be a string with at least one character, got an object (Promise).',
+      'no key',
+    ])
+    expect(await roomsOf(other)).toEqual([])
   })
 
   test('a key that is none is an error of the call', async () => {
