@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { createLocks, type Locks } from '../../../src/index.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
-import { type EtcdCluster, startEtcdCluster } from '../../servers/etcd-server.ts'
+import { type EtcdCluster, type EtcdServer, startEtcdCluster } from '../../servers/etcd-server.ts'
 import { until } from '../../servers/until.ts'
 
 let cluster: EtcdCluster
@@ -75,6 +75,46 @@ test('a leader that is killed in the middle of everything: one holder at a time,
   expect(new Set(fences).size).toBe(fences.length)
   expect(await roomsOf(clients[0] as Locks, 'busy')).toEqual([])
 }, 120_000)
+
+test('a leader that is killed in the middle of an acquire, a renewal and a release: each has a single effect', async () => {
+  const leader = await cluster.leader()
+  const followers = cluster.members.filter((member) => member !== leader)
+  const [locks, other] = [locksFrom(leader.url), locksFrom((followers[0] as EtcdServer).url)]
+  const kept = await locks.acquire('renewed', { ttl: '40s' })
+  const given = await locks.acquire('given back', { ttl: '40s' })
+  const waiting = other.acquire('given back', { wait: '60s', ttl: '40s' })
+  await until('it waits', async () =>
+    JSON.stringify(await roomsOf(other, 'given back'), show).includes('waitedMs'),
+  )
+  const asked = async () => (await leader.messages())['Txn'] ?? 0
+  const before = await asked()
+  // Nothing that the leader is asked from now on is decided while it lives, but the others may have it in their queues.
+  for (const follower of followers) await follower.pause()
+  const acquiring = locks.acquire('taken', { wait: '60s', ttl: '40s' })
+  const extending = kept.extend().catch((error: unknown) => error)
+  const releasing = given.release()
+  try {
+    await until('the leader has been asked all three', async () => (await asked()) >= before + 3)
+    await leader.kill()
+  } finally {
+    for (const follower of followers) follower.resume()
+  }
+  const [taken] = await Promise.all([acquiring, extending, releasing])
+  await until('it is renewed', () =>
+    kept.extend().then(
+      () => true,
+      () => false,
+    ),
+  )
+  expect(kept.state).toBe('held')
+  const next = await waiting
+  expect(next.fence).toBeGreaterThan(given.fence)
+  const held = [kept, taken, next].map(({ key, id, fence }) => ({ key, queue: [], holders: [{ id, fence }] }))
+  expect(await roomsOf(other, '')).toMatchObject(held.sort((one, two) => (one.key < two.key ? -1 : 1)))
+  for (const lease of [kept, taken, next]) await lease.release()
+  await leader.restart()
+  expect(await roomsOf(other, '')).toEqual([])
+}, 60_000)
 
 test('a member that hangs: its clients go on with the others, holders keep their leases and waiters are woken', async () => {
   const hanging = await cluster.follower()

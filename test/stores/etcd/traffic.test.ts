@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Store, Ticket } from '../../../src/contract/store.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
-import { type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
+import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 let server: EtcdServer
@@ -42,6 +42,29 @@ test('a free key costs one transaction to take and one to give back, whether one
     }
   })
   expect(cost).toEqual({ Txn: 40 })
+})
+
+test('all tickets of a process are keys of their own under one lease, and a fence is the revision that made the key', async () => {
+  const tickets = Array.from({ length: 50 }, () => ticket())
+  const fences = new Map<string, bigint>()
+  for (const one of tickets) fences.set(one.id, fenceOf(await store.acquire(one)))
+  const range = async (key: string, end = '') => {
+    const asked = { key: base64(key), ...(end === '' ? {} : { range_end: base64(end) }) }
+    return ((await server.call('/v3/kv/range', asked)) as { kvs?: readonly KeyValue[] }).kvs ?? []
+  }
+  const kept = await range('holdfast/tickets/', 'holdfast/tickets0')
+  const [meta] = await range('holdfast/meta')
+  const [, from = ''] = Buffer.from(meta?.value ?? '', 'base64')
+    .toString()
+    .split(' ')
+  const told = kept.map(({ key, create_revision }) => {
+    const [, id = ''] = Buffer.from(key, 'base64').toString().split(' ')
+    return [id, BigInt(from) + BigInt(create_revision)] as const
+  })
+  expect(new Map(told)).toEqual(fences)
+  expect(new Set(kept.map(({ lease }) => lease)).size).toBe(1)
+  expect(kept[0]?.lease).toMatch(/^\d+$/)
+  await Promise.all(tickets.map((one) => store.release(releaseOf(one))))
 })
 
 test('a key that is taken costs one transaction to whoever does not wait', async () => {
@@ -93,3 +116,10 @@ test('a hand-over costs the release and nothing else: the one who is woken has t
   expect(cost).toEqual({ Txn: queue.length })
   expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : 1)))
 })
+
+interface KeyValue {
+  readonly key: string
+  readonly value: string
+  readonly lease?: string
+  readonly create_revision: string
+}
