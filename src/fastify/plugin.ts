@@ -51,8 +51,10 @@ export const holdfast: FastifyPluginAsync<ServerLocksOptions> = Object.assign(pl
 })
 
 async function plugin(fastify: FastifyInstance, options: ServerLocksOptions): Promise<void> {
-  if (fastify.hasDecorator('locks')) {
-    throw new InvalidArgumentError('Expected `holdfast` to be registered once on a server, got it again.')
+  if (fastify.hasDecorator('locks') || fastify.hasRequestDecorator('withLock')) {
+    throw new InvalidArgumentError(
+      'Expected `holdfast` to be registered once, on a server without `locks` and `request.withLock`, got one that has them.',
+    )
   }
   const { locks, requests, close } = await openServerLocks(options)
   fastify.addHook('preClose', async () => requests.stopWaiting())
@@ -66,7 +68,7 @@ async function plugin(fastify: FastifyInstance, options: ServerLocksOptions): Pr
     done()
   })
   fastify.decorate('locks', locks)
-  fastify.decorateRequest('withLock', function <
+  fastify.decorateRequest('withLock', async function <
     T,
   >(this: FastifyRequest, key: string, ...rest: WithLockArguments<T>): Promise<T> {
     const [terms, work] = rest.length === 1 ? [undefined, rest[0]] : rest
@@ -78,7 +80,12 @@ type WithLockArguments<T> = [RequestWork<T>] | [CallbackOptions | undefined, Req
 
 /** A handler that took longer than its `handlerTimeout` has been answered for, and is told to end. */
 function duringOf(request: FastifyRequest, response: OutgoingResponse | undefined): During {
+  if (response === undefined) {
+    throw new InvalidArgumentError(
+      'Expected `holdfast` to be registered before the hooks that call `request.withLock`, got a request that it has not seen.',
+    )
+  }
   const timeoutMs: number | undefined = request.routeOptions.handlerTimeout
-  if (timeoutMs === undefined || timeoutMs === 0 || response === undefined) return response
+  if (timeoutMs === undefined || timeoutMs === 0) return response
   return AbortSignal.any([requestSignal(response), request.signal])
 }

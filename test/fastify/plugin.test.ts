@@ -191,6 +191,126 @@ describe('the Fastify plugin', () => {
     expect(await roomsOf(other)).toEqual([])
   })
 
+  test('ends with the request also where no route is, and in hooks', async () => {
+    const { locks, other } = twoProcesses()
+    const held = await other.acquire('pay')
+    const app = fastify()
+    onTestFinished(() => app.close())
+    app.setNotFoundHandler((request) => request.withLock('pay', () => expect.unreachable()))
+    await app.register(holdfast, { locks })
+    app.addHook('onRequest', async (request) => {
+      if (request.url === '/hook') await request.withLock('pay', () => expect.unreachable())
+    })
+    app.get('/hook', () => expect.unreachable())
+    const url = await app.listen({ port: 0, host: '127.0.0.1' })
+    for (const path of ['hook', 'nowhere']) {
+      const { hangUp } = call(`${url}/${path}`)
+      await untilRooms(other, 'pay: 1 + 1')
+      hangUp()
+      await untilRooms(other, 'pay: 1 + 0')
+    }
+    await held.release()
+  })
+
+  test('refuses to lock in a hook from before the plugin, which would not end with its request', async () => {
+    const { locks } = twoProcesses()
+    const app = fastify()
+    onTestFinished(() => app.close())
+    app.addHook('onRequest', async (request) => {
+      await request.withLock('pay', () => expect.unreachable())
+    })
+    await app.register(holdfast, { locks })
+    app.get('/', () => expect.unreachable())
+    expect((await app.inject('/')).json()).toMatchObject({
+      statusCode: 500,
+      message:
+        'Expected `holdfast` to be registered before the hooks that call `request.withLock`, got a request that it has not seen.',
+    })
+  })
+
+  test('holds the key while a reply is written by hand, and tells when its client goes in the middle', async () => {
+    const { locks, other } = twoProcesses()
+    const told = gate<Error>()
+    const { url } = await serve({ locks }, (app) => {
+      app.get('/:how', (request, reply) =>
+        request.withLock('pay', async (_, { signal }) => {
+          reply.hijack()
+          reply.raw.writeHead(200)
+          reply.raw.write(String(await roomsOf(other)))
+          if ((request.params as { how: string }).how === 'whole') return void reply.raw.end()
+          await aborted(signal).catch((error: Error) => told.open(error))
+        }),
+      )
+    })
+    expect(await (await call(`${url}/whole`).answer).text()).toBe('pay: 1 + 0')
+    await untilRooms(other)
+    const broken = call(`${url}/broken`)
+    await untilRooms(other, 'pay: 1 + 0')
+    broken.hangUp()
+    expect(await told.opened).toMatchObject({ name: 'AbortError' })
+    await untilRooms(other)
+  })
+
+  test('answers once where the lock is lost: with 500, or with what was sent before', async () => {
+    const { locks, other } = twoProcesses()
+    const { url } = await serve({ locks }, (app) => {
+      app.get('/:when', (request, reply) =>
+        request.withLock('pay', async (_, { signal }) => {
+          if ((request.params as { when: string }).when === 'sent') reply.send('sent before')
+          await other.evict('pay', undefined, { reason: 'test' })
+          return aborted(signal)
+        }),
+      )
+    })
+    const lost = await call(`${url}/lost`).answer
+    expect([lost.status, await lost.json()]).toEqual([500, expect.objectContaining({ code: 'lease-lost' })])
+    const sent = await call(`${url}/sent`).answer
+    expect([sent.status, await sent.text()]).toEqual([200, 'sent before'])
+    await untilRooms(other)
+  })
+
+  test('is another lock for each request of one connection, and two of one request wait for nobody in a circle', async () => {
+    const { locks, other } = twoProcesses()
+    const { url } = await serve({ locks }, (app) => {
+      app.get('/:first/:second', (request) => {
+        const { first, second } = request.params as { first: string; second: string }
+        return request.withLock(first, () => request.withLock(second, { wait: '10s' }, (lease) => lease.key))
+      })
+    })
+    const crossed = await Promise.all(
+      Array.from({ length: 10 }, (_, turn) => fetch(`${url}/${turn % 2 === 0 ? 'a/b' : 'b/a'}`)),
+    )
+    const statuses = crossed.map(({ status }) => status)
+    // What closes a circle is told of it; the others go on.
+    expect(statuses.filter((status) => status !== 200 && status !== 500)).toEqual([])
+    expect(statuses).toContain(200)
+    expect((await (await fetch(`${url}/a/a`)).json()) as object).toMatchObject({ code: 'deadlock' })
+    await untilRooms(other)
+  })
+
+  test('may be registered in two scopes of one server, which have locks of their own', async () => {
+    const [one, two] = [twoProcesses(), twoProcesses()]
+    const app = fastify()
+    onTestFinished(() => app.close())
+    for (const [prefix, { locks }] of Object.entries({ one, two })) {
+      await app.register(
+        async (scope) => {
+          await scope.register(holdfast, { locks })
+          scope.get('/', (request) =>
+            request.withLock('pay', async () => [
+              ...(await roomsOf(one.other)),
+              '|',
+              ...(await roomsOf(two.other)),
+            ]),
+          )
+        },
+        { prefix },
+      )
+    }
+    expect((await app.inject('/one')).json()).toEqual(['pay: 1 + 0', '|'])
+    expect((await app.inject('/two')).json()).toEqual(['|', 'pay: 1 + 0'])
+  })
+
   test('serves injected requests', async () => {
     const { locks } = twoProcesses()
     const { app } = await serve({ locks }, (app) => {
@@ -221,13 +341,24 @@ describe('bad input', () => {
     expect(error.message).toContain(`Expected ${message}`)
   })
 
+  test('a server that has something else under these names is refused', async () => {
+    const app = fastify()
+    onTestFinished(() => app.close())
+    app.decorateRequest('withLock', (() => {}) as never)
+    expect(
+      (await errorOf(Promise.resolve(app.register(holdfast, { store: 'memory:' }).ready()))).message,
+    ).toBe(
+      'Expected `holdfast` to be registered once, on a server without `locks` and `request.withLock`, got one that has them.',
+    )
+  })
+
   test('a second registration is refused', async () => {
     const app = fastify()
     onTestFinished(() => app.close())
     await app.register(holdfast, { store: 'memory:' })
     const twice = Promise.resolve(app.register(holdfast, { store: 'memory:' }).ready())
     expect((await errorOf(twice)).message).toBe(
-      'Expected `holdfast` to be registered once on a server, got it again.',
+      'Expected `holdfast` to be registered once, on a server without `locks` and `request.withLock`, got one that has them.',
     )
   })
 })
