@@ -26,6 +26,34 @@ describe('a server that hangs', () => {
     expect(performance.now() - startedAt).toBeLessThan(2500)
   })
 
+  test('is not waited for either where the others have decided that it is no', async () => {
+    await using masters = await startMasters(5)
+    const holding = masters.store()
+    fenceOf(await holding.acquire(ticket({ key: 'taken' })))
+    for (const server of masters.servers.slice(3)) await server.pause()
+    const open = () => masters.store({ maxTtl: '9m' })
+    let startedAt = performance.now()
+    for (let round = 0; round < 10; round += 1) {
+      const store = open()
+      expect((await store.acquire(ticket({ key: 'taken', patienceMs: 0 }))).tag).toBe('busy')
+      await store.close()
+    }
+    // Ten stores that had never met them, as above.
+    expect(performance.now() - startedAt).toBeLessThan(2500)
+    await holding.close()
+    for (const server of masters.servers.slice(0, 3)) await server.kill()
+    startedAt = performance.now()
+    for (let round = 0; round < 10; round += 1) {
+      const store = open()
+      await expect(store.acquire(ticket({ key: 'free' }))).rejects.toMatchObject({
+        code: 'store-unavailable',
+      })
+      await store.close()
+    }
+    // Without the three there is no quorum, and a server that is needed for one is waited for for two seconds.
+    expect(performance.now() - startedAt).toBeLessThan(5000)
+  })
+
   test('is asked no more until it is back, so nothing piles up', async () => {
     await using masters = await startMasters(3)
     const [hung, healthy] = masters.servers as [RedisServer, RedisServer]
