@@ -38,7 +38,7 @@ function mergeRoom(
   const holders: HolderView[] = []
   const queue: (WaiterView & { readonly place: number })[] = []
   for (const views of holds.values()) {
-    const holder = views.length >= quorum ? mergeHolder(views, quorum) : undefined
+    const holder = views.length >= quorum ? mergeHolder(views, { quorum, fences }) : undefined
     if (holder !== undefined) holders.push(fences ? holder : { ...holder, fence: NO_FENCE })
   }
   for (const [id, views] of waits) {
@@ -63,15 +63,20 @@ function mergeRoom(
 }
 
 /** It holds until it has lost a quorum: as long as the quorum-th longest of its votes. */
-function mergeHolder(views: readonly HolderView[], quorum: number): HolderView {
+function mergeHolder(
+  views: readonly HolderView[],
+  { quorum, fences }: { readonly quorum: number; readonly fences: boolean },
+): HolderView {
   const longest = [...views].sort((one, other) => other.remainingMs - one.remainingMs)
   const counted = (state: HolderView['state']): number => views.filter((view) => view.state === state).length
-  const state = counted('held') >= quorum ? 'held' : counted('leaving') > 0 ? 'leaving' : 'offered'
-  const fences = views.map(({ fence }) => fence).sort((one, other) => (one < other ? -1 : 1))
-  const agreed = fences.find((fence) => fences.filter((other) => other === fence).length >= quorum)
+  const given = views.map(({ fence }) => fence).sort((one, other) => (one < other ? -1 : 1))
+  const agreed = given.find((fence) => given.filter((other) => other === fence).length >= quorum)
+  // It has no lease before a quorum knows its fence, and what single servers have given it may never be that.
+  const isHeld = counted('held') >= quorum && (agreed !== undefined || !fences)
+  const state = isHeld ? 'held' : counted('leaving') > 0 ? 'leaving' : 'offered'
   const view = longest[quorum - 1] as HolderView
   const heldMs = Math.min(...views.map((one) => one.heldMs))
-  return { ...view, state, heldMs, fence: agreed ?? (fences.at(-1) as bigint) }
+  return { ...view, state, heldMs, fence: agreed ?? (given.at(-1) as bigint) }
 }
 
 function mergeWaiter(views: readonly (WaiterView & { place: number })[]): WaiterView & { place: number } {

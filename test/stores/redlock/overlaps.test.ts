@@ -65,6 +65,25 @@ describe('questions about one waiter that overlap', () => {
   })
 })
 
+test('nobody is shown as a holder under a fence of a single server, which its lease may never have', async () => {
+  const mine = ticket()
+  // Slow, so that its fence, the highest of all, is not among those that are claimed.
+  await masters.servers[2]?.command('SET', 'holdfast:fence', String((Date.now() + 60_000) * 1000))
+  const [late, claimed] = [gate(), gate()]
+  links[2].onReply = () => late.opened
+  for (const link of links) link.onRequest = (script) => (script === 'claim' ? claimed.opened : undefined)
+  const seen = async () => {
+    const { rooms } = await other.inspect({ prefix: '', cursor: undefined, count: 10 })
+    return rooms[0]?.holders.map(({ state, fence }) => (state === 'held' ? fence : state))
+  }
+  const answer = Promise.resolve(store.acquire(mine))
+  expect(await until('all have let it in', async () => (await seen())?.[0])).toBe('offered')
+  claimed.open()
+  const fence = fenceOf(await answer)
+  late.open()
+  expect(await seen()).toEqual([fence])
+})
+
 test('a waiter that one more server lets in after its question was decided is woken for it', async () => {
   const [holder, waiter] = [ticket(), ticket()]
   fenceOf(await other.acquire(holder))
