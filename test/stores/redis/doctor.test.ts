@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { diagnose, type Finding } from '../../../src/index.ts'
+import { SERVER_CHECKS, type ServerSetting } from '../../../src/stores/redis/doctor-checks.ts'
 import { startCluster } from '../../servers/redis-cluster.ts'
 import { startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
@@ -210,6 +211,59 @@ test('the doctor, about a cluster, looks at its slots and at each of its servers
     text: expect.stringContaining('could not be reached'),
   })
 })
+
+const WELL = {
+  redis_version: '7.0.15',
+  cluster_enabled: '0',
+  role: 'master',
+  connected_slaves: '0',
+  maxmemory: '0',
+  maxmemory_policy: 'noeviction',
+  aof_enabled: '1',
+  aof_last_write_status: 'ok',
+  rdb_last_bgsave_status: 'ok',
+}
+
+// What cannot be had here: other versions, a clock of its own, a disk that fails.
+test.each([
+  [{}, {}, undefined, undefined],
+  [{ redis_version: '6.2.0' }, {}, undefined, undefined],
+  [{ redis_version: '6.0.16' }, {}, 'version', 'problem'],
+  [{ redis_version: '5.0.14' }, {}, 'version', 'problem'],
+  [{ redis_version: '7.2.4', valkey_version: '8.1.1' }, {}, undefined, undefined],
+  [
+    { redis_version: '6.2.14', cluster_enabled: '1', connected_slaves: '1' },
+    { setting: 'cluster' },
+    'version',
+    'warning',
+  ],
+  [{}, { aheadMs: 1500 }, 'clock', 'warning'],
+  [{}, { aheadMs: -90_000 }, 'clock', 'warning'],
+  [{}, { aheadMs: 500 }, undefined, undefined],
+  [{ role: 'slave', master_link_status: 'down' }, { setting: 'sentinel' }, 'role', 'warning'],
+  [{ aof_last_write_status: 'err' }, {}, 'disk', 'problem'],
+  [{ rdb_last_bgsave_status: 'err' }, {}, 'disk', 'problem'],
+  [{ maxmemory: '1000', used_memory: '950' }, {}, 'memory', 'warning'],
+] as const)(
+  'the doctor says of a server with %o, %o what is wrong: %s, %s',
+  (info, about, check, verdict) => {
+    const { aheadMs = 0, setting = 'alone' }: { aheadMs?: number; setting?: ServerSetting } = about
+    const facts = {
+      info: new Map(Object.entries({ ...WELL, ...info })),
+      settings: new Map([
+        ['appendfsync', 'always'],
+        ['save', ''],
+      ]),
+      clock: { aheadMs, errorMs: 1 },
+      setting,
+    }
+    const findings = SERVER_CHECKS.flatMap((look) => look(facts) ?? [])
+    const wrong = findings.filter((finding) => finding.verdict !== 'ok' && finding.check !== 'isolation')
+    expect(wrong.map((finding) => [finding.check, finding.verdict])).toEqual(
+      check === undefined ? [] : [[check, verdict]],
+    )
+  },
+)
 
 function textOf(findings: readonly Finding[], check: string): string | undefined {
   return findings.find((finding) => finding.check === check)?.text
