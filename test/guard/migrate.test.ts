@@ -17,11 +17,11 @@ async function guarded(client: Client, schema: string): Promise<void> {
   await client.query('commit')
 }
 
-test('many processes may migrate at once, with either client, and again later', async () => {
+test('twenty may migrate at once, with either client, and again later', async () => {
   const url = await server.createDatabase('crowd')
   const pool = new Pool({ connectionString: url })
   const sql = postgres(url)
-  const clients = Array.from({ length: 12 }, (_, index) => (index % 2 === 0 ? pool : sql))
+  const clients = Array.from({ length: 20 }, (_, index) => (index % 2 === 0 ? pool : sql))
   await Promise.all(clients.map((client) => migrateGuard(client)))
   const client = new Client({ connectionString: url })
   await client.connect()
