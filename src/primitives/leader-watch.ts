@@ -34,21 +34,25 @@ export async function roomOf(engine: Engine, key: string): Promise<RoomView | un
   return room?.key === key ? room : undefined
 }
 
-/** Who leads, and whether somebody was offered the leadership and has not taken it yet. */
-async function lookAt(engine: Engine, key: string): Promise<{ leader: Leader | null; isOffered: boolean }> {
+/** Who leads, in which term, and whether somebody was offered the leadership and has not taken it yet. */
+async function lookAt(
+  engine: Engine,
+  key: string,
+): Promise<{ leader: Leader | null; term: string | null; isOffered: boolean }> {
   const holders = (await roomOf(engine, key))?.holders ?? []
   const holder = holders.find(({ state }) => state === 'held')
   if (holder === undefined)
-    return { leader: null, isOffered: holders.some(({ state }) => state === 'offered') }
+    return { leader: null, term: null, isOffered: holders.some(({ state }) => state === 'offered') }
   const { value, ...owner } = JSON.parse(holder.owner) as Record<string, unknown>
   const leader = { fence: holder.fence, value: typeof value === 'string' ? value : undefined, owner }
-  return { leader, isOffered: false }
+  // A store may have been told to do without fences; and one ticket may be let in again, under another fence.
+  return { leader, term: `${holder.id} ${holder.fence}`, isOffered: false }
 }
 
 /**
  * Hears of changes without asking over and over: it waits as a reader for the mark that the leader holds, and so is let in
  * when the term ends. While nobody leads it holds the vacancy, and whoever is elected takes that away. What it then sees is
- * compared by fence, so a turn too many tells nothing.
+ * compared by term, so a turn too many tells nothing.
  */
 export class LeaderWatch {
   readonly #desk: Desk
@@ -59,8 +63,8 @@ export class LeaderWatch {
   #vacancy: HeldLease | null = null
   /** What the loop has not taken yet. */
   readonly #changes: (Leader | null)[] = []
-  /** The fence of the leader that was told last; `undefined` before the first. */
-  #known: bigint | null | undefined
+  /** The term of the leader that was told last; `undefined` before the first. */
+  #known: string | null | undefined
   #looking: Promise<unknown> = Promise.resolve()
   #end: { readonly error: unknown } | undefined
   #tell: () => void = () => {}
@@ -190,12 +194,11 @@ export class LeaderWatch {
    */
   #look(): Promise<Look> {
     const look = this.#looking.then(async (): Promise<Look> => {
-      const { leader, isOffered } = await lookAt(this.#desk.engine, this.#key)
+      const { leader, term, isOffered } = await lookAt(this.#desk.engine, this.#key)
       if (isOffered) return { leads: 'soon', changed: false }
       const leads = leader === null ? 'nobody' : 'somebody'
-      const fence = leader?.fence ?? null
-      if (fence === this.#known) return { leads, changed: false }
-      this.#known = fence
+      if (term === this.#known) return { leads, changed: false }
+      this.#known = term
       this.#changes.push(leader)
       this.#tell()
       return { leads, changed: true }

@@ -1,7 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import type { Election, Locks } from '../../src/index.ts'
+import { createLocks, type Election, type Locks } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
+import { startMasters } from '../stores/redlock/masters.ts'
 import { campaign, Office, observer } from './office.ts'
 
 describe('an election', () => {
@@ -352,6 +353,23 @@ describe('observing', () => {
     running.end()
     rivals.end()
     await clock.advance(10_000)
+  })
+
+  test('tells leaders from one another also where the store was told to do without fences', async () => {
+    await using masters = await startMasters(3)
+    await using locks = createLocks(masters.store({ fences: false }))
+    const changes = locks.election('k').observe()
+    expect(await changes.next()).toMatchObject({ value: null })
+    const [first, second] = [new Office(), new Office()]
+    const running = [first, second].map((office, at) =>
+      campaign(locks.election('k'), office, { value: String(at) }),
+    )
+    expect(await changes.next()).toMatchObject({ value: { value: '0', fence: 0n } })
+    first.finish('')
+    expect(await changes.next()).toMatchObject({ value: { value: '1', fence: 0n } })
+    second.finish('')
+    await Promise.all(running.map(({ over }) => over))
+    await changes.return()
   })
 
   test('ends with the locks, and by its signal', async () => {
