@@ -27,8 +27,11 @@ export interface Diagnosis {
  * @throws {InvalidArgumentError} when the URL is not what it should be, or a package that the store needs is not installed.
  */
 export async function diagnose(url: string): Promise<Diagnosis> {
-  const [seen, known] = await Promise.all([general(url), particular(url)])
-  const findings = [...seen, ...known]
+  const [seen, known] = await Promise.allSettled([general(url), particular(url)])
+  // Of a URL that is none both complain, and this one in a sentence.
+  if (seen.status === 'rejected') throw seen.reason
+  if (known.status === 'rejected') throw known.reason
+  const findings = [...seen.value, ...known.value]
   return { store: schemeOf(url), verdict: worst(findings), findings }
 }
 

@@ -83,3 +83,20 @@ test('doctor works without any setting, and takes no words', async () => {
   expect(refused.stderr).toContain('Expected no words, got "now".')
   expect((await shell.run(['doctor', '--store', 'mongodb://localhost'])).code).toBe(64)
 })
+
+test.each([
+  'redlock:',
+  'redlock:redis://:sesame@[::1',
+  'redlock:redis://:sesame@a,redis://b:99999',
+  'redis://:sesame@a b',
+  'redis+sentinel://:sesame@a',
+  'redis+cluster://:sesame@a:99999',
+  'postgres://:sesame@a:99999/x',
+  'etcd://:sesame@a:99999',
+  'sqlite:',
+])('doctor says in one sentence, without secrets, that %s is no URL of a store', async (url) => {
+  const { code, stdout, stderr } = await shell.run(['doctor', '--store', url])
+  expect([code, stdout]).toEqual([64, ''])
+  expect(stderr).toMatch(/^holdfast: Expected .* See holdfast doctor --help\.\n$/)
+  expect(stderr).not.toContain('sesame')
+})

@@ -44,7 +44,8 @@ async function factsOf(connections: PostgresConnections, url: string): Promise<D
       pg_catalog.pg_is_in_recovery()::text as standby,
       pg_catalog.pg_notification_queue_usage()::text as queue,
       (select pg_catalog.sum(numbackends) from pg_catalog.pg_stat_database)::text as connections,
-      (select pg_catalog.count(*) from pg_catalog.pg_stat_replication)::text as standbys`,
+      (select pg_catalog.count(*) from pg_catalog.pg_stat_replication
+       where state <> 'backup' and application_name not in ('pg_basebackup', 'pg_receivewal'))::text as standbys`,
   )
   const rows = await connections.query(
     `select name, setting from pg_catalog.pg_settings

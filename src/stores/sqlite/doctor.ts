@@ -62,6 +62,8 @@ function journal(file: string): Finding | undefined {
   } finally {
     closeSync(descriptor)
   }
+  // What it is instead, the store has said.
+  if (header.toString('latin1', 0, MAGIC.length) !== MAGIC) return undefined
   if (header[18] === 2 && header[19] === 2)
     return { check, verdict: 'ok', text: 'The file has a write-ahead log.' }
   return {
@@ -70,6 +72,8 @@ function journal(file: string): Finding | undefined {
     text: 'The file has no write-ahead log, so each lock waits for the disk. End the program that has changed that, and let the store open it again.',
   }
 }
+
+const MAGIC = 'SQLite format 3\0'
 
 function permissions(file: string): Finding {
   const check = 'permissions'

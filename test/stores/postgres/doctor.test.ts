@@ -1,9 +1,16 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
 import { Client } from 'pg'
 import { expect, test } from 'vitest'
 import { diagnose } from '../../../src/index.ts'
 import { notifications, transactions } from '../../../src/stores/postgres/doctor.ts'
+import { ensurePostgres } from '../../servers/install.ts'
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { startPostgres } from '../../servers/postgres-server.ts'
+import { until } from '../../servers/until.ts'
 
 test('the doctor finds nothing wrong with a primary that keeps what it commits', async () => {
   await using server = await startPostgres()
@@ -14,6 +21,24 @@ test('the doctor finds nothing wrong with a primary that keeps what it commits',
     ...checks,
     ...['isolation', 'durability', 'connections', 'clock'],
   ])
+})
+
+test('the doctor takes no backup for a standby', async () => {
+  await using server = await startPostgres()
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-backup-'))
+  const backup = spawn(
+    join(dirname(ensurePostgres()), 'pg_receivewal'),
+    ['--directory', folder, '--no-loop', '--dbname', server.url],
+    { stdio: 'ignore' },
+  )
+  await until('it is connected', async () => {
+    const [row] = await server.sql('select count(*)::int as count from pg_stat_replication')
+    return row?.['count'] === 1
+  })
+  expect(await diagnose(server.url)).toMatchObject({ verdict: 'ok' })
+  backup.kill()
+  await once(backup, 'exit')
+  rmSync(folder, { recursive: true })
 })
 
 test('the doctor tells of a pooler, of a standby, and of a server that does not wait for its disk', async () => {

@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, rmSync } from 'node:fs'
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
@@ -53,4 +53,13 @@ test('the doctor says why a file cannot be used', async () => {
   const { verdict, findings } = await diagnose(`sqlite:${folder}`)
   expect(verdict).toBe('problem')
   expect(findings[0]).toMatchObject({ check: 'connection', text: expect.stringContaining('got a folder') })
+  const other = join(folder, 'letter.txt')
+  writeFileSync(other, 'Dear Sir or Madam, this is no database.')
+  const judged = await diagnose(`sqlite:${other}`)
+  expect(judged.findings[0]).toMatchObject({
+    ...{ check: 'connection', verdict: 'problem' },
+    text: expect.stringContaining('got another kind of file'),
+  })
+  // Its journal is not what is wrong with it.
+  expect(judged.findings.map(({ check }) => check)).not.toContain('journal')
 })
