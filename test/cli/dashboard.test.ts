@@ -2,7 +2,9 @@ import { once } from 'node:events'
 import { createServer } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { connect, type Locks } from '../../src/index.ts'
+import { openJobs } from '../../src/jobs/index.ts'
 import { freePort } from '../servers/free-port.ts'
+import { startPostgres } from '../servers/postgres-server.ts'
 import { type HoldfastProcess, Shell } from './holdfast-process.ts'
 import { openSqlite, type TestStore } from './stores.ts'
 
@@ -60,6 +62,20 @@ test('dashboard says where it is, and with --allow-evict makes a token', async (
   expect(await answer.json()).toEqual({ evicted: [lease.id] })
   program.signal('SIGTERM')
   expect(await program.exit).toBe(0)
+})
+
+test('dashboard shows jobs where there are tables for them', async () => {
+  await using server = await startPostgres()
+  const sites: unknown[] = []
+  for (const migrates of [false, true]) {
+    await using jobs = await openJobs(server.url)
+    if (migrates) await jobs.migrate()
+    const { url, program } = await start('--store', server.url)
+    sites.push((await (await fetch(new URL('api/view?view=jobs', url))).json()).site)
+    program.signal('SIGINT')
+    expect([await program.exit, program.stderr]).toEqual([0, ''])
+  }
+  expect(sites).toMatchObject([{ hasJobs: false }, { hasJobs: true }])
 })
 
 test('dashboard needs a token beyond this machine, and takes it from the environment', async () => {

@@ -105,6 +105,7 @@ describe('top leaves the terminal as it was', () => {
     ['SIGTERM', 143, (terminal: Tmux) => process.kill(terminal.pid(), 'SIGTERM')],
     ['SIGINT', 130, (terminal: Tmux) => process.kill(terminal.pid(), 'SIGINT')],
     ['SIGHUP', 129, (terminal: Tmux) => process.kill(terminal.pid(), 'SIGHUP')],
+    ['SIGQUIT', 131, (terminal: Tmux) => process.kill(terminal.pid(), 'SIGQUIT')],
   ])('after %s', async (_, code, end) => {
     await using terminal = start()
     await terminal.shows('Nobody holds a key.')

@@ -372,6 +372,13 @@ describe('the page', () => {
     expect(other.wrongs).toEqual([])
   })
 
+  test('says that it shows no jobs where somebody has kept a link to them', async () => {
+    await using opened = await open(locks)
+    await opened.page.goto(`${opened.url}#/jobs`)
+    await opened.page.getByText('This dashboard shows no jobs.').waitFor()
+    expect(await opened.page.getByRole('link', { name: 'Jobs' }).count()).toBe(0)
+  })
+
   test('does not ask while nobody sees it, and goes on when somebody does', async () => {
     await using opened = await open(locks)
     const { page, server } = opened

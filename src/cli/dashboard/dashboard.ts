@@ -5,7 +5,8 @@ import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import { isLoopback } from '../../base/loopback.ts'
 import { createDashboard } from '../../dashboard/index.ts'
-import { openJobs } from '../../jobs/index.ts'
+import { isHoldfastError } from '../../index.ts'
+import { type Jobs, openJobs } from '../../jobs/index.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { openLocks, storeOption, urlOf } from '../store-option.ts'
@@ -31,7 +32,8 @@ export const dashboard: Command = {
 it needs a token, and something in front of it that encrypts. Others on this
 machine can read a command line: better than --token is
 HOLDFAST_DASHBOARD_TOKEN.
-Jobs are shown where the store is PostgreSQL. Ctrl-C ends it.`,
+Jobs are shown where the store is PostgreSQL and has their tables. Ctrl-C ends
+it.`,
   async run(given: Arguments): Promise<number> {
     if (given.words.length > 0) throw expected('the command', 'given without words', given.words[0])
     const place = placeOf(given)
@@ -39,7 +41,7 @@ Jobs are shown where the store is PostgreSQL. Ctrl-C ends it.`,
     const url = await urlOf(given)
     const scheme = (/^[a-z+]+/i.exec(url)?.[0] ?? '').toLowerCase()
     await using locks = await openLocks(given)
-    const jobs = /^postgres(ql)?$/.test(scheme) ? await openJobs(url) : undefined
+    await using jobs = /^postgres(ql)?$/.test(scheme) ? await jobsIn(url) : undefined
     const handler = createDashboard(locks, {
       token,
       allowEvict: given.flag('allow-evict'),
@@ -57,10 +59,22 @@ Jobs are shown where the store is PostgreSQL. Ctrl-C ends it.`,
       handler.close()
       server.close()
       server.closeAllConnections()
-      await jobs?.close()
     }
     return EXIT.ok
   },
+}
+
+/** Undefined where nobody has made the tables for them, or we may not look into these. */
+async function jobsIn(url: string): Promise<Jobs | undefined> {
+  const jobs = await openJobs(url)
+  try {
+    await jobs.find('1')
+    return jobs
+  } catch (error) {
+    if (!isHoldfastError(error, 'store-refused')) return jobs
+    await jobs.close()
+    return undefined
+  }
 }
 
 interface Place {

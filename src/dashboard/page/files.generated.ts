@@ -485,7 +485,12 @@ dd {
 
 @media (max-width: 720px) {
   .tools label {
-    flex: 1 1 45%;
+    flex: 1 1 40%;
+    min-width: 0;
+  }
+
+  .tools label span {
+    white-space: nowrap;
   }
 
   .tools select {
@@ -1012,20 +1017,21 @@ export function jobsView() {
   return {
     node: element('div', {}, problem, empty, countTable, title, jobTable),
     query: () => ({ view: 'jobs' }),
-    update(view) {
+    update({ counts: known = [], jobs: open = [], ...view }) {
       setText(problem, view.jobsMessage ?? '')
-      const rows = byName(view.counts)
+      const rows = byName(known)
       reconcile(counts, rows, ({ name }) => name, countRow)
-      reconcile(jobs, view.jobs, ({ id }) => id, jobRow)
+      reconcile(jobs, open, ({ id }) => id, jobRow)
       countTable.hidden = rows.length === 0
-      title.hidden = jobTable.hidden = view.jobs.length === 0
-      const isKnown = view.jobsAt !== undefined || view.jobsMessage !== undefined
-      setText(
-        empty,
-        rows.length > 0 || view.jobsMessage !== undefined ? '' : isKnown ? 'There are no jobs.' : 'Counting…',
-      )
+      title.hidden = jobTable.hidden = open.length === 0
+      setText(empty, rows.length > 0 || view.jobsMessage !== undefined ? '' : nothing(view))
     },
   }
+}
+
+function nothing({ site, jobsAt }) {
+  if (!site.hasJobs) return 'This dashboard shows no jobs.'
+  return jobsAt === undefined ? 'Counting…' : 'There are no jobs.'
 }
 
 function byName(counts) {
@@ -1076,7 +1082,7 @@ function jobRow({ id, name }) {
       if (job.state === 'running' && job.startedAt !== undefined) showSince(runs, job.startedAt)
       else showNoTime(runs)
       if (job.dueAt === undefined || job.state === 'dead') showNoTime(due)
-      else showUntil(due, job.dueAt)
+      else showUntil(due, job.dueAt, { over: job.state === 'delayed' ? 'now' : 'over' })
     },
   }
 }
@@ -2094,9 +2100,14 @@ td.actions button {
   td.key,
   td.holder,
   td.error,
-  td.value,
-  td.id {
+  td.value {
     flex: 1 1 100%;
+    min-width: 0;
+  }
+
+  /* With the button beside it. */
+  td.id {
+    flex: 1 1 50%;
     min-width: 0;
   }
 
@@ -2153,7 +2164,7 @@ export function ownerNode() {
 
 export function showLeft(node, { state, remainingMs }, at) {
   const suffix = { held: '', offered: ' to accept', leaving: ' min-hold' }[state]
-  showUntil(node, at + remainingMs, suffix)
+  showUntil(node, at + remainingMs, { suffix })
 }
 
 /** A table that stays one for those who hear it, also where it is shown as cards. */
@@ -2223,10 +2234,11 @@ export function showSince(node, at) {
   tickOne(node)
 }
 
-/** Shows how much time is left, and counts down. \`suffix\` says of what. */
-export function showUntil(node, at, suffix = '') {
+/** Shows how much time is left, and counts down. \`suffix\` says of what, \`over\` what is so afterwards. */
+export function showUntil(node, at, { suffix = '', over = 'over' } = {}) {
   node.dataset.until = at
   node.dataset.suffix = suffix
+  node.dataset.over = over
   tickOne(node)
 }
 
@@ -2238,12 +2250,12 @@ export function showNoTime(node, text = '–') {
 }
 
 function tickOne(node) {
-  const { since, until, suffix } = node.dataset
+  const { since, until, suffix, over } = node.dataset
   if (since !== undefined) setText(node, steady(serverNow() - Number(since)))
   if (until === undefined) return
   const leftMs = Number(until) - serverNow()
-  node.dataset.low = leftMs < LOW_MS
-  setText(node, leftMs <= 0 ? 'over' : \`\${steady(leftMs)}\${suffix}\`)
+  node.dataset.low = leftMs < LOW_MS && over === 'over'
+  setText(node, leftMs <= 0 ? over : \`\${steady(leftMs)}\${suffix}\`)
 }
 
 /** Whole seconds: tenths that change each second only make it flicker. */

@@ -36,20 +36,21 @@ export function jobsView() {
   return {
     node: element('div', {}, problem, empty, countTable, title, jobTable),
     query: () => ({ view: 'jobs' }),
-    update(view) {
+    update({ counts: known = [], jobs: open = [], ...view }) {
       setText(problem, view.jobsMessage ?? '')
-      const rows = byName(view.counts)
+      const rows = byName(known)
       reconcile(counts, rows, ({ name }) => name, countRow)
-      reconcile(jobs, view.jobs, ({ id }) => id, jobRow)
+      reconcile(jobs, open, ({ id }) => id, jobRow)
       countTable.hidden = rows.length === 0
-      title.hidden = jobTable.hidden = view.jobs.length === 0
-      const isKnown = view.jobsAt !== undefined || view.jobsMessage !== undefined
-      setText(
-        empty,
-        rows.length > 0 || view.jobsMessage !== undefined ? '' : isKnown ? 'There are no jobs.' : 'Counting…',
-      )
+      title.hidden = jobTable.hidden = open.length === 0
+      setText(empty, rows.length > 0 || view.jobsMessage !== undefined ? '' : nothing(view))
     },
   }
+}
+
+function nothing({ site, jobsAt }) {
+  if (!site.hasJobs) return 'This dashboard shows no jobs.'
+  return jobsAt === undefined ? 'Counting…' : 'There are no jobs.'
 }
 
 function byName(counts) {
@@ -100,7 +101,7 @@ function jobRow({ id, name }) {
       if (job.state === 'running' && job.startedAt !== undefined) showSince(runs, job.startedAt)
       else showNoTime(runs)
       if (job.dueAt === undefined || job.state === 'dead') showNoTime(due)
-      else showUntil(due, job.dueAt)
+      else showUntil(due, job.dueAt, { over: job.state === 'delayed' ? 'now' : 'over' })
     },
   }
 }

@@ -29,7 +29,7 @@ export function ownerNode() {
 
 export function showLeft(node, { state, remainingMs }, at) {
   const suffix = { held: '', offered: ' to accept', leaving: ' min-hold' }[state]
-  showUntil(node, at + remainingMs, suffix)
+  showUntil(node, at + remainingMs, { suffix })
 }
 
 /** A table that stays one for those who hear it, also where it is shown as cards. */

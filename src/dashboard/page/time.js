@@ -35,10 +35,11 @@ export function showSince(node, at) {
   tickOne(node)
 }
 
-/** Shows how much time is left, and counts down. `suffix` says of what. */
-export function showUntil(node, at, suffix = '') {
+/** Shows how much time is left, and counts down. `suffix` says of what, `over` what is so afterwards. */
+export function showUntil(node, at, { suffix = '', over = 'over' } = {}) {
   node.dataset.until = at
   node.dataset.suffix = suffix
+  node.dataset.over = over
   tickOne(node)
 }
 
@@ -50,12 +51,12 @@ export function showNoTime(node, text = '–') {
 }
 
 function tickOne(node) {
-  const { since, until, suffix } = node.dataset
+  const { since, until, suffix, over } = node.dataset
   if (since !== undefined) setText(node, steady(serverNow() - Number(since)))
   if (until === undefined) return
   const leftMs = Number(until) - serverNow()
-  node.dataset.low = leftMs < LOW_MS
-  setText(node, leftMs <= 0 ? 'over' : `${steady(leftMs)}${suffix}`)
+  node.dataset.low = leftMs < LOW_MS && over === 'over'
+  setText(node, leftMs <= 0 ? over : `${steady(leftMs)}${suffix}`)
 }
 
 /** Whole seconds: tenths that change each second only make it flicker. */
