@@ -1,4 +1,6 @@
+import { createSecureContext } from 'node:tls'
 import { show } from '../../base/duration.ts'
+import { checkOptions } from '../../base/options.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { Cluster } from './cluster.ts'
@@ -53,12 +55,8 @@ export function etcdStore(options: EtcdStoreOptions): Store {
 }
 
 function checked(options: EtcdStoreOptions): EtcdStoreOptions {
-  if (typeof options !== 'object' || options === null) {
-    throw new InvalidArgumentError(
-      `Expected the options of etcdStore() to be an object, got ${show(options)}.`,
-    )
-  }
-  const { endpoints, auth, prefix } = options
+  checkOptions(options, ['endpoints', 'auth', 'tls', 'prefix'])
+  const { endpoints, auth, tls, prefix } = options
   if (!Array.isArray(endpoints) || endpoints.length === 0) {
     throw new InvalidArgumentError(
       `Expected \`endpoints\` to be an array with at least one URL, got ${show(endpoints)}.`,
@@ -78,7 +76,30 @@ function checked(options: EtcdStoreOptions): EtcdStoreOptions {
       `Expected \`prefix\` to be a string with at least one character and without NUL, got ${show(prefix)}.`,
     )
   }
+  if (tls !== undefined) checkTls(tls, endpoints)
   return options
+}
+
+function checkTls(tls: EtcdTls, endpoints: readonly string[]): void {
+  checkOptions(tls, ['ca', 'cert', 'key', 'servername'])
+  const { servername, ...certificates } = tls
+  if (servername !== undefined && typeof servername !== 'string') {
+    throw new InvalidArgumentError(`Expected \`servername\` to be a string, got ${show(servername)}.`)
+  }
+  const isUsed = Object.values(tls).some((value) => value !== undefined)
+  if (isUsed && endpoints.some((endpoint) => new URL(endpoint).protocol !== 'https:')) {
+    throw new InvalidArgumentError(
+      'Expected all `endpoints` to begin with https: where there is `tls`, got http:, which has none.',
+    )
+  }
+  try {
+    createSecureContext(certificates)
+  } catch (cause) {
+    throw new InvalidArgumentError(
+      'Expected `tls` to have certificates in PEM, and the key of `cert`, got what OpenSSL does not take.',
+      { cause },
+    )
+  }
 }
 
 /** A password in a URL is in no message. */

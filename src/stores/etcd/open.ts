@@ -1,4 +1,5 @@
 import { opened } from '../../base/opened.ts'
+import { checkOptions } from '../../base/options.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { type EtcdStoreOptions, etcdStore } from './client.ts'
@@ -15,6 +16,7 @@ export async function openEtcd(
   url: string,
   options: Omit<EtcdStoreOptions, 'endpoints' | 'auth'> = {},
 ): Promise<Store> {
+  checkOptions(options, ['tls', 'prefix'])
   const store = etcdStore({ ...options, ...parseUrl(url) })
   // Needs what every request needs, finds nobody, and changes nothing.
   return opened(store, () => store.release({ key: 'is anybody there', id: '?', cancel: false }))

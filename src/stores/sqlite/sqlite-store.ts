@@ -1,5 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { show } from '../../base/duration.ts'
 import { opened } from '../../base/opened.ts'
+import { checkOptions } from '../../base/options.ts'
 import type {
   AcquireAnswer,
   Answer,
@@ -13,6 +15,7 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
+import { InvalidArgumentError } from '../../errors.ts'
 import { acquire, evict, release, renew, type StoreTime, view } from '../../law/room.ts'
 import { parsePath } from './file-path.ts'
 import { Inbox } from './inbox.ts'
@@ -190,11 +193,14 @@ function countAhead(statements: Statements, { key, id }: Ticket): number {
 }
 
 function parseOptions(pathOrOptions: string | SqliteStoreOptions): LockFileOptions {
-  const {
-    path,
-    engine,
-    now = machineTime,
-    boot = bootOfMachine(),
-  }: SqliteStoreOptions = typeof pathOrOptions === 'string' ? { path: pathOrOptions } : pathOrOptions
+  const isObject = typeof pathOrOptions === 'object' && pathOrOptions !== null
+  const options: SqliteStoreOptions = isObject ? pathOrOptions : { path: pathOrOptions }
+  checkOptions(options, ['path', 'engine', 'now', 'boot'])
+  const { path, engine, now = machineTime, boot = bootOfMachine() } = options
+  if (engine !== undefined && engine !== 'node:sqlite' && engine !== '@photostructure/sqlite') {
+    throw new InvalidArgumentError(
+      `Expected \`engine\` to be "node:sqlite" or "@photostructure/sqlite", got ${show(engine)}.`,
+    )
+  }
   return { path: parsePath(path), engine, now, boot }
 }

@@ -129,19 +129,19 @@ describe('an etcd with a password', () => {
   }
 })
 
-describe('an etcd with TLS', () => {
-  const read = (name: string) => readFileSync(certificate(name))
+const pem = (name: string) => readFileSync(certificate(name))
 
+describe('an etcd with TLS', () => {
   test('is talked to when its certificate is trusted, and refused with the reason when it is not', async () => {
     await using server = await startEtcd({ tls: 'server' })
-    const trusting = etcdStore({ endpoints: [server.url], tls: { ca: read('authority.pem') } })
+    const trusting = etcdStore({ endpoints: [server.url], tls: { ca: pem('authority.pem') } })
     const mine = ticket()
     fenceOf(await trusting.acquire(mine))
     await trusting.release(releaseOf(mine))
     await trusting.close()
     await expectRefused({ endpoints: [server.url] }, /not signed by an authority.*`tls\.ca`/)
     await expectRefused(
-      { endpoints: [server.url], tls: { ca: read('authority.pem'), servername: 'elsewhere' } },
+      { endpoints: [server.url], tls: { ca: pem('authority.pem'), servername: 'elsewhere' } },
       /another host name/,
     )
     // It hangs up without a word.
@@ -157,21 +157,21 @@ describe('an etcd with TLS', () => {
 
   test('is let in by its own certificate where etcd asks for one', async () => {
     await using server = await startEtcd({ tls: 'mutual' })
-    const ca = read('authority.pem')
-    const tls = { ca, cert: read('client.pem'), key: read('client.key') }
+    const ca = pem('authority.pem')
+    const tls = { ca, cert: pem('client.pem'), key: pem('client.key') }
     const store = etcdStore({ endpoints: [server.url], tls })
     fenceOf(await store.acquire(ticket()))
     await store.close()
     await expectRefused({ endpoints: [server.url], tls: { ca } }, /certificate of this client.*`tls\.cert`/)
     await expectRefused(
-      { endpoints: [server.url], tls: { ca, cert: read('expired.pem'), key: read('expired.key') } },
+      { endpoints: [server.url], tls: { ca, cert: pem('expired.pem'), key: pem('expired.key') } },
       /certificate of this client/,
     )
   })
 
   test('says that the certificate has expired', async () => {
     await using server = await startEtcd({ tls: 'server', certificate: 'expired' })
-    await expectRefused({ endpoints: [server.url], tls: { ca: read('authority.pem') } }, /has expired/)
+    await expectRefused({ endpoints: [server.url], tls: { ca: pem('authority.pem') } }, /has expired/)
   })
 })
 
@@ -221,12 +221,37 @@ describe('bad input', () => {
     ['http and https', { endpoints: ['http://a:1', 'https://b:1'] }, /all with https:, got both/],
     ['a user without password', { endpoints: ['http://a:1'], auth: { username: 'a' } }, /`auth` to have/],
     ['an empty prefix', { endpoints: ['http://a:1'], prefix: '' }, /`prefix` to be a string with at least/],
+    ['no options', undefined, /^Expected the options to be an object, got undefined\.$/],
+    ['a misspelt option', { endpoints: ['http://a:1'], perfix: 'x' }, /among .*`prefix`, got `perfix`/],
+    ['TLS that is none', { endpoints: ['https://a:1'], tls: null }, /options to be an object, got null/],
+    ['a misspelt option of TLS', { endpoints: ['https://a:1'], tls: { crt: 'x' } }, /got `crt`/],
+    ['a server name that is none', { endpoints: ['https://a:1'], tls: { servername: 5 } }, /`servername`/],
+    ['TLS for http', { endpoints: ['http://a:1'], tls: { ca: '' } }, /to begin with https:.*`tls`/],
+    ['a certificate that is none', { endpoints: ['https://a:1'], tls: { cert: 'sesame' } }, /`tls` to have/],
+    ['an authority that is none', { endpoints: ['https://a:1'], tls: { ca: 5 } }, /`tls` to have/],
+    [
+      'a certificate of another key',
+      { endpoints: ['https://a:1'], tls: { cert: pem('client.pem'), key: pem('expired.key') } },
+      /`tls` to have/,
+    ],
   ])('%s', (_, options, message) => {
     const make = () => etcdStore(options as Parameters<typeof etcdStore>[0])
     expect(make).toThrow(
       expect.objectContaining({ code: 'invalid-argument', message: expect.stringMatching(message) }),
     )
     expect(make).not.toThrow(/sesame/)
+  })
+
+  test.each([
+    [null, /options to be an object, got null/],
+    [{ perfix: 'x' }, /got `perfix`/],
+    [{ tls: { ca: '' } }, /to begin with https:.*`tls`/],
+  ])('options of openEtcd: %o', async (options, message) => {
+    const url = `etcd://127.0.0.1:${await freePort()}`
+    await expect(openEtcd(url, options as never)).rejects.toMatchObject({
+      code: 'invalid-argument',
+      message: expect.stringMatching(message),
+    })
   })
 
   test.each([

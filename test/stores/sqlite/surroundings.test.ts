@@ -398,6 +398,15 @@ test('what is not the path of a file is refused at once', () => {
       expect.objectContaining({ name: 'InvalidArgumentError', message }),
     )
   }
+  for (const nothing of [undefined, null, 7, true]) {
+    expect(() => sqliteStore(nothing as never)).toThrow('Expected `path` to be the path of a file, got ')
+  }
+  expect(() => sqliteStore({ path: 'locks.db', ttl: 5 } as never)).toThrow(
+    'Expected the options to be among `path`, `engine`, `now`, `boot`, got `ttl`.',
+  )
+  expect(() => sqliteStore({ path: 'locks.db', engine: 'better-sqlite3' as never })).toThrow(
+    'Expected `engine` to be "node:sqlite" or "@photostructure/sqlite", got "better-sqlite3".',
+  )
 })
 
 test('a relative path needs a working folder', () => {
