@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { parse } from 'yaml'
 import { connect } from '../../src/index.ts'
 import { freePort } from '../servers/free-port.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
@@ -27,6 +28,16 @@ afterAll(async () => {
 
 test('the page that everybody reads first shows this very program', () => {
   expect(readProjectFile('docs/getting-started.md')).toContain(`\`\`\`ts\n${readProjectFile(program)}\`\`\``)
+})
+
+test('the Redis for those who have Docker is where the page looks for it, and on this machine alone', () => {
+  const { services } = parse(readProjectFile('examples/two-servers/docker-compose.yml'))
+  expect(services).toEqual({
+    redis: { image: expect.stringMatching(/^redis:\d/), ports: ['127.0.0.1:6379:6379'] },
+  })
+  const page = readProjectFile('docs/getting-started.md')
+  expect(page).toContain('docker compose up -d')
+  expect(page).toContain('STORE=redis://localhost:6379 node server.mjs 3001')
 })
 
 // As a reader runs them: against the built package, in an empty folder.

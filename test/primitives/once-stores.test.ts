@@ -1,6 +1,9 @@
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { connect } from '../../src/index.ts'
 import { places } from '../servers/places.ts'
@@ -55,3 +58,33 @@ test.concurrent.each(Object.entries(places))(
     }
   },
 )
+
+// What its store has to do with it, the other tests of killed processes show on each.
+test.concurrent.each(['sqlite', 'redis'])(
+  'on %s work whose process is killed half-way is done by the next one, when the lease has run out',
+  { timeout: 60_000 },
+  async (store) => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-once-'))
+    const place = await (places[store] as (typeof places)[string])(folder)
+    const locks = await connect(place.url)
+    const child = fork(PROGRAM, [place.url, 'welcome:42'], { execArgv: ['--import', 'tsx'] })
+    try {
+      await once(child, 'message')
+      let runs = 0
+      const next = [1, 2].map(() => locks.once('welcome:42', () => (runs += 1), { remember: '10m' }))
+      expect(await locks.tryAcquire('welcome:42')).toBeNull()
+      expect(runs).toBe(0)
+      child.kill('SIGKILL')
+      expect(await Promise.all(next)).toEqual(
+        expect.arrayContaining([{ ran: true, value: 1 }, { ran: false }]),
+      )
+    } finally {
+      child.kill('SIGKILL')
+      await locks.close()
+      await place.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+)
+
+const PROGRAM = fileURLToPath(new URL('once-process.ts', import.meta.url))

@@ -301,6 +301,20 @@ test.each<[string, Partial<Settings>]>([
   await next.release()
 })
 
+test('takes a duration that no timer can be set for as the longest there is', async () => {
+  const own = redlockOn(1)
+  const name = resource()
+  const duration = Math.floor(Number.MAX_SAFE_INTEGER / 10)
+  const lock = await own.acquire([name], duration)
+  // 24 days, less the allowance of every deadline.
+  const soonest = Date.now() + 23 * 86_400_000
+  expect(lock.expiration).toBeGreaterThan(soonest)
+  const extended = await lock.extend(3 * duration)
+  expect(extended.expiration).toBeGreaterThan(soonest)
+  await extended.release()
+  await (await redlockOn(1, { retryCount: 0 }).acquire([name], 500)).release()
+})
+
 test('takes settings that are null for none, as redlock does', async () => {
   const own = redlockOn(1)
   const lock = await own.acquire([resource()], 1000, null as never)

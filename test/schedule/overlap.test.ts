@@ -67,6 +67,25 @@ describe('ticks that come while a run is going on', () => {
   })
 })
 
+test('work that never settles keeps the job to its process, which can be seen, until that is gone', async () => {
+  const stage = new Stage()
+  const [hung, other] = [stage.member('hung'), stage.member('other', { aheadMs: -500 })]
+  const hang = async (run: Parameters<ReturnType<typeof stage.work>>[0]) => {
+    await stage.work(hung)(run)
+    await new Promise(() => {})
+  }
+  const job = other.schedule.add('job', '* * * * *', stage.work(other))
+  hung.schedule.add('job', '* * * * *', hang)
+  for (const { schedule } of [hung, other]) schedule.start()
+  await stage.clock.advance(61 * MINUTE_MS)
+  expect(stage.record).toEqual(['hung 2027-01-15T08:01:00.000Z'])
+  const { running } = await stage.clock.until(job.status())
+  expect(running?.since.getTime()).toBeCloseTo(Date.parse('2027-01-15T08:01:00Z'), -4)
+  await stage.kill(hung)
+  await stage.clock.advance(2 * MINUTE_MS)
+  expect(stage.record.at(-1)).toMatch(/^other /)
+})
+
 describe('`atLeast`', () => {
   test('keeps the job taken when its work is done, and what comes meanwhile overlaps with it', async () => {
     const stage = new Stage()

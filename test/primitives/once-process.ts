@@ -1,0 +1,10 @@
+// One process that begins a piece of work, says so, and never comes to its end.
+import { connect } from '../../src/index.ts'
+
+const [url = '', key = ''] = process.argv.slice(2)
+const locks = await connect(url, { ttl: '1s' })
+const work = () => {
+  process.send?.('works')
+  return new Promise(() => {})
+}
+await locks.once(key, work, { remember: '10m' })
