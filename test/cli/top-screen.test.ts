@@ -131,6 +131,27 @@ test('every column sorts, and the other way round is the reverse', () => {
   }
 })
 
+test('sorting by holder reads each of them once', () => {
+  let reads = 0
+  const rows = Array.from({ length: 1000 }, (_, n) =>
+    rowOf({
+      ...{ key: `k${n}`, queue: [], closedMs: 0 },
+      holders: [
+        {
+          ...{ id: 'x', units: 1, limit: 1, fence: 1n, heldMs: 1, remainingMs: 1, state: 'held' },
+          get owner() {
+            reads += 1
+            return JSON.stringify({ host: `h${(n * 7919) % 1000}`, pid: 1 })
+          },
+        },
+      ],
+    }),
+  )
+  const holders = sorted(rows, { sort: 'holder', isReversed: false }).map(({ holder }) => holder)
+  expect(holders).toEqual([...holders].sort())
+  expect(reads).toBe(1000)
+})
+
 describe('what is typed', () => {
   test.each([
     ['a', ['a']],

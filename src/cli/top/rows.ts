@@ -30,6 +30,7 @@ export const STATES: Readonly<Record<string, string>> = {
 /** Of each key; what is shown of it is made when somebody looks at it. */
 export function rowOf(room: RoomView): Row {
   const { holders, queue } = room
+  let holder: string | undefined
   return {
     room,
     key: room.key,
@@ -41,9 +42,9 @@ export function rowOf(room: RoomView): Row {
       return first === undefined ? '–' : modeOf(first)
     },
     get holder() {
-      const [first, ...others] = holders
-      if (first === undefined) return '–'
-      return others.length === 0 ? ownerOf(first) : `${ownerOf(first)} +${others.length}`
+      // Once: sorting asks for it again and again.
+      holder ??= holderOf(room)
+      return holder
     },
     heldMs: most(holders.map(({ heldMs }) => heldMs)),
     leftMs: leftOf(room),
@@ -51,6 +52,12 @@ export function rowOf(room: RoomView): Row {
     waiting: queue.length,
     longestMs: most(queue.map(({ waitedMs }) => waitedMs)),
   }
+}
+
+function holderOf({ holders }: RoomView): string {
+  const [first, ...others] = holders
+  if (first === undefined) return '–'
+  return others.length === 0 ? ownerOf(first) : `${ownerOf(first)} +${others.length}`
 }
 
 function stateOf({ holders, queue, closedMs }: RoomView): string {
