@@ -179,7 +179,7 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
  *     await fetch(`https://mail.example/receipts/${job.payload.order}`, { method: 'PUT', signal: job.signal })
  *   },
  * })
- * process.once('SIGTERM', () => worker.stop())
+ * process.on('SIGTERM', () => worker.stop())
  * ```
  */
 export function createJobs<Payloads extends object = Record<string, unknown>>(
