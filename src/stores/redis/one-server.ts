@@ -7,7 +7,7 @@ import { type Place, SCAN_START, type Scanned, type ScanRequest, type Servers } 
 
 /** All rooms are on one server, and may be asked about together. */
 export class OneServer implements Servers, Place {
-  readonly scripts: Scripts = serverScripts
+  readonly scripts: Scripts
   readonly fence: string
   readonly #link: RedisLink
   readonly #names: RoomNames
@@ -15,12 +15,17 @@ export class OneServer implements Servers, Place {
 
   constructor(
     link: RedisLink,
-    { names, replicas }: { readonly names: RoomNames; readonly replicas: number },
+    {
+      names,
+      replicas,
+      scripts = serverScripts,
+    }: { readonly names: RoomNames; readonly replicas: number; readonly scripts?: Scripts | undefined },
   ) {
+    this.scripts = scripts
     this.fence = names.fence
     this.#link = link
     this.#names = names
-    this.#line = new Line(link, { replicas })
+    this.#line = new Line(link, { replicas, scripts })
   }
 
   divide<Asked>(asked: readonly Asked[]): readonly (readonly [Place, readonly Asked[]])[] {

@@ -22,14 +22,22 @@ import { NotReplicatedError } from './replicas.ts'
 import { RoomNames } from './room-names.ts'
 import { roomPage } from './room-pages.ts'
 import { type Run, runsOf } from './runs.ts'
-import type { Script } from './scripts.ts'
+import type { Script, Scripts } from './scripts.ts'
 import type { Place, Servers } from './servers.ts'
 import { sameTerms, Terms } from './terms.ts'
+
+export interface RedisStoreSettings {
+  readonly prefix: string
+  readonly replicas: number
+  /** Of one server. Default: those for a server that decides alone. */
+  readonly scripts?: Scripts
+}
 
 /** Somebody who waits for the answer to one request. */
 interface Pending<Asked extends { readonly key: string }, Answer> {
   readonly key: string
   readonly asked: Asked
+  readonly proposal?: string | undefined
   readonly resolve: (answer: Answer) => void
   readonly reject: (error: unknown) => void
 }
@@ -49,10 +57,7 @@ export class RedisStore implements Store {
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
   #acquires: Pending<Ticket, AcquireAnswer>[] = []
 
-  constructor(
-    link: RedisLink | ClusterLink,
-    { prefix, replicas }: { readonly prefix: string; readonly replicas: number },
-  ) {
+  constructor(link: RedisLink | ClusterLink, { prefix, replicas, scripts }: RedisStoreSettings) {
     const start = link.keyPrefix + prefix
     // The servers look at the first braces only, and then take the whole name: a script's keys would be all over the place.
     if ('seeds' in link && /^[^{]*\{\}/.test(start)) {
@@ -62,14 +67,20 @@ export class RedisStore implements Store {
     }
     this.#names = new RoomNames(start)
     const options = { names: this.#names, replicas }
-    this.#servers = 'seeds' in link ? new ClusterServers(link, options) : new OneServer(link, options)
+    this.#servers =
+      'seeds' in link ? new ClusterServers(link, options) : new OneServer(link, { ...options, scripts })
     this.#terms = new Terms(this.#inbox)
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
+    return this.vote(ticket, undefined)
+  }
+
+  /** An acquire by the voting scripts. They look at the proposal where the ticket comes alone; see proposal.lua. */
+  vote(ticket: Ticket, proposal: string | undefined): Promise<AcquireAnswer> {
     this.#gather()
     return new Promise((resolve, reject) => {
-      this.#acquires.push({ key: ticket.key, asked: ticket, resolve, reject })
+      this.#acquires.push({ key: ticket.key, asked: ticket, proposal, resolve, reject })
     })
   }
 
@@ -156,6 +167,8 @@ export class RedisStore implements Store {
         const args = this.#argsFor(place, batch)
         this.#terms.addForAcquire(args, batch[0].asked)
         for (const { asked } of batch) args.push(asked.id)
+        const [{ proposal }] = batch
+        if (proposal !== undefined && batch.length === 1) args.push(proposal)
         this.#ask(place, { script: scripts.acquire, args, batch, parse: acquireAnswer })
       }
     }

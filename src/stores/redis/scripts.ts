@@ -22,8 +22,11 @@ export const serverScripts: Scripts = scriptsOf((source) => source)
 
 /** On a server of a cluster. */
 export const clusterScripts: Scripts = scriptsOf((source) =>
-  source.replace(/^--@ wake$/gm, '--@ clusterWake').replace(/^--@@ (\w+)$/gm, '--@ $1'),
+  source.replace(/^--@ wake$/gm, '--@ clusterWake').replace(/^--@@ (cluster\w+)$/gm, '--@ $1'),
 )
+
+/** On one of several independent servers, of which most have to agree. */
+export const votingScripts: Scripts = scriptsOf((source) => source.replace(/^--@@ (proposal)$/gm, '--@ $1'))
 
 function scriptsOf(adapted: (source: string) => string): Scripts {
   const scriptOf = (source: string): Script => {

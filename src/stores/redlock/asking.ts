@@ -40,11 +40,14 @@ class AskingRound {
   #sent = 0
   #lost = 0
   #outcome: 'open' | 'held' | 'queued' | 'refused' = 'open'
+  readonly #proposal: number | undefined
 
   constructor(council: Council, ticket: Ticket, state: TicketState) {
     this.#council = council
     this.#ticket = ticket
     this.#state = state
+    // A minimum hold begins with the claim.
+    this.#proposal = council.fences && ticket.minHoldMs === 0 ? council.proposals.next() : undefined
   }
 
   /** Undefined: nobody had a quorum, or not for long enough, and this ticket is the one that should ask again. */
@@ -96,7 +99,7 @@ class AskingRound {
   #ask(node: RedlockNode): AcquireAnswer | Promise<AcquireAnswer> {
     this.#sent |= 1 << node.index
     this.#state.asked |= this.#sent
-    return node.store.acquire(this.#ticket)
+    return node.vote(this.#ticket, this.#proposal)
   }
 
   #late(node: RedlockNode, answer: AcquireAnswer): void {

@@ -16,7 +16,8 @@ export interface RedlockStoreOptions {
    */
   readonly maxTtl?: Duration | undefined
   /**
-   * `false`: no fencing tokens, and with them one request less. `lease.fence` is then 0 for everybody. Default: `true`.
+   * `false`: no fencing tokens, and no request for them where servers do not agree on one at once. `lease.fence` is then 0 for
+   * everybody. Default: `true`.
    */
   readonly fences?: boolean | undefined
 }

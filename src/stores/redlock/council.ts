@@ -2,6 +2,7 @@ import type { Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { RedlockNode } from './node.ts'
 import type { Tally } from './poll.ts'
+import type { Proposals } from './proposals.ts'
 import type { TicketState, Tickets } from './tickets.ts'
 
 /** The servers together, and what all verbs need to know. */
@@ -11,6 +12,7 @@ export interface Council {
   readonly quorum: number
   readonly fences: boolean
   readonly tickets: Tickets
+  readonly proposals: Proposals
   /** Tells the caller that asking about a ticket is worth it. */
   wake(id: string): void
 }

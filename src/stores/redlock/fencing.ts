@@ -9,7 +9,8 @@ import type { TicketState } from './tickets.ts'
 /**
  * The fence of a ticket that has the votes of a quorum, each of which came with a fence of its own server.
  *
- * The largest of them is claimed on a quorum. A server accepts a claim only while it holds the ticket's vote, and only above
+ * Where a quorum gave the one that was proposed it is agreed already: each of these servers gave it above everything before, and
+ * nobody is given as much by them afterwards. Otherwise the largest is claimed on a quorum. A server accepts a claim only while it holds the ticket's vote, and only above
  * everything that was claimed before for this key. So two tickets never get the same one, as two quorums share a server; and
  * who begins after another has finished gets a larger one, as that server has raised its last fence to the other's.
  * A server that forgets everything begins with the time in µs, which is larger than what was claimed before.
@@ -64,19 +65,27 @@ type ClaimOutcome =
   | { readonly tag: 'lost'; readonly tally: Tally<ClaimAnswer> }
 
 function claim(
-  { quorum }: Council,
+  { quorum, proposals }: Council,
   ticket: Ticket,
   { fence, nodes }: { readonly fence: bigint; readonly nodes: readonly RedlockNode[] },
 ): Promise<ClaimOutcome> {
+  const askedAt = performance.now()
   return poll(nodes, (node) => node.claim(ticket, { fence, mode: 'claim' }), {
     decide: (tally: Tally<ClaimAnswer>): ClaimOutcome | undefined => {
       let accepted = 0
+      let serverUs = 0
       let above: bigint | undefined
       for (const answer of tally.answers) {
-        if (answer?.tag === 'accepted') accepted += 1
+        if (answer?.tag === 'accepted') {
+          accepted += 1
+          serverUs = Math.max(serverUs, answer.serverUs)
+        }
         if (answer?.tag === 'too-low') above = larger(above ?? 0n, answer.above)
       }
-      if (accepted >= quorum) return { tag: 'accepted' }
+      if (accepted >= quorum) {
+        proposals.learn(serverUs, askedAt)
+        return { tag: 'accepted' }
+      }
       if (accepted + tally.pending >= quorum) return undefined
       return above === undefined ? { tag: 'lost', tally } : { tag: 'too-low', above }
     },

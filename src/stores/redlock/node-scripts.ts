@@ -14,7 +14,8 @@ export interface Claim {
 }
 
 export type ClaimAnswer =
-  | { readonly tag: 'accepted' }
+  /** When, by the clock of the server. */
+  | { readonly tag: 'accepted'; readonly serverUs: number }
   /** Readers share a room, so what another one has claimed may be as high: it has to be above this. */
   | { readonly tag: 'too-low'; readonly above: bigint }
   | { readonly tag: 'gone' }
@@ -98,7 +99,7 @@ export class NodeScripts {
 function claimAnswer(text: string): ClaimAnswer {
   switch (text[0]) {
     case 'a':
-      return { tag: 'accepted' }
+      return { tag: 'accepted', serverUs: Number(text.slice(1)) }
     case 'b':
       return { tag: 'too-low', above: BigInt(text.slice(1)) }
     case 'y':

@@ -1,7 +1,8 @@
-import type { Answer, ReleaseRequest, Store, Ticket } from '../../contract/store.ts'
+import type { AcquireAnswer, Answer, ReleaseRequest, Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { RedisLink } from '../redis/connection.ts'
 import { RedisStore } from '../redis/redis-store.ts'
+import { votingScripts } from '../redis/scripts.ts'
 import { Debts } from './debts.ts'
 import { type Claim, type ClaimAnswer, NodeScripts } from './node-scripts.ts'
 import { SharedLink } from './shared-link.ts'
@@ -42,7 +43,7 @@ export interface NodeOptions {
  */
 export class RedlockNode {
   readonly index: number
-  readonly store: Store
+  readonly store: RedisStore
   /** What a server of a majority is asked besides; through {@link ask}, as the store is. */
   readonly scripts: NodeScripts
   standing: Standing | undefined
@@ -69,7 +70,7 @@ export class RedlockNode {
     this.#options = options
     this.#link = new SharedLink(link)
     this.scripts = new NodeScripts(this.#link, options)
-    this.store = new RedisStore(this.#link, { prefix: options.prefix, replicas: 0 })
+    this.store = new RedisStore(this.#link, { prefix: options.prefix, replicas: 0, scripts: votingScripts })
     this.#debts = new Debts(
       (request) => this.store.release(request),
       () => this.#payLater(),
@@ -130,6 +131,14 @@ export class RedlockNode {
     this.#debts.add(request, forMs)
     if (this.#fault === undefined) this.#debts.pay()
     else this.#payLater()
+  }
+
+  /** A vote, and with it the fence that is proposed where this server can agree to that. */
+  vote(ticket: Ticket, proposal: number | undefined): Promise<AcquireAnswer> {
+    return this.store.vote(
+      ticket,
+      proposal === undefined ? undefined : `${proposal} ${this.#options.maxTtlMs}`,
+    )
   }
 
   async claim(ticket: Ticket, claim: Claim): Promise<ClaimAnswer> {

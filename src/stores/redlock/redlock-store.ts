@@ -19,6 +19,7 @@ import { type Council, tooFewError } from './council.ts'
 import { Listening } from './listening.ts'
 import { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
+import { Proposals } from './proposals.ts'
 import { renew } from './renewing.ts'
 import { mergeRooms, roomsOf } from './rooms.ts'
 import { REPLICA, type Standing } from './standing.ts'
@@ -57,7 +58,7 @@ export class RedlockStore implements Store {
     const quorum = Math.floor(nodes.length / 2) + 1
     this.#wakes = new Wakes(quorum, (wake) => this.#wake(wake))
     const wake = (id: string): void => this.#wake({ tag: 'ticket', id })
-    this.#council = { nodes, quorum, fences, tickets: new Tickets(), wake }
+    this.#council = { nodes, quorum, fences, tickets: new Tickets(), proposals: new Proposals(), wake }
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {

@@ -1,11 +1,11 @@
 import { Redis } from 'ioredis'
 import type { RedisLink } from '../../../src/stores/redis/connection.ts'
 import { ioredisLink } from '../../../src/stores/redis/ioredis.ts'
-import { serverScripts } from '../../../src/stores/redis/scripts.ts'
+import { votingScripts } from '../../../src/stores/redis/scripts.ts'
 import { claimScript, lookScript, standingScript, yieldScript } from '../../../src/stores/redlock/scripts.ts'
 
 const scripts = {
-  ...serverScripts,
+  ...votingScripts,
   claim: claimScript,
   look: lookScript,
   standing: standingScript,

@@ -11,13 +11,14 @@ local plain = string.sub(ARGV[3], -2) == ' 0'
 
 -- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
 if #KEYS == 2 and plain then
-  local lone = '1 t' .. ARGV[5] .. '\0h '
-  if redis.call('SET', KEYS[2], lone .. usText .. state, 'PX', ARGV[2], 'NX') then
-    local last = redis.call('SET', KEYS[1], usText, 'GET')
+  local lone, fence = '1 t' .. ARGV[5] .. '\0h ', usText
+--@@ proposal
+  if redis.call('SET', KEYS[2], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
+    local last = redis.call('SET', KEYS[1], fence, 'GET')
     -- Texts of one length are in the order of their numbers.
-    if not last or #last == #usText and last < usText then return 'h' .. usText end
+    if not last or #last == #fence and last < fence then return 'h' .. fence end
     -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
-    local fence = string.format('%.0f', math.max((tonumber(last) or 0) + 1, usText))
+    fence = string.format('%.0f', math.max((tonumber(last) or 0) + 1, usText))
     redis.call('SET', KEYS[1], fence)
     redis.call('SET', KEYS[2], lone .. fence .. state, 'PX', ARGV[2])
     return 'h' .. fence

@@ -9,6 +9,7 @@ export const scripts: {
   readonly fence: string
   readonly inspect: string
   readonly probe: string
+  readonly proposal: string
   readonly release: string
   readonly renew: string
   readonly room: string
@@ -29,13 +30,14 @@ local plain = string.sub(ARGV[3], -2) == ' 0'
 
 -- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
 if #KEYS == 2 and plain then
-  local lone = '1 t' .. ARGV[5] .. '\\0h '
-  if redis.call('SET', KEYS[2], lone .. usText .. state, 'PX', ARGV[2], 'NX') then
-    local last = redis.call('SET', KEYS[1], usText, 'GET')
+  local lone, fence = '1 t' .. ARGV[5] .. '\\0h ', usText
+--@@ proposal
+  if redis.call('SET', KEYS[2], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
+    local last = redis.call('SET', KEYS[1], fence, 'GET')
     -- Texts of one length are in the order of their numbers.
-    if not last or #last == #usText and last < usText then return 'h' .. usText end
+    if not last or #last == #fence and last < fence then return 'h' .. fence end
     -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
-    local fence = string.format('%.0f', math.max((tonumber(last) or 0) + 1, usText))
+    fence = string.format('%.0f', math.max((tonumber(last) or 0) + 1, usText))
     redis.call('SET', KEYS[1], fence)
     redis.call('SET', KEYS[2], lone .. fence .. state, 'PX', ARGV[2])
     return 'h' .. fence
@@ -276,6 +278,18 @@ redis.call('ZREM', key, 'one')
 redis.call('DEL', key)
 redis.call('PUBLISH', ARGV[1], '')
 --@@ clusterProbe
+`,
+  proposal: `-- One of several servers, of which most may agree on a fence in the vote itself: the one that the ticket's process proposes. It
+-- stands for the server's own where it is not below the time here, nor ahead of it by as much as the memory has to be old, so
+-- that the time is beyond it before the vote of a server that has forgotten it counts again; and, as below, only if it is
+-- above the last one. The memory is looked at in the same step: whoever flushes the server takes the vote, too. See standing.lua.
+  if ARGV[6] then
+    local proposed, needed = string.match(ARGV[6], '^(%d+) (%d+)$')
+    local ahead, written = proposed - usText, redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'since')
+    if ahead >= 0 and ahead < math.min(needed, 1000) * 1000 and written and now - string.sub(written, -13) >= tonumber(needed) then
+      fence = proposed
+    end
+  end
 `,
   release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
 --

@@ -1,0 +1,136 @@
+import { Redis } from 'ioredis'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { Store, Ticket } from '../../../src/contract/store.ts'
+import { ioredisLink } from '../../../src/stores/redis/ioredis.ts'
+import { RedlockNode } from '../../../src/stores/redlock/node.ts'
+import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
+import { age, type Masters, startMasters } from './masters.ts'
+
+describe('one server, asked for a vote with a proposed fence', () => {
+  let server: RedisServer
+  beforeAll(async () => {
+    server = await startRedis()
+  })
+  afterAll(() => server.close())
+
+  let node: RedlockNode
+  let now: number
+  beforeEach(async () => {
+    await server.command('FLUSHALL')
+    await age(server)
+    node = nodeOf(server, 600_000)
+    now = await timeOf(server)
+  })
+  afterEach(() => node.close())
+
+  /** Whether it gives a proposal that is so far ahead; as often as its time may have overtaken that on the way. */
+  async function gives(
+    asked: RedlockNode,
+    aheadUs: number,
+  ): Promise<{ readonly mine: Ticket; readonly fence: number }> {
+    let [mine, fence] = [ticket(), 0]
+    await until('it gives what is proposed', async () => {
+      mine = ticket({ key: crypto.randomUUID() })
+      fence = (await timeOf(server)) + aheadUs
+      return fenceOf(await asked.vote(mine, fence)) === BigInt(fence)
+    })
+    return { mine, fence }
+  }
+
+  test('gives it, once, where it is a little ahead of its time', async () => {
+    const { mine, fence } = await gives(node, 900_000)
+    expect(fenceOf(await node.vote(mine, fence + 1))).toBe(BigInt(fence))
+    expect(fenceOf(await node.vote(ticket({ key: 'other' }), fence))).toBeGreaterThan(BigInt(fence))
+  })
+
+  test('gives its own where it is lower than its time or than the last fence, or far ahead', async () => {
+    expect(fenceOf(await node.vote(ticket({ key: 'past' }), now - 1))).toBeGreaterThan(BigInt(now))
+    const far = fenceOf(await node.vote(ticket({ key: 'far' }), now + 60_000_000))
+    expect(far).toBeLessThan(BigInt(now + 60_000_000))
+    const last = now + 60_000_000
+    await server.command('SET', 'holdfast:fence', last)
+    const low = (await timeOf(server)) + 900_000
+    expect(fenceOf(await node.vote(ticket({ key: 'low' }), low))).toBe(BigInt(last + 1))
+    expect(fenceOf(await node.vote(ticket({ key: 'short' }), 999_999))).toBe(BigInt(last + 2))
+  })
+
+  test('gives its own where it was flushed behind our back, and for as long as it may have forgotten somebody', async () => {
+    await node.vote(ticket({ key: 'before' }), undefined)
+    await server.command('FLUSHALL')
+    const proposal = now + 900_000
+    expect(fenceOf(await node.vote(ticket({ key: 'after' }), proposal))).toBeLessThan(BigInt(proposal))
+    await server.command('SET', 'holdfast:since', `name - ${Date.now() - 599_000}`)
+    expect(fenceOf(await node.vote(ticket({ key: 'soon' }), proposal))).toBeLessThan(BigInt(proposal))
+    await server.command('SET', 'holdfast:since', `name - ${Date.now() - 600_000}`)
+    await gives(node, 900_000)
+  })
+
+  test('gives none that its time would not be beyond when its vote counts again after it was flushed', async () => {
+    const hasty = nodeOf(server, 200)
+    await gives(hasty, 150_000)
+    const beyond = (await timeOf(server)) + 900_000
+    expect(fenceOf(await hasty.vote(ticket({ key: 'beyond' }), beyond))).toBeLessThan(BigInt(beyond))
+    await hasty.close()
+  })
+})
+
+describe('five servers', () => {
+  let masters: Masters
+  let store: Store
+  beforeAll(async () => {
+    masters = await startMasters(5)
+    store = masters.store()
+    const first = ticket()
+    await store.acquire(first)
+    await store.release(releaseOf(first))
+  })
+  afterAll(async () => {
+    await store.close()
+    await masters.close()
+  })
+
+  test('agree on the fence in the vote: a free key costs each of them one command to take, and one to give back', async () => {
+    // The first one is asked what time it is; and once in a while a vote may come too late for the guess.
+    for (const { command } of masters.servers) await command('CONFIG', 'RESETSTAT')
+    let last = 0n
+    for (let round = 0; round < 50; round += 1) {
+      const mine = ticket()
+      const fence = fenceOf(await store.acquire(mine))
+      expect(fence).toBeGreaterThan(last)
+      last = fence
+      await store.release(releaseOf(mine))
+    }
+    for (const { commandStats } of masters.servers) {
+      const { evalsha = 0 } = await commandStats()
+      expect(evalsha).toBeLessThan(125)
+    }
+  })
+
+  test('give a fence above those that some of them have seen already', async () => {
+    const seen = BigInt(Date.now() + 30_000) * 1000n
+    for (const { command } of masters.servers.slice(0, 3))
+      await command('SET', 'holdfast:fence', String(seen))
+    const [mine, next] = [ticket(), ticket()]
+    const fence = fenceOf(await store.acquire(mine))
+    expect(fence).toBeGreaterThan(seen)
+    await store.release(releaseOf(mine))
+    expect(fenceOf(await store.acquire(next))).toBeGreaterThan(fence)
+    await store.release(releaseOf(next))
+  })
+})
+
+async function timeOf({ command }: RedisServer): Promise<number> {
+  const [seconds, micros] = (await command('TIME')) as string[]
+  return Number(seconds) * 1e6 + Number(micros)
+}
+
+function nodeOf({ url }: RedisServer, maxTtlMs: number): RedlockNode {
+  return new RedlockNode(ioredisLink(new Redis(url, { lazyConnect: true })), {
+    index: 0,
+    prefix: 'holdfast:',
+    maxTtlMs,
+    watch: { canSpare: () => true, onBack: () => {}, onStanding: () => undefined, onRefusal: () => {} },
+  })
+}
