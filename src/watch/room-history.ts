@@ -122,6 +122,7 @@ export class RoomHistory {
     this.#rooms = rooms
     this.#longestMs = longestMs
     this.#lookedAt = at
+    this.#forget()
   }
 
   /** The store does not tell why a ticket is gone; whoever evicts it here does, before or after it is seen to be. */
@@ -155,7 +156,6 @@ export class RoomHistory {
     for (const holder of begun) recorded.begin(holder, at)
     recorded.sample({ at, holding: holders.length, waiting })
     this.#size += recorded.size - sizeBefore
-    this.#forget()
     return { begun: begun.length, expired: ends.filter((end) => end === 'expired').length }
   }
 
