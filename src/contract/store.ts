@@ -21,12 +21,18 @@ export interface Store {
   readonly name: string
 
   /**
+   * Its rooms live in this process and its time is the monotonic clock of this process, which stands still for both while
+   * the machine sleeps. Whoever asks then reads that clock alone, and once for both: it is handed on as `atMs`.
+   */
+  readonly inProcess?: true
+
+  /**
    * Asks for the key, or asks again: a ticket that already holds gets its full `ttlMs` anew under the same fence (its term
    * never gets shorter, as a request with a shorter ttl may arrive late), one that waits keeps its place. With
    * `patienceMs` 0 it is never queued. A ticket that was cancelled or evicted within the last {@link TOMBSTONE_MS} has no
    * effect and gets `gone`.
    */
-  acquire(ticket: Ticket): Answer<AcquireAnswer>
+  acquire(ticket: Ticket, atMs?: number): Answer<AcquireAnswer>
 
   /**
    * Keeps tickets alive, one answer per ticket in the same order: a holder gets its full `ttlMs` from now (one that was
@@ -34,10 +40,10 @@ export interface Store {
    * brings back what has expired. Where it is not known what has become of some of them (one of several servers gave no
    * answer) their places are left empty, and they are asked about again.
    */
-  renew(tickets: readonly Ticket[]): Answer<readonly RenewAnswer[]>
+  renew(tickets: readonly Ticket[], atMs?: number): Answer<readonly RenewAnswer[]>
 
   /** Forgets a ticket whether it holds, waits or is unknown, and admits who is next. Never rejects for contention. */
-  release(request: ReleaseRequest): Answer<ReleaseAnswer>
+  release(request: ReleaseRequest, atMs?: number): Answer<ReleaseAnswer>
 
   /**
    * Starts delivering wakes to this process; resolves once they flow, and rejects when they cannot. Returns how to

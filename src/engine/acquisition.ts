@@ -10,7 +10,7 @@ import { outsideOfCallers } from './async-context.ts'
 import type { Engine } from './engine.ts'
 import { tellStoreError } from './events.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
-import { type Exchange, type Instant, now } from './instant.ts'
+import type { Exchange, Instant } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import { isLater } from './later.ts'
 import type { Withdrawal } from './lock-events.ts'
@@ -113,7 +113,7 @@ export class Acquisition implements Kept, Abortable {
       .then((answer) => {
         this.#doubts -= 1
         this.#silent = false
-        this.settle(answer, { askedAt, answeredAt: now(this.#engine.clock) })
+        this.settle(answer, { askedAt, answeredAt: this.#engine.now() })
       })
       .catch((error: unknown) => this.#notAsked(error))
   }
@@ -140,7 +140,8 @@ export class Acquisition implements Kept, Abortable {
 
   /** Not free, for somebody who does not wait. An earlier request may still arrive, and find the key free by then. */
   #refused(): void {
-    this.#finish(() => this.#resolve(null))
+    this.#finish()
+    this.#resolve(null)
     this.#engine.events.busy.tell(this.#request, {})
     if (this.#doubts > 0) void this.#engine.giveBack(this.ticket, { cancel: true })
   }
@@ -212,7 +213,7 @@ export class Acquisition implements Kept, Abortable {
     this.#open -= 1
     this.#lastError = error
     if (isHoldfastError(error, 'store-refused')) return this.giveUp(error)
-    this.#setAskAgain(this.#engine.backoffMs(this.#attempts), now(this.#engine.clock))
+    this.#setAskAgain(this.#engine.backoffMs(this.#attempts), this.#engine.now())
   }
 
   /** The caller's signal. */
@@ -226,7 +227,8 @@ export class Acquisition implements Kept, Abortable {
 
   #giveUp(error: unknown, reason: Withdrawal | 'timeout'): void {
     if (this.#phase === 'over') return
-    this.#finish(() => this.#reject(error))
+    this.#finish()
+    this.#reject(error)
     void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })
     const { evicted, timeout, withdrawn } = this.#engine.events
     const waitedMs = this.#engine.clock.monotonicMs() - this.#startedAt
@@ -237,7 +239,7 @@ export class Acquisition implements Kept, Abortable {
   }
 
   #ask(): void {
-    const askedAt = now(this.#engine.clock)
+    const askedAt = this.#engine.now()
     try {
       const answer = this.#engine.store.acquire(this.ticket)
       if (isLater(answer)) this.expect(answer, askedAt)
@@ -262,9 +264,10 @@ export class Acquisition implements Kept, Abortable {
   #deliver(fence: bigint, when: Exchange): void {
     const lease = new HeldLease(this.#engine, this.ticket, fence, when, this.#request.lease)
     if (this.#doubts > 0) lease.origin = this
-    if (lease.remainingMs > 0) {
+    if (!lease.isOverAt(when.answeredAt)) {
       this.#lease = lease
-      this.#finish(() => this.#resolve(lease))
+      this.#finish()
+      this.#resolve(lease)
       this.#tellAcquired(fence, when.answeredAt)
       // The wake may have been for an eviction that came after this grant.
       if (this.#overtaken) lease.check()
@@ -333,12 +336,11 @@ export class Acquisition implements Kept, Abortable {
     return this.#phase === 'asking' ? this.#answerUntil : this.#until
   }
 
-  #finish(settle: () => void): void {
+  #finish(): void {
     this.#phase = 'over'
     this.#engine.keeper.drop(this)
     this.#engine.waiting.delete(this.ticket.id)
     if (this.#request.signal !== undefined) this.#engine.signals.remove(this.#request.signal, this)
-    settle()
   }
 
   #outOfPatience(): HoldfastError {

@@ -7,7 +7,7 @@ import { outsideOfCallers } from './async-context.ts'
 import { createEvents, type Events, tellStoreError } from './events.ts'
 import { GiveBack, type GiveBackOptions, Returning } from './give-back.ts'
 import { HeldLease, type LeaseOptions } from './held-lease.ts'
-import { now } from './instant.ts'
+import { type Instant, now } from './instant.ts'
 import { Keeper } from './keeper.ts'
 import { isLater } from './later.ts'
 import type { StoreVerb } from './lock-events.ts'
@@ -48,6 +48,10 @@ export class Engine {
     this.keeper = new Keeper(store, options.clock, this.events)
   }
 
+  now(): Instant {
+    return now(this.clock, this.store)
+  }
+
   /**
    * Asks for a key. Answers in the same tick when the store does; `null` when the caller does not want to wait and the
    * key is busy. Rejects (never throws) with the errors of the public `acquire`.
@@ -58,9 +62,9 @@ export class Engine {
     const { events } = this
     if (events.requested.isHeard)
       events.requested.tell(request, { waitMs: request.waitMs, ttlMs: request.ticket.ttlMs })
-    const askedAt = now(this.clock)
+    const askedAt = this.now()
     try {
-      const answer = this.store.acquire(request.ticket)
+      const answer = this.store.acquire(request.ticket, askedAt.monotonicMs)
       if (isLater(answer)) {
         const acquisition = new Acquisition(this, request, askedAt)
         acquisition.expect(answer, askedAt)
@@ -97,11 +101,11 @@ export class Engine {
     ticket: Ticket,
     options: LeaseOptions,
   ): Promise<HeldLease | Exclude<RenewAnswer, { tag: 'held' }>> {
-    const askedAt = now(this.clock)
+    const askedAt = this.now()
     const [answer] = await this.ask('renew', () => this.store.renew([ticket]), this.attemptMs(1), ticket.key)
     if (this.#closing !== undefined) throw closedError(ticket.key)
     if (answer?.tag === 'held')
-      return new HeldLease(this, ticket, answer.fence, { askedAt, answeredAt: now(this.clock) }, options)
+      return new HeldLease(this, ticket, answer.fence, { askedAt, answeredAt: this.now() }, options)
     return answer ?? { tag: 'gone', evicted: false }
   }
 
@@ -120,9 +124,12 @@ export class Engine {
   }
 
   /** One release request; a failure is a rejection, also where the store throws at once. */
-  askRelease(ticket: Ticket, options: { readonly cancel: boolean }): ReleaseAnswer | Promise<ReleaseAnswer> {
+  askRelease(
+    { key, id }: Ticket,
+    { cancel, atMs }: { readonly cancel: boolean; readonly atMs?: number },
+  ): ReleaseAnswer | Promise<ReleaseAnswer> {
     try {
-      return this.store.release({ key: ticket.key, id: ticket.id, cancel: options.cancel })
+      return this.store.release({ key, id, cancel }, atMs)
     } catch (error) {
       return Promise.reject(error)
     }

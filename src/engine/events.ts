@@ -86,8 +86,22 @@ class Topic<Name extends LockEventName> {
   }
 }
 
+/** Runs the work inside of what those who listen want it to run in. */
+export function observed<T>(
+  { working }: Events,
+  { fence, ...subject }: Subject & { readonly fence: bigint },
+  work: () => T,
+): T {
+  let inside = work
+  const around = (wrap: (run: () => void) => void) => {
+    inside = wrapped(inside, wrap)
+  }
+  working.tell(subject, { fence, around })
+  return inside()
+}
+
 /** Inside of `wrap`, and once, whatever that does. */
-export function wrapped<T>(work: () => T, wrap: (run: () => void) => void): () => T {
+function wrapped<T>(work: () => T, wrap: (run: () => void) => void): () => T {
   return () => {
     let hasBegun = false
     let repeatEnd: () => T = notEnded

@@ -10,6 +10,8 @@ export interface GiveBackOptions {
   readonly cancel: boolean
   /** What is left of a term that was longer than the ticket's ttl is now. */
   readonly termMs?: number
+  /** When it is asked first, on the monotonic clock. */
+  readonly atMs?: number
 }
 
 /**

@@ -9,8 +9,8 @@ import {
 } from '../errors.ts'
 import { outsideOfCallers } from './async-context.ts'
 import type { Engine } from './engine.ts'
-import { type Events, wrapped } from './events.ts'
-import { type Exchange, type Instant, now } from './instant.ts'
+import { type Events, observed } from './events.ts'
+import type { Exchange, Instant } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
 import { Term } from './term.ts'
@@ -120,7 +120,7 @@ export class HeldLease implements Lease, Kept {
     const term = ttl === undefined ? {} : terms(parseDuration('ttl', ttl, TTL_RANGE))
     for (let attempts = 1; ; attempts += 1) {
       const asked = { ...this.ticket, ...term }
-      const askedAt = now(this.#engine.clock)
+      const askedAt = this.#engine.now()
       try {
         const [answer] = await this.#engine.ask(
           'renew',
@@ -163,6 +163,7 @@ export class HeldLease implements Lease, Kept {
       this.#engine.giveBack(this.ticket, {
         cancel: (this.origin?.doubts ?? 0) > 0,
         termMs: this.#term.confirmedMs(at),
+        atMs: at.monotonicMs,
       }) ?? DONE
     // After the request, so that whoever listens keeps nobody waiting for the key.
     if (state.tag === 'held' && this.#events.released.isHeard)
@@ -176,6 +177,10 @@ export class HeldLease implements Lease, Kept {
     if (this.#state.tag === 'released') this.#state = { tag: 'lost', error }
     this.#tell(error)
     return released
+  }
+
+  isOverAt(at: Instant): boolean {
+    return this.#term.remainingMs(at) <= 0
   }
 
   /** Nobody goes on with it, here or elsewhere: a grant of this ticket that comes now belongs to nobody. */
@@ -286,14 +291,8 @@ export class HeldLease implements Lease, Kept {
 
   /** Runs the work as it is, or inside of what those who listen want it to run in. */
   runObserved<T>(work: () => T): T {
-    const { working } = this.#events
-    if (!working.isHeard) return work()
-    let observed = work
-    const around = (wrap: (run: () => void) => void) => {
-      observed = wrapped(observed, wrap)
-    }
-    working.tell(this.#subject, { fence: this.fence, around })
-    return observed()
+    if (!this.#events.working.isHeard) return work()
+    return observed(this.#events, { ...this.#subject, fence: this.fence }, work)
   }
 
   /** Nobody has seen it yet, and it is over: as if it had not been. The ticket lives on. */
@@ -310,7 +309,7 @@ export class HeldLease implements Lease, Kept {
   }
 
   #now(): Instant {
-    return now(this.#engine.clock)
+    return this.#engine.now()
   }
 
   get #events(): Events {

@@ -1,5 +1,6 @@
 import type { Instant } from '../base/instant.ts'
 import type { Clock } from '../contract/clock.ts'
+import type { Store } from '../contract/store.ts'
 
 export { elapsedMs, type Instant, usableMs } from '../base/instant.ts'
 
@@ -12,6 +13,8 @@ export interface Exchange {
   readonly answeredAt: Instant
 }
 
-export function now(clock: Clock): Instant {
-  return { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() }
+/** One look at the clocks that matter for leases of a store. */
+export function now(clock: Clock, { inProcess }: Store): Instant {
+  const monotonicMs = clock.monotonicMs()
+  return { monotonicMs, wallMs: inProcess === true ? monotonicMs : clock.wallMs() }
 }

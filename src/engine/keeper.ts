@@ -63,11 +63,7 @@ export class Keeper {
     // Two wakes for one ticket in one tick are one question.
     const hurried = this.#hurried.length > 1 ? [...new Set(this.#hurried)] : this.#hurried
     this.#hurried = []
-    const at = now(this.#clock)
-    this.#ask(
-      hurried.filter((kept) => kept.kept && kept.due(at)),
-      at,
-    )
+    this.#lookAfter(hurried, now(this.#clock, this.#store))
     for (const kept of hurried) if (kept.kept) this.#wakeBy(kept.dueAt)
   }
 
@@ -75,7 +71,8 @@ export class Keeper {
     this.#store = store
     this.#clock = clock
     this.#events = events
-    this.#wallLead = clock.wallMs() - clock.monotonicMs()
+    const { wallMs, monotonicMs } = now(clock, store)
+    this.#wallLead = wallMs - monotonicMs
   }
 
   keep(kept: Kept): void {
@@ -149,7 +146,7 @@ export class Keeper {
   #round(): void {
     this.#timer = undefined
     this.#wakesAt = Number.POSITIVE_INFINITY
-    const at = now(this.#clock)
+    const at = now(this.#clock, this.#store)
     const slept = this.#hasSlept(at)
     const due: Kept[] = []
     let next = Number.POSITIVE_INFINITY
@@ -157,10 +154,7 @@ export class Keeper {
       if (slept || kept.dueAt - kept.slackMs <= at.monotonicMs) due.push(kept)
       else next = Math.min(next, kept.dueAt)
     }
-    this.#ask(
-      due.filter((kept) => kept.kept && kept.due(at)),
-      at,
-    )
+    this.#lookAfter(due, at)
     for (const kept of due) if (kept.kept) next = Math.min(next, kept.dueAt)
     this.#rest(at, next)
   }
@@ -177,21 +171,30 @@ export class Keeper {
     return this.#wallLead - before > SLEPT_MS
   }
 
-  /** `askedAt`: before the things were looked at, so before any of the requests. */
-  #ask(asked: readonly Kept[], askedAt: Instant): void {
-    if (asked.length === 0) return
-    if (asked.length <= BATCH) return this.#askBatch(asked, askedAt)
-    for (let start = 0; start < asked.length; start += BATCH)
-      this.#askBatch(asked.slice(start, start + BATCH), askedAt)
+  /** `at`: before the things were looked at, so before any of the requests. */
+  #lookAfter(due: readonly Kept[], at: Instant): void {
+    let batch: Kept[] = []
+    let tickets: Ticket[] = []
+    for (const kept of due) {
+      if (!kept.kept || !kept.due(at)) continue
+      batch.push(kept)
+      tickets.push(kept.question ?? kept.ticket)
+      if (batch.length < BATCH) continue
+      this.#ask(batch, tickets, at)
+      batch = []
+      tickets = []
+    }
+    if (batch.length > 0) this.#ask(batch, tickets, at)
   }
 
-  #askBatch(batch: readonly Kept[], askedAt: Instant): void {
-    const tickets = batch.map((kept) => kept.question ?? kept.ticket)
+  #ask(batch: readonly Kept[], tickets: readonly Ticket[], askedAt: Instant): void {
     try {
-      const answers = this.#store.renew(tickets)
+      const answers = this.#store.renew(tickets, askedAt.monotonicMs)
       if (isLater(answers)) {
         Promise.resolve(answers)
-          .then((late) => this.#deliver(batch, tickets, late, { askedAt, answeredAt: now(this.#clock) }))
+          .then((late) =>
+            this.#deliver(batch, tickets, late, { askedAt, answeredAt: now(this.#clock, this.#store) }),
+          )
           .catch((error: unknown) => this.#fail(batch, error))
       } else this.#deliver(batch, tickets, answers, { askedAt, answeredAt: askedAt })
     } catch (error) {
@@ -205,9 +208,11 @@ export class Keeper {
     answers: readonly RenewAnswer[],
     when: Exchange,
   ): void {
-    for (const [index, kept] of batch.entries()) {
-      const answer = answers[index]
+    let index = -1
+    for (const kept of batch) {
+      index += 1
       if (!kept.kept) continue
+      const answer = answers[index]
       // Left empty: of this one the store could not learn anything.
       if (answer === undefined) kept.unanswered(undefined)
       else kept.answered(answer, tickets[index] ?? kept.ticket, when)

@@ -10,33 +10,29 @@ interface Hold {
  */
 export class Term {
   /** The confirmed request that reaches furthest: before it was written, and what it may be used for from then on. */
-  #askedMonotonicMs: number
-  #askedWallMs: number
+  #askedAt: Instant
   #usableMs: number
-  /** Since when it is held, on the monotonic clock. */
-  readonly #since: number
+  readonly #since: Instant
   readonly #hold: Hold
 
   constructor(askedAt: Instant, ttlMs: number, hold: Hold) {
-    this.#askedMonotonicMs = askedAt.monotonicMs
-    this.#askedWallMs = askedAt.wallMs
+    this.#askedAt = askedAt
     this.#usableMs = usableMs(ttlMs)
-    this.#since = askedAt.monotonicMs
+    this.#since = askedAt
     this.#hold = hold
   }
 
   confirm(askedAt: Instant, ttlMs: number): void {
     const usable = usableMs(ttlMs)
     // A late answer to an earlier request may prove less than what is known by now.
-    if (askedAt.monotonicMs + usable <= this.#askedMonotonicMs + this.#usableMs) return
-    this.#askedMonotonicMs = askedAt.monotonicMs
-    this.#askedWallMs = askedAt.wallMs
+    if (askedAt.monotonicMs + usable <= this.#askedAt.monotonicMs + this.#usableMs) return
+    this.#askedAt = askedAt
     this.#usableMs = usable
   }
 
   /** What is left of what the store has confirmed. */
   confirmedMs(at: Instant): number {
-    return this.#usableMs - elapsedMs({ monotonicMs: this.#askedMonotonicMs, wallMs: this.#askedWallMs }, at)
+    return this.#usableMs - elapsedMs(this.#askedAt, at)
   }
 
   /** What the holder may use of it. */
@@ -54,11 +50,11 @@ export class Term {
   }
 
   heldMs(at: Instant): number {
-    return at.monotonicMs - this.#since
+    return at.monotonicMs - this.#since.monotonicMs
   }
 
   /** `maxHold` on the monotonic clock. One sum each time: split, its rest may be above 0 when its time has come. */
   get #endsAt(): number {
-    return this.#since + this.#hold.maxHoldMs
+    return this.#since.monotonicMs + this.#hold.maxHoldMs
   }
 }

@@ -175,12 +175,12 @@ function closedUntil(room: Room, time: StoreTime): number {
 /** Whether nothing but the last fence would be lost with this room. Waiters that never came back are dropped with it. */
 export function isIdle(room: Room, time: StoreTime): boolean {
   // Somebody who waits is never idle, and admitting them here would lose the wake they are owed.
-  if (room.queue.size > 0)
-    for (const { rememberedUntil } of room.queue.values())
-      if (rememberedUntil + LATE_MS > time.ms) return false
+  for (let entry = room.queue.first; entry !== undefined; entry = entry.next)
+    if (entry.value.rememberedUntil + LATE_MS > time.ms) return false
   if (room.nextExpiry <= time.ms) expire(room, time)
   const isIdle = room.holders.size === 0 && room.tombstones.size === 0 && room.closedUntil <= time.ms
-  if (isIdle) for (const id of room.queue.keys()) room.queue.delete(id)
+  if (isIdle)
+    for (let entry = room.queue.first; entry !== undefined; entry = entry.next) room.queue.delete(entry.id)
   return isIdle
 }
 
@@ -192,9 +192,9 @@ const GONE: Gone = { tag: 'gone', evicted: false }
 /** Clears what has expired and admits from the head of the queue. Returns who was admitted, but for `asking` itself. */
 function settle(room: Room, time: StoreTime, asking?: string): readonly string[] {
   if (room.nextExpiry <= time.ms) expire(room, time)
-  if (room.queue.size === 0) return NOBODY
   let offered: string[] | undefined
-  for (const [id, waiter] of room.queue) {
+  for (let entry = room.queue.first; entry !== undefined; entry = entry.next) {
+    const { id, value: waiter } = entry
     if (waiter.rememberedUntil <= time.ms) {
       room.queue.delete(id)
       continue
@@ -302,14 +302,14 @@ function bury(room: Room, id: string, tombstone: Tombstone): void {
  */
 function askAgain(room: Room, ticket: Ticket, time: StoreTime): number {
   const staying = Math.min(ticket.patienceMs / 3, (ticket.acceptMs * 2) / 3)
-  const head = room.queue.keys().next().value
-  return Math.ceil(head === ticket.id ? Math.min(staying, untilChange(room, time)) : staying)
+  return Math.ceil(room.queue.first?.id === ticket.id ? Math.min(staying, untilChange(room, time)) : staying)
 }
 
 /** How long until the store's clock alone may let somebody in; at least 1 ms, so that nobody spins. */
 function untilChange(room: Room, time: StoreTime): number {
   let change = room.closedUntil > time.ms ? room.closedUntil : Number.POSITIVE_INFINITY
-  for (const holder of room.holders.values()) change = Math.min(change, holder.expiresAt)
+  for (let entry = room.holders.first; entry !== undefined; entry = entry.next)
+    change = Math.min(change, entry.value.expiresAt)
   return change === Number.POSITIVE_INFINITY ? 1 : Math.max(1, Math.ceil(change - time.ms))
 }
 

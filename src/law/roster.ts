@@ -15,6 +15,11 @@ export class Roster<T> {
     return this.#size
   }
 
+  /** Where to begin to go through the entries by their `next`: several times as fast as the iterators. */
+  get first(): Entry<T> | undefined {
+    return this.#first
+  }
+
   get(id: string): T | undefined {
     return this.#find(id)?.value
   }
@@ -83,7 +88,8 @@ export class Roster<T> {
   }
 }
 
-interface Entry<T> {
+/** Keeps its `next` when it is deleted, so that who goes through may delete the entry at hand. */
+export interface Entry<T> {
   readonly id: string
   value: T
   previous: Entry<T> | undefined

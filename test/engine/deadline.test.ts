@@ -1,6 +1,8 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { LeaseLostError } from '../../src/errors.ts'
-import { errorOf, outcomeOf, scene } from './scene.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { FakeClock } from './fake-clock.ts'
+import { errorOf, outcomeOf, scene, startProcess } from './scene.ts'
 import { Letter } from './scripted-store.ts'
 
 const TTL = 10_000
@@ -239,5 +241,42 @@ describe('the time that has passed is the larger of what the two clocks say', ()
     await clock.advance(500)
     expect(await errorOf(waiting)).toMatchObject({ code: 'acquire-timeout', waitedMs: 5000 })
     await held.release()
+  })
+})
+
+describe('at a store inside this process, which has its monotonic clock and no other', () => {
+  function inProcess() {
+    const clock = new FakeClock()
+    const { locks } = startProcess(memoryStore(), clock)
+    onTestFinished(() => locks.close())
+    return { clock, locks }
+  }
+
+  test('a sleep and a wall clock set forward cost nothing: the key is as safe as before', async () => {
+    const { clock, locks } = inProcess()
+    const lease = await locks.acquire('k', { ttl: TTL, renew: false })
+    clock.suspend(HOUR)
+    clock.jumpWall(HOUR)
+    expect(lease.state).toBe('held')
+    expect(await locks.tryAcquire('k')).toBe(null)
+    await clock.advance(0.9 * TTL)
+    expect(lease.state).toBe('held')
+    await lease.release()
+  })
+
+  test('the lease is over before the store lets anybody else in', async () => {
+    const { clock, locks } = inProcess()
+    const lease = await locks.acquire('k', { ttl: TTL, renew: false })
+    clock.block(EARLIEST)
+    expect(lease.state).toBe('held')
+    expect(await locks.tryAcquire('k')).toBe(null)
+    clock.block(TTL - EARLIEST - 1)
+    expect(lease.state).toBe('lost')
+    expect(await locks.tryAcquire('k')).toBe(null)
+    clock.block(1)
+    const heir = await locks.acquire('k', { wait: 0 })
+    expect(heir.fence).toBeGreaterThan(lease.fence)
+    await heir.release()
+    await lease.release()
   })
 })

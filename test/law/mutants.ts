@@ -31,7 +31,11 @@ const togetherness = mistakesIn('law.ts', [
 const order = mistakesIn('room.ts', [
   ['a newcomer overtakes the queue', 'room.queue.size === 0 && admits(', 'admits('],
   ['whoever fits is admitted', 'waiter.ticket, time)) break', 'waiter.ticket, time)) continue'],
-  ['the last is admitted first', 'of room.queue) {\n    if (', 'of [...room.queue].reverse()) {\n    if ('],
+  [
+    'the last is admitted first',
+    'for (let entry = room.queue.first; entry !== undefined; entry = entry.next) {\n    const { id, value: waiter } = entry',
+    'for (const [id, waiter] of [...room.queue].reverse()) {',
+  ],
   ['one is admitted where two may be', 'offered.push(id)\n    }', 'offered.push(id)\n    }\n    break'],
   [
     'asking again costs the place',
@@ -77,8 +81,8 @@ const expiry = mistakesIn('room.ts', [
   ],
   [
     'a room looks for expiry one moment too late',
-    'if (room.nextExpiry <= time.ms) expire(room, time)\n  if (room.queue',
-    'if (room.nextExpiry < time.ms) expire(room, time)\n  if (room.queue',
+    'if (room.nextExpiry <= time.ms) expire(room, time)\n  let',
+    'if (room.nextExpiry < time.ms) expire(room, time)\n  let',
     CLOCK,
   ],
   [
@@ -121,7 +125,13 @@ const fences = [
     ],
   ]),
   ...mistakesIn('memory-store.ts', [
-    ['a key that was empty starts low', 'room.lastFence = this.#fenceFloor', 'room.lastFence = 0', STORE],
+    [
+      'a key that was empty starts low',
+      'room.lastFence = this.#fenceFloor',
+      'room.lastFence = 0',
+      // The room that was left last is still there, and knows its last fence.
+      [...STORE, 'conformance'],
+    ],
   ]),
 ]
 
@@ -148,7 +158,7 @@ const releases = [
     ['the reason of an eviction is lost', 'reason: request.reason', "reason: ''"],
   ]),
   ...mistakesIn('memory-store.ts', [
-    ['a cancel that comes first is lost', 'request.cancel ? this.#enter(request.key) :', '', STORE],
+    ['a cancel that comes first is lost', 'request.cancel ? this.#enter(request.key, time) :', '', STORE],
   ]),
 ]
 
@@ -218,8 +228,8 @@ const wakes = [
     ],
     [
       'the last expiry is watched, not the first',
-      'change = Math.min(change, holder.expiresAt)',
-      'change = change === Number.POSITIVE_INFINITY ? holder.expiresAt : Math.max(change, holder.expiresAt)',
+      'change = Math.min(change, entry.value.expiresAt)',
+      'change = change === Number.POSITIVE_INFINITY ? entry.value.expiresAt : Math.max(change, entry.value.expiresAt)',
     ],
     [
       'the end of a lock-delay is not watched',
@@ -252,7 +262,11 @@ const views = [
     ],
     ['a room with a tombstone counts as idle', 'room.tombstones.size === 0 && ', ''],
     ['a closed room counts as idle', ' && room.closedUntil <= time.ms\n', '\n'],
-    ['a room with a queue counts as idle', 'if (rememberedUntil + LATE_MS > time.ms) return false', ';'],
+    [
+      'a room with a queue counts as idle',
+      'if (entry.value.rememberedUntil + LATE_MS > time.ms) return false',
+      ';',
+    ],
   ]),
   ...mistakesIn('memory-store.ts', [
     ['a prefix is found anywhere', 'key.startsWith(request.prefix)', 'key.includes(request.prefix)', SURFACE],

@@ -52,7 +52,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('the last to come is served first', CONTENTION, ['order of arrival'], {
     file: 'law/room.ts',
-    find: 'for (const [id, waiter] of room.queue) {',
+    find: 'for (let entry = room.queue.first; entry !== undefined; entry = entry.next) {\n    const { id, value: waiter } = entry',
     replace: 'for (const [id, waiter] of [...room.queue].reverse()) {',
   }),
   mutant('who comes new goes before who waits', CONTENTION, ['order of arrival'], {
@@ -160,7 +160,7 @@ export const mutants: readonly Mutant[] = [
     file: 'engine/acquisition.ts',
     find: "    if (this.#phase !== 'waiting') return\n    this.dueAt = 0",
     replace:
-      "    const at = now(this.#engine.clock)\n    if (this.#phase === 'waiting') return this.#deliver(1n, { askedAt: at, answeredAt: at })",
+      "    const at = this.#engine.now()\n    if (this.#phase === 'waiting') return this.#deliver(1n, { askedAt: at, answeredAt: at })",
   }),
   mutant('wakes are not heard', CONTENTION, ['liveness'], {
     file: 'engine/acquisition.ts',
@@ -189,7 +189,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('a grant that took longer than its ttl is delivered', CLOCKS, ['deadline'], {
     file: 'engine/acquisition.ts',
-    find: 'if (lease.remainingMs > 0) {',
+    find: 'if (!lease.isOverAt(when.answeredAt)) {',
     replace: 'if (this.ticket.units > 0) {',
   }),
   mutant('an extension without an answer counts as one that succeeds', NETWORK, ['deadline'], {

@@ -41,41 +41,45 @@ export interface MemoryStoreOptions {
  * ```
  */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
-  return new MemoryStore(options.now ?? processTime)
+  return new MemoryStore(options.now)
 }
 
 class MemoryStore implements Store {
   readonly name = 'memory'
+  readonly inProcess?: true
   readonly #rooms = new Map<string, Room>()
   readonly #listeners = new Set<(wake: Wake) => void>()
-  readonly #now: () => StoreTime
+  readonly #now: (atMs?: number) => StoreTime
   /** The largest fence of any room that was cleared away: a new room starts above it. */
   #fenceFloor = 0
   readonly #spare: Room[] = []
+  #left: string | undefined
 
-  constructor(now: () => StoreTime) {
-    this.#now = now
+  constructor(now: (() => StoreTime) | undefined) {
+    this.#now = now ?? processTime
+    if (now === undefined) this.inProcess = true
   }
 
-  acquire(ticket: Ticket): AcquireAnswer {
-    return this.#settled(acquire(this.#enter(ticket.key), ticket, this.#now()))
+  acquire(ticket: Ticket, atMs?: number): AcquireAnswer {
+    const time = this.#now(atMs)
+    return this.#settled(acquire(this.#enter(ticket.key, time), ticket, time))
   }
 
-  renew(tickets: readonly Ticket[]): readonly RenewAnswer[] {
-    const time = this.#now()
+  renew(tickets: readonly Ticket[], atMs?: number): readonly RenewAnswer[] {
+    const time = this.#now(atMs)
     return tickets.map((ticket) => {
       const room = this.#rooms.get(ticket.key)
       return room === undefined ? { tag: 'gone', evicted: false } : this.#settled(renew(room, ticket, time))
     })
   }
 
-  release(request: ReleaseRequest): ReleaseAnswer {
+  release(request: ReleaseRequest, atMs?: number): ReleaseAnswer {
+    const time = this.#now(atMs)
     // A tombstone needs a room even where there is none yet.
-    const room = request.cancel ? this.#enter(request.key) : this.#rooms.get(request.key)
+    const room = request.cancel ? this.#enter(request.key, time) : this.#rooms.get(request.key)
     if (room === undefined) return { was: 'unknown' }
-    const time = this.#now()
     const outcome = release(room, request, time)
-    this.#leave(request.key, room, time)
+    this.#leave(request.key, time)
     return this.#settled(outcome)
   }
 
@@ -108,17 +112,26 @@ class MemoryStore implements Store {
   /** Opens nothing, so it has nothing to close; another `createLocks` may go on with it. */
   async close(): Promise<void> {}
 
-  #enter(key: string): Room {
+  #enter(key: string, time: StoreTime): Room {
     const present = this.#rooms.get(key)
     if (present !== undefined) return present
-    this.#clearOldest()
+    this.#clearOldest(time)
     const room = this.#spare.pop() ?? openRoom(0)
     room.lastFence = this.#fenceFloor
     this.#rooms.set(key, room)
     return room
   }
 
-  #leave(key: string, room: Room, time: StoreTime): void {
+  /** The room that was left last stays until another one is left: the same key again and again is what has to be fast. */
+  #leave(key: string, time: StoreTime): void {
+    const before = this.#left
+    if (before === key) return
+    this.#left = key
+    const room = before === undefined ? undefined : this.#rooms.get(before)
+    if (before !== undefined && room !== undefined) this.#clear(before, room, time)
+  }
+
+  #clear(key: string, room: Room, time: StoreTime): void {
     if (!isIdle(room, time)) return
     this.#fenceFloor = Math.max(this.#fenceFloor, room.lastFence)
     this.#rooms.delete(key)
@@ -132,14 +145,13 @@ class MemoryStore implements Store {
    * Rooms whose holder never came back are found here: each new room pays for a look at the two oldest ones, so the
    * map never grows beyond what is in use, and nobody has to sweep.
    */
-  #clearOldest(): void {
+  #clearOldest(time: StoreTime): void {
     if (this.#rooms.size < 2) return
-    const time = this.#now()
     let looks = 0
     for (const [key, room] of this.#rooms) {
       this.#rooms.delete(key)
       this.#rooms.set(key, room)
-      this.#leave(key, room, time)
+      this.#clear(key, room, time)
       looks += 1
       if (looks === 2) return
     }
@@ -156,8 +168,8 @@ const SPARE_ROOMS = 16
 const originMs = Date.now() - performance.now()
 
 /** Monotonic, and standing still while the machine sleeps is right here: the holders sleep with it. */
-function processTime(): StoreTime {
-  const ms = originMs + performance.now()
+function processTime(atMs: number = performance.now()): StoreTime {
+  const ms = originMs + atMs
   return { ms, us: Math.floor(ms * 1000) }
 }
 
