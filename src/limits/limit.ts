@@ -6,6 +6,7 @@ import {
   parseRun,
   RUN_TAKES,
   type RunOptions,
+  type RunSettings,
   slotsKeyOf,
   TRY_TAKES,
   type TryRunOptions,
@@ -76,7 +77,7 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       return slotsOf(key).withPermits(
         async (lease) => {
           if (rate !== undefined) await pass({ rate, key, lease, terms, begunAt })
-          return work(lease)
+          return begin(work, lease, terms)
         },
         { ...terms.hold, wait: terms.waitMs },
       )
@@ -90,9 +91,16 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
           const verdict = await consume({ rate, key, lease, terms, begunAt })
           if (!verdict.admitted) return { ran: false, reason: 'rate', retryAfterMs: verdict.retryAfterMs }
         }
-        return { ran: true, value: await work(lease) }
+        return { ran: true, value: await begin(work, lease, terms) }
       }, terms.hold)
       return outcome.acquired ? outcome.value : { ran: false, reason: 'concurrency' }
     },
   }
+}
+
+/** On the spot: the slot or the caller may have gone while the answer of the limiter was on its way, and timers are late. */
+function begin<T>(work: (lease: Lease) => T, lease: Lease, { signal }: RunSettings): T {
+  lease.assertHeld()
+  signal?.throwIfAborted()
+  return work(lease)
 }

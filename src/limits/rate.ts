@@ -48,11 +48,7 @@ export async function consume(turn: Turn): Promise<Verdict> {
   const limitMs = turn.terms.waitMs === 0 ? ANSWER_MS : Math.max(leftMs(turn), SILENCE_MS)
   const answer = await patiently(ask(turn), { limitMs, signals: signalsOf(turn) })
   if (answer === 'late') throw failure(turn, 'did not answer in time', undefined)
-  if (answer.tag === 'consumed') {
-    // The slot may have gone while the answer was on its way, and timers are late.
-    turn.lease.assertHeld()
-    return { admitted: true }
-  }
+  if (answer.tag === 'consumed') return { admitted: true }
   const msBeforeNext = refusalOf(answer.rejection)
   if (msBeforeNext === undefined) throw failure(turn, 'failed', answer.rejection)
   const comesBack = msBeforeNext >= 0 && msBeforeNext < NEVER_MS

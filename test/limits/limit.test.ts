@@ -12,6 +12,7 @@ import { createLimit } from '../../src/limits/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { redisStore } from '../../src/stores/redis/index.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
+import { freePort } from '../servers/free-port.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 import { startMasters } from '../stores/redlock/masters.ts'
@@ -233,6 +234,69 @@ describe('a window that is used up', () => {
     expect(await errorOf(waiting)).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
   })
 
+  test('is left where the limiter is being asked, whatever it answers later', async () => {
+    const { locks, other } = scene()
+    for (const later of ['consumed', 'failed'] as const) {
+      let answer = () => {}
+      let asked = () => {}
+      const isAsked = new Promise<void>((resolve) => {
+        asked = resolve
+      })
+      const consume = () => {
+        asked()
+        return new Promise((resolve, reject) => {
+          answer = later === 'consumed' ? () => resolve({}) : () => reject(new Error('too late'))
+        })
+      }
+      const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { consume } })
+      const { signal, abort } = abortable()
+      const waiting = limit.run('ada', () => expect.unreachable(), { signal })
+      waiting.catch(() => {})
+      await isAsked
+      const reason = new Error('the client has gone')
+      // In the very tick in which the answer comes, and behind it.
+      if (later === 'consumed') answer()
+      abort(reason)
+      answer()
+      expect(await errorOf(waiting)).toBe(reason)
+      expect(await other.semaphore('exports:ada', 1).tryWithPermits(() => 'free')).toMatchObject({
+        value: 'free',
+      })
+    }
+  })
+
+  test('never begins the work of somebody who has gone, however late', async () => {
+    const { locks } = scene()
+    let begun = 0
+    let missed = 0
+    for (const how of ['run', 'tryRun'] as const) {
+      for (let turns = 0; turns < 20; turns += 1) {
+        const { signal, abort } = abortable()
+        let answer: (value: unknown) => void = () => {}
+        const consume = () =>
+          new Promise((resolve) => {
+            answer = resolve
+          })
+        const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { consume } })
+        const work = () => {
+          begun += 1
+          if (signal.aborted) missed += 1
+        }
+        const outcome = limit[how]('ada', work, { signal })
+        outcome.catch(() => {})
+        await until('the limiter is asked', () => answer.length > 0)
+        answer({})
+        for (let turn = 0; turn < turns; turn += 1) await Promise.resolve()
+        abort(new Error('gone'))
+        await Promise.allSettled([outcome])
+      }
+    }
+    expect(missed).toBe(0)
+    // Some were too late, and some were not.
+    expect(begun).toBeGreaterThan(0)
+    expect(begun).toBeLessThan(40)
+  })
+
   test('is left when the locks are closed', async () => {
     const locks = createLocks(memoryStore())
     const rate = new RateLimiterMemory(MINUTE)
@@ -374,6 +438,21 @@ describe('over servers', () => {
     expect(failed.message).toMatch(/^The rate limiter failed, so/)
     expect(await errorOf(limit.tryRun('ada', () => expect.unreachable()))).toMatchObject({
       code: 'store-unavailable',
+    })
+  })
+
+  test('a limiter with an insurance goes on without its store, and so does the limit', async () => {
+    const { locks } = scene()
+    const storeClient = new Redis({ port: await freePort(), maxRetriesPerRequest: 0, lazyConnect: true })
+    storeClient.on('error', () => {})
+    onTestFinished(() => storeClient.disconnect())
+    const insuranceLimiter = new RateLimiterMemory({ points: 1, duration: 60 })
+    const rate = new RateLimiterRedis({ storeClient, points: 9, duration: 60, insuranceLimiter })
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate })
+    expect(await limit.run('ada', () => 'insured')).toBe('insured')
+    expect(await limit.tryRun('ada', () => expect.unreachable())).toMatchObject({
+      ran: false,
+      reason: 'rate',
     })
   })
 
