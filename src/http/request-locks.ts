@@ -93,6 +93,8 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
     try {
       return await locks.withLock(key, { ...options, signal: wait.signal }, (lease) => {
         waited()
+        // Who went after the grant and before its promise has told it.
+        wait.signal.throwIfAborted()
         const working = new AbortController()
         worked = forward([lease.signal, gone], working)
         return work(lease, { signal: working.signal })
