@@ -203,6 +203,53 @@ describe('ifAvailable', () => {
   })
 })
 
+describe('modes', () => {
+  test('requests are granted in their order, over several names too, and nobody waits for another name', async () => {
+    const { one } = scene()
+    const granted: number[] = []
+    const requests = ['a', 'b', 'c', 'a', 'b', 'c'].map((name, at) =>
+      one.request(name, { mode: 'shared' }, () => granted.push(at)),
+    )
+    await Promise.all(requests)
+    expect(granted).toEqual([0, 1, 2, 3, 4, 5])
+    let blocked: Promise<unknown> = Promise.resolve()
+    const order: string[] = []
+    await one.request('a', () => {
+      blocked = one.request('a', () => order.push('a'))
+      return one.request('b', () => order.push('b'))
+    })
+    await blocked
+    expect(order).toEqual(['b', 'a'])
+  })
+
+  test('the end of an exclusive lock lets in all shared ones behind it, and the end of those the exclusive one', async () => {
+    const { one, other } = scene()
+    const five = () =>
+      Promise.all(
+        Array.from({ length: 5 }, (_, at) => held(at % 2 === 0 ? one : other, 'r', { mode: 'shared' })),
+      )
+    const modes = async () => {
+      const { held: holding, pending } = await other.query()
+      return [holding, pending].map((list) => list.map(({ mode }) => mode).join(' '))
+    }
+    const shared = 'shared shared shared shared shared'
+    const first = await five()
+    const exclusive = held(one, 'r')
+    await settled()
+    const last = five()
+    await settled()
+    expect(await modes()).toEqual([shared, `exclusive ${shared}`])
+    for (const lock of first) lock.release('')
+    const alone = await exclusive
+    expect(await modes()).toEqual(['exclusive', shared])
+    alone.release('')
+    await alone.result
+    // In the very moment in which it resolves.
+    expect(await modes()).toEqual([shared, ''])
+    for (const lock of await last) lock.release('')
+  })
+})
+
 describe('a signal', () => {
   test.each([
     ['the default reason', undefined],
