@@ -15,6 +15,12 @@ export function parsePath(path: unknown): string {
   if (/^[a-z][a-z+]+:/i.test(path)) {
     throw new InvalidArgumentError(`Expected \`path\` to be a plain path, got the URL ${show(path)}.`)
   }
+  // It would be a folder of that name in the working folder, and so another one for each process that was started elsewhere.
+  if (/^~[^/\\]*[/\\]/.test(path)) {
+    throw new InvalidArgumentError(
+      `Expected \`path\` to be the path of a file, got ${show(path)}. Only a shell knows what ~ is: use the path itself, or homedir() of node:os.`,
+    )
+  }
   // Absolute, so that a later chdir() changes nothing and SQLite takes no file name for one of its own URIs.
   try {
     return resolve(path)

@@ -392,6 +392,10 @@ test('what is not the path of a file is refused at once', () => {
       'Expected `path` to be the path of a file, got ":memory:". For locks inside one process use memoryStore() or `memory:`.',
     ],
     ['sqlite:./locks.db', 'Expected `path` to be a plain path, got the URL "sqlite:./locks.db".'],
+    [
+      '~/locks.db',
+      'Expected `path` to be the path of a file, got "~/locks.db". Only a shell knows what ~ is: use the path itself, or homedir() of node:os.',
+    ],
   ]
   for (const [path, message] of expected) {
     expect(() => sqliteStore({ path: path as string })).toThrow(
