@@ -232,6 +232,7 @@ function splitAddress(address: string): [path: string, search: string] {
 function viewRequestOf(query: URLSearchParams): ViewRequest {
   const key = query.get('key')
   if (key !== null) return { view: 'key', key }
+  if (query.get('view') === 'contention') return { view: 'contention' }
   const sort = query.get('sort') ?? 'key'
   const show = query.get('show')
   return {

@@ -1,5 +1,6 @@
 import type { HolderView, RoomView, WaiterView } from '../index.ts'
-import type { KeySample, Term } from '../watch/room-history.ts'
+import { contentionIn } from '../watch/contention.ts'
+import type { KeyHistory, KeySample, Term } from '../watch/room-history.ts'
 import type { RoomWatch } from '../watch/room-watch.ts'
 import { electionsIn, LEADER_MARK, leaderValueOf, modeOf, ownerFactsOf } from '../watch/ticket-facts.ts'
 
@@ -16,6 +17,7 @@ export type ViewRequest =
       readonly page: number
     }
   | { readonly view: 'key'; readonly key: string }
+  | { readonly view: 'contention' }
 
 export type SortName = 'key' | 'waiting' | 'wait' | 'holding' | 'held' | 'left'
 
@@ -29,6 +31,8 @@ export function viewOf(watch: RoomWatch, request: ViewRequest): object {
       return { ...sharedView(watch), ...keysView(watch, request) }
     case 'key':
       return { ...sharedView(watch), ...keyView(watch, request.key) }
+    case 'contention':
+      return { ...sharedView(watch), rows: contentionRows(watch) }
     default:
       return request satisfies never
   }
@@ -70,17 +74,33 @@ function keysView(
     page: shown,
     pages,
     rows: matching.slice(shown * PAGE_ROWS, (shown + 1) * PAGE_ROWS).map((room) => ({
-      key: room.key,
+      ...rowJson(watch, room),
       isElection: elections.has(room.key),
       watchers: elections.get(room.key) ?? 0,
-      holding: room.holders.length,
-      waiting: room.queue.length,
-      closedMs: room.closedMs,
-      longestWaitMs: longestWaitMs(room),
-      holders: room.holders.slice(0, ROW_HOLDERS).map((holder) => holderJson(holder, ROW_TEXT)),
-      trend: watch.historyOf(room.key)?.samples.slice(-TREND_SAMPLES).map(sampleJson) ?? [],
     })),
   }
+}
+
+function rowJson(watch: RoomWatch, room: RoomView): object {
+  return {
+    key: room.key,
+    holding: room.holders.length,
+    waiting: room.queue.length,
+    closedMs: room.closedMs,
+    longestWaitMs: longestWaitMs(room),
+    holders: room.holders.slice(0, ROW_HOLDERS).map((holder) => holderJson(holder, ROW_TEXT)),
+    trend: watch.historyOf(room.key)?.samples.slice(-TREND_SAMPLES).map(sampleJson) ?? [],
+  }
+}
+
+function contentionRows(watch: RoomWatch): readonly object[] {
+  const rooms = new Map(watch.snapshot.rooms.map((room) => [room.key, room]))
+  const historyOf = (key: string): KeyHistory | undefined => watch.historyOf(key)
+  const { snapshot, changed } = watch
+  return contentionIn({ snapshot, changed, historyOf }, CONTENTION_ROWS).map((contention) => {
+    const room = rooms.get(contention.key) ?? { key: contention.key, ...FREE }
+    return { ...contention, ...rowJson(watch, room) }
+  })
 }
 
 function keyView(watch: RoomWatch, key: string): object {
@@ -199,6 +219,7 @@ function cut(text: string | undefined, room: number): string | undefined {
 }
 
 const PAGE_ROWS = 100
+const CONTENTION_ROWS = 20
 const ROW_HOLDERS = 3
 const ROW_TEXT = 200
 const KEY_TICKETS = 200

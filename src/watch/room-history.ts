@@ -87,6 +87,11 @@ export class RoomHistory {
     return this.#totals
   }
 
+  /** Those that were seen to change, and are not forgotten. */
+  get changed(): Iterable<string> {
+    return this.#byKey.keys()
+  }
+
   /** `undefined` where the key is free, and was never seen otherwise or long ago. */
   of(key: string): KeyHistory | undefined {
     const room = this.#rooms?.get(key)

@@ -37,6 +37,8 @@ export interface RoomWatch {
   /** The sums of every look, oldest first. */
   readonly totals: readonly Totals[]
   historyOf(key: string): KeyHistory | undefined
+  /** The keys that were seen to change, also those that are free by now, as far as they are remembered. */
+  readonly changed: Iterable<string>
   /** So that the history knows why these are gone. */
   noteEviction(key: string, ids: readonly string[], reason: string): void
   /** Looks at once, or once more when the present look is over. */
@@ -77,6 +79,10 @@ class Watch implements RoomWatch {
 
   historyOf(key: string): KeyHistory | undefined {
     return this.#history.of(key)
+  }
+
+  get changed(): Iterable<string> {
+    return this.#history.changed
   }
 
   noteEviction(key: string, ids: readonly string[], reason: string): void {

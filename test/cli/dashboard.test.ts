@@ -71,7 +71,8 @@ test('dashboard shows jobs where there are tables for them', async () => {
     await using jobs = await openJobs(server.url)
     if (migrates) await jobs.migrate()
     const { url, program } = await start('--store', server.url)
-    sites.push((await (await fetch(new URL('api/view?view=jobs', url))).json()).site)
+    const answer = await fetch(new URL('api/view?view=jobs', url))
+    sites.push(((await answer.json()) as { site: unknown }).site)
     program.signal('SIGINT')
     expect([await program.exit, program.stderr]).toEqual([0, ''])
   }

@@ -372,6 +372,40 @@ describe('the page', () => {
     expect(other.wrongs).toEqual([])
   })
 
+  test('shows for which keys is waited most, and how it went', async () => {
+    const giveUp = new AbortController()
+    const hold = async (key: string, waiters: number) => {
+      await locks.acquire(key)
+      return Array.from({ length: waiters }, () => locks.acquire(key, { signal: giveUp.signal }))
+    }
+    const waiting = [...(await hold('often', 4)), ...(await hold('seldom', 1)), ...(await hold('never', 0))]
+    for (const width of [1280, 760, 320]) {
+      await using opened = await open(locks, { viewport: { width, height: 800 } })
+      const { page } = opened
+      await page.getByRole('link', { name: 'Contention' }).click()
+      const often = page.getByRole('row', { name: 'often' })
+      await often.waitFor()
+      expect(await page.locator('td.key').allTextContents()).toEqual(['often', 'seldom'])
+      expect(await often.locator('.average').textContent()).toBe('4.0')
+      const bars = await page
+        .locator('meter')
+        .evaluateAll((meters) =>
+          meters.map((meter) => [meter.getAttribute('value'), meter.getAttribute('max')]),
+        )
+      expect(bars).toEqual([
+        ['4', '4'],
+        ['1', '4'],
+      ])
+      const line = often.locator('.sparkline .line')
+      await until('its queue is drawn', async () => (await line.getAttribute('d'))?.startsWith('M') === true)
+      expect(await isTooWide(page)).toBe(false)
+      await often.getByRole('link').click()
+      await page.getByText('1 holding, 4 waiting').waitFor()
+    }
+    giveUp.abort()
+    await Promise.allSettled(waiting)
+  })
+
   test('says that it shows no jobs where somebody has kept a link to them', async () => {
     await using opened = await open(locks)
     await opened.page.goto(`${opened.url}#/jobs`)

@@ -283,6 +283,24 @@ describe('a view', () => {
     await long.close()
   })
 
+  test('of contention has the keys that are waited for, with who holds them', async () => {
+    const giveUp = new AbortController()
+    await locks.acquire('calm')
+    await locks.acquire('busy')
+    const waiting = [1, 2].map(() => locks.acquire('busy', { signal: giveUp.signal }).catch(() => {}))
+    expect((await view('view=contention')) as unknown).toMatchObject({
+      totals: [{ keys: 2, waiting: 2 }],
+      rows: [
+        {
+          ...{ key: 'busy', averageWaiting: 2, mostWaiting: 2, waiting: 2, handOvers: 0, holding: 1 },
+          ...{ holders: [{ owner: { label: 'test' } }], trend: [[expect.any(Number), 1, 2]] },
+        },
+      ],
+    })
+    giveUp.abort()
+    await Promise.all(waiting)
+  })
+
   test('of a key has its history', async () => {
     const stream = await listen(server.port, '/api/live?key=k')
     await stream.next()

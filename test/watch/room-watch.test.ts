@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { createLocks, type HolderView, type Locks, type RoomView, type Store } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
+import { contentionIn } from '../../src/watch/contention.ts'
 import { RoomHistory } from '../../src/watch/room-history.ts'
 import { type RoomWatch, type Snapshot, type WatchOptions, watchRooms } from '../../src/watch/room-watch.ts'
 import { electionsIn } from '../../src/watch/ticket-facts.ts'
@@ -183,6 +184,58 @@ describe('the history', () => {
       { id: 'a', end: 'evicted', reason: 'stuck', untilAt: 1500 },
     ])
     expect(history.of('nobody')).toBeUndefined()
+  })
+})
+
+describe('contention', () => {
+  const seen = (holders: readonly string[], waiting: number, heldMs = 0): Omit<RoomView, 'key'> => ({
+    holders: holders.map((id) => ({
+      ...{ id, units: 1, limit: 1, fence: 1n, owner: '' },
+      ...{ heldMs, remainingMs: 30_000, state: 'held' as const },
+    })),
+    queue: Array.from({ length: waiting }, (_, n) => ({
+      ...{ id: `w${n}`, units: 1, limit: 1, owner: '', waitedMs: 0 },
+    })),
+    closedMs: 0,
+  })
+  const contentionAfter = (looks: readonly Readonly<Record<string, Omit<RoomView, 'key'>>>[], most = 20) => {
+    const history = new RoomHistory({ keys: 100, entries: 100, total: 1000, looks: 100 })
+    let rooms: readonly RoomView[] = []
+    const at = (look: number) => 1_000_000 + look * 10_000
+    for (const [look, held] of looks.entries()) {
+      rooms = Object.entries(held).map(([key, room]) => ({ key, ...room }))
+      const byKey = new Map(rooms.map((room) => [room.key, room]))
+      history.look(byKey, { at: at(look), begunMs: performance.now() })
+    }
+    const snapshot = {
+      ...{ at: at(looks.length - 1), rooms, isCut: false },
+      store: { tag: 'present', lookMs: 1 } as const,
+    }
+    return contentionIn({ snapshot, changed: history.changed, historyOf: (key) => history.of(key) }, most)
+  }
+
+  test('is how many waited on average over the last minute, also for a key that is free by now', () => {
+    const always = (look: number) => ({
+      stuck: seen(['s'], 1, look * 10_000),
+      calm: seen(['c'], 0, look * 10_000),
+    })
+    const looks = [
+      // Over before the last minute.
+      { ...always(0), early: seen(['e'], 9) },
+      ...[4, 4, 4, 2, 2, 2].map((waiting, n) => ({ ...always(n + 1), busy: seen([`b${n}`], waiting) })),
+      always(7),
+    ]
+    const found = contentionAfter(looks)
+    expect(found).toEqual([
+      { key: 'busy', averageWaiting: 3, mostWaiting: 4, handOvers: 5 },
+      { key: 'stuck', averageWaiting: 1, mostWaiting: 1, handOvers: 0 },
+    ])
+    expect(contentionAfter(looks, 1)).toEqual(found.slice(0, 1))
+  })
+
+  test('is not that of elections, whose candidates wait for as long as one leads', () => {
+    const looks = [{ mailer: seen(['a'], 2), 'mailer#leader': seen(['a'], 3), other: seen(['o'], 1) }]
+    expect(contentionAfter(looks).map(({ key }) => key)).toEqual(['other'])
   })
 })
 

@@ -3,6 +3,7 @@ export const files: {
   readonly 'charts.css': string
   readonly 'charts.js': string
   readonly 'connection.js': string
+  readonly 'contention-view.js': string
   readonly 'controls.css': string
   readonly 'dashboard.css': string
   readonly 'elements.js': string
@@ -84,6 +85,33 @@ export const files: {
 .sparkline .area {
   fill: var(--accent);
   opacity: 0.14;
+}
+
+meter {
+  width: min(180px, 40vw);
+  height: 10px;
+  vertical-align: middle;
+  appearance: none;
+  border: 0;
+  border-radius: 3px;
+  background: var(--accent-soft);
+}
+
+meter::-webkit-meter-bar {
+  height: 10px;
+  border: 0;
+  border-radius: 3px;
+  background: var(--accent-soft);
+}
+
+meter::-webkit-meter-optimum-value {
+  border-radius: 3px;
+  background: var(--accent);
+}
+
+meter::-moz-meter-bar {
+  border-radius: 3px;
+  background: var(--accent);
 }
 
 .picture {
@@ -344,6 +372,102 @@ export async function post(place, body) {
   return content
 }
 `,
+  'contention-view.js': `import { sparkline, stepwise } from './charts.js'
+import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { totalsRow } from './keys-view.js'
+import { addressOf } from './places.js'
+import { cell, ownerNode, showCount, table, tableBody } from './tickets.js'
+import { showNoTime, showSince } from './time.js'
+
+/** The keys for which most was waited in the last minute, with how their queues went since somebody looks. */
+export function contentionView() {
+  const statistics = totalsRow()
+  const rows = tableBody()
+  const empty = element('p', { class: 'empty' })
+  const grid = table({
+    caption: 'Contended keys',
+    className: 'contention',
+    columns: [
+      { title: 'Key', name: 'key' },
+      { title: 'Waiting on average', name: 'average' },
+      { title: 'At most', name: 'count', align: 'end' },
+      { title: 'Now', name: 'waiting', align: 'end' },
+      { title: 'Longest', name: 'waits', align: 'end' },
+      { title: 'Hand-overs', name: 'count', align: 'end' },
+      { title: 'Holder', name: 'holder' },
+      { title: 'Queue', name: 'trend' },
+    ],
+    rows,
+  })
+  return {
+    node: element('div', {}, statistics.node, element('p', { class: 'about' }, ABOUT), grid, empty),
+    query: () => ({ view: 'contention' }),
+    update(view) {
+      statistics.update(view)
+      const most = Math.max(0, ...view.rows.map(({ averageWaiting }) => averageWaiting))
+      const fromAt = view.totals[0]?.at ?? view.now - 20_000
+      reconcile(
+        rows,
+        view.rows.map((row) => ({ ...row, at: view.at, now: view.now, fromAt, most })),
+        ({ key }) => key,
+        contentionRow,
+      )
+      grid.hidden = view.rows.length === 0
+      const nothing =
+        view.at === 0 ? 'Nothing was seen yet.' : 'Nobody has waited for a key in the last minute.'
+      setText(empty, view.rows.length > 0 ? '' : nothing)
+    },
+  }
+}
+
+function contentionRow({ key }) {
+  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const number = element('span')
+  // A share of the longest one, which is as wide as there is room for.
+  const bar = element('meter', { min: 0, 'aria-hidden': 'true' })
+  const average = cell('average', { 'data-title': 'on average' }, number, bar)
+  const most = cell('count', { 'data-title': 'at most', 'data-align': 'end', 'data-some': 'true' })
+  const waiting = cell('waiting', { 'data-title': 'now', 'data-align': 'end' })
+  const longest = cell('waits', { 'data-title': 'longest', 'data-align': 'end' })
+  const handOvers = cell('count', {
+    ...{ 'data-title': 'hand-overs', 'data-align': 'end', 'data-some': 'true' },
+  })
+  const owner = ownerNode()
+  const trend = sparkline({ width: 220, height: 28 })
+  setStrange(link, key)
+  return {
+    node: element(
+      'tr',
+      { role: 'row' },
+      cell('key', {}, link),
+      average,
+      most,
+      waiting,
+      longest,
+      handOvers,
+      cell('holder', {}, owner.node),
+      cell('trend', {}, trend.node),
+    ),
+    update(row) {
+      setText(number, row.averageWaiting.toFixed(1))
+      setAttribute(bar, 'max', row.most)
+      setAttribute(bar, 'value', row.averageWaiting)
+      showCount(most, row.mostWaiting)
+      showCount(waiting, row.waiting)
+      setAttribute(waiting, 'data-some', row.waiting > 0 ? 'true' : undefined)
+      if (row.waiting > 0) showSince(longest, row.at - row.longestWaitMs)
+      else showNoTime(longest)
+      showCount(handOvers, row.handOvers)
+      owner.update(row.holders[0]?.owner ?? { text: 'nobody' })
+      const samples = row.trend.map(([at, , count]) => [at, count])
+      trend.update(stepwise(samples, row.fromAt, row.now))
+    },
+  }
+}
+
+const ABOUT =
+  'For which keys most was waited in the last minute. Elections are not among them: their candidates always wait.'
+`,
   'controls.css': `input,
 select,
 button {
@@ -487,6 +611,10 @@ dd {
   .tools label {
     flex: 1 1 40%;
     min-width: 0;
+  }
+
+  .tools select {
+    padding-inline: 6px 2px;
   }
 
   .tools label span {
@@ -754,6 +882,11 @@ body[data-state="lost"] main {
   margin: 6px 0 10px;
 }
 
+.about {
+  margin: 14px 0 8px;
+  color: var(--quiet);
+}
+
 .state {
   margin: 2px 0 0;
   color: var(--quiet);
@@ -968,6 +1101,7 @@ function facts({ key, ticket, count }) {
       </div>
       <nav aria-label="Views">
         <a href="#/keys">Keys</a>
+        <a href="#/contention">Contention</a>
         <a href="#/leaders">Leaders</a>
         <a href="#/jobs" hidden>Jobs</a>
       </nav>
@@ -1600,6 +1734,7 @@ function leaderRow({ key }) {
 }
 `,
   'main.js': `import { Connection } from './connection.js'
+import { contentionView } from './contention-view.js'
 import { setText } from './elements.js'
 import { jobsView } from './jobs-view.js'
 import { keyView } from './key-view.js'
@@ -1609,7 +1744,13 @@ import { addressOf, placeIn } from './places.js'
 import { sessionView } from './session-view.js'
 import { clockTime, setServerTime, startTicking } from './time.js'
 
-const VIEWS = { keys: keysView, leaders: leadersView, jobs: jobsView, key: keyView }
+const VIEWS = {
+  keys: keysView,
+  contention: contentionView,
+  leaders: leadersView,
+  jobs: jobsView,
+  key: keyView,
+}
 const main = document.querySelector('#main')
 const banner = document.querySelector('#banner')
 const pill = document.querySelector('#pill')
@@ -1845,7 +1986,7 @@ export function placeIn(hash) {
   return { ...place, page, view: VIEWS.has(view) ? view : 'keys' }
 }
 
-const VIEWS = new Set(['keys', 'leaders', 'jobs'])
+const VIEWS = new Set(['keys', 'contention', 'leaders', 'jobs'])
 const DEFAULTS = { show: 'all', sort: 'key' }
 `,
   'session-view.js': `import { post } from './connection.js'
@@ -2050,6 +2191,22 @@ td.actions {
   text-align: end;
 }
 
+td.average {
+  white-space: nowrap;
+  font-variant-numeric: tabular-nums;
+}
+
+td.average span {
+  display: inline-block;
+  min-width: 3.2em;
+  font-weight: 600;
+}
+
+.contention .sparkline {
+  width: 220px;
+  height: 28px;
+}
+
 td.actions button {
   min-height: 28px;
   padding: 2px 10px;
@@ -2057,9 +2214,21 @@ td.actions button {
 
 @media (max-width: 1040px) and (min-width: 721px) {
   .keys .trend,
+  .contention .holder,
+  .contention .waits,
   .keys .fence,
   .tickets .id {
     display: none;
+  }
+}
+
+@media (max-width: 1040px) and (min-width: 721px) {
+  .contention meter {
+    width: 90px;
+  }
+
+  .contention .sparkline {
+    width: 120px;
   }
 }
 
@@ -2120,8 +2289,21 @@ td.actions button {
     color: var(--quiet);
   }
 
+  .contention td.average,
+  .contention td.trend {
+    flex: 1 1 100%;
+  }
+
+  .contention .sparkline {
+    width: 100%;
+  }
+
+  .contention td.holder {
+    display: none;
+  }
+
   td:empty,
-  td.trend,
+  .keys td.trend,
   td.waiting:not([data-some]),
   .keys td.fence,
   td.count:not([data-some]) {

@@ -1,4 +1,5 @@
 import { Connection } from './connection.js'
+import { contentionView } from './contention-view.js'
 import { setText } from './elements.js'
 import { jobsView } from './jobs-view.js'
 import { keyView } from './key-view.js'
@@ -8,7 +9,13 @@ import { addressOf, placeIn } from './places.js'
 import { sessionView } from './session-view.js'
 import { clockTime, setServerTime, startTicking } from './time.js'
 
-const VIEWS = { keys: keysView, leaders: leadersView, jobs: jobsView, key: keyView }
+const VIEWS = {
+  keys: keysView,
+  contention: contentionView,
+  leaders: leadersView,
+  jobs: jobsView,
+  key: keyView,
+}
 const main = document.querySelector('#main')
 const banner = document.querySelector('#banner')
 const pill = document.querySelector('#pill')

@@ -1,0 +1,95 @@
+import { sparkline, stepwise } from './charts.js'
+import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { totalsRow } from './keys-view.js'
+import { addressOf } from './places.js'
+import { cell, ownerNode, showCount, table, tableBody } from './tickets.js'
+import { showNoTime, showSince } from './time.js'
+
+/** The keys for which most was waited in the last minute, with how their queues went since somebody looks. */
+export function contentionView() {
+  const statistics = totalsRow()
+  const rows = tableBody()
+  const empty = element('p', { class: 'empty' })
+  const grid = table({
+    caption: 'Contended keys',
+    className: 'contention',
+    columns: [
+      { title: 'Key', name: 'key' },
+      { title: 'Waiting on average', name: 'average' },
+      { title: 'At most', name: 'count', align: 'end' },
+      { title: 'Now', name: 'waiting', align: 'end' },
+      { title: 'Longest', name: 'waits', align: 'end' },
+      { title: 'Hand-overs', name: 'count', align: 'end' },
+      { title: 'Holder', name: 'holder' },
+      { title: 'Queue', name: 'trend' },
+    ],
+    rows,
+  })
+  return {
+    node: element('div', {}, statistics.node, element('p', { class: 'about' }, ABOUT), grid, empty),
+    query: () => ({ view: 'contention' }),
+    update(view) {
+      statistics.update(view)
+      const most = Math.max(0, ...view.rows.map(({ averageWaiting }) => averageWaiting))
+      const fromAt = view.totals[0]?.at ?? view.now - 20_000
+      reconcile(
+        rows,
+        view.rows.map((row) => ({ ...row, at: view.at, now: view.now, fromAt, most })),
+        ({ key }) => key,
+        contentionRow,
+      )
+      grid.hidden = view.rows.length === 0
+      const nothing =
+        view.at === 0 ? 'Nothing was seen yet.' : 'Nobody has waited for a key in the last minute.'
+      setText(empty, view.rows.length > 0 ? '' : nothing)
+    },
+  }
+}
+
+function contentionRow({ key }) {
+  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const number = element('span')
+  // A share of the longest one, which is as wide as there is room for.
+  const bar = element('meter', { min: 0, 'aria-hidden': 'true' })
+  const average = cell('average', { 'data-title': 'on average' }, number, bar)
+  const most = cell('count', { 'data-title': 'at most', 'data-align': 'end', 'data-some': 'true' })
+  const waiting = cell('waiting', { 'data-title': 'now', 'data-align': 'end' })
+  const longest = cell('waits', { 'data-title': 'longest', 'data-align': 'end' })
+  const handOvers = cell('count', {
+    ...{ 'data-title': 'hand-overs', 'data-align': 'end', 'data-some': 'true' },
+  })
+  const owner = ownerNode()
+  const trend = sparkline({ width: 220, height: 28 })
+  setStrange(link, key)
+  return {
+    node: element(
+      'tr',
+      { role: 'row' },
+      cell('key', {}, link),
+      average,
+      most,
+      waiting,
+      longest,
+      handOvers,
+      cell('holder', {}, owner.node),
+      cell('trend', {}, trend.node),
+    ),
+    update(row) {
+      setText(number, row.averageWaiting.toFixed(1))
+      setAttribute(bar, 'max', row.most)
+      setAttribute(bar, 'value', row.averageWaiting)
+      showCount(most, row.mostWaiting)
+      showCount(waiting, row.waiting)
+      setAttribute(waiting, 'data-some', row.waiting > 0 ? 'true' : undefined)
+      if (row.waiting > 0) showSince(longest, row.at - row.longestWaitMs)
+      else showNoTime(longest)
+      showCount(handOvers, row.handOvers)
+      owner.update(row.holders[0]?.owner ?? { text: 'nobody' })
+      const samples = row.trend.map(([at, , count]) => [at, count])
+      trend.update(stepwise(samples, row.fromAt, row.now))
+    },
+  }
+}
+
+const ABOUT =
+  'For which keys most was waited in the last minute. Elections are not among them: their candidates always wait.'

@@ -1,0 +1,53 @@
+import type { KeyHistory } from './room-history.ts'
+import type { RoomWatch } from './room-watch.ts'
+import { electionsIn, LEADER_MARK } from './ticket-facts.ts'
+
+/** How much was waited for a key in the last minute, or for as long as it is known where that is less. */
+export interface Contention {
+  readonly key: string
+  /** How many stood in the queue, on average. */
+  readonly averageWaiting: number
+  readonly mostWaiting: number
+  /** Terms that have begun, as far as they were seen. */
+  readonly handOvers: number
+}
+
+/** The keys for which most was waited come first. Elections are not among them: their candidates wait for as long as one leads. */
+export function contentionIn({ snapshot, changed, historyOf }: Watched, most: number): readonly Contention[] {
+  const { rooms, at } = snapshot
+  const elections = electionsIn(rooms)
+  const keys = new Set(changed)
+  for (const { key, queue } of rooms) if (queue.length > 0) keys.add(key)
+  const found: Contention[] = []
+  for (const key of keys) {
+    const bare = key.endsWith(LEADER_MARK) ? key.slice(0, -LEADER_MARK.length) : key
+    const history = elections.has(bare) ? undefined : historyOf(key)
+    const contention = history && contentionOf(history, at)
+    if (contention !== undefined && contention.mostWaiting > 0) found.push({ key, ...contention })
+  }
+  return found.sort((one, other) => other.averageWaiting - one.averageWaiting).slice(0, most)
+}
+
+type Watched = Pick<RoomWatch, 'snapshot' | 'changed'> & {
+  readonly historyOf: (key: string) => KeyHistory | undefined
+}
+
+function contentionOf({ samples, terms }: KeyHistory, at: number): Omit<Contention, 'key'> | undefined {
+  const [first] = samples
+  if (first === undefined) return undefined
+  const fromAt = Math.max(first.at, at - MINUTE_MS)
+  let [sum, mostWaiting] = [0, 0]
+  for (const [index, sample] of samples.entries()) {
+    const untilAt = samples[index + 1]?.at
+    if (untilAt !== undefined && untilAt <= fromAt) continue
+    sum += sample.waiting * ((untilAt ?? at) - Math.max(sample.at, fromAt))
+    mostWaiting = Math.max(mostWaiting, sample.waiting)
+  }
+  return {
+    averageWaiting: at > fromAt ? sum / (at - fromAt) : mostWaiting,
+    mostWaiting,
+    handOvers: terms.filter((term) => term.fromAt > fromAt).length,
+  }
+}
+
+const MINUTE_MS = 60_000
