@@ -262,9 +262,9 @@ export class Redlock extends EventEmitter {
       votesFor: new Set(),
       votesAgainst: new Map(why instanceof Error ? [...this.clients].map((client) => [client, why]) : []),
     }
-    const message = isLocked
-      ? 'The operation was unable to achieve a quorum during its retry window.'
-      : ((error as LeaseLostError | undefined)?.message ?? 'The lock was lost.')
+    const said = (error as LeaseLostError | undefined)?.message ?? 'The lock was lost.'
+    const isAway = isHoldfastError(error, 'store-unavailable')
+    const message = isLocked ? NO_QUORUM : isAway ? `${NO_QUORUM} ${said}` : said
     const attempts = Number.isSafeInteger(retryCount)
       ? Math.min(Math.max(0, retryCount) + 1, MOST_ATTEMPTS)
       : 1
@@ -279,6 +279,8 @@ interface Attempted {
 }
 
 const MOST_ATTEMPTS = 1000
+/** In the words of redlock, for who looks for them. */
+const NO_QUORUM = 'The operation was unable to achieve a quorum during its retry window.'
 
 for (const [prototype, name, now] of [
   [Redlock.prototype, 'lock', 'redlock.acquire(resources, duration)'],
