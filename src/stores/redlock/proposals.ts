@@ -1,23 +1,34 @@
 /**
  * Which fences to propose to the servers, so that most of them agree on one while they vote and none has to be claimed: a little
- * above the time they have, as far as their last answers tell. Only a guess: a server that cannot agree gives a fence of its own.
+ * above the time they have, as far as their answers to the last claims tell. Only a guess: a server that cannot agree gives a
+ * fence of its own.
  */
 export class Proposals {
   /** How far the servers' time is ahead of our monotonic clock, in µs. Undefined until one of them has said what time it has. */
   #aheadUs: number | undefined
+  #learnedAt = Number.NEGATIVE_INFINITY
   #last = 0
 
+  /** Undefined: let it be claimed, to learn what time it is. */
   next(): number | undefined {
-    if (this.#aheadUs === undefined) return undefined
-    this.#last = Math.max(this.#last + 1, Math.round(performance.now() * 1000 + this.#aheadUs))
+    const now = performance.now()
+    if (this.#aheadUs === undefined || now - this.#learnedAt > LEARN_AGAIN_MS) return undefined
+    this.#last = Math.max(this.#last + 1, Math.round(now * 1000 + this.#aheadUs + MARGIN_US))
     return this.#last
   }
 
   /** What time servers had when they answered a question that was asked then, on our monotonic clock. */
   learn(serverUs: number, askedAt: number): void {
-    this.#aheadUs = serverUs - askedAt * 1000 + MARGIN_US
+    const aheadUs = serverUs - askedAt * 1000
+    const before = this.#aheadUs ?? aheadUs
+    // The quickest answer tells it best. After a slow one the fences of this process would be ahead of those of all others, which
+    // then had to claim theirs.
+    this.#aheadUs = aheadUs < before ? aheadUs : before + (aheadUs - before) / 4
+    this.#learnedAt = performance.now()
   }
 }
 
-/** How much later than last time a question may reach the servers. */
+/** How much longer than last time a question may take to reach the servers. */
 const MARGIN_US = 5000
+/** A claim now and then is not felt. */
+const LEARN_AGAIN_MS = 1000

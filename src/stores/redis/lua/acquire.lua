@@ -7,20 +7,20 @@
 --         then +<index> for each room with more to admit, by its first ticket, counted from 0
 --@ start
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
-local plain = string.sub(ARGV[3], -2) == ' 0'
+local plain = string.find(ARGV[3], ' 0', -2, true)
 
 -- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
 if #KEYS == 2 and plain then
-  local lone, fence = '1 t' .. ARGV[5] .. '\0h ', usText
+  local fence = usText
 --@@ proposal
-  if redis.call('SET', KEYS[2], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
+  if redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\0h ' .. fence .. state, 'PX', ARGV[2], 'NX') then
     local last = redis.call('SET', KEYS[1], fence, 'GET')
     -- Texts of one length are in the order of their numbers.
     if not last or #last == #fence and last < fence then return 'h' .. fence end
     -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
     fence = string.format('%.0f', math.max((tonumber(last) or 0) + 1, usText))
     redis.call('SET', KEYS[1], fence)
-    redis.call('SET', KEYS[2], lone .. fence .. state, 'PX', ARGV[2])
+    redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\0h ' .. fence .. state, 'PX', ARGV[2])
     return 'h' .. fence
   end
 --@ crowd

@@ -7,9 +7,9 @@
 --@ start
 -- A lone holder without a minimum hold; see room.lua for where its expiry is.
 local function isPlain(content, id)
-  local lone = '1 t' .. id .. '\0h '
-  return string.sub(content, 1, #lone) == lone and string.sub(content, #lone + 48, #lone + 50) == ' 0 '
-    and tonumber(string.sub(content, #lone + 35, #lone + 47)) > now
+  local at = #id + 6
+  return string.find(content, '1 t' .. id .. '\0h ', 1, true) == 1 and string.find(content, ' 0 ', at + 48, true) == at + 48
+    and tonumber(string.sub(content, at + 35, at + 47)) > now
 end
 
 local answers, general = {}, {}

@@ -26,20 +26,20 @@ export const scripts: {
 --         then +<index> for each room with more to admit, by its first ticket, counted from 0
 --@ start
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
-local plain = string.sub(ARGV[3], -2) == ' 0'
+local plain = string.find(ARGV[3], ' 0', -2, true)
 
 -- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
 if #KEYS == 2 and plain then
-  local lone, fence = '1 t' .. ARGV[5] .. '\\0h ', usText
+  local fence = usText
 --@@ proposal
-  if redis.call('SET', KEYS[2], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
+  if redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2], 'NX') then
     local last = redis.call('SET', KEYS[1], fence, 'GET')
     -- Texts of one length are in the order of their numbers.
     if not last or #last == #fence and last < fence then return 'h' .. fence end
     -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
     fence = string.format('%.0f', math.max((tonumber(last) or 0) + 1, usText))
     redis.call('SET', KEYS[1], fence)
-    redis.call('SET', KEYS[2], lone .. fence .. state, 'PX', ARGV[2])
+    redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2])
     return 'h' .. fence
   end
 --@ crowd
@@ -300,9 +300,9 @@ redis.call('PUBLISH', ARGV[1], '')
 --@ start
 -- A lone holder without a minimum hold; see room.lua for where its expiry is.
 local function isPlain(content, id)
-  local lone = '1 t' .. id .. '\\0h '
-  return string.sub(content, 1, #lone) == lone and string.sub(content, #lone + 48, #lone + 50) == ' 0 '
-    and tonumber(string.sub(content, #lone + 35, #lone + 47)) > now
+  local at = #id + 6
+  return string.find(content, '1 t' .. id .. '\\0h ', 1, true) == 1 and string.find(content, ' 0 ', at + 48, true) == at + 48
+    and tonumber(string.sub(content, at + 35, at + 47)) > now
 end
 
 local answers, general = {}, {}
@@ -788,10 +788,11 @@ local function addRest(answers)
   end
 end
 `,
-  start: `-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text.
+  start: `-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
+-- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local usText = time[1] .. string.sub('00000' .. time[2], -6)
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 `,
   tried: `-- The reply of a command, or nil where the key is of another type.
 local function tried(...)
