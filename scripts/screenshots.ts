@@ -61,6 +61,7 @@ const pictures = [
     colorScheme: 'dark',
     viewport: { ...desktop, height: 760 },
   },
+  { name: 'contention', path: '#/contention', colorScheme: 'light', viewport: { ...desktop, height: 360 } },
   { name: 'phone', path: '#/keys?sort=waiting', colorScheme: 'light', viewport: { width: 360, height: 640 } },
 ] as const
 const visits = await Promise.all(

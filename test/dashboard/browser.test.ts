@@ -379,7 +379,7 @@ describe('the page', () => {
       return Array.from({ length: waiters }, () => locks.acquire(key, { signal: giveUp.signal }))
     }
     const waiting = [...(await hold('often', 4)), ...(await hold('seldom', 1)), ...(await hold('never', 0))]
-    for (const width of [1280, 760, 320]) {
+    for (const width of [1280, 1120, 760, 320]) {
       await using opened = await open(locks, { viewport: { width, height: 800 } })
       const { page } = opened
       await page.getByRole('link', { name: 'Contention' }).click()
@@ -399,6 +399,8 @@ describe('the page', () => {
       const line = often.locator('.sparkline .line')
       await until('its queue is drawn', async () => (await line.getAttribute('d'))?.startsWith('M') === true)
       expect(await isTooWide(page)).toBe(false)
+      const widthOf = async (part: string) => (await page.locator(part).boundingBox())?.width ?? Number.NaN
+      expect(await widthOf('.contention')).toBeLessThanOrEqual(await widthOf('.totals'))
       await often.getByRole('link').click()
       await page.getByText('1 holding, 4 waiting').waitFor()
     }

@@ -88,7 +88,6 @@ export const files: {
 }
 
 meter {
-  width: min(180px, 40vw);
   height: 10px;
   vertical-align: middle;
   appearance: none;
@@ -2202,8 +2201,12 @@ td.average span {
   font-weight: 600;
 }
 
+.contention meter {
+  width: min(150px, 11vw);
+}
+
 .contention .sparkline {
-  width: 220px;
+  width: min(220px, 15vw);
   height: 28px;
 }
 
@@ -2219,16 +2222,6 @@ td.actions button {
   .keys .fence,
   .tickets .id {
     display: none;
-  }
-}
-
-@media (max-width: 1040px) and (min-width: 721px) {
-  .contention meter {
-    width: 90px;
-  }
-
-  .contention .sparkline {
-    width: 120px;
   }
 }
 
@@ -2292,6 +2285,10 @@ td.actions button {
   .contention td.average,
   .contention td.trend {
     flex: 1 1 100%;
+  }
+
+  .contention meter {
+    width: 40vw;
   }
 
   .contention .sparkline {
