@@ -9,11 +9,12 @@ import {
 import { outsideOfCallers } from './async-context.ts'
 import type { Engine } from './engine.ts'
 import { tellStoreError } from './events.ts'
-import { HeldLease, type LeaseOptions } from './held-lease.ts'
+import { HeldLease } from './held-lease.ts'
 import type { Exchange, Instant } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import { isLater } from './later.ts'
 import type { Withdrawal } from './lock-events.ts'
+import type { LeaseOptions } from './term.ts'
 import { evictionOf, silenceOf, timeoutOf } from './ticket-errors.ts'
 
 export interface AcquireRequest {

@@ -6,11 +6,12 @@ import { type AcquireRequest, Acquisition } from './acquisition.ts'
 import { outsideOfCallers } from './async-context.ts'
 import { createEvents, type Events, tellStoreError } from './events.ts'
 import { GiveBack, type GiveBackOptions, Returning } from './give-back.ts'
-import { HeldLease, type LeaseOptions } from './held-lease.ts'
+import { HeldLease } from './held-lease.ts'
 import { type Instant, now } from './instant.ts'
 import { Keeper } from './keeper.ts'
 import { isLater } from './later.ts'
 import type { StoreVerb } from './lock-events.ts'
+import type { LeaseOptions } from './term.ts'
 
 export interface EngineOptions {
   readonly clock: Clock

@@ -13,16 +13,9 @@ import { type Events, observed } from './events.ts'
 import type { Exchange, Instant } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
-import { Term } from './term.ts'
+import { type LeaseOptions, Term } from './term.ts'
 import { terms } from './terms.ts'
 import { lossOf, releasedOf } from './ticket-errors.ts'
-
-export interface LeaseOptions {
-  readonly renew: boolean
-  readonly maxHoldMs: number
-  /** A ticket of our own beside a caller's key: no event tells of it. */
-  readonly quiet?: boolean | undefined
-}
 
 type State =
   | { readonly tag: 'held' }
@@ -37,7 +30,7 @@ const RELEASED: State = { tag: 'released' }
 const DETACHED: State = { tag: 'released' }
 
 /** A lease in the hands of the engine. What the caller sees of it is {@link Lease}; when it is over is decided by {@link Term}. */
-export class HeldLease implements Lease, Kept {
+export class HeldLease extends Term implements Lease, Kept {
   readonly fence: bigint
   ticket: Ticket
   dueAt: number
@@ -49,8 +42,6 @@ export class HeldLease implements Lease, Kept {
   /** Set while acquire requests of this ticket are unanswered: one may still arrive, after the release. */
   origin: { readonly doubts: number } | undefined
   readonly #engine: Engine
-  readonly #options: LeaseOptions
-  readonly #term: Term
   #state: State = HELD
   #attempts = 0
   #lastError: unknown
@@ -58,14 +49,12 @@ export class HeldLease implements Lease, Kept {
   /** A question that is not about time: whether it was evicted. */
   #checking = false
   #givenBack: Promise<void> | undefined
-  #extending = false
 
   constructor(engine: Engine, ticket: Ticket, fence: bigint, when: Exchange, options: LeaseOptions) {
+    super(when.askedAt, ticket.ttlMs, options)
     this.#engine = engine
     this.ticket = ticket
     this.fence = fence
-    this.#options = options
-    this.#term = new Term(when.askedAt, ticket.ttlMs, options)
     this.dueAt = this.#nextDue(when)
     engine.keeper.keep(this)
   }
@@ -90,7 +79,7 @@ export class HeldLease implements Lease, Kept {
   }
 
   get remainingMs(): number {
-    return this.#state.tag === 'held' ? Math.max(0, this.#term.remainingMs(this.#now())) : 0
+    return this.#state.tag === 'held' ? Math.max(0, this.leftMs(this.#now())) : 0
   }
 
   get signal(): AbortSignal {
@@ -136,7 +125,7 @@ export class HeldLease implements Lease, Kept {
       } catch (error) {
         if (!isHoldfastError(error, 'store-unavailable')) throw error
         this.#lastError = error
-        const remainingMs = this.#term.remainingMs(this.#now())
+        const remainingMs = this.leftMs(this.#now())
         await this.#engine.sleep(Math.max(1, Math.min(this.#engine.backoffMs(attempts), remainingMs)))
         this.#expireIfOver(this.#now())
         if (this.#state.tag === 'lost' && this.#state.error.code !== 'closed') throw error
@@ -162,12 +151,12 @@ export class HeldLease implements Lease, Kept {
     this.#givenBack =
       this.#engine.giveBack(this.ticket, {
         cancel: (this.origin?.doubts ?? 0) > 0,
-        termMs: this.#term.confirmedMs(at),
+        termMs: this.confirmedMs(at),
         atMs: at.monotonicMs,
       }) ?? DONE
     // After the request, so that whoever listens keeps nobody waiting for the key.
     if (state.tag === 'held' && this.#events.released.isHeard)
-      this.#events.released.tell(this.#subject, { fence: this.fence, heldMs: this.#term.heldMs(at) })
+      this.#events.released.tell(this.#subject, { fence: this.fence, heldMs: this.heldMs(at) })
     return this.#givenBack === DONE ? undefined : this.#givenBack
   }
 
@@ -177,10 +166,6 @@ export class HeldLease implements Lease, Kept {
     if (this.#state.tag === 'released') this.#state = { tag: 'lost', error }
     this.#tell(error)
     return released
-  }
-
-  isOverAt(at: Instant): boolean {
-    return this.#term.remainingMs(at) <= 0
   }
 
   /** Nobody goes on with it, here or elsewhere: a grant of this ticket that comes now belongs to nobody. */
@@ -196,7 +181,7 @@ export class HeldLease implements Lease, Kept {
   detach(): LeaseJson {
     this.assertHeld()
     this.#end(DETACHED)
-    const heldMs = this.#term.heldMs(this.#now())
+    const heldMs = this.heldMs(this.#now())
     this.#events.detached.tell(this.#subject, { fence: this.fence, heldMs })
     return this.toJSON()
   }
@@ -212,13 +197,9 @@ export class HeldLease implements Lease, Kept {
 
   /** Without renewal it asks whether it was evicted: that must not keep the key any longer, should this process end. */
   get question(): Ticket {
-    if (this.#options.renew) return this.ticket
-    const ttlMs = Math.max(1, Math.floor(this.#term.remainingMs(this.#now())))
+    if (this.options.renew) return this.ticket
+    const ttlMs = Math.max(1, Math.floor(this.leftMs(this.#now())))
     return { ...this.ticket, ttlMs, acceptMs: Math.min(ttlMs, this.ticket.acceptMs) }
-  }
-
-  get slackMs(): number {
-    return this.#options.renew ? this.ticket.ttlMs / 10 : 0
   }
 
   /** Asks the store, whether it is due or not: it may have been evicted, or the store been reset. */
@@ -230,8 +211,8 @@ export class HeldLease implements Lease, Kept {
   due(at: Instant): boolean {
     this.#expireIfOver(at)
     if (this.#state.tag !== 'held') return false
-    const deadlineAt = this.#term.deadlineAt(at)
-    if (!this.#options.renew) {
+    const deadlineAt = this.deadlineAt(at)
+    if (!this.options.renew) {
       const asks = this.#checking
       this.#checking = false
       this.dueAt = deadlineAt
@@ -246,7 +227,7 @@ export class HeldLease implements Lease, Kept {
     return true
   }
 
-  answered(answer: RenewAnswer, asked: Ticket, when: Exchange): void {
+  answered(answer: RenewAnswer, asked: Ticket, when: Exchange, { extending }: Asked = RENEWING): void {
     if (this.#state.tag !== 'held') return
     switch (answer.tag) {
       case 'held':
@@ -254,9 +235,9 @@ export class HeldLease implements Lease, Kept {
         if (answer.fence !== this.fence) return this.#lose('store-reset', STORE_RESET)
         this.#attempts = 0
         // Without renewal only extend() may move the deadline, and not a question whether it was evicted.
-        if (!this.#options.renew && !this.#extending) return
+        if (!this.options.renew && !extending) return
         this.#lastError = undefined
-        this.#term.confirm(when.askedAt, asked.ttlMs)
+        this.confirm(when.askedAt, asked.ttlMs)
         this.dueAt = this.#nextDue(when)
         if (!this.#isInJeopardy(when.answeredAt)) this.#state = HELD
         this.#expireIfOver(when.answeredAt)
@@ -268,7 +249,7 @@ export class HeldLease implements Lease, Kept {
             `Somebody evicted it: ${answer.reason ?? 'no reason given'}.`,
             answer.reason,
           )
-        return this.#term.remainingMs(when.answeredAt) <= 0
+        return this.isOverAt(when.answeredAt)
           ? this.#lose('expired', EXPIRED)
           : this.#lose('store-reset', STORE_RESET)
       case 'queued':
@@ -285,7 +266,7 @@ export class HeldLease implements Lease, Kept {
     this.#checking = true
     const at = this.#now()
     const pauseMs = Math.min(this.#engine.backoffMs(this.#attempts), this.#attemptMs(at))
-    this.dueAt = Math.min(at.monotonicMs + pauseMs, this.#term.deadlineAt(at))
+    this.dueAt = Math.min(at.monotonicMs + pauseMs, this.deadlineAt(at))
     this.#tellJeopardy(at)
   }
 
@@ -302,9 +283,7 @@ export class HeldLease implements Lease, Kept {
 
   #extended(answer: RenewAnswer, asked: Ticket, askedAt: Instant): void {
     if (this.#state.tag === 'held' && answer.tag === 'held') this.ticket = asked
-    this.#extending = true
-    this.answered(answer, asked, { askedAt, answeredAt: this.#now() })
-    this.#extending = false
+    this.answered(answer, asked, { askedAt, answeredAt: this.#now() }, EXTENDING)
     if (this.#state.tag === 'held') this.#engine.keeper.keep(this)
   }
 
@@ -317,49 +296,49 @@ export class HeldLease implements Lease, Kept {
   }
 
   get #subject(): { readonly ticket: Ticket; readonly lease: LeaseOptions } {
-    return { ticket: this.ticket, lease: this.#options }
+    return { ticket: this.ticket, lease: this.options }
   }
 
   /** Renewed at a third of the ttl, so it is never this short while all goes well. */
   #isInJeopardy(at: Instant): boolean {
-    return this.#options.renew && this.#term.confirmedMs(at) < this.ticket.ttlMs / 2
+    return this.options.renew && this.confirmedMs(at) < this.ticket.ttlMs / 2
   }
 
   #tellJeopardy(at: Instant): void {
     if (this.#state !== HELD || !this.#isInJeopardy(at)) return
     this.#state = IN_JEOPARDY
-    const remainingMs = Math.max(0, this.#term.remainingMs(at))
+    const remainingMs = Math.max(0, this.leftMs(at))
     this.#events.jeopardy.tell(this.#subject, { fence: this.fence, remainingMs, error: this.#lastError })
   }
 
   #tellRenewed({ askedAt, answeredAt }: Exchange): void {
     const { renewed } = this.#events
     if (this.#state.tag !== 'held' || !renewed.isHeard) return
-    const remainingMs = this.#term.remainingMs(answeredAt)
+    const remainingMs = this.leftMs(answeredAt)
     const tookMs = answeredAt.monotonicMs - askedAt.monotonicMs
     renewed.tell(this.#subject, { fence: this.fence, remainingMs, tookMs })
   }
 
   #nextDue({ askedAt, answeredAt }: Exchange): number {
-    const deadlineAt = this.#term.deadlineAt(answeredAt)
-    if (!this.#options.renew) return deadlineAt
+    const deadlineAt = this.deadlineAt(answeredAt)
+    if (!this.options.renew) return deadlineAt
     const third = (this.ticket.ttlMs / 3) * (0.9 + this.#engine.chance() * 0.2)
     return Math.min(askedAt.monotonicMs + third, deadlineAt)
   }
 
   /** One attempt gets half of what is left, so several fit in before the deadline. */
   #attemptMs(at: Instant): number {
-    return Math.max(MIN_ATTEMPT_MS, Math.min(this.#term.remainingMs(at) / 2, this.#engine.attemptMs(1)))
+    return Math.max(MIN_ATTEMPT_MS, Math.min(this.leftMs(at) / 2, this.#engine.attemptMs(1)))
   }
 
   #expireIfOver(at: Instant): void {
-    if (this.#state.tag !== 'held' || this.#term.remainingMs(at) > 0) return
-    this.#lose('expired', this.#term.isUsedUp(at) ? 'It was held for its whole `maxHold`.' : EXPIRED)
+    if (this.#state.tag !== 'held' || !this.isOverAt(at)) return
+    this.#lose('expired', this.isUsedUp(at) ? 'It was held for its whole `maxHold`.' : EXPIRED)
   }
 
   #lose(reason: LossReason, why: string, evictedBecause?: string): void {
     const error = lossOf(this.ticket, why, { reason, evictedBecause, cause: this.#lastError })
-    const heldMs = this.#term.heldMs(this.#now())
+    const heldMs = this.heldMs(this.#now())
     this.#end({ tag: 'lost', error })
     this.#tell(error)
     // Only now: a listener may do anything with the lease, which has no other end any more.
@@ -382,6 +361,13 @@ export class HeldLease implements Lease, Kept {
   }
 }
 
+/** Why the store was asked. */
+interface Asked {
+  readonly extending: boolean
+}
+
+const RENEWING: Asked = { extending: false }
+const EXTENDING: Asked = { extending: true }
 const MIN_ATTEMPT_MS = 10
 const DONE: Promise<void> = Promise.resolve()
 const EXPIRED = 'Its deadline passed before a renewal was confirmed.'

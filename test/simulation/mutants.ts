@@ -153,7 +153,7 @@ export const mutants: readonly Mutant[] = [
     {
       file: 'engine/held-lease.ts',
       find: 'unanswered(error: unknown): void {',
-      replace: 'unanswered(error: unknown): void {\n    this.#term.confirm(this.#now(), this.ticket.ttlMs)',
+      replace: 'unanswered(error: unknown): void {\n    this.confirm(this.#now(), this.ticket.ttlMs)',
     },
   ),
   mutant('a wake is believed', NETWORK, ['deadline', 'exclusion among leases'], {
@@ -195,7 +195,7 @@ export const mutants: readonly Mutant[] = [
   mutant('an extension without an answer counts as one that succeeds', NETWORK, ['deadline'], {
     file: 'engine/held-lease.ts',
     find: 'await this.#engine.sleep(',
-    replace: 'this.#term.confirm(askedAt, asked.ttlMs)\n        await this.#engine.sleep(',
+    replace: 'this.confirm(askedAt, asked.ttlMs)\n        await this.#engine.sleep(',
   }),
   mutant('a late answer gives back what goes on elsewhere', NETWORK, ['deadline'], {
     file: 'engine/held-lease.ts',
