@@ -1,5 +1,6 @@
 import { show } from '../base/duration.ts'
 import { checkOptions } from '../base/options.ts'
+import { SignalWatch } from '../base/signal-watch.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import type { CallbackOptions, Lease, Locks } from '../index.ts'
 import { asHttpError, checkStatusCodes, type StatusCodes } from './http-error.ts'
@@ -68,6 +69,7 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
   const { statusCodes = {} } = options
   checkStatusCodes(statusCodes)
   const waits = new Set<AbortController>()
+  const watch = new SignalWatch()
   let stopped = false
 
   async function hold<T>(
@@ -83,11 +85,11 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
     if (stopped) throw closing(key)
     gone.throwIfAborted()
     const wait = new AbortController()
-    const unlisten = forward([gone, options.signal], wait)
+    const unfollow = follow(options.signal === undefined ? [gone] : [gone, options.signal], wait)
     waits.add(wait)
     const waited = () => {
       waits.delete(wait)
-      unlisten()
+      unfollow()
     }
     let worked = () => {}
     try {
@@ -95,14 +97,26 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
         waited()
         // Who went after the grant and before its promise has told it.
         wait.signal.throwIfAborted()
+        // The signal of a response ends with it, and so does what the work leaves behind.
+        if (during !== gone) return work(lease, { signal: AbortSignal.any([lease.signal, gone]) })
         const working = new AbortController()
-        worked = forward([lease.signal, gone], working)
+        worked = follow([gone, lease.signal], working)
         return work(lease, { signal: working.signal })
       })
     } finally {
       waited()
-      // What is left behind by the work for a response ends with it; a signal of the caller may live for ever.
-      if (during === gone) worked()
+      worked()
+    }
+  }
+
+  /** Instead of AbortSignal.any, whose result a signal of the caller keeps for as long as it lives itself. */
+  function follow(sources: readonly AbortSignal[], target: AbortController): () => void {
+    for (const source of sources) {
+      if (source.aborted) target.abort(source.reason)
+      watch.add(source, target)
+    }
+    return () => {
+      for (const source of sources) watch.remove(source, target)
     }
   }
 
@@ -131,19 +145,6 @@ function signalOf(during: OutgoingResponse | AbortSignal): AbortSignal {
   if (during instanceof AbortSignal) return during
   if (isResponse(during)) return requestSignal(during)
   throw expected('during', 'the response of a request, an AbortSignal or undefined', during)
-}
-
-/** Instead of AbortSignal.any, whose result a signal of the caller keeps for as long as it lives itself. */
-function forward(sources: readonly (AbortSignal | undefined)[], target: AbortController): () => void {
-  const listening = sources.map((source) => {
-    const onAbort = () => target.abort(source?.reason)
-    if (source?.aborted) onAbort()
-    source?.addEventListener('abort', onAbort)
-    return () => source?.removeEventListener('abort', onAbort)
-  })
-  return () => {
-    for (const unlisten of listening) unlisten()
-  }
 }
 
 function closing(key: string | undefined): ClosedError {

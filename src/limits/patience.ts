@@ -1,3 +1,5 @@
+import { SignalWatch } from '../base/signal-watch.ts'
+
 /** How long somebody waits, and what ends it sooner. */
 export interface Patience {
   readonly limitMs: number
@@ -13,11 +15,11 @@ export async function patiently<T>(work: Promise<T>, { limitMs, signals }: Patie
   const ended = new Promise<'late'>((resolve, reject) => {
     const timer = setTimeout(() => resolve('late'), Math.min(Math.max(limitMs, 0), LONGEST_TIMER_MS))
     ends.push(() => clearTimeout(timer))
+    const waiting = { abort: reject }
     for (const signal of signals) {
       if (signal.aborted) reject(signal.reason)
-      const onAbort = () => reject(signal.reason)
-      signal.addEventListener('abort', onAbort)
-      ends.push(() => signal.removeEventListener('abort', onAbort))
+      watch.add(signal, waiting)
+      ends.push(() => watch.remove(signal, waiting))
     }
   })
   try {
@@ -26,6 +28,8 @@ export async function patiently<T>(work: Promise<T>, { limitMs, signals }: Patie
     for (const end of ends) end()
   }
 }
+
+const watch = new SignalWatch()
 
 /** A longer one fires at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1

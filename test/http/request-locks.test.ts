@@ -273,6 +273,48 @@ describe('a lock for a request', () => {
     expect(begun).toBeLessThan(20)
   })
 
+  test('may be one of many for the same request, and warns of nothing', async () => {
+    const { locks } = twoProcesses()
+    const requests = requestLocks(locks)
+    const warnings: Error[] = []
+    const onWarning = (warning: Error) => warnings.push(warning)
+    process.on('warning', onWarning)
+    onTestFinished(() => void process.off('warning', onWarning))
+    const { signal } = new AbortController()
+    const { url } = await serve(async (_, response) => {
+      for (const during of [response, signal, undefined]) {
+        await requests.withLock(during, 'outer', async () => {
+          for (let turn = 0; turn < 12; turn += 1) {
+            await requests.withLock(during, `pay:${turn}`, () => {})
+            await requests.withLock(during, 'outer', { reentrant: true }, () => {})
+          }
+        })
+      }
+      response.end('done')
+    })
+    expect(await (await call(url).answer).text()).toBe('done')
+    expect(warnings).toEqual([])
+  })
+
+  test('listens once to a signal that many of them have, as a shutdown signal is', async () => {
+    const { locks, other } = twoProcesses()
+    const requests = requestLocks(locks)
+    const shutdown = new AbortController()
+    const { signal } = shutdown
+    const held = await other.acquire('pay')
+    const outcomes = Array.from({ length: 30 }, (_, index) =>
+      requests.withLock(index % 2 === 0 ? signal : new AbortController().signal, 'pay', { signal }, () =>
+        expect.unreachable(),
+      ),
+    ).map(errorOf)
+    await untilRooms(other, 'pay: 1 + 30')
+    // One of requestLocks, and one of the engine.
+    expect(getEventListeners(signal, 'abort').length).toBeLessThanOrEqual(2)
+    shutdown.abort(new Error('SIGTERM'))
+    expect(new Set((await Promise.all(outcomes)).map(({ message }) => message))).toEqual(new Set(['SIGTERM']))
+    await held.release()
+  })
+
   test('keeps nothing on a signal that outlives it, whatever the work has left on its own', async () => {
     const { locks } = twoProcesses()
     const requests = requestLocks(locks)

@@ -1,4 +1,5 @@
 import { getEventListeners } from 'node:events'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import {
   RateLimiterMemory,
@@ -220,6 +221,26 @@ describe('a window that is used up', () => {
     expect(await other.semaphore('exports:ada', 1).tryWithPermits(() => 'free')).toMatchObject({
       value: 'free',
     })
+  })
+
+  test('is waited for by many with one signal, which is listened to once', async () => {
+    const { locks } = scene()
+    const rate = new RateLimiterMemory(MINUTE)
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '10m' })
+    const { signal, abort } = abortable()
+    const users = Array.from({ length: 30 }, (_, index) => `user:${index}`)
+    await Promise.all(users.map((user) => limit.run(user, () => {})))
+    const errors = users.map((user) => errorOf(limit.run(user, () => expect.unreachable(), { signal })))
+    await until('all wait for the window', async () => {
+      const answers = await Promise.all(users.map((user) => rate.get(user)))
+      return answers.every((answer) => answer?.consumedPoints === 2)
+    })
+    await nextTurn()
+    expect(getEventListeners(signal, 'abort').length).toBeLessThanOrEqual(2)
+    const reason = new Error('SIGTERM')
+    abort(reason)
+    expect(new Set(await Promise.all(errors))).toEqual(new Set([reason]))
+    expect(getEventListeners(signal, 'abort')).toEqual([])
   })
 
   test('is left where the slot is lost meanwhile: another one may have it', async () => {
