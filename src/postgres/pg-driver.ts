@@ -100,11 +100,9 @@ class PgSession implements Session {
   constructor(client: OwnClient) {
     this.#client = client
     this.closed = new Promise((resolve) => {
-      let reason: unknown
-      client.on('error', (error) => {
-        reason ??= error
-      })
-      client.on('end', () => resolve(reason))
+      // From its first error on, which says why and comes a moment before the end, it takes no statement any more.
+      client.on('error', resolve)
+      client.on('end', () => resolve(undefined))
     })
   }
 

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -123,6 +125,31 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
       { max: 1 },
     ))
 
+  test('give nobody a connection that was reset a moment ago', async () => {
+    await using relay = await startRelay(server.port)
+    const url = server.url.replace(`:${server.port}/`, `:${relay.port}/`)
+    await using(
+      url,
+      async (connections) => {
+        for (let turn = 0; turn < 3; turn += 1) {
+          await connections.query('select 1')
+          const sleeping = expect(connections.query('select pg_sleep(30)')).rejects.toThrow()
+          const next = connections.query('select 1::text as one')
+          await until('it is asked', async () => {
+            const rows = await server.sql(
+              `select 1 from pg_stat_activity where query = 'select pg_sleep(30)' and state = 'active'`,
+            )
+            return rows.length > turn
+          })
+          relay.reset()
+          await sleeping
+          expect(await next).toEqual([{ one: '1' }])
+        }
+      },
+      { max: 1 },
+    )
+  })
+
   test('replace what a restart or an administrator has ended', () =>
     using(server.url, async (connections) => {
       await connections.query('select 1')
@@ -229,3 +256,30 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
     await client.end()
   })
 })
+
+/** A way to the server on which every connection can be reset, as by a firewall. */
+async function startRelay(
+  targetPort: number,
+): Promise<{ readonly port: number; reset(): void } & AsyncDisposable> {
+  const clients = new Set<Socket>()
+  const relay = createServer((client) => {
+    const upstream = connect(targetPort, '127.0.0.1')
+    clients.add(client)
+    for (const socket of [client, upstream]) socket.on('error', () => {})
+    client.on('close', () => upstream.destroy())
+    upstream.on('close', () => client.destroy())
+    client.pipe(upstream).pipe(client)
+  })
+  relay.listen(0, '127.0.0.1')
+  await once(relay, 'listening')
+  return {
+    port: (relay.address() as AddressInfo).port,
+    reset() {
+      for (const client of clients) client.resetAndDestroy()
+      clients.clear()
+    },
+    async [Symbol.asyncDispose]() {
+      relay.close()
+    },
+  }
+}
