@@ -167,11 +167,14 @@ class PostgresJsSession implements Session {
   announcedPid: number | undefined
   readonly #sql: OwnSql
   readonly #line: Line
+  readonly #unanswered = new Set<(error: Error) => void>()
 
   constructor(sql: OwnSql, line: Line) {
     this.#sql = sql
     this.#line = line
     this.closed = line.closed
+    // After the package, which knows more, but forgets what it was given just as the connection ended.
+    void line.closed.then(() => setImmediate(() => this.#rejectUnanswered()))
   }
 
   async start(): Promise<void> {
@@ -185,9 +188,29 @@ class PostgresJsSession implements Session {
     parameters: readonly (string | null)[],
     { prepared }: { readonly prepared: boolean },
   ): Promise<readonly SqlRow[]> {
-    const result = await this.#sql.unsafe(text, [...parameters], { prepare: prepared })
+    const result = await this.#answered(this.#sql.unsafe(text, [...parameters], { prepare: prepared }))
     const results = result as readonly SqlRow[] | readonly (readonly SqlRow[])[]
     return (Array.isArray(results[0]) ? results.at(-1) : results) as readonly SqlRow[]
+  }
+
+  #answered(answer: PromiseLike<unknown>): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.#unanswered.add(reject)
+      answer.then(
+        (result) => {
+          this.#unanswered.delete(reject)
+          resolve(result)
+        },
+        (error: unknown) => {
+          this.#unanswered.delete(reject)
+          reject(error)
+        },
+      )
+    })
+  }
+
+  #rejectUnanswered(): void {
+    for (const reject of this.#unanswered) reject(new Error('The connection was closed.'))
   }
 
   onMessage(listener: (channel: string, payload: string) => void): void {

@@ -172,6 +172,27 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
       )
     }))
 
+  test('leave no statement without an answer that was sent just as its connection ended', () =>
+    using(server.url, async (connections) => {
+      for (let round = 0; round < 12; round += 1) {
+        let isOver = false
+        // One after the other on both connections, so that some meet the end of theirs.
+        const asking = Array.from({ length: 4 }, async () => {
+          while (!isOver)
+            await connections.query('select $1::text', ['1']).catch(() => new Promise(setImmediate))
+        })
+        await server.sql(
+          `select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'holdfast test'`,
+        )
+        isOver = true
+        // Our own limit for a silent connection is 11 s.
+        const inTime = new Promise((_, reject) =>
+          setTimeout(() => reject(new Error('no answer')), 8000).unref(),
+        )
+        await Promise.race([Promise.all(asking), inTime])
+      }
+    }))
+
   test('give up on a server that hangs, and come back to it', () =>
     using(
       server.url,
