@@ -52,22 +52,22 @@ async function settle(
 
 async function settleIn(
   transaction: SettleOptions['transaction'],
-  { id, attempt }: Attempt,
+  { id, attempt, group }: Attempt,
   end: End,
   tables: JobTables,
   keepsCompleted: boolean,
 ): Promise<'completed' | FailOutcome | null> {
   const { lost, outcomes } = await tables.settle(
     end.how === 'completed'
-      ? { done: [{ id, attempt }], others: [] }
-      : { done: [], others: [{ ...end, id, attempt }] },
+      ? { done: [{ id, attempt, group }], others: [] }
+      : { done: [], others: [{ ...end, id, attempt, group }] },
     { keepsCompleted, transaction },
   )
   if (end.how === 'completed') return lost.length === 0 ? 'completed' : null
   return (outcomes[0] as FailOutcome | null | undefined) ?? null
 }
 
-export function lostError({ id, attempt }: Attempt): LeaseLostError {
+export function lostError({ id, attempt }: Pick<Attempt, 'id' | 'attempt'>): LeaseLostError {
   return new LeaseLostError(
     `Attempt ${attempt} of the job ${id} is not the one that runs (its lease ran out, it was cancelled, or it is settled already), so nothing was changed. Roll back what it did, or leave it to the next attempt.`,
     { key: id, reason: 'expired' },

@@ -18,6 +18,7 @@ import { scripts } from './sql/scripts.generated.ts'
 export interface Attempt {
   readonly id: string
   readonly attempt: number
+  readonly group: string | null
 }
 
 /** The end of an attempt that did not complete its job; without a reason it is given back unharmed. */
@@ -72,21 +73,18 @@ export class JobTables {
   }
 
   async migrate(): Promise<void> {
-    const { version1Tables, version1Enqueue, version1Settle, version1Claim, version1Upkeep } = scripts
-    const migrations = [
-      [version1Tables, version1Enqueue, version1Settle, version1Claim, version1Upkeep].join('\n'),
-    ]
-    await migrate(this.#connections, { schema: this.#schema, component: 'jobs', migrations })
+    await migrate(this.#connections, { schema: this.#schema, component: 'jobs', migrations: MIGRATIONS })
   }
 
   async enqueue(
     entries: readonly Entry[],
     transaction: SqlClient | undefined,
   ): Promise<readonly (string | null)[]> {
-    return this.#call('jobs_enqueue($1::text::json)', [JSON.stringify(entries)], {
-      doing: 'enqueuing jobs',
-      transaction,
-    })
+    const about = { doing: 'enqueuing jobs', transaction }
+    const [only] = entries
+    if (entries.length === 1 && only !== undefined)
+      return [await this.#call<string | null>(ENQUEUE_ONE, enqueueParameters(only), about)]
+    return this.#call('jobs_enqueue($1::text::json)', [JSON.stringify(entries)], about)
   }
 
   async claim(request: ClaimRequest): Promise<Claim> {
@@ -182,7 +180,7 @@ export class JobTables {
       String(limit),
     ]
     const rows = await this.#query(scripts.inspect, parameters, 'looking at jobs')
-    return rows.map(({ job }) => withDates(JSON.parse(String(job)) as RawJob) as JobView)
+    return rows.map(({ job }) => withDates(JSON.parse(String(job)) as RawJob))
   }
 
   async #query(text: string, parameters: readonly (string | null)[], doing: string) {
@@ -234,35 +232,99 @@ export class JobTables {
   }
 }
 
+/** For ever in this order; what processes of the version before call stays, since they go on working meanwhile. */
+const MIGRATIONS: readonly string[] = [
+  [
+    scripts.version1Tables,
+    scripts.version1Enqueue,
+    scripts.version1Settle,
+    scripts.version1Claim,
+    scripts.version1Upkeep,
+  ].join('\n'),
+  [scripts.version2Enqueue, scripts.version2Settle, scripts.version2Claim].join('\n'),
+]
+
+const ENQUEUE_ONE = `to_json(jobs_enqueue_one(
+  $1::text, $2::text, $3::text::smallint, $4::text, $5::text, $6::text::integer, $7::text::bigint, $8::text::bigint,
+  $9::text::bigint, $10::text::timestamptz
+)::text)`
 const CLAIM =
-  'jobs_claim($1::text::text[], $2::text::integer, $3::text, $4::text::bigint, $5::text::bigint[])'
+  'jobs_claim_2($1::text::text[], $2::text::integer, $3::text, $4::text::bigint, $5::text::bigint[])'
 const SETTLE =
-  'jobs_settle($1::text::bigint[], $2::text::integer[], $3::text::json, $4::text::boolean, $5::text::boolean)'
+  'jobs_settle_2($1::text::bigint[], $2::text::integer[], $3::text::text[], $4::text::json, $5::text::boolean, $6::text::boolean)'
+
+function enqueueParameters(entry: Entry): (string | null)[] {
+  return [
+    entry.name,
+    entry.payload,
+    String(entry.priority),
+    entry.unique_key,
+    entry.group_key,
+    String(entry.max_attempts),
+    String(entry.backoff_ms),
+    String(entry.max_backoff_ms),
+    entry.delay_ms === null ? null : String(entry.delay_ms),
+    entry.run_at,
+  ]
+}
 
 function claimParameters({ names, limit, worker, ttlMs, known }: ClaimRequest): (string | null)[] {
   const knownIds = known === undefined ? null : `{${known.join(',')}}`
   return [textArray(names), String(limit), worker, String(ttlMs), knownIds]
 }
 
-function settleParameters({ done, others }: Settlement, keepsCompleted: boolean, patient: boolean): string[] {
+function settleParameters(
+  { done, others }: Settlement,
+  keepsCompleted: boolean,
+  patient: boolean,
+): (string | null)[] {
   // Their attempts are looked up by halving.
   const sorted = done.length < 2 ? done : [...done].sort((a, b) => Number(a.id) - Number(b.id))
   return [
     `{${sorted.map(({ id }) => id).join(',')}}`,
     `{${sorted.map(({ attempt }) => attempt).join(',')}}`,
-    JSON.stringify(others),
+    textArray([...groupsOf(done), ...groupsOf(others)]),
+    others.length === 0 ? null : JSON.stringify(others),
     String(keepsCompleted),
     String(patient),
   ]
 }
 
+function groupsOf(attempts: readonly Attempt[]): readonly string[] {
+  return attempts.flatMap(({ group }) => group ?? [])
+}
+
+/** Of each job what never has a name of its own, in an array: half as long as an object, for both sides. */
 interface RawClaim {
-  readonly jobs: readonly RawJob[]
+  readonly jobs: readonly (readonly [
+    id: string,
+    texts: readonly [name: string, key: string | null, group: string | null],
+    payload: unknown,
+    priority: number,
+    attempt: number,
+    failures: number,
+    maxAttempts: number,
+    enqueuedAt: number,
+  ])[]
   readonly again_ms: number | null
 }
 
 function claimOf({ jobs, again_ms }: RawClaim): Claim {
-  return { jobs: jobs.map(withDates), againMs: again_ms }
+  const facts = jobs.map(
+    ([id, [name, key, group], payload, priority, attempt, failures, maxAttempts, enqueuedAt]): JobFacts => ({
+      id,
+      name,
+      payload,
+      priority,
+      key,
+      group,
+      attempt,
+      failures,
+      maxAttempts,
+      enqueuedAt: new Date(enqueuedAt),
+    }),
+  )
+  return { jobs: facts, againMs: again_ms }
 }
 
 /** A job as JSON has it, with its instants in milliseconds. */
@@ -270,13 +332,13 @@ type RawJob = Record<string, unknown>
 
 const DATES = ['enqueuedAt', 'startedAt', 'dueAt', 'finishedAt']
 
-/** Changes what was just parsed: a copy of each job is what a claim of many would spend its time on. */
-function withDates(job: RawJob): JobFacts {
+/** Changes what was just parsed. */
+function withDates(job: RawJob): JobView {
   for (const name of DATES) {
     const instant = job[name]
     if (typeof instant === 'number') job[name] = new Date(instant)
   }
-  return job as unknown as JobFacts
+  return job as unknown as JobView
 }
 
 /**

@@ -54,7 +54,14 @@ export interface Entry {
   readonly position: number
   readonly name: string
   readonly payload: string
-  readonly [column: string]: unknown
+  readonly priority: number
+  readonly unique_key: string | null
+  readonly group_key: string | null
+  readonly max_attempts: number
+  readonly backoff_ms: number
+  readonly max_backoff_ms: number
+  readonly delay_ms: number | null
+  readonly run_at: string | null
 }
 
 export function parseNewJob(

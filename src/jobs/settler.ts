@@ -82,7 +82,7 @@ export class Settler {
       else {
         const { reason, retry, retry_in_ms } = end
         others.push(pending)
-        failures.push({ id: of.id, attempt: of.attempt, reason, retry, retry_in_ms })
+        failures.push({ id: of.id, attempt: of.attempt, group: of.group, reason, retry, retry_in_ms })
       }
     }
     const companion = this.companion(batch.filter(({ makesPlace }) => makesPlace).length)

@@ -7,6 +7,9 @@ export const scripts: {
   readonly version1Settle: string
   readonly version1Tables: string
   readonly version1Upkeep: string
+  readonly version2Claim: string
+  readonly version2Enqueue: string
+  readonly version2Settle: string
 } = {
   count: `-- How many jobs there are.
 -- Inputs: none.
@@ -626,6 +629,192 @@ begin
     perform jobs_unblock(array[stuck.group_key]);
   end loop;
   return deleted_completed = 1000 or deleted_ended = 1000;
+end
+$function$;
+`,
+  version2Claim: `-- The functions of the jobs, version 2: claims, in two thirds of the time that those of version 1 take.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+--
+-- The functions of version 1 stay for the processes that still call them while a fleet is updated.
+
+-- A claimed row finds place beside what it was, in the page that is locked and in memory anyway.
+alter table "{schema}".jobs set (fillfactor = 50);
+
+-- Claims up to wanted jobs of the names handled, for term_ms. known is null, or the jobs that the claimant knows it has:
+-- what it has beyond them is delivered once more, because the answer that brought it was lost.
+-- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
+-- enqueued_at]], again_ms }: after how long asking again may bring more, null when no time is known.
+create function "{schema}".jobs_claim_2(handled text[], wanted integer, claimant text, term_ms bigint, known bigint[])
+returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  asked_at timestamptz := clock_timestamp();
+  more boolean := false;
+  -- Where the rows are. They are locked, so they stay there, and are not looked up again.
+  places tid[];
+  again tid[];
+  grouped bigint[];
+  refused bigint[];
+  leased_until timestamptz;
+  again_ms double precision;
+  answer text;
+begin
+  if exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
+    more := jobs_wake(asked_at);
+  end if;
+
+  -- First, because it may wait for an end of one of them that is on its way.
+  if known is not null then
+    select array_agg(mine.ctid) into again from (
+      select ctid from jobs where state = 'running' and worker = claimant and not (id = any (known)) for update
+    ) mine;
+  end if;
+  select array_agg(c.place), array_agg(c.id) filter (where c.group_key is not null) into places, grouped
+  from (
+    select j.* from unnest(handled) as h (name) cross join lateral (
+      select r.ctid as place, r.id, r.priority, r.group_key from jobs r where r.state = 'ready' and r.name = h.name
+      order by r.priority desc, r.id limit wanted for update skip locked
+    ) j order by j.priority desc, j.id limit wanted
+  ) c;
+  more := more or cardinality(places) = wanted;
+  if grouped is not null then
+    refused := jobs_refuse_groups(grouped);
+  end if;
+
+  leased_until := clock_timestamp() + term_ms * interval '1 ms';
+  with claimed as (
+    -- Those that were found to be blocked are elsewhere by now.
+    update jobs j set state = 'running', attempt = j.attempt + (j.state = 'ready')::integer, worker = claimant,
+      started_at = case when j.state = 'ready' then asked_at else j.started_at end, due_at = leased_until
+    where j.ctid = any (places || again) and (refused is null or not (j.id = any (refused)))
+    returning j.*
+  )
+  select string_agg(
+    concat(
+      '["', id, '",', to_json(array[name, unique_key, group_key]), ',', payload, ',', priority, ',', attempt, ',', failures, ',',
+      max_attempts, ',', floor(date_part('epoch', enqueued_at) * 1000)::bigint, ']'
+    ), ',' order by priority desc, id
+  ) into answer from claimed;
+
+  if more then
+    again_ms := 0;
+  else
+    select ceil(extract(epoch from min(due_at) - clock_timestamp()) * 1000) into again_ms
+    from jobs where state in ('delayed', 'running') and due_at > asked_at;
+    -- Somebody else is at one of these groups at this very moment, and tells when it is through; unless it gives up.
+    if cardinality(refused) > 0 then
+      again_ms := least(again_ms, 200);
+    end if;
+  end if;
+  return concat('{"jobs":[', answer, '],"again_ms":', coalesce(again_ms::text, 'null'), '}');
+end
+$function$;
+`,
+  version2Enqueue: `-- The functions of the jobs, version 2: enqueuing a single job, which is what most callers do.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+
+-- Enqueues one job in the caller's transaction, and wakes its workers when it commits.
+-- Answers its id, or null where a job with its unique key waits already.
+create function "{schema}".jobs_enqueue_one(
+  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
+  first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz
+) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
+declare
+  asked_at timestamptz := clock_timestamp();
+  starts_at timestamptz := coalesce(run_at, asked_at + delay_ms * interval '1 ms');
+  is_delayed boolean := coalesce(starts_at > asked_at, false);
+  enqueued bigint;
+begin
+  insert into jobs (
+    id, name, state, priority, payload, unique_key, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at, enqueued_at
+  )
+  values (
+    nextval('job_ids'), job_name, case when is_delayed then 'delayed' else 'ready' end, job_priority, job_payload::json, own_key,
+    of_group, most_attempts, first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at
+  )
+  on conflict (name, unique_key) where unique_key is not null and state <> 'running' do nothing
+  returning id into enqueued;
+  -- Workers that sleep look at the next due time every few seconds; what is due before that has to be told.
+  if enqueued is not null and (not is_delayed or starts_at < asked_at + interval '10 s') then
+    perform pg_notify('holdfast_jobs', job_name);
+  end if;
+  return enqueued;
+end
+$function$;
+`,
+  version2Settle: `-- The functions of the jobs, version 2: how attempts end, with fewer statements.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+
+-- Ends attempts: of the jobs that are done, in order of their ids, with their attempts, and of others, null when there are
+-- none: [{ id, attempt, reason, retry, retry_in_ms }], without reason when it is given back unharmed. groups has those of
+-- all these jobs.
+-- Answers { lost: [id], outcomes: [...] }: the done ones whose attempt was not the one that runs, so that nothing was changed, and
+-- what became of each of the others, null for the same. Asked again after a lost answer, a job that is kept is not lost.
+-- Unless it is patient, an outcome may be busy: that one has to be asked again, alone. After the first busy one the others
+-- that have a unique key are not tried, so that it costs those that are done one wait at most.
+create function "{schema}".jobs_settle_2(
+  done bigint[], attempts integer[], groups text[], others json, keeps_completed boolean, patient boolean
+) returns json language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  completed bigint[];
+  lost json := '[]';
+  other record;
+  outcome text;
+  is_busy boolean := false;
+  outcomes jsonb := '[]';
+begin
+  if groups <> '{}' then
+    perform pg_advisory_xact_lock(key) from (
+      select distinct jobs_group_lock(g) as key from unnest(groups) as g order by key
+    ) keys;
+  end if;
+
+  if done <> '{}' then
+    with gone as (
+      delete from jobs
+      -- Hidden from the planner: its statistics mostly know of no running jobs, so it would take a partial index and read them all.
+      where id = any (done) and attempt = attempts[width_bucket(id, done)] and coalesce(state = 'running', false)
+      returning *
+    ), kept as (
+      insert into finished_jobs (
+        id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
+        enqueued_at, started_at, finished_at, worker, error
+      )
+      select id, name, 'completed', priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
+        max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error
+      from gone where keeps_completed
+    )
+    select array_agg(id) into completed from gone;
+    if cardinality(done) > coalesce(cardinality(completed), 0) then
+      select coalesce(json_agg(d.id::text), '[]') into lost from unnest(done, attempts) as d (id, attempt)
+      where not exists (select from unnest(completed) as c (id) where c.id = d.id) and not exists (
+        select from finished_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
+      );
+    end if;
+  end if;
+
+  if others is not null then
+    for other in
+      select * from json_to_recordset(others) as e (
+        id bigint, attempt integer, reason text, retry boolean, retry_in_ms bigint
+      )
+    loop
+      outcome := case
+        when is_busy and exists (select from jobs where id = other.id and unique_key is not null) then 'busy'
+        else jobs_end_attempt(other.id, other.attempt, other.reason, other.retry, other.retry_in_ms, patient)
+      end;
+      is_busy := is_busy or outcome is not distinct from 'busy';
+      outcomes := outcomes || coalesce(to_jsonb(outcome), 'null');
+    end loop;
+  end if;
+
+  if groups <> '{}' then
+    perform jobs_unblock(groups);
+  end if;
+  return json_build_object('lost', lost, 'outcomes', outcomes);
 end
 $function$;
 `,
