@@ -20,7 +20,8 @@ interface Connection {
 
 /**
  * Aborts when the client goes away before it has its answer: it hung up, timed out, or its connection broke. Does not abort
- * once the response was ended. The same signal each time for one response.
+ * once the response was ended. The same signal each time for one response. While a large body of the request waits to be read, Node.js
+ * does not see that the client has gone.
  *
  * ```ts
  * import { createServer } from 'node:http'
