@@ -55,7 +55,12 @@ export interface RequestLocks {
  *
  * createServer(async (request, response) => {
  *   const work = async (_: unknown, { signal }: { signal: AbortSignal }) => `paid: ${!signal.aborted}`
- *   response.end(await requests.withLock(response, `pay:${request.url}`, { wait: '2s' }, work))
+ *   try {
+ *     response.end(await requests.withLock(response, `pay:${request.url}`, { wait: '2s' }, work))
+ *   } catch (error) {
+ *     // Nobody else does without a framework, and then a client that hangs up would end the process.
+ *     response.writeHead((error as { statusCode?: number }).statusCode ?? 500).end()
+ *   }
  * })
  * ```
  *

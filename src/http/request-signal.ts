@@ -28,8 +28,12 @@ interface Connection {
  * import { requestSignal } from 'holdfast/http'
  *
  * createServer(async (_, response) => {
- *   const answer = await fetch('https://slow.example/', { signal: requestSignal(response) })
- *   response.end(await answer.text())
+ *   try {
+ *     const answer = await fetch('https://slow.example/', { signal: requestSignal(response) })
+ *     response.end(await answer.text())
+ *   } catch {
+ *     response.writeHead(502).end()
+ *   }
  * })
  * ```
  *
