@@ -1,5 +1,5 @@
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
-import type { IncomingMessage } from 'node:http'
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { isLoopback } from '../base/loopback.ts'
 
 /** Who may look: who knows the token, who the application says, or otherwise whoever sits at this machine. */
@@ -65,7 +65,8 @@ export class Access {
     // Also where a proxy has changed the host.
     if (site === 'same-origin') return false
     if (site !== undefined && site !== 'none') return true
-    const { origin, host } = headers
+    const { origin } = headers
+    const host = hostOf(headers)
     if (origin === undefined || this.#options.origins.includes(origin)) return false
     return !URL.canParse(origin) || new URL(origin).host !== host
   }
@@ -78,9 +79,14 @@ export class Access {
 function isFromThisMachine({ headers, socket, httpVersion }: IncomingMessage): boolean {
   // No browser speaks HTTP/1.0, but nginx does to what is behind it, and by default without any mark.
   const isPassedOn = httpVersion === '1.0' || Object.keys(headers).some((name) => PROXY_MARK.test(name))
-  const { host = '' } = headers
+  const host = hostOf(headers) ?? ''
   if (isPassedOn || !/^[\w.:[\]-]+$/.test(host) || !URL.canParse(`http://${host}`)) return false
   return isLoopback(socket.remoteAddress ?? '') && isLoopback(new URL(`http://${host}`).hostname)
+}
+
+/** HTTP/2 has another name for it. */
+function hostOf(headers: IncomingHttpHeaders & { readonly ':authority'?: string }): string | undefined {
+  return headers.host ?? headers[':authority']
 }
 
 const PROXY_MARK = /^(?:forwarded|via|x-real-ip|x-forwarded-.*|x-client-ip|true-client-ip|cf-.*)$/

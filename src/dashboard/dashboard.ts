@@ -77,7 +77,8 @@ class Desk {
   async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     // A page comes back at once, and over a connection that is open already: the server would never end.
     if (this.#isClosed) {
-      return refuse(response, 503, 'The dashboard is closed.', { Connection: 'close' })
+      const headers = request.httpVersionMajor === 1 ? { Connection: 'close' } : {}
+      return refuse(response, 503, 'The dashboard is closed.', headers)
     }
     const place = placeOf(request, this.#settings.path)
     if (place === undefined) return refuse(response, 404, 'There is nothing here.')

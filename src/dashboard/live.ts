@@ -46,7 +46,7 @@ export class Live {
   /** Tells a client what it has asked for after every look, until it leaves. The response's head is not sent yet. */
   join(response: ServerResponse, question: Question): void {
     // Gone while it was asked who it is: nothing would tell of its leaving any more.
-    if (response.destroyed) return
+    if (isGone(response)) return
     response.writeHead(200, {
       ...GUARDS,
       'Content-Type': 'text/event-stream; charset=utf-8',
@@ -117,6 +117,11 @@ interface Client {
   readonly question: Question
   /** Since when it has not taken what it was sent. */
   blockedAt: number | undefined
+}
+
+/** Of HTTP/2 it is the stream that says so. */
+function isGone(response: ServerResponse & { readonly stream?: { readonly destroyed: boolean } }): boolean {
+  return response.destroyed || response.stream?.destroyed === true
 }
 
 function messageOf({ view }: Question, watch: RoomWatch): string {
