@@ -89,3 +89,24 @@ test.concurrent(
   ),
   60_000,
 )
+
+test.concurrent(
+  'a store that is silent when the work is done keeps neither the worker nor its locks for longer than seconds',
+  inScene(
+    async (scene) => {
+      const { worker, calls, errors, reaches } = workerIn(scene, { ttl: '1m' })
+      worker.start()
+      await reaches('working')
+      scene.proxy.halfOpen()
+      const toldAt = performance.now()
+      await worker.stop()
+      expect(worker.state).toBe('stopped')
+      await scene.close()
+      expect(performance.now() - toldAt).toBeLessThan(20_000)
+      expect([calls, errors]).toEqual([['start', 'stopped'], []])
+      scene.proxy.normal()
+    },
+    { cancels: true },
+  ),
+  60_000,
+)
