@@ -77,7 +77,7 @@ test('dashboard shows jobs where there are tables for them', async () => {
     expect([await program.exit, program.stderr]).toEqual([0, ''])
   }
   expect(sites).toMatchObject([{ hasJobs: false }, { hasJobs: true }])
-})
+}, 60_000)
 
 test('dashboard needs a token beyond this machine, and takes it from the environment', async () => {
   for (const host of ['0.0.0.0', '::', 'locks.example']) {

@@ -147,6 +147,22 @@ describe('the page', () => {
     expect(await page.getByRole('heading', { name: 'plum' }).count()).toBe(1)
   })
 
+  test('asks no more about evicting from a key once another page is shown', async () => {
+    const leases = await Promise.all(['one', 'other'].map((key) => locks.acquire(key)))
+    await using opened = await open(locks, { options: { allowEvict: true } })
+    const { page, url } = opened
+    for (const key of ['one', 'other']) {
+      await page.goto(`${url}#/key?key=${key}`)
+      await page.getByRole('heading', { name: key, exact: true }).waitFor()
+    }
+    await page.getByRole('button', { name: 'Evict everybody…' }).click()
+    await page.getByRole('dialog').waitFor()
+    await page.goBack()
+    await page.getByRole('heading', { name: 'one', exact: true }).waitFor()
+    expect(await page.getByRole('dialog').count()).toBe(0)
+    expect(leases.map(({ state }) => state)).toEqual(['held', 'held'])
+  })
+
   test('keeps the focus where it is when it is told something new', async () => {
     await locks.acquire('b')
     await using opened = await open(locks)

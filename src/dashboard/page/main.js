@@ -87,6 +87,8 @@ function showState(state, text, message) {
 }
 
 addEventListener('hashchange', () => {
+  // It asks about what was shown before.
+  document.querySelector('dialog')?.close()
   arrive()
   scrollTo(0, 0)
   // What had the focus is gone with the view before.
