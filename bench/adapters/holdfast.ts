@@ -24,7 +24,7 @@ export async function openRedis({ redisPort }: Surroundings): Promise<Adapter> {
   })
 }
 
-/** On several servers; with fences, which take one more request. */
+/** On several servers, with fencing tokens or without. */
 export function openQuorum(fences: boolean): (ports: readonly number[]) => Promise<Adapter> {
   return async (ports) => {
     const clients = ports.map((port) => new Redis({ port, host: '127.0.0.1', lazyConnect: true }))
