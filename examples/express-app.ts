@@ -43,6 +43,8 @@ async function shutDown(): Promise<void> {
   server.close()
   server.closeIdleConnections()
   await once(server, 'close')
+  // Works whose clients have gone are nothing that a server waits for.
+  await requests.settled()
   await locks.close()
 }
 

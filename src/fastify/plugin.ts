@@ -58,7 +58,7 @@ async function plugin(fastify: FastifyInstance, options: ServerLocksOptions): Pr
   }
   const { locks, requests, close } = await openServerLocks(options)
   fastify.addHook('preClose', async () => requests.stopWaiting())
-  // Runs when the server has answered all its requests.
+  // Runs when the server has answered all its requests, but for those whose clients have gone.
   fastify.addHook('onClose', close)
 
   // A request of Fastify does not know its reply.

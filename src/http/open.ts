@@ -15,7 +15,7 @@ export interface ServerLocksOptions extends LocksOptions, RequestLocksOptions {
 export interface ServerLocks {
   readonly locks: Locks
   readonly requests: RequestLocks
-  /** For the end of a shutdown, when no request is left: closes what was opened, and does nothing to locks that were given. */
+  /** For the end of a shutdown: waits for the works of requests, closes what was opened, and does nothing to locks that were given. */
   close(): Promise<void>
 }
 
@@ -44,7 +44,12 @@ export async function openServerLocks(options: ServerLocksOptions): Promise<Serv
       )
     }
     const locks = await connect(store, rest)
-    return { locks, requests: requestLocks(locks, { statusCodes }), close: () => locks.close() }
+    const requests = requestLocks(locks, { statusCodes })
+    const close = async () => {
+      await requests.settled()
+      await locks.close()
+    }
+    return { locks, requests, close }
   }
   if (store !== undefined) throw new InvalidArgumentError('Expected either `locks` or `store`, got both.')
   const [name] = Object.entries(rest).find(([, value]) => value !== undefined) ?? []
@@ -53,5 +58,6 @@ export async function openServerLocks(options: ServerLocksOptions): Promise<Serv
       `Expected the options of locks that exist to be given where they are made, got \`${name}\`.`,
     )
   }
-  return { locks: given, requests: requestLocks(given, { statusCodes }), close: async () => {} }
+  const requests = requestLocks(given, { statusCodes })
+  return { locks: given, requests, close: () => requests.settled() }
 }

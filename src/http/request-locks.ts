@@ -39,6 +39,11 @@ export interface RequestLocks {
    * request waits on, until the locks are closed.
    */
   stopWaiting(): void
+  /**
+   * For the end of a shutdown: resolves when the works of requests that go on now have ended and given back their keys. A server
+   * does not wait for those whose client has gone, and they may still write. What is of no request is not waited for.
+   */
+  settled(): Promise<void>
 }
 
 /**
@@ -74,6 +79,7 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
   const { statusCodes = {} } = options
   checkStatusCodes(statusCodes)
   const waits = new Set<AbortController>()
+  const ongoing = new Set<Promise<unknown>>()
   const watch = new SignalWatch()
   let stopped = false
 
@@ -133,15 +139,22 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
     ) {
       const [terms = {}, work] = rest.length === 1 ? [undefined, rest[0]] : rest
       checkCall(terms, work)
+      const held = hold(during, key, terms, work)
+      if (during !== undefined) ongoing.add(held)
       try {
-        return await hold(during, key, terms, work)
+        return await held
       } catch (error) {
         throw asHttpError(error, statusCodes)
+      } finally {
+        ongoing.delete(held)
       }
     },
     stopWaiting() {
       stopped = true
       for (const wait of waits) wait.abort(closing(undefined))
+    },
+    async settled() {
+      await Promise.allSettled(ongoing)
     },
   }
 }

@@ -44,7 +44,7 @@ export class ModuleLocks {
     this.#server.requests.stopWaiting()
   }
 
-  /** The last one: no request is left. */
+  /** The last one: no request is left to be answered. */
   onApplicationShutdown(): Promise<void> {
     return this.#server.close()
   }

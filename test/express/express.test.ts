@@ -89,7 +89,11 @@ test('Express closes in the middle of requests, also when it is told twice: thos
   // What docs/frameworks.md does at SIGTERM, which comes twice.
   for (const signal of ['first', 'second']) {
     requests.stopWaiting()
-    server.close(() => void locks.close().then(() => closed.open(signal)))
+    server.close(async () => {
+      await requests.settled()
+      await locks.close()
+      closed.open(signal)
+    })
     server.closeIdleConnections()
   }
   expect((await waiting).status).toBe(503)

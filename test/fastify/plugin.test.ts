@@ -191,6 +191,32 @@ describe('the Fastify plugin', () => {
     expect(await roomsOf(other)).toEqual([])
   })
 
+  test('closes behind the work of a client that has gone, which may still write', async () => {
+    const begun = gate()
+    const told = gate()
+    const end = gate()
+    const atEnd = gate<string>()
+    const { app, url } = await serve({ store: 'memory:' }, (app) => {
+      app.get('/', (request) =>
+        request.withLock('pay', async (lease, { signal }) => {
+          signal.addEventListener('abort', () => told.open())
+          begun.open()
+          await end.opened
+          atEnd.open(lease.state)
+        }),
+      )
+    })
+    const { hangUp } = call(url)
+    await begun.opened
+    hangUp()
+    await told.opened
+    const closed = app.close()
+    expect(await outcomeOf(closed)).toBe('pending')
+    end.open()
+    expect(await atEnd.opened).toBe('held')
+    await closed
+  })
+
   test('ends with the request also where no route is, and in hooks', async () => {
     const { locks, other } = twoProcesses()
     const held = await other.acquire('pay')

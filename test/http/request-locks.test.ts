@@ -380,6 +380,34 @@ test('a server that shuts down lets nobody wait, and lets those finish who have 
   expect(await (await holding).text()).toBe('done')
 })
 
+test('a server knows when the work of all its requests has ended, also of clients that have gone', async () => {
+  const { locks, other } = twoProcesses()
+  const requests = requestLocks(locks)
+  await requests.settled()
+  const begun = gate()
+  const end = gate()
+  const { url } = await serve((_, response) =>
+    requests.withLock(response, 'pay', async () => {
+      begun.open()
+      await end.opened
+      throw new Error('that fails')
+    }),
+  )
+  const { hangUp } = call(url)
+  await begun.opened
+  hangUp()
+  // What is of no request is not waited for: it may be there for as long as the locks are.
+  const forever = requests.withLock(undefined, 'leader', (lease) => aborted(lease.signal))
+  forever.catch(() => {})
+  requests.stopWaiting()
+  const settled = requests.settled()
+  expect(await outcomeOf(settled)).toBe('pending')
+  end.open()
+  await settled
+  expect(await roomsOf(other)).toEqual(['leader: 1 + 0'])
+  await locks.close()
+})
+
 test('a request has one signal, however often it is asked for', async () => {
   const { url } = await serve(async (_, response) => {
     const signals = [requestSignal(response), requestSignal(response)]

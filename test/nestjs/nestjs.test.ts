@@ -1,3 +1,5 @@
+import type { Server } from 'node:http'
+import { promisify } from 'node:util'
 import {
   Controller,
   Get,
@@ -23,6 +25,7 @@ import { memoryStore } from '../../src/stores/memory/index.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
 import { ScriptedStore } from '../engine/scripted-store.ts'
 import { aborted, call, gate, roomsOf, twoProcesses, untilRooms } from '../http/scene.ts'
+import { until } from '../servers/until.ts'
 
 /** Where the methods of a test's application and the test meet. */
 let stage: {
@@ -144,6 +147,11 @@ async function serve(
   onTestFinished(() => app.close())
   await app.listen(0, '127.0.0.1')
   return { app, url: await app.getUrl() }
+}
+
+async function connectionsOf(app: INestApplication): Promise<number> {
+  const server = app.getHttpServer() as Server
+  return promisify(server.getConnections.bind(server))()
 }
 
 describe('@WithLock', () => {
@@ -364,6 +372,25 @@ describe('the module', () => {
     expect(await (await working).text()).toBe('held')
     await closed
     expect(await errorOf(locks.acquire('pay'))).toMatchObject({ code: 'closed' })
+  })
+
+  test('closes behind the work of a client that has gone, which may still write', async () => {
+    const { app, url } = await serve([HoldfastModule.forRoot({ store: 'memory:' })])
+    const locks = app.get<Locks>(LOCKS)
+    const atEnd = gate<string>()
+    const lost = gate()
+    locks.on('released', ({ key }) => atEnd.open(`${key} is given back`))
+    locks.on('lost', () => lost.open())
+    const { hangUp } = call(`${url}/slow`, { method: 'POST' })
+    await stage.begun.opened
+    hangUp()
+    await until('nobody is connected', () => connectionsOf(app).then((count) => count === 0))
+    const closed = app.close()
+    expect(await outcomeOf(closed)).toBe('pending')
+    expect(await outcomeOf(Promise.race([lost.opened, atEnd.opened]))).toBe('pending')
+    stage.end.open()
+    expect(await atEnd.opened).toBe('pay is given back')
+    await closed
   })
 
   test('leaves locks open that were given to it', async () => {
