@@ -12,6 +12,7 @@ import {
 import type { SqlClient } from '../../../src/postgres/executor.ts'
 import { advisoryLockId } from '../../../src/stores/postgres/advisory-key.ts'
 import { advisoryXact, tryAdvisoryXact } from '../../../src/stores/postgres/advisory-transaction.ts'
+import { clients as guardClients } from '../../guard/clients.ts'
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
@@ -73,6 +74,18 @@ const clients: Readonly<Record<string, (work: (tx: SqlClient) => Promise<unknown
   Kysely: (work) =>
     new Kysely({ dialect: new PostgresDialect({ pool }) }).transaction().execute((tx) => work(tx)),
   Drizzle: (work) => drizzle(pool).transaction((tx) => work(tx)),
+  'Drizzle over postgres.js': (work) => through('Drizzle over postgres.js', work),
+  'the raw statements of Prisma': (work) => through('the raw statements of Prisma', work),
+}
+
+async function through(name: string, work: (tx: SqlClient) => Promise<unknown>): Promise<unknown> {
+  const [, open] = guardClients.find(([each]) => each === name) as (typeof guardClients)[number]
+  await using client = await open(server.url)
+  let result: unknown
+  await client.transaction(async (tx) => {
+    result = await work(tx)
+  })
+  return result
 }
 
 describe.each(Object.entries(clients))('through %s', (_name, inTransaction) => {
