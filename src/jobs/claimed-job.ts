@@ -1,9 +1,10 @@
 import { parseDuration } from '../base/duration.ts'
 import { LeaseLostError } from '../errors.ts'
 import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, SettleOptions } from './job.ts'
-import type { Attempt, JobTables } from './job-tables.ts'
+import type { JobTables } from './job-tables.ts'
 import { checkOptions, HOLD_RANGE } from './options.ts'
 import type { End, Settler } from './settler.ts'
+import type { Attempt } from './statements.ts'
 
 export interface Settling {
   readonly tables: JobTables

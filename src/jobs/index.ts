@@ -6,6 +6,7 @@ export type {
   SqlExecutor,
   SqlRow,
 } from '../postgres/executor.ts'
+export { createJobs } from './create-jobs.ts'
 export {
   type ClaimedJob,
   type FailOptions,
@@ -18,15 +19,7 @@ export {
   type RunningJob,
   type SettleOptions,
 } from './job.ts'
-export {
-  type ClaimOptions,
-  createJobs,
-  type InspectOptions,
-  type Jobs,
-  type JobsOptions,
-  type StopOptions,
-  type Worker,
-} from './jobs.ts'
+export type { ClaimOptions, InspectOptions, Jobs, JobsOptions, StopOptions, Worker } from './jobs.ts'
 export type { EnqueueOptions, JobOptions, NewJob } from './new-job.ts'
 export { openJobs } from './open.ts'
 export type { WorkOptions } from './work-options.ts'

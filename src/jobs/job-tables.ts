@@ -9,51 +9,29 @@ import {
 } from '../postgres/executor.ts'
 import { storeErrorOf } from '../postgres/failures.ts'
 import { inSchema, migrate } from '../postgres/migrations.ts'
-import type { FailOutcome, JobCount, JobFacts, JobState, JobView } from './job.ts'
+import type { JobCount, JobState, JobView } from './job.ts'
 import type { Entry } from './new-job.ts'
 import { expected } from './options.ts'
 import { scripts } from './sql/scripts.generated.ts'
-
-/** One attempt of a job. */
-export interface Attempt {
-  readonly id: string
-  readonly attempt: number
-  readonly group: string | null
-}
-
-/** The end of an attempt that did not complete its job; without a reason it is given back unharmed. */
-export interface Failure extends Attempt {
-  readonly reason: string | null
-  readonly retry: boolean
-  readonly retry_in_ms: number | null
-}
-
-export interface Settlement {
-  readonly done: readonly Attempt[]
-  readonly others: readonly Failure[]
-}
-
-export interface Settled {
-  /** Of the done ones: their attempt was not the one that ran, and nothing was changed. */
-  readonly lost: readonly string[]
-  /** What became of each of the others; null for the same; `busy`: nothing yet, to be asked again alone. */
-  readonly outcomes: readonly (FailOutcome | 'busy' | null)[]
-}
-
-export interface ClaimRequest {
-  readonly names: readonly string[]
-  readonly limit: number
-  readonly worker: string
-  readonly ttlMs: number
-  /** Every job the worker knows it has, after an answer was lost: what it has beyond them is delivered again. */
-  readonly known?: readonly string[] | undefined
-}
-
-export interface Claim {
-  readonly jobs: readonly JobFacts[]
-  /** After how long asking again may bring more; null when no time is known. */
-  readonly againMs: number | null
-}
+import {
+  type Attempt,
+  CLAIM,
+  type Claim,
+  type ClaimRequest,
+  claimOf,
+  claimParameters,
+  ENQUEUE_ONE,
+  enqueueParameters,
+  MIGRATIONS,
+  type RawClaim,
+  type RawJob,
+  SETTLE,
+  type Settled,
+  type Settlement,
+  settleParameters,
+  textArray,
+  withDates,
+} from './statements.ts'
 
 /** Wakes for all schemas of a database; the message is the name of a job. */
 export const CHANNEL = 'holdfast_jobs'
@@ -232,115 +210,6 @@ export class JobTables {
   }
 }
 
-/** For ever in this order; what processes of the version before call stays, since they go on working meanwhile. */
-const MIGRATIONS: readonly string[] = [
-  [
-    scripts.version1Tables,
-    scripts.version1Enqueue,
-    scripts.version1Settle,
-    scripts.version1Claim,
-    scripts.version1Upkeep,
-  ].join('\n'),
-  [scripts.version2Enqueue, scripts.version2Settle, scripts.version2Claim].join('\n'),
-]
-
-const ENQUEUE_ONE = `to_json(jobs_enqueue_one(
-  $1::text, $2::text, $3::text::smallint, $4::text, $5::text, $6::text::integer, $7::text::bigint, $8::text::bigint,
-  $9::text::bigint, $10::text::timestamptz
-)::text)`
-const CLAIM =
-  'jobs_claim_2($1::text::text[], $2::text::integer, $3::text, $4::text::bigint, $5::text::bigint[])'
-const SETTLE =
-  'jobs_settle_2($1::text::bigint[], $2::text::integer[], $3::text::text[], $4::text::json, $5::text::boolean, $6::text::boolean)'
-
-function enqueueParameters(entry: Entry): (string | null)[] {
-  return [
-    entry.name,
-    entry.payload,
-    String(entry.priority),
-    entry.unique_key,
-    entry.group_key,
-    String(entry.max_attempts),
-    String(entry.backoff_ms),
-    String(entry.max_backoff_ms),
-    entry.delay_ms === null ? null : String(entry.delay_ms),
-    entry.run_at,
-  ]
-}
-
-function claimParameters({ names, limit, worker, ttlMs, known }: ClaimRequest): (string | null)[] {
-  const knownIds = known === undefined ? null : `{${known.join(',')}}`
-  return [textArray(names), String(limit), worker, String(ttlMs), knownIds]
-}
-
-function settleParameters(
-  { done, others }: Settlement,
-  keepsCompleted: boolean,
-  patient: boolean,
-): (string | null)[] {
-  // Their attempts are looked up by halving.
-  const sorted = done.length < 2 ? done : [...done].sort((a, b) => Number(a.id) - Number(b.id))
-  return [
-    `{${sorted.map(({ id }) => id).join(',')}}`,
-    `{${sorted.map(({ attempt }) => attempt).join(',')}}`,
-    textArray([...groupsOf(done), ...groupsOf(others)]),
-    others.length === 0 ? null : JSON.stringify(others),
-    String(keepsCompleted),
-    String(patient),
-  ]
-}
-
-function groupsOf(attempts: readonly Attempt[]): readonly string[] {
-  return attempts.flatMap(({ group }) => group ?? [])
-}
-
-/** Of each job what never has a name of its own, in an array: half as long as an object, for both sides. */
-interface RawClaim {
-  readonly jobs: readonly (readonly [
-    id: string,
-    texts: readonly [name: string, key: string | null, group: string | null],
-    payload: unknown,
-    priority: number,
-    attempt: number,
-    failures: number,
-    maxAttempts: number,
-    enqueuedAt: number,
-  ])[]
-  readonly again_ms: number | null
-}
-
-function claimOf({ jobs, again_ms }: RawClaim): Claim {
-  const facts = jobs.map(
-    ([id, [name, key, group], payload, priority, attempt, failures, maxAttempts, enqueuedAt]): JobFacts => ({
-      id,
-      name,
-      payload,
-      priority,
-      key,
-      group,
-      attempt,
-      failures,
-      maxAttempts,
-      enqueuedAt: new Date(enqueuedAt),
-    }),
-  )
-  return { jobs: facts, againMs: again_ms }
-}
-
-/** A job as JSON has it, with its instants in milliseconds. */
-type RawJob = Record<string, unknown>
-
-const DATES = ['enqueuedAt', 'startedAt', 'dueAt', 'finishedAt']
-
-/** Changes what was just parsed. */
-function withDates(job: RawJob): JobView {
-  for (const name of DATES) {
-    const instant = job[name]
-    if (typeof instant === 'number') job[name] = new Date(instant)
-  }
-  return job as unknown as JobView
-}
-
 /**
  * What a transaction of the caller's cannot go on from; the rest (a conflict above all) is the caller's own to
  * handle.
@@ -372,10 +241,6 @@ function noTransaction(transaction: unknown): Error {
     'inside a transaction (after `begin`, and the transaction itself rather than the client or pool it came from)',
     transaction,
   )
-}
-
-function textArray(texts: readonly string[]): string {
-  return `{${texts.map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`
 }
 
 function limitText(ms: number): string | null {

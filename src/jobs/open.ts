@@ -1,6 +1,7 @@
 import { InvalidArgumentError } from '../errors.ts'
 import type { PostgresPool } from '../postgres/connections.ts'
-import { createJobs, type Jobs, type JobsOptions } from './jobs.ts'
+import { createJobs } from './create-jobs.ts'
+import type { Jobs, JobsOptions } from './jobs.ts'
 
 /**
  * The jobs in the database that a URL names, by the package `pg` or `postgres`, whichever is installed. Everything it

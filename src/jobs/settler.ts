@@ -1,8 +1,9 @@
 import type { Instant } from '../base/instant.ts'
 import { StoreError } from '../errors.ts'
 import type { FailOutcome } from './job.ts'
-import type { Attempt, Claim, ClaimRequest, Failure, JobTables, Settled, Settlement } from './job-tables.ts'
+import type { JobTables } from './job-tables.ts'
 import { now } from './lease-time.ts'
+import type { Attempt, Claim, ClaimRequest, Failure, Settled, Settlement } from './statements.ts'
 
 /** How an attempt ends. */
 export type End = { readonly how: 'completed' } | ({ readonly how: 'other' } & Omit<Failure, keyof Attempt>)

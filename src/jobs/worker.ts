@@ -2,10 +2,11 @@ import type { Instant } from '../base/instant.ts'
 import { ClosedError, HoldfastError } from '../errors.ts'
 import { COMPLETED, failed, GIVEN_BACK, lostError, type Settling } from './claimed-job.ts'
 import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
-import type { Claim, ClaimRequest, JobTables } from './job-tables.ts'
+import type { JobTables } from './job-tables.ts'
 import { now } from './lease-time.ts'
 import { Run } from './run.ts'
 import type { Companion, End } from './settler.ts'
+import type { Claim, ClaimRequest } from './statements.ts'
 import type { Wakes } from './wakes.ts'
 
 export type JobHandler<Payload = unknown> = (job: RunningJob<Payload>) => unknown

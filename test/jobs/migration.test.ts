@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { scripts } from '../../src/jobs/sql/scripts.generated.ts'
+import { MIGRATIONS } from '../../src/jobs/statements.ts'
 import { connectionsOf } from '../../src/postgres/connections.ts'
 import { migrate } from '../../src/postgres/migrations.ts'
 import { until } from '../servers/until.ts'
@@ -8,18 +8,10 @@ import { closeSharedServer, openScene, sharedServer } from './scene.ts'
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
 
-const VERSION_1 = [
-  scripts.version1Tables,
-  scripts.version1Enqueue,
-  scripts.version1Settle,
-  scripts.version1Claim,
-  scripts.version1Upkeep,
-].join('\n')
-
 test('processes of version 1 go on beside those of this one while a fleet is updated, and cannot go back', async () => {
   await using scene = await openScene()
   const connections = connectionsOf(scene.pool, { max: 1, applicationName: 'version 1' })
-  const older = { schema: scene.schema, component: 'jobs', migrations: [VERSION_1] } as const
+  const older = { schema: scene.schema, component: 'jobs', migrations: MIGRATIONS.slice(0, 1) } as const
   await migrate(connections, older)
   const v1 = async (call: string): Promise<unknown> =>
     (await scene.sql(`select $schema.${call} as answer`))[0]?.['answer']

@@ -1,0 +1,264 @@
+import { parseDuration } from '../base/duration.ts'
+import { ClosedError } from '../errors.ts'
+import { connectionsOf, type PostgresConnections, type PostgresPool } from '../postgres/connections.ts'
+import type { SqlClient } from '../postgres/executor.ts'
+import { parseSchema } from '../postgres/identifiers.ts'
+import { claimedJob, type Settling } from './claimed-job.ts'
+import { type ClaimedJob, JOB_STATES, type JobCount, type JobState, type JobView } from './job.ts'
+import { JobTables } from './job-tables.ts'
+import type { ClaimOptions, InspectOptions, Jobs, JobsOptions, StopOptions, Worker } from './jobs.ts'
+import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
+import {
+  checkOptions,
+  expected,
+  parseIds,
+  parseNames,
+  parseText,
+  parseWhole,
+  TTL_RANGE,
+  WAIT_RANGE,
+} from './options.ts'
+import { Settler } from './settler.ts'
+import { Wakes } from './wakes.ts'
+import { parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
+import { type JobHandler, JobWorker } from './worker.ts'
+
+/**
+ * Jobs in PostgreSQL: enqueued also inside your own transactions, claimed with `FOR UPDATE SKIP LOCKED`, leased to
+ * one worker at a time, retried with backoff, and taken over when their worker dies.
+ *
+ * @param client whose database and role are used, on connections of its own: a `Pool` or `Client` of the package pg,
+ * or a `sql` of the package postgres. It is never closed.
+ * @throws {InvalidArgumentError} when it is none of them, or an option is not what it should be.
+ *
+ * ```ts
+ * import { createJobs } from 'holdfast/jobs'
+ * import { Pool } from 'pg'
+ *
+ * const pool = new Pool({ connectionString: 'postgres://localhost/shop' })
+ * const jobs = createJobs<{ 'send-receipt': { order: number } }>(pool)
+ * await jobs.migrate()
+ *
+ * await jobs.enqueue('send-receipt', { order: 42 })
+ *
+ * const worker = jobs.work({
+ *   'send-receipt': async (job) => {
+ *     await fetch(`https://mail.example/receipts/${job.payload.order}`, { method: 'PUT', signal: job.signal })
+ *   },
+ * })
+ * process.on('SIGTERM', () => worker.stop())
+ * ```
+ */
+export function createJobs<Payloads extends object = Record<string, unknown>>(
+  client: PostgresPool,
+  options: JobsOptions = {},
+): Jobs<Payloads> {
+  return new PostgresJobs(client, options) as unknown as Jobs<Payloads>
+}
+
+class PostgresJobs implements Jobs {
+  readonly #connections: PostgresConnections
+  readonly #renewing: PostgresConnections
+  readonly #tables: JobTables
+  readonly #renewals: JobTables
+  readonly #newSettler: () => Settler
+  readonly #settling: Settling
+  readonly #wakes: Wakes
+  readonly #workers = new Set<Worker>()
+  readonly #keepCompletedMs: number
+  readonly #keepEndedMs: number
+  readonly #maxPayloadBytes: number
+  #tidyTimer: NodeJS.Timeout | undefined
+  #closed: Promise<void> | undefined
+
+  constructor(client: PostgresPool, options: JobsOptions) {
+    checkOptions(options, ['schema', 'keepCompleted', 'keepEnded', 'maxPayloadBytes', 'maxConnections'])
+    const schema = parseSchema(options.schema ?? 'holdfast')
+    this.#keepCompletedMs = parseDuration('keepCompleted', options.keepCompleted ?? '1h', WAIT_RANGE)
+    this.#keepEndedMs = parseDuration('keepEnded', options.keepEnded ?? '336h', WAIT_RANGE)
+    const bytes = { least: 1, most: 256 * 1024 * 1024 }
+    this.#maxPayloadBytes = parseWhole('maxPayloadBytes', options.maxPayloadBytes ?? 1_048_576, bytes)
+    const max = parseWhole('maxConnections', options.maxConnections ?? 2, { least: 1, most: 100 })
+    this.#connections = connectionsOf(client, { max, applicationName: 'holdfast jobs' })
+    this.#renewing = connectionsOf(client, { max: 1, applicationName: 'holdfast jobs renewal' })
+    this.#tables = new JobTables(this.#connections, schema)
+    this.#renewals = new JobTables(this.#renewing, schema)
+    const keepsCompleted = this.#keepCompletedMs > 0
+    this.#newSettler = () => new Settler(this.#tables, { keepsCompleted })
+    this.#settling = { tables: this.#tables, settler: this.#newSettler(), keepsCompleted }
+    this.#wakes = new Wakes(this.#connections)
+  }
+
+  async migrate(): Promise<void> {
+    await this.#tables.migrate()
+  }
+
+  async enqueue(name: string, payload?: unknown, options: EnqueueOptions = {}): Promise<string | null> {
+    const { transaction, ...jobOptions } = checkObject(options)
+    const [id = null] = await this.enqueueAll([{ name, payload, ...jobOptions }], { transaction })
+    return id
+  }
+
+  async enqueueAll(
+    jobs: readonly NewJob[],
+    options: { readonly transaction?: SqlClient | undefined } = {},
+  ): Promise<readonly (string | null)[]> {
+    const { transaction } = checkOptions(options, ['transaction'])
+    if (!Array.isArray(jobs)) throw expected('jobs', 'an array of jobs', jobs)
+    this.#assertOpen()
+    const limits = { maxPayloadBytes: this.#maxPayloadBytes }
+    const entries = (jobs as readonly NewJob[]).map((job, position) =>
+      parseNewJob(checkObject(job), position, limits),
+    )
+    return entries.length === 0 ? [] : this.#tables.enqueue(entries, transaction)
+  }
+
+  work(handlers: Readonly<Record<string, JobHandler | undefined>>, options: WorkOptions = {}): Worker {
+    this.#assertOpen()
+    const parts = {
+      tables: this.#tables,
+      renewals: this.#renewals,
+      // A settler each, so that they do not wait for one another.
+      settling: { ...this.#settling, settler: this.#newSettler() },
+      wakes: this.#wakes,
+    }
+    const running = new JobWorker(parseHandlers(handlers), parseWorkOptions(options), parts)
+    const stop = async (stopOptions: StopOptions = {}): Promise<void> => {
+      await running.stop(graceOf(stopOptions))
+      this.#workers.delete(worker)
+      if (this.#workers.size === 0) clearTimeout(this.#tidyTimer)
+    }
+    const worker: Worker = {
+      get running() {
+        return running.running
+      },
+      stop,
+      [Symbol.asyncDispose]: () => stop(),
+    }
+    this.#workers.add(worker)
+    if (this.#workers.size === 1) this.#tidyIn(Math.random() * TIDY_EVERY_MS)
+    running.start()
+    return worker
+  }
+
+  async claim(
+    names: string | readonly string[],
+    options: ClaimOptions = {},
+  ): Promise<readonly ClaimedJob<never>[]> {
+    const {
+      limit = 1,
+      ttl = '30s',
+      worker = `pid ${process.pid}`,
+    } = checkOptions(options, ['limit', 'ttl', 'worker'])
+    const request = {
+      names: parseNames('names', names),
+      limit: parseWhole('limit', limit, { least: 1, most: 1000 }),
+      worker: parseText('worker', worker),
+      ttlMs: parseDuration('ttl', ttl, TTL_RANGE),
+    }
+    this.#assertOpen()
+    const { jobs } = await this.#tables.claim(request)
+    return jobs.map((facts) => claimedJob(facts, this.#settling) as ClaimedJob<never>)
+  }
+
+  async *inspect(options: InspectOptions = {}): AsyncGenerator<JobView, void, undefined> {
+    const { state, name, after = '0' } = checkOptions(options, ['state', 'name', 'after'])
+    const names = name === undefined ? undefined : parseNames('name', name)
+    const filter = { states: parseStates(state), names }
+    let from = after === '0' ? after : (parseIds('after', after)[0] ?? '0')
+    for (;;) {
+      const page = await this.#tables.inspect({ ...filter, after: from, limit: PAGE })
+      yield* page
+      if (page.length < PAGE) return
+      from = page.at(-1)?.id ?? from
+    }
+  }
+
+  async find(id: string): Promise<JobView | null> {
+    const [parsed] = parseIds('id', id)
+    const [job = null] = await this.#tables.inspect({
+      states: JOB_STATES,
+      names: undefined,
+      id: parsed,
+      after: '0',
+      limit: 1,
+    })
+    return job
+  }
+
+  count(): Promise<readonly JobCount[]> {
+    return this.#tables.count()
+  }
+
+  async retry(ids: string | readonly string[]): Promise<readonly string[]> {
+    return this.#tables.retry(parseIds('ids', ids))
+  }
+
+  async cancel(id: string, options: { readonly reason: string }): Promise<boolean> {
+    const [parsed = ''] = parseIds('id', id)
+    const { reason } = checkOptions(checkObject(options), ['reason'])
+    return (await this.#tables.cancel(parsed, parseText('reason', reason))) !== null
+  }
+
+  async remove(ids: string | readonly string[]): Promise<readonly string[]> {
+    return this.#tables.remove(parseIds('ids', ids))
+  }
+
+  async cleanUp(): Promise<void> {
+    while (await this.#tables.tidy(this.#keepCompletedMs, this.#keepEndedMs));
+  }
+
+  close(options: StopOptions = {}): Promise<void> {
+    const graceMs = graceOf(options)
+    this.#closed ??= Promise.resolve()
+    return this.#stopAll(graceMs)
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  async #stopAll(grace: number): Promise<void> {
+    await Promise.all([...this.#workers].map((worker) => worker.stop({ grace })))
+    clearTimeout(this.#tidyTimer)
+    await Promise.all([this.#connections.close(), this.#renewing.close()])
+  }
+
+  #assertOpen(): void {
+    if (this.#closed !== undefined)
+      throw new ClosedError('These jobs were closed: they take and run no more.')
+  }
+
+  #tidyIn(delayMs: number): void {
+    this.#tidyTimer = setTimeout(async () => {
+      try {
+        await this.cleanUp()
+      } catch {
+        // The next time, or another process.
+      }
+      if (this.#workers.size > 0) this.#tidyIn(TIDY_EVERY_MS * (0.9 + Math.random() / 5))
+    }, delayMs)
+    this.#tidyTimer.unref()
+  }
+}
+
+const PAGE = 500
+const TIDY_EVERY_MS = 30_000
+
+function graceOf(options: StopOptions): number {
+  const { grace = '20s' } = checkOptions(options, ['grace'])
+  return parseDuration('grace', grace, WAIT_RANGE)
+}
+
+function parseStates(state: InspectOptions['state']): readonly JobState[] {
+  if (state === undefined) return JOB_STATES
+  const states = Array.isArray(state) ? (state as readonly JobState[]) : [state as JobState]
+  const wrong = states.find((each) => !JOB_STATES.includes(each))
+  if (wrong === undefined) return states
+  throw expected('state', `one of ${JOB_STATES.join(', ')}`, wrong)
+}
+
+function checkObject<Options extends object>(options: Options): Options {
+  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
+  return options
+}
