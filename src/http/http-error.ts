@@ -38,6 +38,10 @@ export type StatusCodes = Readonly<Partial<Record<HoldfastErrorCode, number>>>
  */
 export function asHttpError<E>(error: E, statusCodes: StatusCodes = {}): E {
   checkStatusCodes(statusCodes)
+  return withStatus(error, statusCodes)
+}
+
+export function withStatus<E>(error: E, statusCodes: StatusCodes): E {
   if (!isHoldfastError(error) || 'statusCode' in error || 'status' in error) return error
   if (!Object.isExtensible(error)) return error
   const known = fieldsOf(error, statusCodes)

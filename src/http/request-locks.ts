@@ -3,7 +3,7 @@ import { checkOptions } from '../base/options.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import type { CallbackOptions, Lease, Locks } from '../index.ts'
-import { asHttpError, checkStatusCodes, type StatusCodes } from './http-error.ts'
+import { checkStatusCodes, type StatusCodes, withStatus } from './http-error.ts'
 import { isResponse, type OutgoingResponse, requestSignal } from './request-signal.ts'
 
 export interface RequestLocksOptions {
@@ -144,7 +144,7 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
       try {
         return await held
       } catch (error) {
-        throw asHttpError(error, statusCodes)
+        throw withStatus(error, statusCodes)
       } finally {
         ongoing.delete(held)
       }
