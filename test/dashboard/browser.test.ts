@@ -1,6 +1,6 @@
 import pg from 'pg'
 import type { Browser } from 'playwright-core'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createDashboard, type DashboardOptions } from '../../src/dashboard/index.ts'
 import { connect, createLocks, type Locks } from '../../src/index.ts'
 import { createJobs } from '../../src/jobs/index.ts'
@@ -11,6 +11,9 @@ import { startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 import { isTooWide, startBrowser, type Visit, visit } from './browser.ts'
 import { serve, type TestServer } from './dashboard-server.ts'
+
+// A browser on a machine that does much else.
+vi.setConfig({ testTimeout: 60_000 })
 
 let browser: Browser
 beforeAll(async () => {
