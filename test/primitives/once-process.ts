@@ -2,7 +2,8 @@
 import { connect } from '../../src/index.ts'
 
 const [url = '', key = ''] = process.argv.slice(2)
-const locks = await connect(url, { ttl: '1s' })
+// Longer than a busy machine keeps it from renewing.
+const locks = await connect(url, { ttl: '5s' })
 const work = () => {
   process.send?.('works')
   return new Promise(() => {})
