@@ -16,8 +16,10 @@ import {
 } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { ExecutionContextHost } from '@nestjs/core/helpers/execution-context-host.js'
+import { ExpressAdapter } from '@nestjs/platform-express'
+import { FastifyAdapter } from '@nestjs/platform-fastify'
 import { lastValueFrom, of } from 'rxjs'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { currentLock, HoldfastModule, LOCKS, WithLock } from '../../src/nestjs/index.ts'
 import { rememberResponse } from '../../src/nestjs/running.ts'
@@ -26,6 +28,13 @@ import { errorOf, outcomeOf } from '../engine/scene.ts'
 import { ScriptedStore } from '../engine/scripted-store.ts'
 import { aborted, call, gate, roomsOf, twoProcesses, untilRooms } from '../http/scene.ts'
 import { until } from '../servers/until.ts'
+
+const platforms = [
+  { name: 'Express', adapter: () => new ExpressAdapter() },
+  { name: 'Fastify', adapter: () => new FastifyAdapter() },
+] as const
+/** What the next application is served by. */
+let platform: (typeof platforms)[number] = platforms[0]
 
 /** Where the methods of a test's application and the test meet. */
 let stage: {
@@ -143,7 +152,7 @@ async function serve(
   stage = { begun: gate(), end: gate(), told: gate<Error>() }
   class AppModule {}
   Module({ ...metadata, imports: [...(holdfast ?? []), ...(metadata.imports ?? [])] })(AppModule)
-  const app = await NestFactory.create(AppModule, { logger: false, abortOnError: false })
+  const app = await NestFactory.create(AppModule, platform.adapter(), { logger: false, abortOnError: false })
   onTestFinished(() => app.close())
   await app.listen(0, '127.0.0.1')
   return { app, url: await app.getUrl() }
@@ -261,7 +270,11 @@ describe('@WithLock', () => {
   })
 })
 
-describe('a request', () => {
+describe.each(platforms)('a request on $name', (served) => {
+  beforeEach(() => {
+    platform = served
+  })
+
   test('that waited in vain is answered with 409, in the words of the error', async () => {
     const { locks, other } = twoProcesses()
     const held = await other.acquire('pay')
@@ -356,7 +369,11 @@ describe('a request', () => {
   })
 })
 
-describe('the module', () => {
+describe.each(platforms)('the module on $name', (served) => {
+  beforeEach(() => {
+    platform = served
+  })
+
   test('closes in the middle of requests: those who wait are answered, those who work finish first', async () => {
     const { app, url } = await serve([HoldfastModule.forRoot({ store: 'memory:', label: 'billing' })])
     const locks = app.get<Locks>(LOCKS)
