@@ -55,7 +55,7 @@ export class HeldLease extends Term implements Lease, Kept {
     this.#engine = engine
     this.ticket = ticket
     this.fence = fence
-    this.dueAt = this.#nextDue(when)
+    this.dueAt = this.#nextDue(when.askedAt, this.deadlineAt(when.answeredAt))
     engine.keeper.keep(this)
   }
 
@@ -114,7 +114,7 @@ export class HeldLease extends Term implements Lease, Kept {
         const [answer] = await this.#engine.ask(
           'renew',
           () => this.#engine.store.renew([asked]),
-          this.#attemptMs(askedAt),
+          this.#attemptMs(this.leftMs(askedAt)),
           this.key,
         )
         if (answer === undefined)
@@ -209,9 +209,14 @@ export class HeldLease extends Term implements Lease, Kept {
   }
 
   due(at: Instant): boolean {
-    this.#expireIfOver(at)
     if (this.#state.tag !== 'held') return false
-    const deadlineAt = this.deadlineAt(at)
+    // Worked out once, here and where the answer comes: with thousands of leases each call more is felt.
+    const leftMs = this.leftMs(at)
+    if (leftMs <= 0) {
+      this.#expire(at)
+      return false
+    }
+    const deadlineAt = at.monotonicMs + leftMs
     if (!this.options.renew) {
       const asks = this.#checking
       this.#checking = false
@@ -222,7 +227,7 @@ export class HeldLease extends Term implements Lease, Kept {
     this.#checking = false
     // Due again without an answer in between means that this attempt is given up, and another one is made.
     this.#attempts += 1
-    this.dueAt = Math.min(at.monotonicMs + this.#attemptMs(at), deadlineAt)
+    this.dueAt = Math.min(at.monotonicMs + this.#attemptMs(leftMs), deadlineAt)
     this.#tellJeopardy(at)
     return true
   }
@@ -238,10 +243,7 @@ export class HeldLease extends Term implements Lease, Kept {
         if (!this.options.renew && !extending) return
         this.#lastError = undefined
         this.confirm(when.askedAt, asked.ttlMs)
-        this.dueAt = this.#nextDue(when)
-        if (!this.#isInJeopardy(when.answeredAt)) this.#state = HELD
-        this.#expireIfOver(when.answeredAt)
-        return this.#tellRenewed(when)
+        return this.#renewed(when)
       case 'gone':
         if (answer.evicted)
           return this.#lose(
@@ -265,8 +267,9 @@ export class HeldLease extends Term implements Lease, Kept {
     // Without renewal it was a question about an eviction, which stays open.
     this.#checking = true
     const at = this.#now()
-    const pauseMs = Math.min(this.#engine.backoffMs(this.#attempts), this.#attemptMs(at))
-    this.dueAt = Math.min(at.monotonicMs + pauseMs, this.deadlineAt(at))
+    const leftMs = this.leftMs(at)
+    const pauseMs = Math.min(this.#engine.backoffMs(this.#attempts), this.#attemptMs(leftMs))
+    this.dueAt = at.monotonicMs + Math.min(pauseMs, leftMs)
     this.#tellJeopardy(at)
   }
 
@@ -311,28 +314,33 @@ export class HeldLease extends Term implements Lease, Kept {
     this.#events.jeopardy.tell(this.#subject, { fence: this.fence, remainingMs, error: this.#lastError })
   }
 
-  #tellRenewed({ askedAt, answeredAt }: Exchange): void {
-    const { renewed } = this.#events
-    if (this.#state.tag !== 'held' || !renewed.isHeard) return
+  #renewed({ askedAt, answeredAt }: Exchange): void {
     const remainingMs = this.leftMs(answeredAt)
+    if (remainingMs <= 0) return this.#expire(answeredAt)
+    this.dueAt = this.#nextDue(askedAt, answeredAt.monotonicMs + remainingMs)
+    if (this.#state !== HELD && !this.#isInJeopardy(answeredAt)) this.#state = HELD
+    const { renewed } = this.#events
+    if (!renewed.isHeard) return
     const tookMs = answeredAt.monotonicMs - askedAt.monotonicMs
     renewed.tell(this.#subject, { fence: this.fence, remainingMs, tookMs })
   }
 
-  #nextDue({ askedAt, answeredAt }: Exchange): number {
-    const deadlineAt = this.deadlineAt(answeredAt)
+  #nextDue(askedAt: Instant, deadlineAt: number): number {
     if (!this.options.renew) return deadlineAt
     const third = (this.ticket.ttlMs / 3) * (0.9 + this.#engine.chance() * 0.2)
     return Math.min(askedAt.monotonicMs + third, deadlineAt)
   }
 
   /** One attempt gets half of what is left, so several fit in before the deadline. */
-  #attemptMs(at: Instant): number {
-    return Math.max(MIN_ATTEMPT_MS, Math.min(this.leftMs(at) / 2, this.#engine.attemptMs(1)))
+  #attemptMs(leftMs: number): number {
+    return Math.max(MIN_ATTEMPT_MS, Math.min(leftMs / 2, this.#engine.attemptMs(1)))
   }
 
   #expireIfOver(at: Instant): void {
-    if (this.#state.tag !== 'held' || !this.isOverAt(at)) return
+    if (this.#state.tag === 'held' && this.isOverAt(at)) this.#expire(at)
+  }
+
+  #expire(at: Instant): void {
     this.#lose('expired', this.isUsedUp(at) ? 'It was held for its whole `maxHold`.' : EXPIRED)
   }
 
