@@ -178,8 +178,8 @@ describe.each([
   test('the `using` helper acquires, extends, and releases locks', async () => {
     const [own, other] = [redlock(), redlock({ retryCount: 0 })]
     const name = resource()
-    const value = await own.using([name], 300, { automaticExtensionThreshold: 100 }, async (signal) => {
-      await sleep(700)
+    const value = await own.using([name], 1200, { automaticExtensionThreshold: 100 }, async (signal) => {
+      await sleep(1500)
       expect(signal.aborted).toBe(false)
       expect(signal.error).toBeUndefined()
       expect(await errorOf(other.acquire([name], 300))).toBeInstanceOf(ExecutionError)
@@ -200,7 +200,7 @@ describe.each([
       expect(signal.aborted).toBe(false)
       inside -= 1
     }
-    await Promise.all([own.using([name], 300, routine), own.using([name], 300, routine)])
+    await Promise.all([own.using([name], 3000, routine), own.using([name], 3000, routine)])
   })
 
   test('the `using` helper hands on what its routine throws', async () => {
