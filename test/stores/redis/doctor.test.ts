@@ -254,7 +254,7 @@ test.each([
         ['appendfsync', 'always'],
         ['save', ''],
       ]),
-      clock: { aheadMs, errorMs: 1 },
+      clock: { aheadMs, errorMs: 1, roundTripMs: 1 },
       setting,
     }
     const findings = SERVER_CHECKS.flatMap((look) => look(facts) ?? [])
