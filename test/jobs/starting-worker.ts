@@ -1,4 +1,4 @@
-/** Makes the tables, enqueues its jobs, works until none is left, and ends with 0. */
+/** Makes the tables, enqueues its jobs, works until none is left, prints the id of each that it runs, and ends with 0. */
 import pg from 'pg'
 import { createJobs } from '../../src/jobs/index.ts'
 
@@ -9,7 +9,7 @@ process.on('disconnect', () => process.exit(1))
 
 await jobs.migrate()
 await jobs.enqueueAll(Array.from({ length: 5 }, () => ({ name: 'a' })))
-jobs.work({ a: () => {} })
+jobs.work({ a: ({ id }) => process.stdout.write(`${id}\n`) })
 while ((await jobs.count()).some(({ state }) => state !== 'completed')) {
   await new Promise((resolve) => setTimeout(resolve, 100))
 }
