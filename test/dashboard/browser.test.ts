@@ -75,7 +75,7 @@ describe.each(stores)('on $name', ({ open: openStore }) => {
     await row.waitFor()
     expect(await row.textContent()).toContain('web-1')
     expect(await row.locator('.fence').textContent()).toBe(String(first.fence))
-    const waiting = locks.acquire('invoice:42', { ttl: '4s' })
+    const waiting = locks.acquire('invoice:42', { ttl: '10s' })
     await row.locator('.waiting', { hasText: /^1$/ }).waitFor()
 
     await page.getByRole('link', { name: 'invoice:42' }).click()

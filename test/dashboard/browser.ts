@@ -22,6 +22,7 @@ export async function visit(
   options: BrowserContextOptions = {},
 ): Promise<Visit> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options })
+  context.setDefaultTimeout(45_000)
   const page = await context.newPage()
   const wrongs: string[] = []
   page.on('pageerror', (error) => wrongs.push(error.message))
