@@ -150,8 +150,11 @@ export const delayCases: readonly ConformanceScript[] = [
       ]
       heldFence(await store.acquire(released))
       for (const ticket of [dead, evicted, next]) queuedAnswer(await store.acquire(ticket))
+      const watch = scene.stopwatch()
       await store.release(releaseOf(released))
-      assert.deepEqual(ids(await scene.holders(store)), [dead.id])
+      const offered = ids(await scene.holders(store))
+      watch.within(dead.acceptMs)
+      assert.deepEqual(offered, [dead.id])
       await scene.outlive(dead.acceptMs)
       queuedAnswer(await store.acquire(next))
       assert.deepEqual(ids(await scene.holders(store)), [evicted.id])

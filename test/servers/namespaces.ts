@@ -17,7 +17,8 @@ export function namespacesMissing(): string | undefined {
   if (process.platform !== 'linux') return 'network namespaces are a part of Linux'
   if (process.getuid?.() !== 0) return 'making a network namespace needs root'
   const name = nameOf('trial')
-  const made = ip('netns', 'add', name)
+  // Where the root folder is no mount point, as in a chroot, one can be made but not entered.
+  const made = ip('netns', 'add', name) ?? ip('netns', 'exec', name, 'true')
   ip('netns', 'delete', name)
   return made === undefined ? undefined : `this machine makes no network namespaces (${made})`
 }

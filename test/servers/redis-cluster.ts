@@ -179,8 +179,9 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
   }
 
   async function masterOf(key: string): Promise<RedisServer> {
-    const [any] = await living()
-    const port = await ownerPort(any as RedisServer, key)
+    // On a busy machine all of them may take longer than a hung one is waited for.
+    const any = await until('a server answers', async () => (await living())[0], { withinMs: 20_000 })
+    const port = await ownerPort(any, key)
     const server = servers.find((each) => each.port === port)
     if (server === undefined) throw new Error(`Expected a master to have the slot of ${key}, got none`)
     return server

@@ -132,10 +132,9 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
     if (hasEnded(child)) throw new Error(`redis-server exited with ${child.exitCode ?? child.signalCode}`)
     try {
       // Also asks who answers, in case the port belongs to somebody else's server by now.
-      const server = String(await command('INFO', 'server'))
-      if (!server.includes(`process_id:${child.pid}\r`)) return false
-      if (options.replicaOf === undefined) return true
-      return String(await command('INFO', 'replication')).includes('master_link_status:up')
+      const info = String(await command('INFO'))
+      if (!info.includes(`process_id:${child.pid}\r`) || !info.includes('loading:0\r')) return false
+      return options.replicaOf === undefined || info.includes('master_link_status:up')
     } catch {
       return false
     }
