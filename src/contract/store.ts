@@ -35,6 +35,13 @@ export interface Store {
   acquire(ticket: Ticket, atMs?: number): Answer<AcquireAnswer>
 
   /**
+   * For stores in which one request can be about several keys: takes all of them (each ticket is of another key, and has
+   * `patienceMs` 0), if nobody is there at any of them, and answers with their fences in the same order. Or else it
+   * changes nothing and answers undefined, and they are asked for one by one.
+   */
+  acquireAll?(tickets: readonly Ticket[]): Answer<readonly bigint[] | undefined>
+
+  /**
    * Keeps tickets alive, one answer per ticket in the same order: a holder gets its full `ttlMs` from now (one that was
    * only offered the key is confirmed by this), a waiter is remembered for another `patienceMs`. Never queues, never
    * brings back what has expired. Where it is not known what has become of some of them (one of several servers gave no

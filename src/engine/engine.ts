@@ -36,6 +36,8 @@ export class Engine {
   readonly signals: SignalWatch = new SignalWatch()
   readonly returning: Returning = new Returning()
   readonly givingBack: Set<GiveBack> = new Set()
+  /** Requests for several keys that have no answer yet. None of these rejects. */
+  readonly takingAll: Set<Promise<void>> = new Set()
   #listening: 'no' | 'starting' | 'yes' = 'no'
   #unlisten: (() => void) | undefined
   #listenAgainAt = 0
@@ -97,6 +99,11 @@ export class Engine {
     }
   }
 
+  /** @throws {ClosedError} when it takes no new work. */
+  assertOpen(key: string): void {
+    if (this.#closing !== undefined) throw closedError(key)
+  }
+
   /** Takes over a ticket that is held already, or says what the store knows of it instead. */
   async adopt(
     ticket: Ticket,
@@ -104,7 +111,7 @@ export class Engine {
   ): Promise<HeldLease | Exclude<RenewAnswer, { tag: 'held' }>> {
     const askedAt = this.now()
     const [answer] = await this.ask('renew', () => this.store.renew([ticket]), this.attemptMs(1), ticket.key)
-    if (this.#closing !== undefined) throw closedError(ticket.key)
+    this.assertOpen(ticket.key)
     if (answer?.tag === 'held')
       return new HeldLease(this, ticket, answer.fence, { askedAt, answeredAt: this.now() }, options)
     return answer ?? { tag: 'gone', evicted: false }
@@ -190,6 +197,7 @@ export class Engine {
       return this.#leases().map((lease) => lease.close(closedError(lease.key)))
     })
     await Promise.all(released)
+    if (this.takingAll.size > 0) await this.#atMost(Promise.all(this.takingAll), this.attemptMs(1))
     const left = Promise.all([...this.givingBack].map((giveBack) => giveBack.untilDone()))
     await this.#atMost(left, this.attemptMs(1))
     for (const giveBack of this.givingBack) giveBack.tell()

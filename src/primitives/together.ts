@@ -1,10 +1,11 @@
 import { show } from '../base/duration.ts'
+import { acquireAll } from '../engine/acquire-all.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
 import { InvalidArgumentError } from '../errors.ts'
-import { runInScope } from './held-keys.ts'
-import { type Desk, hold, innerDone, type Outcome, tryHold } from './hold.ts'
+import { heldHere, runInScope } from './held-keys.ts'
+import { type Desk, hold, innerDone, makeTicket, type Outcome, tryHold } from './hold.ts'
 import { checkCallback, checkKey, EXCLUSIVE, type Terms } from './options.ts'
 
 /** Several keys, held together: all of them, or none. */
@@ -29,15 +30,19 @@ export interface LeaseSet extends AsyncDisposable {
 }
 
 /**
- * Takes several keys one after the other in canonical order, under one deadline for the wait. Everybody takes them in
- * the same order, so two calls never wait for each other; what is held already is renewed while the rest is awaited.
+ * Takes several keys at once where the store can and all are free. Or else one after the other in canonical order, under
+ * one deadline for the wait: everybody takes them in the same order, so two calls never wait for each other; what is held
+ * already is renewed while the rest is awaited.
  */
 export async function holdTogether(desk: Desk, keys: readonly string[], terms: Terms): Promise<LeaseSet> {
   refuseMinHold(terms)
   const startedAt = desk.engine.clock.monotonicMs()
+  const ordered = canonical(keys)
+  const atOnce = await takeAtOnce(desk, ordered, terms)
+  if (atOnce !== undefined) return atOnce
   const leases: HeldLease[] = []
   try {
-    for (const key of canonical(keys)) {
+    for (const key of ordered) {
       const waitedMs = desk.engine.clock.monotonicMs() - startedAt
       // At least a millisecond: without any patience it would be refused without having waited its turn.
       const waitMs = terms.waitMs === 0 ? 0 : Math.max(1, terms.waitMs - waitedMs)
@@ -60,9 +65,12 @@ export async function tryHoldTogether(
   terms: Terms,
 ): Promise<LeaseSet | null> {
   refuseMinHold(terms)
+  const ordered = canonical(keys)
+  const atOnce = await takeAtOnce(desk, ordered, terms)
+  if (atOnce !== undefined) return atOnce
   const leases: HeldLease[] = []
   try {
-    for (const key of canonical(keys)) {
+    for (const key of ordered) {
       const lease = await tryHold(desk, key, EXCLUSIVE, terms)
       if (lease === null) {
         await releaseAll(leases)
@@ -76,6 +84,24 @@ export async function tryHoldTogether(
     await releaseAll(leases)
     throw error
   }
+}
+
+/** Nobody waits here, so the order does not matter. Undefined where they have to be taken one by one. */
+async function takeAtOnce(desk: Desk, keys: readonly string[], terms: Terms): Promise<LeaseSet | undefined> {
+  const { engine } = desk
+  if (keys.length === 1 || engine.store.acquireAll === undefined) return undefined
+  if (keys.some((key) => heldHere(engine, key) !== undefined)) return undefined
+  const leases = await acquireAll(
+    engine,
+    keys.map((key) => ({
+      ticket: makeTicket(desk, key, desk.nextId(), EXCLUSIVE, terms, 0),
+      waitMs: terms.waitMs,
+      signal: terms.signal,
+      lease: terms,
+      whileQueued: undefined,
+    })),
+  )
+  return leases === undefined ? undefined : new Together(leases)
 }
 
 export async function withHoldTogether<T>(

@@ -31,10 +31,10 @@ export interface Scene extends Process {
 }
 
 /** Fake time, and two processes at one store: one behind a scripted network, and one that always gets through. */
-export function scene(): Scene {
+export function scene({ takesAll = false }: { readonly takesAll?: boolean } = {}): Scene {
   const clock = new FakeClock()
   const real = memoryStore({ now: clock.storeTime })
-  const store = new ScriptedStore(real)
+  const store = new ScriptedStore(real, { takesAll })
   const here = startProcess(store, clock)
   const other = startProcess(new ScriptedStore(real), clock)
   onTestFinished(async () => {

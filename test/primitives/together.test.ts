@@ -2,10 +2,14 @@ import { describe, expect, test } from 'vitest'
 import { createLocks } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
+import { Letter } from '../engine/scripted-store.ts'
 
-describe('several keys', () => {
+describe.each([
+  ['one by one', { takesAll: false }],
+  ['at once where they are free', { takesAll: true }],
+])('several keys, taken %s,', (_, options) => {
   test('are all held while the work runs, and none after it', async () => {
-    const { locks, rooms } = scene()
+    const { locks, rooms } = scene(options)
     await locks.withLocks(['b', 'a', 'b'], async (leases) => {
       expect(leases.keys).toEqual(['a', 'b'])
       expect((await rooms()).map(({ key }) => key)).toEqual(['a', 'b'])
@@ -17,7 +21,7 @@ describe('several keys', () => {
   })
 
   test('take no minHold: one may be given back because another is busy, and would stay taken for nothing', async () => {
-    const { locks, store } = scene()
+    const { locks, store } = scene(options)
     const inSpite = createLocks(store, { minHold: '1h' })
     const calls = [
       locks.withLocks(['a', 'b'], { minHold: '1h' }, () => 'ran'),
@@ -36,7 +40,7 @@ describe('several keys', () => {
   })
 
   test('that are not all free hold none of them with try', async () => {
-    const { locks, other, rooms } = scene()
+    const { locks, other, rooms } = scene(options)
     const held = await other.locks.acquire('c')
     expect(await locks.tryAcquireAll(['a', 'b', 'c'])).toBeNull()
     expect(await locks.tryWithLocks(['c', 'a'], () => 'ran')).toEqual({ acquired: false })
@@ -46,7 +50,7 @@ describe('several keys', () => {
   })
 
   test('that are not all free in time hold none of them', async () => {
-    const { clock, locks, other, rooms } = scene()
+    const { clock, locks, other, rooms } = scene(options)
     const held = await other.locks.acquire('c')
     const error = await clock.until(errorOf(locks.acquireAll(['a', 'b', 'c'], { wait: 500 })))
     expect(error).toMatchObject({ code: 'acquire-timeout', key: 'c' })
@@ -55,7 +59,7 @@ describe('several keys', () => {
   })
 
   test('whose wait is aborted hold none of them', async () => {
-    const { clock, locks, other, rooms } = scene()
+    const { clock, locks, other, rooms } = scene(options)
     const held = await other.locks.acquire('b')
     const giveUp = new AbortController()
     const waiting = errorOf(locks.acquireAll(['a', 'b'], { signal: giveUp.signal }))
@@ -68,7 +72,7 @@ describe('several keys', () => {
   })
 
   test('with wait: 0 are taken when all are free', async () => {
-    const { locks } = scene()
+    const { locks } = scene(options)
     const outcome = await outcomeOf(
       locks.acquireAll(['a', 'b', 'c'], { wait: 0 }).then((leases) => leases.release()),
     )
@@ -76,7 +80,7 @@ describe('several keys', () => {
   })
 
   test('that are not free in time say how long the whole call waited', async () => {
-    const { clock, locks, other } = scene()
+    const { clock, locks, other } = scene(options)
     const a = await other.locks.acquire('a')
     const b = await other.locks.acquire('b')
     const waiting = errorOf(locks.acquireAll(['a', 'b'], { wait: 1000 }))
@@ -88,7 +92,7 @@ describe('several keys', () => {
   })
 
   test('keep what is taken alive while the rest is awaited', async () => {
-    const { clock, locks, other } = scene()
+    const { clock, locks, other } = scene(options)
     const held = await other.locks.acquire('b')
     const waiting = locks.acquireAll(['a', 'b'], { ttl: 1000, wait: '1h' })
     await clock.advance(60_000)
@@ -100,7 +104,7 @@ describe('several keys', () => {
   })
 
   test('are not delivered when one was lost while the rest was awaited', async () => {
-    const { clock, locks, other } = scene()
+    const { clock, locks, other } = scene(options)
     const held = await other.locks.acquire('b')
     const waiting = errorOf(locks.acquireAll(['a', 'b'], { ttl: 5000, wait: '1h' }))
     await clock.advance(100)
@@ -111,7 +115,7 @@ describe('several keys', () => {
   })
 
   test('are lost together: one loss aborts the common signal', async () => {
-    const { clock, locks, other } = scene()
+    const { clock, locks, other } = scene(options)
     const leases = await locks.acquireAll(['a', 'b'], { ttl: 5000 })
     const signal = leases.signal
     await clock.advance(1)
@@ -125,7 +129,7 @@ describe('several keys', () => {
   })
 
   test('make work that lost one of them reject, and release the others', async () => {
-    const { clock, locks, other, rooms } = scene()
+    const { clock, locks, other, rooms } = scene(options)
     const work = locks.withLocks(['a', 'b'], { ttl: 5000 }, async () => {
       await other.locks.evict('a', undefined, { reason: 'stuck' })
       await clock.advance(5000)
@@ -136,14 +140,14 @@ describe('several keys', () => {
   })
 
   test('are extended together', async () => {
-    const { locks } = scene()
+    const { locks } = scene(options)
     await using leases = await locks.acquireAll(['a', 'b'], { ttl: 5000 })
     await leases.extend('1m')
     expect(leases.remainingMs).toBeGreaterThan(55_000)
   })
 
   test('tell which fence belongs to which, and refuse a key that is none of them', async () => {
-    const { locks } = scene()
+    const { locks } = scene(options)
     await using leases = await locks.acquireAll(['a', 'b'])
     expect(() => leases.fence('c')).toThrow(
       'Expected `key` to be one of the keys held together ("a", "b"), got "c".',
@@ -203,5 +207,126 @@ describe('overlapping sets never deadlock', () => {
       expect(await errorOf(locks.acquireAll(['a', 'b']))).toMatchObject({ code: 'deadlock', key: 'b' })
       expect((await rooms()).map(({ key }) => key)).toEqual(['b'])
     })
+  })
+})
+
+describe('several keys at once', () => {
+  const options = { takesAll: true }
+
+  test('are one request, and told like any others', async () => {
+    const { locks, store } = scene(options)
+    const told: string[] = []
+    locks.on('requested', ({ key }) => told.push(`requested ${key}`))
+    locks.on('acquired', ({ key, fence, queued }) => told.push(`acquired ${key} ${fence} ${queued}`))
+    const leases = await locks.acquireAll(['b', 'a'])
+    expect(store.sent.map(({ verb }) => verb)).toEqual(['acquireAll'])
+    const [a, b] = [leases.fence('a'), leases.fence('b')]
+    expect(told).toEqual(['requested a', `acquired a ${a} false`, 'requested b', `acquired b ${b} false`])
+    await leases.release()
+    expect(await locks.tryWithLocks(['b', 'a'], () => 'ran')).toEqual({ acquired: true, value: 'ran' })
+    expect([store.count('acquireAll'), store.count('acquire')]).toEqual([2, 0])
+  })
+
+  test('are not asked for where one key is enough, nor where one is held here', async () => {
+    const { locks, store } = scene(options)
+    await locks.withLocks(['a', 'a'], async () => {
+      expect(await errorOf(locks.acquireAll(['a', 'b']))).toMatchObject({ code: 'deadlock' })
+      expect(await locks.tryAcquireAll(['a', 'b'])).toBeNull()
+    })
+    expect(store.count('acquireAll')).toBe(0)
+  })
+
+  test('of which one is taken are waited for in their order, and nothing is told of the attempt', async () => {
+    const { clock, locks, other, store } = scene(options)
+    const held = await other.locks.acquire('b')
+    const told: string[] = []
+    locks.on('requested', ({ key }) => told.push(key))
+    const waiting = locks.acquireAll(['a', 'b', 'c'], { wait: '1h' })
+    await clock.advance(100)
+    expect(told).toEqual(['a', 'b'])
+    await held.release()
+    await (await clock.until(waiting)).release()
+    expect([store.count('acquireAll'), store.count('acquire')]).toEqual([1, 3])
+  })
+
+  test.each(['lose request', 'lose reply', 'fail', 'fail late', 'refuse'] as const)(
+    'whose request suffers “%s” are given back, and taken one by one',
+    async (fate) => {
+      const { clock, locks, store } = scene(options)
+      store.next('acquireAll', fate)
+      const leases = await clock.until(locks.acquireAll(['a', 'b'], { wait: '1m' }))
+      const [asked] = store.sent
+      const ids = asked?.tickets.map(({ id }) => id)
+      expect(leases.leases.some(({ id }) => ids?.includes(id))).toBe(false)
+      expect(store.sent.filter(({ verb, cancel }) => verb === 'release' && cancel)).toHaveLength(2)
+      leases.assertHeld()
+      await leases.release()
+    },
+  )
+
+  test.each([
+    ['acquireAll', 'before'],
+    ['acquireAll', 'after'],
+    ['tryAcquireAll', 'before'],
+    ['tryAcquireAll', 'after'],
+  ] as const)(
+    'answered after the caller has gone (%s, and arrived %s) are given back',
+    async (call, arrival) => {
+      const { clock, locks, store, rooms } = scene(options)
+      const letter = new Letter()
+      store.next('acquireAll', letter)
+      const giveUp = new AbortController()
+      const waiting = errorOf(locks[call](['a', 'b'], { signal: giveUp.signal }))
+      await settled()
+      if (arrival === 'before') letter.arrive()
+      const reason = new Error('the user left')
+      giveUp.abort(reason)
+      expect(await waiting).toBe(reason)
+      if (arrival === 'after') letter.arrive()
+      await settled()
+      letter.reply()
+      await clock.advance(10)
+      expect(await rooms()).toEqual([])
+    },
+  )
+
+  test('are not asked for by a caller who has gone, nor by locks that are closed', async () => {
+    const { clock, locks, store } = scene(options)
+    const reason = new Error('the user left')
+    expect(await errorOf(locks.acquireAll(['a', 'b'], { signal: AbortSignal.abort(reason) }))).toBe(reason)
+    await clock.until(locks.close())
+    expect(await errorOf(locks.acquireAll(['a', 'b']))).toMatchObject({ code: 'closed' })
+    expect(store.count('acquireAll')).toBe(0)
+  })
+
+  test('that are under way when the locks are closed are given back before the store is', async () => {
+    const { clock, locks, store, rooms } = scene(options)
+    const letter = new Letter()
+    store.next('acquireAll', letter)
+    const waiting = errorOf(locks.acquireAll(['a', 'b']))
+    await settled()
+    const closing = locks.close()
+    await settled()
+    letter.arrive()
+    await settled()
+    letter.reply()
+    expect(await clock.until(waiting)).toMatchObject({ code: 'closed' })
+    await clock.until(closing)
+    expect(await rooms()).toEqual([])
+  })
+
+  test('whose answer took longer than their ttl prove nothing', async () => {
+    const { clock, locks, store } = scene(options)
+    const letter = new Letter()
+    store.next('acquireAll', letter)
+    const waiting = locks.acquireAll(['a', 'b'], { ttl: 1000, wait: '1m' })
+    await settled()
+    letter.arrive()
+    await clock.advance(1500)
+    letter.reply()
+    const leases = await clock.until(waiting)
+    expect(store.count('acquire')).toBe(2)
+    leases.assertHeld()
+    await leases.release()
   })
 })

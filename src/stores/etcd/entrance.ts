@@ -1,5 +1,5 @@
 import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
-import { isEmpty, isNew, isOlder } from './conditions.ts'
+import { isEmpty, isNew, isOlder, tooBusy } from './conditions.ts'
 import type { Lease } from './leases.ts'
 import type { Compare, KeyValue, Operation, TxnReply, TxnRequest } from './messages.ts'
 import { termMs } from './own-ticket.ts'
@@ -63,6 +63,61 @@ export class Entrance {
     return this.#squeezeIn(ticket, { pairs, revision: reply.revision, put, known, lease, at })
   }
 
+  /**
+   * All in one transaction, if nobody is in any of their rooms; so they have one revision, and thereby one fence. Undefined
+   * when somebody is, or when they are too many for one transaction.
+   */
+  async enterAll(tickets: readonly Ticket[]): Promise<readonly bigint[] | undefined> {
+    if (tickets.length > MOST_AT_ONCE) return undefined
+    const longestMs = Math.max(...tickets.map(termMs))
+    const base = await this.#register.base.value()
+    const lease = await this.#register.leases.shared(longestMs)
+    const backed = this.#register.leases.back(lease, longestMs)
+    backed.catch(() => {})
+    const at = Date.now()
+    const names = tickets.map(({ key, id }) => this.#register.names.ticket(key, id))
+    const told = await this.#register
+      .transact({
+        when: [
+          { that: 'value', is: 'equal', key: base.name, value: base.text },
+          ...tickets.map(({ key }) => isEmpty(this.#register.names.room(key))),
+        ],
+        apply: tickets.map((ticket, index) => ({
+          tag: 'put',
+          key: names[index] as string,
+          value: ticketValue(kept(ticket, { at })),
+          lease: lease.id,
+        })),
+        // Ours may be there already, by a request whose answer was lost.
+        otherwise: names.map((key) => ({ tag: 'range', key })),
+      })
+      .catch((error: unknown) => this.#register.leaseGone(error, lease))
+    if (told === undefined) return undefined
+    const { reply, isDoubtful } = told
+    const answers = reply.succeeded
+      ? tickets.map((ticket, index) => {
+          const name = names[index] as string
+          const entry = this.#register.entryOf(ticket, {
+            name,
+            at,
+            lease: lease.id,
+            revision: reply.revision,
+          })
+          const own = this.#register.track(entry, ticket, { lease, isDoubtful })
+          return this.#presence.entered(own, [], reply.revision)
+        })
+      : reply.ranges.map(({ pairs: [pair] }, index) =>
+          pair === undefined
+            ? undefined
+            : this.#presence.found(pair, tickets[index] as Ticket, { isDoubtful }),
+        )
+    if (answers.every((answer) => answer === undefined)) return undefined
+    return (await Promise.all(answers)).map((answer, index) => {
+      if (answer?.tag === 'held') return answer.fence
+      throw tooBusy((tickets[index] as Ticket).key)
+    })
+  }
+
   /** For one that does not wait, where others are: it comes in if it may stand beside them and nobody comes before it. */
   async #squeezeIn(ticket: Ticket, seen: Seen): Promise<AcquireAnswer | undefined> {
     const room = new Room(ticket.key)
@@ -123,3 +178,6 @@ interface Seen {
   readonly lease: Lease
   readonly at: number
 }
+
+/** A comparison and an operation for each, of 128 that etcd takes in all unless it is told to take more; and one for the fence. */
+const MOST_AT_ONCE = 100

@@ -63,6 +63,16 @@ export class EtcdStore implements Store {
     throw tooBusy(ticket.key)
   }
 
+  async acquireAll(tickets: readonly Ticket[]): Promise<readonly bigint[] | undefined> {
+    try {
+      return await this.#entrance.enterAll(tickets)
+    } catch (error) {
+      if (isHoldfastError(error, 'store-unavailable'))
+        for (const ticket of tickets) this.#register.doubts.add(ticket)
+      throw error
+    }
+  }
+
   renew(tickets: readonly Ticket[]): Answer<readonly RenewAnswer[]> {
     return this.#presence.takeOffers(tickets) ?? this.#renewOrDoubt(tickets)
   }

@@ -44,6 +44,59 @@ async function untilQueued(locks: Locks, key: string, count: number): Promise<vo
   await until(`${count} wait for ${key}`, async () => (await room(locks, key))?.queue.length === count)
 }
 
+describe('several keys', () => {
+  test('of which the reply was lost, or the request, are taken all the same, by one effect', async () => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const [locks, other] = [locksAt(`http://127.0.0.1:${proxy.port}`), locksAt(server.url)]
+    await locks.withLock('before', () => {})
+    for (const lose of ['loseNextReply', 'loseNextRequest'] as const) {
+      const keys = ['one', 'two', 'three'].map((name) => `${lose}-${name}`)
+      const lost = proxy[lose](keys[0])
+      const leases = await locks.acquireAll(keys)
+      await lost
+      expect(new Set(keys.map((key) => leases.fence(key))).size).toBe(1)
+      for (const key of keys)
+        expect((await room(other, key))?.holders.map(({ fence }) => fence)).toEqual([leases.fence(key)])
+      expect(await other.tryAcquireAll([`${lose}-free`, keys[2] as string])).toBeNull()
+      await leases.release()
+      for (const key of [...keys, `${lose}-free`]) expect(await room(other, key)).toBeUndefined()
+    }
+  })
+
+  test('that many take in any order are never held by two, and nobody waits for ever', async () => {
+    const processes = Array.from({ length: 4 }, () => locksAt(server.url))
+    const inside = new Map<string, number>()
+    const fences = new Map<string, bigint[]>()
+    let rounds = 0
+    const work = async (locks: Locks, seed: number) => {
+      for (let round = 0; round < 15; round += 1) {
+        // Two to four of six keys.
+        const keys = Array.from({ length: 6 }, (_, index) => `shared-${index}`)
+        const mine = keys.filter((_, index) => (seed * 7 + round * 13 + index * index * 5) % 6 < 3)
+        await locks.withLocks(mine, { wait: '1m' }, async (leases) => {
+          for (const key of leases.keys) {
+            expect(inside.get(key) ?? 0).toBe(0)
+            inside.set(key, 1)
+            fences.set(key, [...(fences.get(key) ?? []), leases.fence(key)])
+          }
+          await new Promise((resolve) => setImmediate(resolve))
+          for (const key of leases.keys) inside.set(key, 0)
+          rounds += 1
+        })
+      }
+    }
+    await Promise.all(
+      processes.flatMap((locks, index) => [work(locks, 2 * index), work(locks, 2 * index + 1)]),
+    )
+    expect(rounds).toBe(8 * 15)
+    for (const told of fences.values()) {
+      expect(told).toEqual([...told].sort((one, another) => (one < another ? -1 : 1)))
+      expect(new Set(told).size).toBe(told.length)
+    }
+    expect(await names()).toEqual([])
+  })
+})
+
 describe('replies that are lost', () => {
   test.each(['acquire', 'release', 'renew'])('of %s cost nothing: it has one effect', async (verb) => {
     await using proxy = await startProxy({ targetPort: server.port })

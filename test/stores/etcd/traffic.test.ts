@@ -67,6 +67,41 @@ test('all tickets of a process are keys of their own under one lease, and a fenc
   await Promise.all(tickets.map((one) => store.release(releaseOf(one))))
 })
 
+test('several free keys cost one transaction to take, and have one fence', async () => {
+  const tickets = Array.from({ length: 100 }, () => ticket({ patienceMs: 0 }))
+  const fences: bigint[] = []
+  const cost = await spent(async () => {
+    fences.push(...((await store.acquireAll?.(tickets)) ?? []))
+  })
+  expect(cost).toEqual({ Txn: 1 })
+  expect(fences).toHaveLength(tickets.length)
+  expect(new Set(fences).size).toBe(1)
+  for (const one of tickets) {
+    expect(await store.acquire(ticket({ key: one.key, patienceMs: 0 }))).toMatchObject({ tag: 'busy' })
+    await store.release(releaseOf(one))
+  }
+})
+
+test('of several keys none is taken where somebody is at one of them, or where they are too many for a transaction', async () => {
+  const held = ticket()
+  fenceOf(await store.acquire(held))
+  const others = [
+    ticket({ patienceMs: 0 }),
+    ticket({ key: held.key, patienceMs: 0 }),
+    ticket({ patienceMs: 0 }),
+  ]
+  const cost = await spent(async () => {
+    expect(await store.acquireAll?.(others)).toBeUndefined()
+    expect(
+      await store.acquireAll?.(Array.from({ length: 101 }, () => ticket({ patienceMs: 0 }))),
+    ).toBeUndefined()
+  })
+  expect(cost).toEqual({ Txn: 1 })
+  const { rooms } = await store.inspect({ prefix: 'test:', cursor: undefined, count: 10 })
+  expect(rooms.map(({ key }) => key)).toEqual([held.key])
+  await store.release(releaseOf(held))
+})
+
 test('a key that is taken costs one transaction to whoever does not wait', async () => {
   const [mine, other] = [ticket({ key: 'taken' }), ticket({ key: 'taken', patienceMs: 0 })]
   fenceOf(await store.acquire(mine))
