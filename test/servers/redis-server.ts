@@ -133,7 +133,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
     try {
       // Also asks who answers, in case the port belongs to somebody else's server by now.
       const info = String(await command('INFO'))
-      if (!info.includes(`process_id:${child.pid}\r`) || !info.includes('loading:0\r')) return false
+      if (!info.includes(`process_id:${child.pid}\r`) || info.includes('loading:1\r')) return false
       return options.replicaOf === undefined || info.includes('master_link_status:up')
     } catch {
       return false

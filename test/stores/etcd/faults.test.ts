@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import type { Store } from '../../../src/contract/store.ts'
 import { createLocks, type Locks, type RoomView } from '../../../src/index.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
 import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
@@ -45,23 +46,37 @@ async function untilQueued(locks: Locks, key: string, count: number): Promise<vo
 }
 
 describe('several keys', () => {
-  test('of which the reply was lost, or the request, are taken all the same, by one effect', async () => {
-    await using proxy = await startProxy({ targetPort: server.port })
-    const [locks, other] = [locksAt(`http://127.0.0.1:${proxy.port}`), locksAt(server.url)]
-    await locks.withLock('before', () => {})
-    for (const lose of ['loseNextReply', 'loseNextRequest'] as const) {
-      const keys = ['one', 'two', 'three'].map((name) => `${lose}-${name}`)
-      const lost = proxy[lose](keys[0])
-      const leases = await locks.acquireAll(keys)
+  test.each(['loseNextReply', 'loseNextRequest'] as const)(
+    'whose request suffers “%s” are taken all the same, by one effect',
+    async (lose) => {
+      await using proxy = await startProxy({ targetPort: server.port })
+      const [locks, other] = [locksAt(`http://127.0.0.1:${proxy.port}`), locksAt(server.url)]
+      // Asks again by the second way, where they are found.
+      const store: Store = etcdStore({ endpoints: [`http://127.0.0.1:${proxy.port}`, server.url] })
+      const before = ticket()
+      fenceOf(await store.acquire(before))
+      await store.release(releaseOf(before))
+      const tickets = ['one', 'two', 'three'].map((name) => ticket({ key: `${lose}-${name}`, patienceMs: 0 }))
+      const lost = proxy[lose](`${lose}-one`)
+      const fences = await store.acquireAll?.(tickets)
       await lost
-      expect(new Set(keys.map((key) => leases.fence(key))).size).toBe(1)
-      for (const key of keys)
-        expect((await room(other, key))?.holders.map(({ fence }) => fence)).toEqual([leases.fence(key)])
+      expect(fences).toHaveLength(3)
+      for (const [index, { key, id }] of tickets.entries())
+        expect((await room(other, key))?.holders).toMatchObject([{ id, fence: fences?.[index] }])
+      expect(new Set(fences).size).toBe(1)
+      for (const one of tickets) await store.release(releaseOf(one))
+      await store.close()
+
+      await locks.withLock('before', () => {})
+      const keys = tickets.map(({ key }) => `${key}-again`)
+      const lostAgain = proxy[lose](keys[0])
+      const leases = await locks.acquireAll(keys)
+      await lostAgain
       expect(await other.tryAcquireAll([`${lose}-free`, keys[2] as string])).toBeNull()
       await leases.release()
       for (const key of [...keys, `${lose}-free`]) expect(await room(other, key)).toBeUndefined()
-    }
-  })
+    },
+  )
 
   test('that many take in any order are never held by two, and nobody waits for ever', async () => {
     const processes = Array.from({ length: 4 }, () => locksAt(server.url))
