@@ -6,7 +6,7 @@
  *
  *  1. Resolve is the truth; a throw means *unknown*: it may or may not have happened. Contention and loss are values.
  *  2. Repeatable: every call may be sent again with the same ticket, so a lost reply costs nothing.
- *  3. Only the store's clock decides expiry. No store reads the client's clock.
+ *  3. Only the store's clock decides expiry. No store reads the client's clock; in process they are the same one.
  *  4. Fences rise for ever on a key: `max(last + 1, store time in µs)`.
  *  5. Order of arrival; a dead waiter is skipped, a wide ticket is not starved.
  *  6. The release (or expiry) step admits the head of the queue for a short acceptance term and wakes it; the head

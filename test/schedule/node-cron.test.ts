@@ -1,13 +1,11 @@
+import cron, { type RunCoordinator } from 'node-cron'
 import { describe, expect, test } from 'vitest'
+import { createLocks } from '../../src/index.ts'
 import { nodeCronCoordinator } from '../../src/schedule/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
 import { errorOf } from '../engine/scene.ts'
+import { until } from '../servers/until.ts'
 import { Stage } from './stage.ts'
-
-/** As node-cron 4.4 declares it (src/coordinator/run-coordinator.ts). */
-interface RunCoordinator {
-  shouldRun(key: string, ttlMs: number): boolean | Promise<boolean>
-  onComplete?(key: string): void | Promise<void>
-}
 
 const FIRE = 'nightly-backup:2027-01-15T03:00:00.000Z'
 const NEXT_FIRE = 'nightly-backup:2027-01-16T03:00:00.000Z'
@@ -52,5 +50,31 @@ describe('the coordinator for node-cron', () => {
     for (const [at, ttlMs] of [Number.NaN, -1, 0, 1.5, 1e15, Number.POSITIVE_INFINITY].entries()) {
       expect(await coordinator.shouldRun(`job:${at}`, ttlMs)).toBe(true)
     }
+  })
+
+  test('node-cron itself runs each fire of a distributed task in one instance', async () => {
+    const store = memoryStore()
+    const clients = ['a', 'b', 'c'].map((label) => createLocks(store, { label }))
+    const ran: number[] = []
+    const skipped: string[] = []
+    const tasks = clients.map((locks) => {
+      const runCoordinator: RunCoordinator = nodeCronCoordinator(locks)
+      const options = { name: 'fleet', distributed: true, runCoordinator }
+      const task = cron.schedule(
+        '* * * * * *',
+        ({ date }) => {
+          ran.push(date.getTime())
+        },
+        options,
+      )
+      task.on('execution:skipped', ({ reason }) => skipped.push(String(reason)))
+      return task
+    })
+    await until('three fires have run', () => ran.length >= 3)
+    await Promise.all(tasks.map((task) => task.destroy()))
+    await until('the others were told so', () => skipped.length >= 2 * (ran.length - 1))
+    expect(ran).toEqual([...new Set(ran)].sort())
+    expect(new Set(skipped)).toEqual(new Set(['not-elected']))
+    for (const locks of clients) await locks.close()
   })
 })

@@ -75,7 +75,10 @@ export class FullScreen {
 
   readonly #onTyped = (typed: string): void => this.#keys.push(typed)
 
-  readonly #onHangUp = (): void => this.#options.onEnd('SIGHUP')
+  readonly #onHangUp = (): void => {
+    process.on('exit', dieOfHangUp)
+    this.#options.onEnd('SIGHUP')
+  }
 
   readonly #onContinued = (): void => {
     this.forget()
@@ -90,7 +93,7 @@ export class FullScreen {
   readonly #signals: readonly (readonly [NodeJS.Signals, () => void])[] = [
     ['SIGINT', () => this.#options.onEnd('SIGINT')],
     ['SIGTERM', () => this.#options.onEnd('SIGTERM')],
-    ['SIGHUP', () => this.#options.onEnd('SIGHUP')],
+    ['SIGHUP', this.#onHangUp],
     ['SIGQUIT', () => this.#options.onEnd('SIGQUIT')],
     ['SIGTSTP', this.#onStop],
     ['SIGCONT', this.#onCont],
@@ -128,6 +131,14 @@ export class FullScreen {
     this.#enter()
     this.#onContinued()
   }
+}
+
+/**
+ * As it would have ended without us. At a common exit Node.js puts back the mode of the terminal, and where that is gone it
+ * ends by a segmentation fault instead (seen with 20.20).
+ */
+function dieOfHangUp(): void {
+  process.kill(process.pid, 'SIGHUP')
 }
 
 /** As the terminal itself does it: with whatever has started us, such as npx. */
