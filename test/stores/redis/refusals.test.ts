@@ -68,9 +68,13 @@ describe('a server that is still loading', () => {
     const fence = fenceOf(await store.acquire(mine))
     for (let index = 0; index < 300; index += 1) await server.command('SET', `load:${index}`, 'x'.repeat(100))
     await server.command('SAVE')
-    await server.restart()
-    const error = await rejection(store.renew([mine]))
-    expect(error).toMatchObject({ code: 'store-unavailable', message: expect.stringContaining('loading') })
+    const restarted = server.restart()
+    const error = await until('it loads', async () => {
+      const failure = await rejection(store.renew([mine])).catch(() => undefined)
+      return failure instanceof Error && failure.message.includes('loading') && failure
+    })
+    expect(error).toMatchObject({ code: 'store-unavailable' })
+    await restarted
     const [answer] = await until('it has loaded', () => settled(store.renew([mine])))
     expect(answer).toEqual({ tag: 'held', fence })
     await store.close()
