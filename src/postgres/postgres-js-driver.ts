@@ -154,11 +154,10 @@ class Line {
     this.#resolveClosed()
   }
 
-  end(): void {
-    this.#ended = true
+  end(goodbye: Promise<void>): void {
+    this.lost()
     this.#ending.abort()
-    this.#socket?.destroy()
-    this.#resolveClosed()
+    void goodbye.catch(() => {}).then(() => this.#socket?.destroy())
   }
 }
 
@@ -222,7 +221,7 @@ class PostgresJsSession implements Session {
   }
 
   close(): void {
-    this.#sql.end({ timeout: 0 }).catch(() => {})
-    this.#line.end()
+    // In this order: over TLS, a goodbye written to a socket that is destroyed is an error that nobody can catch.
+    this.#line.end(this.#sql.end({ timeout: 0 }))
   }
 }
