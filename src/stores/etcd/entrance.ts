@@ -55,9 +55,11 @@ export class Entrance {
       const others = isPatient && room !== undefined ? undefined : reply.ranges[0]?.pairs
       return this.#presence.entered(own, others, reply.revision)
     }
-    if (this.#register.base.changed(reply.ranges[0]?.pairs[0])) return undefined
     const pairs = reply.ranges[1]?.pairs ?? []
     const present = pairs.find((pair) => pair.key === name)
+    // An earlier try of it may come in yet, after its caller has left.
+    if (isDoubtful && present === undefined) this.#register.doubts.add(ticket)
+    if (this.#register.base.changed(reply.ranges[0]?.pairs[0])) return undefined
     if (present !== undefined) return this.#presence.found(present, ticket, { isDoubtful })
     if (isPatient) return undefined
     return this.#squeezeIn(ticket, { pairs, revision: reply.revision, put, known, lease, at })
@@ -111,7 +113,11 @@ export class Entrance {
             ? undefined
             : this.#presence.found(pair, tickets[index] as Ticket, { isDoubtful }),
         )
-    if (answers.every((answer) => answer === undefined)) return undefined
+    if (answers.every((answer) => answer === undefined)) {
+      // An earlier try may come in yet, once nobody is there.
+      if (isDoubtful) for (const ticket of tickets) this.#register.doubts.add(ticket)
+      return undefined
+    }
     return (await Promise.all(answers)).map((answer, index) => {
       if (answer?.tag === 'held') return answer.fence
       throw tooBusy((tickets[index] as Ticket).key)
@@ -139,7 +145,10 @@ export class Entrance {
       apply: [seen.put],
       otherwise: [],
     })
-    if (!reply.succeeded) return undefined
+    if (!reply.succeeded) {
+      if (isDoubtful) this.#register.doubts.add(ticket)
+      return undefined
+    }
     const entry = this.#register.entryOf(ticket, {
       name,
       at: seen.at,

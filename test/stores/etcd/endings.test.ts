@@ -79,6 +79,37 @@ test('an acquire whose answer was lost, and that nobody repeats or gives back, e
   await other.close()
 }, 20_000)
 
+test.each(['acquire', 'acquireAll'] as const)(
+  'an %s that one member refused, and a slow one carries out later, ends at its time',
+  async (verb) => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const other = etcdStore({ endpoints: [server.url] })
+    // On a busy machine the slow member may hear in time that nobody waits for it.
+    await until('a request comes in late', async () => {
+      const store: Store = etcdStore({ endpoints: [`http://127.0.0.1:${proxy.port}`, server.url] })
+      const key = crypto.randomUUID()
+      using _ = await busy(store, { ttlMs: 2000 })
+      const [held, mine] = [ticket({ key }), ticket({ key, ttlMs: 2000, patienceMs: 0 })]
+      const isIn = async (): Promise<boolean> => {
+        const { rooms } = await other.inspect({ prefix: key, cursor: undefined, count: 1 })
+        return rooms.some(({ holders }) => holders.some(({ id }) => id === mine.id))
+      }
+      fenceOf(await other.acquire(held))
+      proxy.delay({ requestMs: 1800 })
+      if (verb === 'acquire') expect(await store.acquire(mine)).toMatchObject({ tag: 'busy' })
+      else expect(await store.acquireAll?.([mine, ticket({ ttlMs: 2000, patienceMs: 0 })])).toBeUndefined()
+      await other.release(releaseOf(held))
+      const cameIn = await until('it is in', isIn, { withinMs: 2000 }).catch(() => false)
+      proxy.normal()
+      await untilFree(other, key)
+      await store.close()
+      return cameIn
+    })
+    await other.close()
+  },
+  30_000,
+)
+
 test('a holder keeps its lease, its fence and its time where only the beginning of fences was deleted', async () => {
   await using own = await startEtcd()
   const [store, other] = [etcdStore({ endpoints: [own.url] }), etcdStore({ endpoints: [own.url] })]
