@@ -166,8 +166,13 @@ export class Line {
     try {
       return await this.session.query(text, parameters, { prepared })
     } catch (error) {
-      if (this.isLost && sqlState(error) === undefined) throw await this.#lossOr(error)
-      const state = sqlState(error) ?? ''
+      const state = sqlState(error)
+      // Not the server's answer, so the connection is gone or as good as gone, and may tell its end only in a moment: nobody
+      // else should be given it until then.
+      if (state === undefined) {
+        if (!this.isLost) this.#giveUp()
+        throw await this.#lossOr(error)
+      }
       // The server ends the session, and says so before we see the end: nobody else should be given it until then.
       if (state.startsWith('57P')) this.#giveUp()
       // What the server has prepared is no longer what we take it for: after a migration, or behind a pooler.

@@ -136,8 +136,6 @@ class Line {
       // For the name in its certificate.
       Object.assign(own, { host: host[index], port: port[index] })
     }
-    // A socket says `error` a moment before it says `close`. The package would take a statement in between, and never end it.
-    this.#socket.once?.('error', () => this.lost())
     if (this.#ended) this.#socket.destroy()
     this.keepProcess(this.#keepsProcess)
     return this.#socket

@@ -1,4 +1,6 @@
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
@@ -53,5 +55,42 @@ test.each(Object.entries(clients))(
     })
     expect(uncaught).toEqual([])
     await client.end()
+  },
+)
+
+test.each(Object.entries(clients))(
+  'connections made from %s over TLS give nobody one that was reset a moment ago',
+  async (_, clientOf) => {
+    const ways = new Set<Socket>()
+    const relay = createServer((way) => {
+      const upstream = connect(server.port, '127.0.0.1')
+      ways.add(way)
+      for (const socket of [way, upstream]) socket.on('error', () => {})
+      way.on('close', () => upstream.destroy())
+      way.pipe(upstream).pipe(way)
+    })
+    relay.listen(0, '127.0.0.1')
+    await once(relay, 'listening')
+    const { port } = relay.address() as AddressInfo
+    const client = clientOf(server.url.replace(`:${server.port}/`, `:${port}/`))
+    const connections = connectionsOf(client, { max: 1, applicationName: 'reset over TLS' })
+    for (let turn = 0; turn < 3; turn += 1) {
+      await connections.query('select 1')
+      const sleeping = expect(connections.query('select pg_sleep(29)')).rejects.toThrow()
+      const next = connections.query('select 1::text as one')
+      await until('it is asked', async () => {
+        const rows = await server.sql(
+          `select 1 from pg_stat_activity where application_name = 'reset over TLS' and query = 'select pg_sleep(29)' and state = 'active'`,
+        )
+        return rows.length > turn
+      })
+      for (const way of ways) way.resetAndDestroy()
+      ways.clear()
+      await sleeping
+      expect(await next).toEqual([{ one: '1' }])
+    }
+    await connections.close()
+    await client.end()
+    relay.close()
   },
 )
