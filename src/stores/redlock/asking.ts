@@ -69,7 +69,7 @@ class AskingRound {
       case 'elected': {
         const fence =
           knownFence(state, decision.votes) ??
-          (await claimFence(this.#council, ticket, state, decision.votes))
+          (await claimFence(this.#council, ticket, state, decision.votes, this.#proposal))
         if (fence === undefined) {
           if (attempt < MOST_ROUNDS) return undefined
           throw votesLostError(ticket.key)

@@ -22,9 +22,12 @@ export async function claimFence(
   ticket: Ticket,
   state: TicketState,
   votes: readonly Vote[],
+  proposal?: number,
 ): Promise<bigint | undefined> {
   const agreed = council.fences ? agreedFence(votes, council.quorum) : undefined
-  if (agreed !== undefined) return agreed
+  // Any other that is equal is so by chance, after the same last fence: whether these servers may have forgotten somebody was
+  // not looked at. Of another process's ticket it is the one that it has.
+  if (agreed !== undefined && (state.asked === 0 || Number(agreed) === proposal)) return agreed
   if (!council.fences && ticket.minHoldMs === 0) return NO_FENCE
   let fence = votes.reduce((largest, vote) => larger(largest, vote.fence), 0n)
   // Those whose votes are known accept it at once, so this is one request for most and not for all.

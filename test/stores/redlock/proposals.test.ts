@@ -3,10 +3,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Store, Ticket } from '../../../src/contract/store.ts'
 import { ioredisLink } from '../../../src/stores/redis/ioredis.ts'
 import { RedlockNode } from '../../../src/stores/redlock/node.ts'
+import { RedlockStore } from '../../../src/stores/redlock/redlock-store.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
 import { age, type Masters, startMasters } from './masters.ts'
+import { type SteeredLink, steeredLink } from './steered-link.ts'
 
 describe('one server, asked for a vote with a proposed fence', () => {
   let server: RedisServer
@@ -119,6 +121,37 @@ describe('five servers', () => {
     expect(fenceOf(await store.acquire(next))).toBeGreaterThan(fence)
     await store.release(releaseOf(next))
   })
+})
+
+test('a server that was flushed behind our back does not vote for a second holder by a fence that is equal by chance', async () => {
+  await using masters = await startMasters(3)
+  const links = masters.urls.map(steeredLink)
+  const settings = { prefix: 'holdfast:', fences: true, maxTtlMs: 600_000 }
+  const [store, other] = [
+    new RedlockStore(
+      links.map(({ link }) => link),
+      settings,
+    ),
+    masters.store(),
+  ]
+  const first = ticket()
+  fenceOf(await other.acquire(first))
+  await other.release(releaseOf(first))
+  const cut = links[1] as SteeredLink
+  cut.onRequest = () => {
+    throw new Error('cut off')
+  }
+  const mine = ticket()
+  fenceOf(await store.acquire(mine))
+  await masters.servers[0]?.command('FLUSHALL')
+  // What a fence that was claimed for another key leaves behind.
+  const last = String((Date.now() + 500) * 1000)
+  for (const { command } of masters.servers) await command('SET', 'holdfast:fence', last)
+  await expect(other.acquire(ticket({ key: mine.key, patienceMs: 0 }))).rejects.toThrow(
+    'less than `maxTtl` ago',
+  )
+  await store.close()
+  await other.close()
 })
 
 async function timeOf({ command }: RedisServer): Promise<number> {
