@@ -48,6 +48,8 @@ export interface Holder {
 export interface Waiter {
   readonly ticket: Ticket
   readonly since: number
+  /** When it asked last: when it came, or was renewed. */
+  heardAt: number
   /** Forgotten, when it is the head's turn, unless it was heard of until then. */
   rememberedUntil: number
 }
@@ -93,7 +95,8 @@ export function acquire(room: Room, ticket: Ticket, time: StoreTime): Outcome<Ac
     return { answer: confirm(holder, ticket, time), offered }
   }
   if (ticket.patienceMs === 0) return { answer: { tag: 'busy', retryMs: untilChange(room, time) }, offered }
-  room.queue.set(ticket.id, { ticket, since: time.ms, rememberedUntil: time.ms + ticket.patienceMs })
+  const rememberedUntil = time.ms + ticket.patienceMs
+  room.queue.set(ticket.id, { ticket, since: time.ms, heardAt: time.ms, rememberedUntil })
   const ahead = room.queue.size - 1
   return { answer: { tag: 'queued', ahead, askAgainMs: askAgain(room, ticket, time) }, offered }
 }
@@ -212,18 +215,33 @@ function settle(room: Room, time: StoreTime, asking?: string): readonly string[]
 
 function expire(room: Room, time: StoreTime): void {
   let next = Number.POSITIVE_INFINITY
+  let lapsed = false
   for (const [id, holder] of room.holders) {
     if (holder.expiresAt <= time.ms) {
       drop(room, id, holder)
-      // Only who had really started to work may leave something unfinished behind.
+      // Only a ticket that was confirmed may leave unfinished work behind.
       if (holder.state === 'held') delay(room, holder, holder.expiresAt)
+      else if (holder.state === 'offered') lapsed = true
     } else next = Math.min(next, holder.expiresAt)
   }
+  if (lapsed) dropSilent(room, time)
   for (const [id, tombstone] of room.tombstones) {
     if (tombstone.until <= time.ms) room.tombstones.delete(id)
     else next = Math.min(next, tombstone.until)
   }
   room.nextExpiry = next
+}
+
+/**
+ * An offer that lapses also lapses for the waiters right behind it that have been silent for an acceptance term of their own.
+ * A living waiter asks sooner (see {@link askAgain}), so all the dead in front cost one acceptance term together.
+ */
+function dropSilent(room: Room, time: StoreTime): void {
+  for (let entry = room.queue.first; entry !== undefined; entry = entry.next) {
+    const { heardAt, ticket } = entry.value
+    if (heardAt + ticket.acceptMs > time.ms) return
+    room.queue.delete(entry.id)
+  }
 }
 
 function admits(room: Room, ticket: Ticket, time: StoreTime): boolean {
@@ -267,7 +285,9 @@ function find(
 
 function remember(room: Room, ticket: Ticket, time: StoreTime): void {
   const waiter = room.queue.get(ticket.id)
-  if (waiter !== undefined) waiter.rememberedUntil = time.ms + ticket.patienceMs
+  if (waiter === undefined) return
+  waiter.heardAt = time.ms
+  waiter.rememberedUntil = time.ms + ticket.patienceMs
 }
 
 function depart(room: Room, id: string, time: StoreTime): ReleaseAnswer['was'] {
@@ -297,12 +317,13 @@ function bury(room: Room, id: string, tombstone: Tombstone): void {
 }
 
 /**
- * When a waiter should ask again if nobody wakes it. The head watches for the next thing that may let it in; the others
- * only have to stay remembered, and to find an offer before its acceptance term is over, should its wake be lost.
+ * When a waiter should ask again if nobody wakes it: in time to stay remembered, and to find an offer before its acceptance
+ * term is over, should its wake be lost. Sooner where the next expiry comes sooner: every waiter watches for that, because
+ * all in front of it may be dead.
  */
 function askAgain(room: Room, ticket: Ticket, time: StoreTime): number {
   const staying = Math.min(ticket.patienceMs / 3, (ticket.acceptMs * 2) / 3)
-  return Math.ceil(room.queue.first?.id === ticket.id ? Math.min(staying, untilChange(room, time)) : staying)
+  return Math.ceil(Math.min(staying, untilChange(room, time)))
 }
 
 /** How long until the store's clock alone may let somebody in; at least 1 ms, so that nobody spins. */

@@ -39,8 +39,8 @@ const order = mistakesIn('room.ts', [
   ['one is admitted where two may be', 'offered.push(id)\n    }', 'offered.push(id)\n    }\n    break'],
   [
     'asking again costs the place',
-    'if (waiter !== undefined) waiter.rememberedUntil = time.ms + ticket.patienceMs',
-    'if (room.queue.delete(ticket.id)) room.queue.set(ticket.id, { ...waiter, rememberedUntil: time.ms + ticket.patienceMs })',
+    'waiter.heardAt = time.ms\n',
+    'if (room.queue.delete(ticket.id)) room.queue.set(ticket.id, waiter)\n  waiter.heardAt = time.ms\n',
   ],
   ['a known ticket queues again', 'if (known !== undefined) return { answer: known, offered }', ''],
   ['a ticket that never waits is queued', 'ticket.patienceMs === 0', 'ticket.patienceMs < 0'],
@@ -57,9 +57,37 @@ const remembering = mistakesIn('room.ts', [
   ],
   [
     'asking again does not count as being heard of',
-    'if (waiter !== undefined) waiter.rememberedUntil = time.ms + ticket.patienceMs',
+    'waiter.rememberedUntil = time.ms + ticket.patienceMs\n',
     '',
   ],
+  ['asking again does not break the silence', 'waiter.heardAt = time.ms\n', '', CLOCK],
+  ['each of the dead costs an acceptance term', 'if (lapsed) dropSilent(room, time)', ''],
+  [
+    'the silent lose their place at any expiry',
+    "else if (holder.state === 'offered') lapsed = true",
+    'else lapsed = true',
+    CLOCK,
+  ],
+  ['a lapsed offer takes one waiter too few', 'if (heardAt + ticket.acceptMs > time.ms) return', 'return'],
+  [
+    'a waiter is silent one moment too soon',
+    'heardAt + ticket.acceptMs > time.ms',
+    'heardAt + ticket.acceptMs - 1 > time.ms',
+    CLOCK,
+  ],
+  [
+    'a waiter is silent one moment too late',
+    'heardAt + ticket.acceptMs > time.ms',
+    'heardAt + ticket.acceptMs >= time.ms',
+    // Found by histories whose terms and pauses are round.
+    [...STORE, 'conformance'],
+  ],
+  [
+    'a lapsed offer takes the silent behind the living along',
+    'if (heardAt + ticket.acceptMs > time.ms) return',
+    'if (heardAt + ticket.acceptMs > time.ms) continue',
+  ],
+  ['a lapsed offer takes the living along', 'if (heardAt + ticket.acceptMs > time.ms) return', ''],
   [
     'a late waiter is forgotten before it is heard',
     'remember(room, ticket, time)\n  const offered = settle(room, time, ticket.id)\n  const known',
@@ -190,7 +218,7 @@ const delays = mistakesIn('room.ts', [
   [
     'no lock-delay follows an expiry',
     "if (holder.state === 'held') delay(room, holder, holder.expiresAt)",
-    '',
+    "if (holder.state === 'held') {}",
   ],
   ['no lock-delay follows an eviction', 'delay(room, holder, time.ms)', ''],
   [
@@ -217,14 +245,14 @@ const wakes = [
     ['who asks is woken, too', 'if (id !== asking) {', "if (id !== '') {"],
     ['the evicted are not woken', ', ...evicted])', '])'],
     [
-      'the head does not watch the expiry',
-      'Math.min(staying, untilChange(room, time)) : staying',
-      'staying : staying',
+      'no waiter watches the expiry',
+      'Math.ceil(Math.min(staying, untilChange(room, time)))',
+      'Math.ceil(staying)',
     ],
     [
-      'everybody watches the expiry',
-      'untilChange(room, time)) : staying',
-      'untilChange(room, time)) : untilChange(room, time)',
+      'every waiter watches nothing but the expiry',
+      'Math.ceil(Math.min(staying, untilChange(room, time)))',
+      'untilChange(room, time)',
     ],
     [
       'the last expiry is watched, not the first',

@@ -16,9 +16,15 @@ export type Part = Omit<Ticket, 'key' | 'id' | 'owner'>
 /** What a room was at one moment, out of reach of later steps. */
 export interface Moment {
   readonly holders: ReadonlyMap<string, Holder>
-  readonly queue: ReadonlyMap<string, { readonly ticket: Ticket; readonly rememberedUntil: number }>
+  readonly queue: ReadonlyMap<string, WaiterThen>
   readonly closedUntil: number
   readonly nextExpiry: number
+}
+
+export interface WaiterThen {
+  readonly ticket: Ticket
+  readonly heardAt: number
+  readonly rememberedUntil: number
 }
 
 export interface Grave {

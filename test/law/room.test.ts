@@ -61,8 +61,13 @@ describe('a room', () => {
         }))
         const witness = new Witness(law, patient)
         for (const step of actions) witness.step(present(step, patient))
-        const time = { ms: witness.ms, us: witness.ms * 1000 }
-        const waiting = law.view(witness.room, 'room', time).queue.map(({ id }) => Number(id))
+        const queue = (): number[] => {
+          const time = { ms: witness.ms, us: witness.ms * 1000 }
+          return law.view(witness.room, 'room', time).queue.map(({ id }) => Number(id))
+        }
+        // Until here nobody has kept asking.
+        for (const who of queue()) witness.step({ verb: 'renew', who })
+        const waiting = queue()
         expect(served(witness, waiting)).toEqual(waiting)
         waiters += waiting.length
       }),

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { AcquireAnswer, ReleaseAnswer, RenewAnswer, Ticket } from '../../src/contract/store.ts'
 import { mayStandTogether } from '../../src/law/law.ts'
-import { type Observation, REASON } from './observation.ts'
+import { type Observation, REASON, type WaiterThen } from './observation.ts'
 
 /**
  * What has to be true of every step, taken from the sentences of the design and the contract and not from the code of
@@ -22,12 +22,13 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     assert.ok(head.rememberedUntil > ms, 'the head is forgotten')
   },
 
-  'tickets are admitted in order of arrival'({ action, admitted, before, after, ms, asking }) {
+  'tickets are admitted in order of arrival'(step) {
+    const { action, admitted, before, after, ms, asking } = step
     const entered = new Set(admitted.map(({ ticket }) => ticket.id))
     const passedOver = (id: string): boolean => {
       const waiter = before.queue.get(id)
       if (waiter === undefined || entered.has(id) || isRemovedBy(action, id)) return false
-      return id === asking?.id || waiter.rememberedUntil > ms
+      return id === asking?.id || (waiter.rememberedUntil > ms && !lapsedWith(step, waiter))
     }
     const order = [...before.queue.keys()]
     for (const { ticket } of admitted) {
@@ -44,13 +45,28 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     assert.deepEqual([...after.queue.keys()].slice(0, staying.length), staying, 'the queue keeps its order')
   },
 
-  'whoever leaves the queue was admitted, was removed, or had been forgotten'(step) {
+  'a ticket leaves the queue when it is admitted, removed, forgotten, or silent while an offer lapsed'(step) {
     const { action, admitted, before, after, ms, asking } = step
     const entered = new Set(admitted.map(({ ticket }) => ticket.id))
-    for (const [id, { rememberedUntil }] of before.queue) {
+    let inFront = true
+    for (const [id, waiter] of before.queue) {
+      const lapsed = inFront && lapsedWith(step, waiter)
+      inFront = lapsed && id !== asking?.id
       if (after.queue.has(id) || entered.has(id) || isRemovedBy(action, id)) continue
-      assert.ok(rememberedUntil <= ms && id !== asking?.id, `${id} was lost`)
+      assert.ok(waiter.rememberedUntil <= ms || lapsed, `${id} was lost`)
+      assert.notEqual(id, asking?.id, `${id} asked and was lost`)
     }
+  },
+
+  'an offer that lapses takes along the silent waiters right behind it'(step) {
+    const { action, admitted, before, after, asking } = step
+    if (action.verb === 'idle') return
+    const entered = new Set(admitted.map(({ ticket }) => ticket.id))
+    const first = [...before.queue].find(
+      ([id]) => entered.has(id) || after.queue.has(id) || isRemovedBy(action, id),
+    )
+    if (first === undefined || first[0] === asking?.id || isRemovedBy(action, first[0])) return
+    assert.ok(!lapsedWith(step, first[1]), first[0])
   },
 
   'only an acquire queues, and only the ticket that asks and waits'({ action, before, after, asking }) {
@@ -122,7 +138,8 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
 
   'a waiter that asks is remembered for its full patience'({ asking, after, ms }) {
     const waiter = asking && after.queue.get(asking.id)
-    if (waiter && asking) assert.equal(waiter.rememberedUntil, ms + asking.patienceMs)
+    if (waiter === undefined || asking === undefined) return
+    assert.deepEqual([waiter.heardAt, waiter.rememberedUntil], [ms, ms + asking.patienceMs])
   },
 
   'a release ends the hold, or leaves it to the end of the minimum hold'({ action, before, after, ms }) {
@@ -135,7 +152,8 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     else assert.equal(left, undefined)
   },
 
-  'a release says what the ticket was'({ action, before, answer, expired, ms }) {
+  'a release says what the ticket was'(step) {
+    const { action, before, answer, expired, ms } = step
     if (action.verb !== 'release') return
     const { was } = answer as ReleaseAnswer
     const id = `${action.who}`
@@ -145,19 +163,20 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     const waiter = before.queue.get(id)
     if (waiter === undefined) return assert.equal(was, 'unknown')
     // In this very step it may have been forgotten before it could be removed, or admitted.
-    if (waiter.rememberedUntil > ms) assert.notEqual(was, 'unknown')
+    if (waiter.rememberedUntil > ms && !lapsedWith(step, waiter)) assert.notEqual(was, 'unknown')
     if (was !== 'held') return
     const standing = [...before.holders.values()].filter((each) => !expired.includes(each))
     const together = mayStandTogether([...standing.map(({ ticket }) => ticket), waiter.ticket])
     assert.ok(together && waiter.rememberedUntil > ms && before.closedUntil <= ms)
   },
 
-  'an eviction removes whom it names, at once'({ action, answer, before, after, ms }) {
+  'an eviction removes whom it names, at once'(step) {
+    const { action, answer, before, after, ms } = step
     if (action.verb !== 'evict') return
     const removed = answer as readonly string[]
     const alive = [
       ...[...before.holders].filter(([, { expiresAt }]) => expiresAt > ms),
-      ...[...before.queue].filter(([, { rememberedUntil }]) => rememberedUntil > ms),
+      ...[...before.queue].filter(([, waiter]) => waiter.rememberedUntil > ms && !lapsedWith(step, waiter)),
     ].map(([id]) => id)
     const meant = alive.filter((id) => isRemovedBy(action, id))
     assert.deepEqual(
@@ -217,7 +236,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     if (told.tag !== 'queued') return
     if ('ahead' in told) assert.equal(told.ahead, place)
     else assert.equal(action.verb, 'renew')
-    assert.equal(told.askAgainMs, askAgain(asking, place, untilChange(after, ms)))
+    assert.equal(told.askAgainMs, askAgain(asking, untilChange(after, ms)))
   },
 
   'everybody who was let in without asking is woken, and the evicted are'(step) {
@@ -286,8 +305,12 @@ function untilChange({ holders, closedUntil }: Observation['after'], ms: number)
   return Math.max(1, Math.min(...changes) - ms)
 }
 
-/** Often enough to stay remembered, and to find an offer whose wake was lost while it still stands. */
-function askAgain({ patienceMs, acceptMs }: Ticket, place: number, changeMs: number): number {
-  const staying = Math.min(patienceMs / 3, (acceptMs * 2) / 3)
-  return Math.ceil(place === 0 ? Math.min(staying, changeMs) : staying)
+/** Often enough to stay remembered, to find an offer whose wake was lost while it still stands, and to see who expires. */
+function askAgain({ patienceMs, acceptMs }: Ticket, changeMs: number): number {
+  return Math.ceil(Math.min(patienceMs / 3, (acceptMs * 2) / 3, changeMs))
+}
+
+/** Whether an offer lapsed in this step, and the waiter had been silent for its own acceptance term by then. */
+function lapsedWith({ expired, ms }: Observation, { heardAt, ticket }: WaiterThen): boolean {
+  return expired.some(({ state }) => state === 'offered') && heardAt + ticket.acceptMs <= ms
 }

@@ -89,7 +89,11 @@ export class Witness {
         Math.max(-ticket.lockDelayMs, expiresAt - this.ms),
         left(holdUntil),
       ]),
-      [...this.room.queue].map(([id, { rememberedUntil }]) => [id, left(rememberedUntil)]),
+      [...this.room.queue].map(([id, { rememberedUntil, heardAt, ticket }]) => [
+        id,
+        left(rememberedUntil),
+        left(heardAt + ticket.acceptMs),
+      ]),
       [...this.room.tombstones].map(([id, tombstone]) => grave(id, tombstone)),
       left(this.room.closedUntil),
       // Whether the next fence follows the last one or the time; nobody is admitted a thousand times in one millisecond.

@@ -7,7 +7,7 @@ import { type Database, openDatabase, type SqliteEngine } from './sqlite-engine.
 
 /** 'Hold' in ASCII: what makes an SQLite database a lock file of ours. */
 export const APPLICATION_ID = 0x486f6c64
-export const SCHEMA_VERSION = 2
+export const SCHEMA_VERSION = 3
 
 /**
  * Makes a lock file under another name and then links it to its own: nobody ever sees half a lock file, and a failure (a

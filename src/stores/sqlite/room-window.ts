@@ -226,9 +226,9 @@ class RoomWindow {
   }
 
   #enqueue(row: WaiterRow): void {
-    const [id, , units, limit, acceptMs, lockDelayMs, owner, inbox, since, rememberedUntil] = row
+    const [id, , units, limit, acceptMs, lockDelayMs, owner, inbox, since, heardAt, rememberedUntil] = row
     const ticket = this.#ticket({ id, units, limit, acceptMs, lockDelayMs, owner })
-    const waiter: Waiter = { ticket, since, rememberedUntil }
+    const waiter: Waiter = { ticket, since, heardAt, rememberedUntil }
     this.room.queue.set(id, waiter)
     this.#waiters.set(waiter, row)
     this.#inboxes.set(id, inbox)
@@ -289,17 +289,17 @@ class RoomWindow {
     }
   }
 
-  #addWaiter(id: string, { ticket, since, rememberedUntil }: Waiter): void {
+  #addWaiter(id: string, { ticket, since, heardAt, rememberedUntil }: Waiter): void {
     const { key, units, limit, acceptMs, lockDelayMs, owner } = ticket
     const terms = [units, limit, acceptMs, lockDelayMs, owner, this.#inboxNow(id)] as const
-    this.#statements.addWaiter.run(key, id, ...terms, since, rememberedUntil)
+    this.#statements.addWaiter.run(key, id, ...terms, since, heardAt, rememberedUntil)
   }
 
-  #keepWaiter(row: WaiterRow, { rememberedUntil }: Waiter): void {
-    const [id, place, , , , , , oldInbox, , oldRememberedUntil] = row
+  #keepWaiter(row: WaiterRow, { heardAt, rememberedUntil }: Waiter): void {
+    const [id, place, , , , , , oldInbox, , oldHeardAt, oldRememberedUntil] = row
     const inbox = this.#inboxNow(id)
-    if (rememberedUntil === oldRememberedUntil && inbox === oldInbox) return
-    this.#statements.keepWaiter.run(rememberedUntil, inbox, this.#request.key, place)
+    const same = heardAt === oldHeardAt && rememberedUntil === oldRememberedUntil && inbox === oldInbox
+    if (!same) this.#statements.keepWaiter.run(heardAt, rememberedUntil, inbox, this.#request.key, place)
   }
 
   /** Where a ticket's process will listen from now on: who asks for it, listens for it. */

@@ -79,12 +79,12 @@ test('a lock file of a later format is refused, and is not changed', async () =>
   const path = freshPath('locks.db')
   await (await openSqlite(path)).close()
   const later = openDatabase(path, undefined)
-  later.exec('PRAGMA user_version = 3; DROP TABLE closure')
+  later.exec('PRAGMA user_version = 4; DROP TABLE closure')
   later.close()
   const error = await errorOf(path)
   expect(error.code).toBe('store-refused')
   expect(error.message).toBe(
-    `Expected the lock file "${path}" to have format 2, got format 3. Use one version of holdfast in all programs that share it.`,
+    `Expected the lock file "${path}" to have format 3, got format 4. Use one version of holdfast in all programs that share it.`,
   )
 })
 

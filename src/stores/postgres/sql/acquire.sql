@@ -52,7 +52,7 @@ begin
       v_known := v_mine or v_queued or v_buried;
       exit when v_attempt = 2 or v_settled and not v_known;
       if v_queued then
-        perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
+        perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox);
       end if;
       if not v_settled then
         v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
@@ -87,10 +87,10 @@ begin
       select coalesce(max(place), 0) + 1, count(*) into v_place, v_ahead from "{schema}".lock_waiters where key = v_key;
       insert into "{schema}".lock_waiters values (
         v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
-        v_now, v_now + p_patience_ms[v_index], p_inbox, p_owners[v_index]
+        v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, p_owners[v_index]
       );
       v_answer := 'q' || v_ahead || ' ' || "{schema}".lock_ask_again(
-        v_key, v_ahead = 0, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
+        v_key, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
       );
     end if;
     v_holds := v_holds or v_answer like 'h%';

@@ -43,7 +43,7 @@ begin
     if found then
       v_answer := 'h' || v_fence;
     else
-      perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
+      perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox);
       v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       v_answer := coalesce("{schema}".lock_find(
         v_key, v_id, v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index],

@@ -98,6 +98,7 @@ declare
   v_limit double precision;
   v_last bigint;
   v_expired boolean;
+  v_lapsed boolean := false;
   v_closed boolean;
   v_holder record;
   v_waiter record;
@@ -116,7 +117,15 @@ begin
       if v_holder.state = 'h' and v_holder.lock_delay_ms > 0 then
         perform "{schema}".lock_close(p_key, v_holder.expires_at + v_holder.lock_delay_ms);
       end if;
+      v_lapsed := v_lapsed or v_holder.state = 'o';
     end loop;
+    -- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places too.
+    if v_lapsed then
+      delete from "{schema}".lock_waiters where key = p_key and place < coalesce((
+        select place from "{schema}".lock_waiters
+        where key = p_key and heard_at + accept_ms > v_now order by place limit 1
+      ), 9223372036854775807);
+    end if;
     delete from "{schema}".lock_closures where key = p_key and until <= v_now;
     select
       coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
@@ -148,10 +157,12 @@ begin
 end $body$;
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
-create function "{schema}".lock_remember(p_key text, p_id text, p_until double precision, p_inbox text)
-returns void language plpgsql as $body$
+create function "{schema}".lock_remember(
+  p_key text, p_id text, p_now double precision, p_patience_ms double precision, p_inbox text
+) returns void language plpgsql as $body$
 begin
-  update "{schema}".lock_waiters set remembered_until = p_until, inbox = p_inbox where key = p_key and id = p_id;
+  update "{schema}".lock_waiters set heard_at = p_now, remembered_until = p_now + p_patience_ms, inbox = p_inbox
+  where key = p_key and id = p_id;
 end $body$;
 
 -- How long until the server's clock alone may let somebody in; at least 1 ms, so that nobody spins.
@@ -166,17 +177,13 @@ begin
   return greatest(1, ceil(coalesce(v_change - p_now, 1)));
 end $body$;
 
--- When a waiter should ask again if nobody wakes it. The head watches for what may let it in, the rest only stay remembered.
+-- When a waiter should ask again if nobody wakes it: to stay remembered, and to see the next expiry, because all in front of it
+-- may be dead.
 create function "{schema}".lock_ask_again(
-  p_key text, p_is_head boolean, p_now double precision, p_patience_ms double precision, p_accept_ms double precision
+  p_key text, p_now double precision, p_patience_ms double precision, p_accept_ms double precision
 ) returns double precision language plpgsql as $body$
-declare
-  v_staying double precision := least(p_patience_ms / 3, p_accept_ms * 2 / 3);
 begin
-  if p_is_head then
-    v_staying := least(v_staying, "{schema}".lock_until_change(p_key, p_now));
-  end if;
-  return ceil(v_staying);
+  return ceil(least(p_patience_ms / 3, p_accept_ms * 2 / 3, "{schema}".lock_until_change(p_key, p_now)));
 end $body$;
 
 -- What a ticket is in a settled room, where a holder is confirmed and kept: h<fence> · q<askAgainMs> · g · e<reason>, or
@@ -187,7 +194,6 @@ create function "{schema}".lock_find(
 ) returns text language plpgsql as $body$
 declare
   v_fence bigint;
-  v_is_head boolean;
   v_evicted boolean;
   v_reason text;
 begin
@@ -203,9 +209,9 @@ begin
   returning fence into v_fence;
   if found then return 'h' || v_fence; end if;
   if exists (select from "{schema}".lock_holders where key = p_key and id = p_id) then return 'g'; end if;
-  select place = (select min(place) from "{schema}".lock_waiters where key = p_key) into v_is_head
-  from "{schema}".lock_waiters where key = p_key and id = p_id;
-  if found then return 'q' || "{schema}".lock_ask_again(p_key, v_is_head, p_now, p_patience_ms, p_accept_ms); end if;
+  if exists (select from "{schema}".lock_waiters where key = p_key and id = p_id) then
+    return 'q' || "{schema}".lock_ask_again(p_key, p_now, p_patience_ms, p_accept_ms);
+  end if;
   select evicted, reason into v_evicted, v_reason from "{schema}".lock_tombstones
   where key = p_key and id = p_id and until > p_now;
   if not found then return null; end if;

@@ -34,6 +34,7 @@ create table "{schema}".lock_waiters (
   accept_ms double precision not null,
   lock_delay_ms double precision not null,
   since double precision not null,
+  heard_at double precision not null,
   remembered_until double precision not null,
   inbox text not null,
   owner text not null,

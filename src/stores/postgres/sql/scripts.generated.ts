@@ -63,7 +63,7 @@ begin
       v_known := v_mine or v_queued or v_buried;
       exit when v_attempt = 2 or v_settled and not v_known;
       if v_queued then
-        perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
+        perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox);
       end if;
       if not v_settled then
         v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
@@ -98,10 +98,10 @@ begin
       select coalesce(max(place), 0) + 1, count(*) into v_place, v_ahead from "{schema}".lock_waiters where key = v_key;
       insert into "{schema}".lock_waiters values (
         v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
-        v_now, v_now + p_patience_ms[v_index], p_inbox, p_owners[v_index]
+        v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, p_owners[v_index]
       );
       v_answer := 'q' || v_ahead || ' ' || "{schema}".lock_ask_again(
-        v_key, v_ahead = 0, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
+        v_key, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
       );
     end if;
     v_holds := v_holds or v_answer like 'h%';
@@ -295,7 +295,7 @@ begin
     if found then
       v_answer := 'h' || v_fence;
     else
-      perform "{schema}".lock_remember(v_key, v_id, v_now + p_patience_ms[v_index], p_inbox);
+      perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox);
       v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       v_answer := coalesce("{schema}".lock_find(
         v_key, v_id, v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index],
@@ -410,6 +410,7 @@ declare
   v_limit double precision;
   v_last bigint;
   v_expired boolean;
+  v_lapsed boolean := false;
   v_closed boolean;
   v_holder record;
   v_waiter record;
@@ -428,7 +429,15 @@ begin
       if v_holder.state = 'h' and v_holder.lock_delay_ms > 0 then
         perform "{schema}".lock_close(p_key, v_holder.expires_at + v_holder.lock_delay_ms);
       end if;
+      v_lapsed := v_lapsed or v_holder.state = 'o';
     end loop;
+    -- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places too.
+    if v_lapsed then
+      delete from "{schema}".lock_waiters where key = p_key and place < coalesce((
+        select place from "{schema}".lock_waiters
+        where key = p_key and heard_at + accept_ms > v_now order by place limit 1
+      ), 9223372036854775807);
+    end if;
     delete from "{schema}".lock_closures where key = p_key and until <= v_now;
     select
       coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
@@ -460,10 +469,12 @@ begin
 end $body$;
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
-create function "{schema}".lock_remember(p_key text, p_id text, p_until double precision, p_inbox text)
-returns void language plpgsql as $body$
+create function "{schema}".lock_remember(
+  p_key text, p_id text, p_now double precision, p_patience_ms double precision, p_inbox text
+) returns void language plpgsql as $body$
 begin
-  update "{schema}".lock_waiters set remembered_until = p_until, inbox = p_inbox where key = p_key and id = p_id;
+  update "{schema}".lock_waiters set heard_at = p_now, remembered_until = p_now + p_patience_ms, inbox = p_inbox
+  where key = p_key and id = p_id;
 end $body$;
 
 -- How long until the server's clock alone may let somebody in; at least 1 ms, so that nobody spins.
@@ -478,17 +489,13 @@ begin
   return greatest(1, ceil(coalesce(v_change - p_now, 1)));
 end $body$;
 
--- When a waiter should ask again if nobody wakes it. The head watches for what may let it in, the rest only stay remembered.
+-- When a waiter should ask again if nobody wakes it: to stay remembered, and to see the next expiry, because all in front of it
+-- may be dead.
 create function "{schema}".lock_ask_again(
-  p_key text, p_is_head boolean, p_now double precision, p_patience_ms double precision, p_accept_ms double precision
+  p_key text, p_now double precision, p_patience_ms double precision, p_accept_ms double precision
 ) returns double precision language plpgsql as $body$
-declare
-  v_staying double precision := least(p_patience_ms / 3, p_accept_ms * 2 / 3);
 begin
-  if p_is_head then
-    v_staying := least(v_staying, "{schema}".lock_until_change(p_key, p_now));
-  end if;
-  return ceil(v_staying);
+  return ceil(least(p_patience_ms / 3, p_accept_ms * 2 / 3, "{schema}".lock_until_change(p_key, p_now)));
 end $body$;
 
 -- What a ticket is in a settled room, where a holder is confirmed and kept: h<fence> · q<askAgainMs> · g · e<reason>, or
@@ -499,7 +506,6 @@ create function "{schema}".lock_find(
 ) returns text language plpgsql as $body$
 declare
   v_fence bigint;
-  v_is_head boolean;
   v_evicted boolean;
   v_reason text;
 begin
@@ -515,9 +521,9 @@ begin
   returning fence into v_fence;
   if found then return 'h' || v_fence; end if;
   if exists (select from "{schema}".lock_holders where key = p_key and id = p_id) then return 'g'; end if;
-  select place = (select min(place) from "{schema}".lock_waiters where key = p_key) into v_is_head
-  from "{schema}".lock_waiters where key = p_key and id = p_id;
-  if found then return 'q' || "{schema}".lock_ask_again(p_key, v_is_head, p_now, p_patience_ms, p_accept_ms); end if;
+  if exists (select from "{schema}".lock_waiters where key = p_key and id = p_id) then
+    return 'q' || "{schema}".lock_ask_again(p_key, p_now, p_patience_ms, p_accept_ms);
+  end if;
   select evicted, reason into v_evicted, v_reason from "{schema}".lock_tombstones
   where key = p_key and id = p_id and until > p_now;
   if not found then return null; end if;
@@ -571,6 +577,7 @@ create table "{schema}".lock_waiters (
   accept_ms double precision not null,
   lock_delay_ms double precision not null,
   since double precision not null,
+  heard_at double precision not null,
   remembered_until double precision not null,
   inbox text not null,
   owner text not null,

@@ -36,11 +36,10 @@ if #KEYS == 2 and plain then
     local arrival = string.format('%013.0f', was.arrivals + 1)
     local summary = string.format('1 %.0f 1 1 1 1 0 %.0f', was.arrivals + 1, was.kept)
     local place = 'q' .. arrival .. id
-    local entry = 't' .. id .. '\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. ARGV[4]
+    local entry = 't' .. id .. '\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' ' .. now .. ' ' .. ARGV[4]
     redis.call('ZREM', key, was.summary)
     redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
-    local staying = math.min(patience / 3, accept * 2 / 3)
-    if not was.head then staying = math.min(staying, was.till - now) end
+    local staying = math.min(patience / 3, accept * 2 / 3, was.till - now)
     return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying)
   end
 
@@ -93,7 +92,7 @@ if #general > 0 then
     end
     if asked.patience == 0 then return 'b' .. untilChange() end
     room.arrivals = room.arrivals + 1
-    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, '0'
+    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, tostring(now)
     write(ticket)
     return queued(ticket, asked)
   end

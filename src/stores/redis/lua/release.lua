@@ -39,7 +39,7 @@ local function handOver(key, id)
   local nextId = string.sub(was.head, 15)
   local waiter = entryOf(key, nextId)
   local remembered, facts, accept, delay, inbox =
-    string.match(waiter or '', '^w %d+ %d+ (%d+) 0 (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
+    string.match(waiter or '', '^w %d+ %d+ (%d+) %d+ (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
   local till = now + accept
   if till + delay > was.kept then return end

@@ -4,7 +4,7 @@
 --   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
---   t<id>\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil> <facts>     each of them
+--   t<id>\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heardAt> <facts>     each of them
 --   x<id>\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -221,11 +221,28 @@ local function admits(ticket)
   return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
+-- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
+-- False if there are more of them than one call may drop: the offer then stays until the next call.
+local function dropSilent()
+  while true do
+    local place = first('q')
+    local waiter = place and share(find(string.sub(place, 15)))
+    if not waiter or waiter.hold + waiter.accept > now then return true end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return false
+    end
+    budget = budget - 1
+    erase(waiter)
+  end
+end
+
 local function expire()
   while true do
     local place = first('e')
     if not place or tonumber(string.sub(place, 2, 14)) > now then return end
     local holder = find(string.sub(place, 15))
+    if holder.state == 'o' and not dropSilent() then return end
     drop(holder)
     delay(holder, holder.till)
   end
@@ -272,9 +289,8 @@ local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
   if ticket.state == 'w' then
-    local staying = math.min(asked.patience / 3, asked.accept * 2 / 3)
-    if first('q') == ticket.place then staying = math.min(staying, untilChange()) end
-    return 'q' .. math.ceil(staying)
+    -- Every waiter watches the next expiry, because all in front of it may be dead.
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, untilChange()))
   end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
@@ -290,7 +306,7 @@ local function remember(id, asked)
   local ticket = find(id)
   if ticket and ticket.state == 'w' then
     erase(ticket)
-    ticket.till = now + asked.patience
+    ticket.till, ticket.hold = now + asked.patience, tostring(now)
     moveTo(asked.inbox, ticket)
     write(ticket)
   end

@@ -55,11 +55,10 @@ if #KEYS == 2 and plain then
     local arrival = string.format('%013.0f', was.arrivals + 1)
     local summary = string.format('1 %.0f 1 1 1 1 0 %.0f', was.arrivals + 1, was.kept)
     local place = 'q' .. arrival .. id
-    local entry = 't' .. id .. '\\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. ARGV[4]
+    local entry = 't' .. id .. '\\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' ' .. now .. ' ' .. ARGV[4]
     redis.call('ZREM', key, was.summary)
     redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
-    local staying = math.min(patience / 3, accept * 2 / 3)
-    if not was.head then staying = math.min(staying, was.till - now) end
+    local staying = math.min(patience / 3, accept * 2 / 3, was.till - now)
     return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying)
   end
 
@@ -112,7 +111,7 @@ if #general > 0 then
     end
     if asked.patience == 0 then return 'b' .. untilChange() end
     room.arrivals = room.arrivals + 1
-    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, '0'
+    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, tostring(now)
     write(ticket)
     return queued(ticket, asked)
   end
@@ -332,7 +331,7 @@ local function handOver(key, id)
   local nextId = string.sub(was.head, 15)
   local waiter = entryOf(key, nextId)
   local remembered, facts, accept, delay, inbox =
-    string.match(waiter or '', '^w %d+ %d+ (%d+) 0 (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
+    string.match(waiter or '', '^w %d+ %d+ (%d+) %d+ (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
   local till = now + accept
   if till + delay > was.kept then return end
@@ -468,7 +467,7 @@ return table.concat(answers, '\\n')
 --   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil> <facts>     each of them
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heardAt> <facts>     each of them
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -685,11 +684,28 @@ local function admits(ticket)
   return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
+-- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
+-- False if there are more of them than one call may drop: the offer then stays until the next call.
+local function dropSilent()
+  while true do
+    local place = first('q')
+    local waiter = place and share(find(string.sub(place, 15)))
+    if not waiter or waiter.hold + waiter.accept > now then return true end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return false
+    end
+    budget = budget - 1
+    erase(waiter)
+  end
+end
+
 local function expire()
   while true do
     local place = first('e')
     if not place or tonumber(string.sub(place, 2, 14)) > now then return end
     local holder = find(string.sub(place, 15))
+    if holder.state == 'o' and not dropSilent() then return end
     drop(holder)
     delay(holder, holder.till)
   end
@@ -736,9 +752,8 @@ local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
   if ticket.state == 'w' then
-    local staying = math.min(asked.patience / 3, asked.accept * 2 / 3)
-    if first('q') == ticket.place then staying = math.min(staying, untilChange()) end
-    return 'q' .. math.ceil(staying)
+    -- Every waiter watches the next expiry, because all in front of it may be dead.
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, untilChange()))
   end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
@@ -754,7 +769,7 @@ local function remember(id, asked)
   local ticket = find(id)
   if ticket and ticket.state == 'w' then
     erase(ticket)
-    ticket.till = now + asked.patience
+    ticket.till, ticket.hold = now + asked.patience, tostring(now)
     moveTo(asked.inbox, ticket)
     write(ticket)
   end

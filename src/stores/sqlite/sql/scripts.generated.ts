@@ -126,6 +126,7 @@ CREATE TABLE IF NOT EXISTS waiter (
   owner TEXT NOT NULL,
   inbox TEXT NOT NULL,
   since REAL NOT NULL,
+  heard_at REAL NOT NULL,
   remembered_until REAL NOT NULL,
   PRIMARY KEY (key, place)
 ) STRICT, WITHOUT ROWID;
