@@ -1,0 +1,74 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { expect, onTestFinished, test } from 'vitest'
+import { connect, type Locks } from '../../src/index.ts'
+import { places } from '../servers/places.ts'
+import { until } from '../servers/until.ts'
+
+const PROGRAM = fileURLToPath(new URL('waiters-process.ts', import.meta.url))
+const TTL_MS = 30_000
+/** Of a ttl of three seconds or more, as `engine/terms.ts` has it. */
+const ACCEPT_MS = 3000
+const DEAD = 5
+
+for (const store of Object.keys(places)) {
+  test(`${store}: a free key passes all waiters of a frozen process within one acceptance term`, async () => {
+    const tookMs = await handOverPast(store, 'SIGSTOP')
+    console.log(store, 'frozen', Math.round(tookMs))
+    expect(tookMs).toBeLessThan(1.5 * ACCEPT_MS)
+  }, 60_000)
+
+  test(`${store}: a free key passes all waiters of a killed process within one acceptance term`, async () => {
+    const tookMs = await handOverPast(store, 'SIGKILL')
+    console.log(store, 'killed', Math.round(tookMs))
+    expect(tookMs).toBeLessThan(1.5 * ACCEPT_MS)
+  }, 60_000)
+}
+
+/** How long a key is free before the first living waiter has it, when all waiters in front of that one are away. */
+async function handOverPast(store: string, signal: NodeJS.Signals): Promise<number> {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-'))
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+  const place = await (places[store] as (typeof places)[string])(folder)
+  onTestFinished(() => place.close().then(() => {}))
+  const [holding, living] = [await connectTo(place.url), await connectTo(place.url)]
+  const holder = await holding.acquire('k')
+  const child = startWaiters(place.url)
+  await untilQueued(holding, DEAD)
+  const waiting = living.acquire('k')
+  await untilQueued(holding, DEAD + 1)
+
+  child.kill(signal)
+  const startedAt = performance.now()
+  await holder.release()
+  await (await waiting).release()
+  return performance.now() - startedAt
+}
+
+async function connectTo(url: string): Promise<Locks> {
+  const locks = await connect(url, { ttl: TTL_MS, wait: '1m' })
+  onTestFinished(() => locks.close())
+  return locks
+}
+
+function startWaiters(url: string): ChildProcess {
+  const child = fork(PROGRAM, [url, 'k', String(DEAD), String(TTL_MS)], { execArgv: ['--import', 'tsx'] })
+  onTestFinished(() => {
+    child.kill('SIGKILL')
+  })
+  return child
+}
+
+async function untilQueued(locks: Locks, count: number): Promise<void> {
+  await until(
+    `${count} are in the queue`,
+    async () => {
+      for await (const { queue } of locks.inspect({ prefix: 'k' })) return queue.length === count
+      return false
+    },
+    { withinMs: 20_000 },
+  )
+}
