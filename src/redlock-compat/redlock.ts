@@ -1,15 +1,12 @@
 import { EventEmitter } from 'node:events'
 import {
-  createLocks,
   InvalidArgumentError,
   isHoldfastError,
   type LeaseLostError,
   type LeaseSet,
-  type Locks,
   type WaitOptions,
 } from '../index.ts'
-import { type IoredisClient, redisStore } from '../stores/redis/index.ts'
-import { redlockStore } from '../stores/redlock/index.ts'
+import type { IoredisClient } from '../stores/redis/index.ts'
 import { ExecutionError, ResourceLockedError } from './errors.ts'
 import {
   checkDuration,
@@ -20,6 +17,7 @@ import {
   type Settings,
   windowOf,
 } from './settings.ts'
+import { forget, type SharedLocks, sharedLocks } from './shared-locks.ts'
 
 /** A `Redis` or `Cluster` of the package ioredis. */
 export type Client = IoredisClient & { quit(): Promise<unknown> }
@@ -97,7 +95,7 @@ export class Lock {
 export class Redlock extends EventEmitter {
   readonly clients: Set<Client>
   readonly settings: Settings
-  readonly #locks: Locks
+  readonly #shared: SharedLocks
 
   /**
    * `settings.maxTtl`, in milliseconds, is ours: the longest duration of any lock, where there are several servers. One that
@@ -124,18 +122,20 @@ export class Redlock extends EventEmitter {
     this.clients = new Set(clients)
     const { maxTtl = 300_000, ...known } = settings
     this.settings = { ...DEFAULTS, ...parseSettings(known) }
-    const [first, ...others] = this.clients
-    if (first === undefined) {
+    if (this.clients.size === 0) {
       throw new InvalidArgumentError('Redlock must be instantiated with at least one redis client.')
     }
-    const store = others.length === 0 ? redisStore(first) : redlockStore([first, ...others], { maxTtl })
-    this.#locks = createLocks(store)
+    this.#shared = sharedLocks(new Set(this.clients), maxTtl)
   }
 
-  /** Releases what is held, and ends our connections and those of the clients. */
+  /**
+   * Ends the clients, as in redlock, and with them our own connections and whatever is held on these clients, also by other
+   * `Redlock` objects that were made with the same ones. A program that goes on using its clients has no need for it.
+   */
   async quit(...rest: readonly []): Promise<void> {
     for (const callback of rest) parseSettings(callback)
-    await this.#locks.close()
+    forget(this.#shared)
+    await this.#shared.locks.close()
     await Promise.all([...this.clients].map((client) => client.quit()))
   }
 
@@ -240,7 +240,7 @@ export class Redlock extends EventEmitter {
       wait: windowOf(retryCount, retryDelay),
     }
     try {
-      return await this.#locks.acquireAll(resources, terms)
+      return await this.#shared.locks.acquireAll(resources, terms)
     } catch (error) {
       throw this.#failed(error, { resources, retryCount })
     }

@@ -309,6 +309,37 @@ test('fails in time where the client neither connects nor tries again', async ()
   await redlock.quit().catch(() => {})
 })
 
+test('makes no connection more for each Redlock of the same clients, whatever their order', async () => {
+  const clients = servers.map(({ url }) => clientOf(url))
+  const [first] = clients as [Client]
+  const connected = async (): Promise<number> =>
+    Number(/^connected_clients:(\d+)/m.exec(String(await servers[0]?.command('INFO', 'clients')))?.[1])
+  const take = async (redlock: Redlock): Promise<void> => {
+    await (await redlock.acquire([resource()], 5000)).release()
+  }
+  const [one, three] = [new Redlock([first]), new Redlock(clients)]
+  for (const redlock of [one, three]) await take(redlock)
+  const before = await connected()
+  for (let round = 0; round < 50; round += 1) {
+    await take(new Redlock([first]))
+    await take(new Redlock(round % 2 === 0 ? clients : [...clients].reverse()))
+  }
+  expect(await connected()).toBe(before)
+  await one.quit()
+  // Its own are not ended by those of one of them.
+  await take(three)
+  await new Redlock(clients).quit().catch(() => {})
+  expect(await errorOf(take(three))).toBeInstanceOf(ExecutionError)
+})
+
+test('a Redlock that is made after a `quit()` begins anew', async () => {
+  const client = clientOf((servers[0] as RedisServer).url)
+  await new Redlock([client]).quit()
+  const again = new Redlock([client])
+  await (await again.acquire([resource()], 5000)).release()
+  await again.quit().catch(() => {})
+})
+
 test.each<[string, Partial<Settings>]>([
   ['without an end', { retryCount: Number.POSITIVE_INFINITY, retryDelay: 0 }],
   ['for longer than any timer', { retryCount: 1e9 }],
