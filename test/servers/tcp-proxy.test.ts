@@ -126,6 +126,26 @@ describe('the fault proxy', () => {
     expect(await viaProxy('INCR', 'n')).toBe(1)
   })
 
+  test('silences the connections that have sent something, or the next one, and no others', async () => {
+    const [one, other] = [await openSocket(proxy.port), await openSocket(proxy.port)]
+    one.socket.write('ECHO one\r\n')
+    await until('it is answered', () => one.received().includes('one'))
+    expect(proxy.silence('echo ONE')).toBe(1)
+    const swallowed = proxy.swallowed
+    one.socket.write('ECHO lost\r\n')
+    await until('the proxy has swallowed it', () => proxy.swallowed > swallowed)
+    other.socket.write('ECHO other\r\n')
+    await until('the other one is answered', () => other.received().includes('other'))
+    expect(one.received()).not.toContain('lost')
+    proxy.silenceNext()
+    await expect(viaProxy('PING')).rejects.toThrow(/No reply/)
+    expect(await viaProxy('PING')).toBe('PONG')
+    proxy.normal()
+    await until('the silent one is closed', () => one.socket.destroyed)
+    expect(other.socket.destroyed).toBe(false)
+    other.socket.destroy()
+  })
+
   test('closes its clients when the server is killed', async () => {
     await using victim = await startRedis()
     await using between = await startProxy({ targetPort: victim.port })

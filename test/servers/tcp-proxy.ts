@@ -29,6 +29,10 @@ export interface FaultProxy extends AsyncDisposable {
   holdRequests(): void
   /** Connections are accepted and stay open, and not a byte passes in either direction. */
   halfOpen(): void
+  /** The next connection is accepted and stays open, and not a byte of it passes. All others work. */
+  silenceNext(): void
+  /** The same for those open connections that have sent `match`, in any case of letters. Returns how many there are. */
+  silence(match: string): number
   /** Destroys all connections; new ones work. */
   cut(): void
   /** Destroys all connections and resets every new one. */
@@ -54,6 +58,7 @@ export interface FaultProxy extends AsyncDisposable {
 export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOptions): Promise<FaultProxy> {
   const links = new Set<Link>()
   let refusing = false
+  let silencing = false
   let swallowed = 0
   const faults: Faults = {
     requests: 'forward',
@@ -72,7 +77,10 @@ export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOption
       client.resetAndDestroy()
       return
     }
-    links.add(openLink(client, targetPort, faults, { onClose: (link) => links.delete(link) }))
+    const link = openLink(client, targetPort, faults, { onClose: (link) => links.delete(link) })
+    links.add(link)
+    if (silencing) link.silence()
+    silencing = false
   })
   server.listen(0, host)
   await once(server, 'listening')
@@ -92,6 +100,14 @@ export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOption
     holdReplies: () => change({ replies: 'hold' }),
     holdRequests: () => change({ requests: 'hold' }),
     halfOpen: () => change({ requests: 'drop', replies: 'drop' }),
+    silenceNext() {
+      silencing = true
+    },
+    silence(match) {
+      const silenced = [...links].filter((link) => link.isOpen() && link.hasSent(match.toLowerCase()))
+      for (const link of silenced) link.silence()
+      return silenced.length
+    },
     cut,
     refuse() {
       refusing = true
@@ -101,6 +117,7 @@ export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOption
     loseNextRequest: (match) => setTrap(match, 'request'),
     normal() {
       refusing = false
+      silencing = false
       for (const link of links) if (link.hasLostBytes()) link.destroy()
       change({ requests: 'forward', replies: 'forward', requestMs: 0, replyMs: 0, trap: undefined })
     },
@@ -150,6 +167,8 @@ interface Trap {
 interface Link {
   isOpen(): boolean
   hasLostBytes(): boolean
+  hasSent(match: string): boolean
+  silence(): void
   flush(): void
   destroy(): void
 }
@@ -162,11 +181,14 @@ function openLink(
 ): Link {
   const upstream = connect({ port: targetPort, host: '127.0.0.1', allowHalfOpen: true, noDelay: true })
   let losesNextReply: Trap | undefined
+  let isSilent = false
+  let sent = ''
   const requests = openPipe(client, upstream, {
     onSwallow: faults.onSwallow,
-    flow: () => faults.requests,
+    flow: () => (isSilent ? 'drop' : faults.requests),
     delayMs: () => faults.requestMs,
     intercept: (bytes) => {
+      sent = (sent + bytes.toString('latin1')).slice(-MOST_REMEMBERED)
       const { trap } = faults
       if (trap === undefined || (trap.match !== undefined && !bytes.includes(trap.match))) return 'pass'
       faults.trap = undefined
@@ -180,7 +202,7 @@ function openLink(
   })
   const replies = openPipe(upstream, client, {
     onSwallow: faults.onSwallow,
-    flow: () => faults.replies,
+    flow: () => (isSilent ? 'drop' : faults.replies),
     delayMs: () => faults.replyMs,
     intercept: () => {
       if (losesNextReply === undefined) return 'pass'
@@ -191,6 +213,11 @@ function openLink(
   const link: Link = {
     isOpen: () => !client.destroyed,
     hasLostBytes: () => requests.hasLostBytes() || replies.hasLostBytes(),
+    hasSent: (match) => sent.toLowerCase().includes(match),
+    silence() {
+      isSilent = true
+      link.flush()
+    },
     flush() {
       requests.flush()
       replies.flush()
@@ -214,6 +241,9 @@ function openLink(
     trap.sprung()
   }
 }
+
+/** Of what each connection has sent, in bytes. */
+const MOST_REMEMBERED = 20_000
 
 interface PipeOptions {
   readonly flow: () => Flow

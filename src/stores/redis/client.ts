@@ -7,7 +7,7 @@ import {
   type NodeRedisCluster,
   nodeRedisClusterLink,
 } from './cluster-clients.ts'
-import type { ClusterLink, NodeLink, RedisLink, Target } from './connection.ts'
+import type { ClusterLink, RedisLink, Target } from './connection.ts'
 import { type IoredisClient, ioredisLink } from './ioredis.ts'
 import { type NodeRedisClient, nodeRedisLink } from './node-redis.ts'
 import { RedisStore } from './redis-store.ts'
@@ -105,7 +105,7 @@ function linkOf(client: unknown, { sentinel }: RedisStoreOptions): RedisLink | C
 }
 
 /** Makes links by the settings of a client, to the server that it was made for or to another one. */
-export function linksOf(client: unknown): (target?: Target) => NodeLink {
+export function linksOf(client: unknown): (target?: Target) => RedisLink {
   if (isIoredis(client)) return (target) => ioredisLink(client, target)
   if (isNodeRedis(client)) return (target) => nodeRedisLink(client, target)
   if (has(client, 'getSentinelNode')) {

@@ -1,4 +1,4 @@
-import type { ChannelsConnection, NodeLink } from './connection.ts'
+import type { ChannelsConnection, RedisLink } from './connection.ts'
 import { Line } from './line.ts'
 import { clusterScripts } from './scripts.ts'
 
@@ -12,7 +12,7 @@ export interface ClusterNodeOptions {
 /** One server of a cluster, and our connections to it. */
 export class ClusterNode {
   readonly address: string
-  readonly link: NodeLink
+  readonly link: RedisLink
   readonly line: Line
   /** It may be gone. */
   suspect = false
@@ -23,7 +23,7 @@ export class ClusterNode {
   #connection: ChannelsConnection | undefined
   #sweep: NodeJS.Timeout | undefined
 
-  constructor(link: NodeLink, { address, replicas, onLost }: ClusterNodeOptions) {
+  constructor(link: RedisLink, { address, replicas, onLost }: ClusterNodeOptions) {
     this.address = address
     this.link = link
     const watched = {
@@ -46,7 +46,10 @@ export class ClusterNode {
     this.#channels.set(channel, performance.now() + untilMs)
     this.#sweep ??= setInterval(() => this.#leaveChannels(), SWEEP_MS).unref()
     if (known) return
-    this.#connection ??= this.link.openChannels({ onMessage, onLost: () => this.#silence() })
+    this.#connection ??= this.link.openChannels(
+      { onMessage, onLost: () => this.#silence() },
+      { sharded: true },
+    )
     // A slot that is not here any more, or a server that knows no such channels: asked for again with the next waiter.
     this.#connection.add(channel).catch(() => this.#channels.delete(channel))
   }

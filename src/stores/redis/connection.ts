@@ -7,16 +7,10 @@ export interface RedisLink {
    * `onLost`: what comes next may reach another server, or the same one after a restart.
    */
   open(onLost: () => void): CommandConnection
-  /** Another one, for messages. */
-  subscribe(channel: string, listener: MessageListener): Subscription
+  /** Another one, for messages. `sharded`: for channels that belong to one slot of a cluster. */
+  openChannels(listener: ChannelsListener, options?: { readonly sharded?: boolean }): ChannelsConnection
   /** Ends what its connections share. Those that are open end by themselves. */
   close?(): void
-}
-
-/** To one server of a cluster. */
-export interface NodeLink extends RedisLink {
-  /** A connection for messages that only concern one slot. */
-  openChannels(listener: ChannelsListener): ChannelsConnection
 }
 
 /** What the store asks of a client of a Redis Cluster: a client of each of its servers, and where to find the first. */
@@ -24,7 +18,7 @@ export interface ClusterLink {
   readonly keyPrefix: string
   readonly seeds: readonly ServerAddress[]
   /** To the server with this address, as servers tell it of each other. */
-  linkTo(told: ServerAddress): NodeLink
+  linkTo(told: ServerAddress): RedisLink
 }
 
 export interface ServerAddress {
@@ -61,8 +55,6 @@ export interface MessageListener {
   onMessage(message: string): void
   /** The connection was lost and the subscription is back: messages may have been missed in between. */
   onResubscribed(): void
-  /** The connection was lost. */
-  onLost?(): void
 }
 
 export interface ChannelsListener {
@@ -71,9 +63,10 @@ export interface ChannelsListener {
   onLost(): void
 }
 
-/** Connects with its first channel, once. */
+/** Connects with its first channel, once. A connection that is silent for too long counts as lost. */
 export interface ChannelsConnection {
-  add(channel: string): Promise<unknown>
+  /** Resolves once messages of the channel flow. */
+  add(channel: string): Promise<void>
   remove(channel: string): void
   /** At once. Repeatable. */
   close(): void
@@ -90,6 +83,12 @@ export interface Subscription {
 export function reconnectDelayMs(attempt: number): number {
   return Math.min(50 * 2 ** Math.min(attempt, 10), 1000) * (0.75 + Math.random() / 4)
 }
+
+/**
+ * A connection that has owed an answer for this long is half open, or its server hangs. Another connection may get through;
+ * TCP alone would take a quarter of an hour to notice.
+ */
+export const SILENCE_MS = 5000
 
 /** A peer that vanished without a word is noticed by TCP after this long without traffic, and not after two hours. */
 export const KEEP_ALIVE_MS = 10_000

@@ -94,3 +94,8 @@ function refusalOf(message: string): string | undefined {
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
+
+/** Whether a request that failed with `error` can only succeed after a person has changed something. */
+export function needsPerson(error: unknown): boolean {
+  return storeErrorOf(error, undefined, 0).code === 'store-refused'
+}

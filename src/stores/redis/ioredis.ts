@@ -1,12 +1,11 @@
+import { Channels } from './channels.ts'
 import {
   type ChannelsConnection,
   type ChannelsListener,
   type CommandConnection,
   KEEP_ALIVE_MS,
-  type MessageListener,
-  type NodeLink,
+  type RedisLink,
   reconnectDelayMs,
-  type Subscription,
   type Target,
 } from './connection.ts'
 
@@ -32,14 +31,13 @@ interface ShardSubscriber extends IoredisConnection {
   sunsubscribe(channel: string): Promise<unknown>
 }
 
-export function ioredisLink(client: IoredisClient, target?: Target): NodeLink {
+export function ioredisLink(client: IoredisClient, target?: Target): RedisLink {
   const { keyPrefix } = client.options as { readonly keyPrefix?: unknown }
   const duplicate = (): IoredisConnection => duplicateOf(client, target)
   return {
     keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
     open: (onLost) => new IoredisCommands(duplicate(), onLost),
-    subscribe: (channel, listener) => subscribe(duplicate(), channel, listener),
-    openChannels: (listener) => openChannels(duplicate() as ShardSubscriber, listener),
+    openChannels: (listener, options) => openChannels(duplicate(), listener, options),
   }
 }
 
@@ -141,46 +139,35 @@ interface Flushable {
   flushQueue?(error: Error, which: { readonly commandQueue: boolean }): void
 }
 
-function subscribe(
+function openChannels(
   redis: IoredisConnection,
-  channel: string,
-  { onMessage, onResubscribed, onLost }: MessageListener,
-): Subscription {
+  listener: ChannelsListener,
+  { sharded = false }: { readonly sharded?: boolean } = {},
+): ChannelsConnection {
   let lastError: unknown
+  const shards = redis as ShardSubscriber
+  const channels = new Channels(
+    {
+      subscribe: (channel) =>
+        (sharded ? shards.ssubscribe(channel) : redis.subscribe(channel)).catch((error: unknown) => {
+          throw reasonOf(error, lastError)
+        }),
+      // Only those of a slot are left one by one.
+      unsubscribe: (channel) => shards.sunsubscribe(channel),
+      ping: () => redis.call('PING', []),
+      close: () => redis.disconnect(),
+    },
+    listener,
+  )
+  // A channel that the server ends because its slot has moved is an answer without a question, and an error to the client.
   redis.on('error', (error) => {
     lastError = error
   })
-  if (onLost !== undefined) redis.on('close', onLost)
-  redis.on('message', (_channel, message) => onMessage(String(message)))
-  const flowing = redis.subscribe(channel).then(
-    () => {
-      redis.on('ready', () => {
-        redis.subscribe(channel).then(onResubscribed, () => {})
-      })
-    },
-    (error: unknown) => {
-      redis.disconnect()
-      throw reasonOf(error, lastError)
-    },
-  )
-  return { flowing, close: () => redis.disconnect() }
-}
-
-function openChannels(redis: ShardSubscriber, { onMessage, onLost }: ChannelsListener): ChannelsConnection {
-  // A channel that the server ends because its slot has moved is an answer without a question, and an error to the client.
-  redis.on('error', () => {})
-  redis.on('smessage', (_channel, message) => onMessage(String(message)))
-  redis.on('close', () => {
-    redis.disconnect()
-    onLost()
-  })
-  return {
-    add: (channel) => redis.ssubscribe(channel),
-    remove: (channel) => {
-      redis.sunsubscribe(channel).catch(() => {})
-    },
-    close: () => redis.disconnect(),
-  }
+  redis.on(sharded ? 'smessage' : 'message', (_channel, message) => channels.take(String(message)))
+  // The slot is elsewhere. The client then says nothing to who subscribed.
+  redis.on('moved', () => channels.heard())
+  redis.on('close', () => channels.lose(lastError))
+  return channels
 }
 
 /** "Reached the max retries per request": why it could not connect was said elsewhere. */

@@ -1,5 +1,5 @@
 import { StoreError } from '../../errors.ts'
-import type { CommandConnection, RedisLink } from './connection.ts'
+import { type CommandConnection, type RedisLink, SILENCE_MS } from './connection.ts'
 import { replyCode, storeErrorOf } from './failures.ts'
 import { NotReplicatedError, Replication } from './replicas.ts'
 import { type Script, type Scripts, serverScripts } from './scripts.ts'
@@ -36,6 +36,8 @@ export class Line {
    */
   run(script: Script, args: string[]): Promise<unknown> {
     if (this.#proven === true) return this.runUnproven(script, args)
+    // The proof itself may be what the connection never answers.
+    this.#replaceIfSilent()
     return this.#prove(args).then(() => this.runUnproven(script, args))
   }
 
@@ -173,12 +175,6 @@ export class Line {
     this.#replication?.lost()
   }
 }
-
-/**
- * A connection that has owed us an answer for this long is half open, or its server hangs. Another one may get through
- * (TCP alone would take a quarter of an hour to notice), and what was asked does not pile up for ever.
- */
-const SILENCE_MS = 5000
 
 function raise(error: unknown): never {
   throw error

@@ -1,7 +1,7 @@
 import { StoreError } from '../../errors.ts'
 import type { CommandConnection, RedisLink, ServerAddress, Subscription } from './connection.ts'
-import { reconnectDelayMs } from './connection.ts'
 import { replyCode } from './failures.ts'
+import { LastingSubscription } from './lasting-subscription.ts'
 
 export interface MasterWatchOptions {
   /** What the Sentinels call the master. */
@@ -22,8 +22,7 @@ export class MasterWatch {
   readonly #name: string
   readonly #sentinels: readonly RedisLink[]
   readonly #listeners = new Set<(master: ServerAddress) => void>()
-  readonly #pauses = new Set<NodeJS.Timeout>()
-  #subscriptions: (Subscription | undefined)[] | undefined
+  #subscriptions: readonly Subscription[] | undefined
   #known: NonNullable<Answer> | undefined
   #round: Promise<ServerAddress> | undefined
   #closed = false
@@ -35,10 +34,7 @@ export class MasterWatch {
 
   /** @throws {StoreError} when no Sentinel answers, or none knows the master. */
   find(): Promise<ServerAddress> {
-    if (this.#subscriptions === undefined && !this.#closed) {
-      this.#subscriptions = []
-      for (const index of this.#sentinels.keys()) this.#listen(index, 1)
-    }
+    if (!this.#closed) this.#subscriptions ??= this.#sentinels.map((sentinel) => this.#listenTo(sentinel))
     this.#round ??= this.#askAll().finally(() => {
       this.#round = undefined
     })
@@ -54,8 +50,7 @@ export class MasterWatch {
   close(): void {
     this.#closed = true
     this.#listeners.clear()
-    for (const pause of this.#pauses) clearTimeout(pause)
-    for (const subscription of this.#subscriptions ?? []) subscription?.close()
+    for (const subscription of this.#subscriptions ?? []) subscription.close()
   }
 
   #askAll(): Promise<ServerAddress> {
@@ -107,30 +102,25 @@ export class MasterWatch {
     }
   }
 
-  #listen(index: number, attempt: number): void {
-    const sentinel = this.#sentinels[index] as RedisLink
+  #listenTo(sentinel: RedisLink): Subscription {
     const look = (): void => {
       this.#ask(sentinel).then(
         (answer) => this.#learnIfNewer(answer),
         () => {},
       )
     }
-    const subscription = sentinel.subscribe('+switch-master', {
-      onMessage: (message) => message.startsWith(`${this.#name} `) && look(),
-      onResubscribed: look,
-    })
-    if (this.#subscriptions !== undefined) this.#subscriptions[index] = subscription
-    subscription.flowing.then(
-      () => attempt > 1 && look(),
-      () => {
-        if (this.#closed) return
-        const pause = setTimeout(() => {
-          this.#pauses.delete(pause)
-          this.#listen(index, attempt + 1)
-        }, reconnectDelayMs(attempt)).unref()
-        this.#pauses.add(pause)
+    const subscription = new LastingSubscription({
+      channel: '+switch-master',
+      find: () => ({ link: sentinel }),
+      isFinal: () => false,
+      listener: {
+        onMessage: (message) => message.startsWith(`${this.#name} `) && look(),
+        onResubscribed: look,
       },
-    )
+    })
+    // It may have announced another master before it was listened to.
+    subscription.flowing.then(look, () => {})
+    return subscription
   }
 
   #learnIfNewer(answer: Answer): void {

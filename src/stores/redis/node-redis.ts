@@ -1,12 +1,10 @@
+import { Channels } from './channels.ts'
 import {
   type ChannelsConnection,
   type ChannelsListener,
   type CommandConnection,
   KEEP_ALIVE_MS,
-  type MessageListener,
-  type NodeLink,
-  reconnectDelayMs,
-  type Subscription,
+  type RedisLink,
   type Target,
 } from './connection.ts'
 
@@ -31,14 +29,13 @@ export interface NodeRedisConnection {
   unref(): void
 }
 
-export function nodeRedisLink(client: NodeRedisClient, target?: Target): NodeLink {
+export function nodeRedisLink(client: NodeRedisClient, target?: Target): RedisLink {
   const { keyPrefix } = (client.options ?? {}) as { readonly keyPrefix?: unknown }
   const duplicate = (): NodeRedisConnection => duplicateOf(client, target)
   return {
     keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
     open: (onLost) => new NodeRedisCommands(duplicate(), onLost),
-    subscribe: (channel, listener) => subscribe(duplicate(), channel, listener),
-    openChannels: (listener) => openChannels(duplicate(), listener),
+    openChannels: (listener, options) => openChannels(duplicate(), listener, options),
   }
 }
 
@@ -133,71 +130,30 @@ class NodeRedisCommands implements CommandConnection {
   }
 }
 
-function subscribe(
-  redis: NodeRedisConnection,
-  channel: string,
-  { onMessage, onResubscribed, onLost }: MessageListener,
-): Subscription {
-  let pause: NodeJS.Timeout | undefined
-  let closed = false
-  const close = (): void => {
-    closed = true
-    clearTimeout(pause)
-    if (redis.isOpen) redis.destroy()
-  }
-  redis.on('error', () => onLost?.())
-  // The first error ends it.
-  const failed = new Promise<never>((_, reject) => {
-    redis.on('error', reject)
-    redis.on('end', () => reject(new Error('The connection was closed')))
-  })
-  const subscribed = redis.connect().then(() => redis.subscribe(channel, onMessage))
-  const flowing = Promise.race([subscribed, failed]).then(
-    () => {
-      let attempts = 0
-      // It may say more than once that it has lost its connection.
-      redis.on('error', () => {
-        if (closed || pause !== undefined) return
-        attempts += 1
-        pause = setTimeout(() => {
-          pause = undefined
-          if (!redis.isOpen) redis.connect().catch(() => {})
-        }, reconnectDelayMs(attempts)).unref()
-      })
-      // The client subscribes again before it calls itself ready.
-      redis.on('ready', () => {
-        attempts = 0
-        onResubscribed()
-      })
-    },
-    (error: unknown) => {
-      close()
-      throw error
-    },
-  )
-  return { flowing, close }
-}
-
 function openChannels(
   redis: NodeRedisConnection,
-  { onMessage, onLost }: ChannelsListener,
+  listener: ChannelsListener,
+  { sharded = false }: { readonly sharded?: boolean } = {},
 ): ChannelsConnection {
-  const close = (): void => {
-    if (redis.isOpen) redis.destroy()
-  }
-  redis.on('error', () => {
-    close()
-    onLost()
-  })
   let connected: Promise<unknown> | undefined
-  return {
-    add(channel) {
-      connected ??= redis.connect()
-      return connected.then(() => redis.sSubscribe(channel, onMessage))
+  const onMessage = (message: string): void => channels.take(message)
+  const channels: Channels = new Channels(
+    {
+      async subscribe(channel) {
+        connected ??= redis.connect()
+        await connected
+        await (sharded ? redis.sSubscribe(channel, onMessage) : redis.subscribe(channel, onMessage))
+      },
+      // Only those of a slot are left one by one.
+      unsubscribe: (channel) => redis.sUnsubscribe(channel),
+      ping: () => redis.sendCommand(['PING']),
+      close: () => {
+        if (redis.isOpen) redis.destroy()
+      },
     },
-    remove: (channel) => {
-      redis.sUnsubscribe(channel).catch(() => {})
-    },
-    close,
-  }
+    listener,
+  )
+  redis.on('error', (error) => channels.lose(error))
+  redis.on('end', () => channels.lose(undefined))
+  return channels
 }

@@ -1,5 +1,7 @@
 import type { StoreError } from '../../errors.ts'
 import type { MessageListener, RedisLink, Subscription } from './connection.ts'
+import { needsPerson } from './failures.ts'
+import { LastingSubscription } from './lasting-subscription.ts'
 import { Line } from './line.ts'
 import type { RoomNames } from './room-names.ts'
 import { type Script, type Scripts, serverScripts } from './scripts.ts'
@@ -41,7 +43,9 @@ export class OneServer implements Servers, Place {
   }
 
   subscribe(inbox: string, listener: MessageListener): Subscription {
-    return this.#link.subscribe(this.#names.channel(inbox), listener)
+    const channel = this.#names.channel(inbox)
+    const at = { link: this.#link }
+    return new LastingSubscription({ channel, listener, find: () => at, isFinal: needsPerson })
   }
 
   async scan(from: string, { pattern, count }: ScanRequest): Promise<Scanned> {

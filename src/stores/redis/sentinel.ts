@@ -1,15 +1,13 @@
 import { StoreError } from '../../errors.ts'
-import {
-  type CommandConnection,
-  type MessageListener,
-  type RedisLink,
-  reconnectDelayMs,
-  type ServerAccess,
-  type ServerAddress,
-  type Subscription,
-  type Target,
+import type {
+  ChannelsConnection,
+  ChannelsListener,
+  CommandConnection,
+  RedisLink,
+  ServerAccess,
+  ServerAddress,
+  Target,
 } from './connection.ts'
-import { storeErrorOf } from './failures.ts'
 import { isSame, MasterWatch } from './master-watch.ts'
 
 export interface SentinelSettings {
@@ -37,7 +35,7 @@ export function sentinelLink(linkTo: LinkTo, settings: SentinelSettings): RedisL
   return {
     keyPrefix: linkTo().keyPrefix,
     open: (onLost) => new MasterCommands({ watch, serverAt, onLost }),
-    subscribe: (channel, listener) => new MasterSubscription({ watch, serverAt, channel, listener }),
+    openChannels: (listener) => new MasterChannels({ watch, serverAt, listener }),
     close: () => watch.close(),
   }
 }
@@ -122,83 +120,39 @@ async function assertMaster(connection: CommandConnection): Promise<void> {
   )
 }
 
-class MasterSubscription implements Subscription {
-  readonly flowing: Promise<void>
-  readonly #parts: MasterParts & { readonly channel: string; readonly listener: MessageListener }
+/** Messages of the master. Lost as soon as another server is the master. */
+class MasterChannels implements ChannelsConnection {
+  readonly #parts: MasterParts & { readonly listener: ChannelsListener }
   readonly #stopWatching: () => void
-  #flows: { resolve(): void; reject(error: unknown): void } | undefined
-  #inner: Subscription | undefined
-  /** Undefined while it is looked for. */
-  #address: ServerAddress | undefined
-  /** Of what was begun before it is no longer the turn. */
-  #turn = 0
-  #attempts = 0
-  #pause: NodeJS.Timeout | undefined
+  #inner: { readonly address: ServerAddress; readonly connection: ChannelsConnection } | undefined
+  #closed = false
 
-  constructor(parts: MasterParts & { readonly channel: string; readonly listener: MessageListener }) {
+  constructor(parts: MasterParts & { readonly listener: ChannelsListener }) {
     this.#parts = parts
-    this.flowing = new Promise((resolve, reject) => {
-      this.#flows = { resolve, reject }
-    })
     this.#stopWatching = parts.watch.onMove((master) => {
-      if (this.#address !== undefined && !isSame(this.#address, master)) this.#begin()
+      if (this.#inner === undefined || isSame(this.#inner.address, master)) return
+      this.close()
+      parts.listener.onLost()
     })
-    this.#begin()
+  }
+
+  async add(channel: string): Promise<void> {
+    if (this.#inner === undefined) {
+      const { watch, serverAt, listener } = this.#parts
+      const address = await watch.find()
+      if (this.#closed) throw new Error('The connection was closed')
+      this.#inner ??= { address, connection: serverAt(address).openChannels(listener) }
+    }
+    await this.#inner.connection.add(channel)
+  }
+
+  remove(channel: string): void {
+    this.#inner?.connection.remove(channel)
   }
 
   close(): void {
+    this.#closed = true
     this.#stopWatching()
-    this.#end()
-    this.#flows?.reject(new Error('The connection was closed'))
-    this.#flows = undefined
-  }
-
-  #begin(): void {
-    this.#end()
-    const turn = this.#turn
-    const mine = (): boolean => turn === this.#turn
-    this.#subscribe(mine).then(
-      () => mine() && this.#begun(),
-      (error: unknown) => mine() && this.#failed(error),
-    )
-  }
-
-  async #subscribe(mine: () => boolean): Promise<void> {
-    const { watch, serverAt, channel, listener } = this.#parts
-    const address = await watch.find()
-    if (!mine()) return
-    this.#address = address
-    this.#inner = serverAt(address).subscribe(channel, {
-      onMessage: (message) => listener.onMessage(message),
-      onResubscribed: () => mine() && listener.onResubscribed(),
-    })
-    await this.#inner.flowing
-  }
-
-  #begun(): void {
-    this.#attempts = 0
-    if (this.#flows === undefined) return this.#parts.listener.onResubscribed()
-    this.#flows.resolve()
-    this.#flows = undefined
-  }
-
-  #failed(error: unknown): void {
-    // Also the first time it goes on trying, unless a person has to do something: it may be begun during a fail-over.
-    if (this.#flows !== undefined && storeErrorOf(error, undefined, 0).code === 'store-refused') {
-      this.#flows.reject(error)
-      this.#flows = undefined
-      this.close()
-      return
-    }
-    this.#attempts += 1
-    this.#pause = setTimeout(() => this.#begin(), reconnectDelayMs(this.#attempts)).unref()
-  }
-
-  #end(): void {
-    this.#turn += 1
-    this.#address = undefined
-    clearTimeout(this.#pause)
-    this.#inner?.close()
-    this.#inner = undefined
+    this.#inner?.connection.close()
   }
 }

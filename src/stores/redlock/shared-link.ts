@@ -1,4 +1,9 @@
-import type { CommandConnection, MessageListener, RedisLink, Subscription } from '../redis/connection.ts'
+import type {
+  ChannelsConnection,
+  ChannelsListener,
+  CommandConnection,
+  RedisLink,
+} from '../redis/connection.ts'
 import { replyCode } from '../redis/failures.ts'
 import type { Script } from '../redis/scripts.ts'
 
@@ -35,8 +40,8 @@ export class SharedLink implements RedisLink {
     }
   }
 
-  subscribe(channel: string, listener: MessageListener): Subscription {
-    return this.#link.subscribe(channel, listener)
+  openChannels(listener: ChannelsListener): ChannelsConnection {
+    return this.#link.openChannels(listener)
   }
 
   send(command: Command, args: string[]): Promise<unknown> {

@@ -129,6 +129,23 @@ test('waiters that wait send nothing, and neither does an idle store', async () 
   for (const each of [holder, waiter]) await store.release(releaseOf(each))
 })
 
+test('a quiet connection for messages is asked for a sign of life every five seconds, however many wait', async () => {
+  const holder = ticket({ key: 'quiet' })
+  const waiters = Array.from({ length: 100 }, () => ticket({ key: 'quiet' }))
+  for (const each of [holder, ...waiters]) await store.acquire(each)
+  await server.command('CONFIG', 'RESETSTAT')
+  const asked = async (times: number): Promise<number> => {
+    await until('it was asked', async () => ((await server.commandStats())['ping'] ?? 0) >= times, {
+      withinMs: 60_000,
+    })
+    return performance.now()
+  }
+  const first = await asked(1)
+  expect((await asked(2)) - first).toBeGreaterThan(4000)
+  expect(await sent()).toBe(0)
+  for (const each of [holder, ...waiters]) await store.release(releaseOf(each))
+}, 120_000)
+
 test('a million keys that were taken and given back leave nothing behind', async () => {
   const before = await server.command('DBSIZE')
   for (let done = 0; done < 1_000_000; done += 20_000) {
