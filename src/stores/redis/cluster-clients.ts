@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from '../../errors.ts'
 import type { ClusterLink, ServerAddress } from './connection.ts'
-import { type IoredisClient, ioredisLink } from './ioredis.ts'
+import { databaseOf, type IoredisClient, ioredisLink } from './ioredis.ts'
 import { type NodeRedisClient, nodeRedisLink } from './node-redis.ts'
 
 /** What the store uses of a `Cluster` object of the package `ioredis`, version 5 or 6. */
@@ -31,6 +31,7 @@ export function ioredisClusterLink(cluster: IoredisCluster): ClusterLink {
   const nodes = startupNodes.map(parseStartupNode)
   // A client of one server with the settings of the cluster: never connected itself.
   const client = connectionPool.findOrCreate({ ...nodes[0] })
+  checkDatabase(databaseOf(client))
   return {
     keyPrefix: keyPrefix ?? '',
     seeds: nodes.map(({ host, port }) => ({ host, port })),
@@ -40,6 +41,7 @@ export function ioredisClusterLink(cluster: IoredisCluster): ClusterLink {
 
 export function nodeRedisClusterLink(cluster: NodeRedisCluster): ClusterLink {
   const { _options: options } = cluster as unknown as { readonly _options: NodeRedisClusterOptions }
+  checkDatabase(options.defaults?.database)
   const seeds = options.rootNodes.map(addressOfRoot)
   const client = plainClientOf(cluster, options)
   return {
@@ -49,6 +51,13 @@ export function nodeRedisClusterLink(cluster: NodeRedisCluster): ClusterLink {
   }
 }
 
+function checkDatabase(database = 0): void {
+  if (database === 0) return
+  throw new InvalidArgumentError(
+    `Expected a client of a Redis Cluster to use database 0, as there is no other one, got ${database}.`,
+  )
+}
+
 interface NodeRedisClusterOptions {
   readonly rootNodes: readonly RootNode[]
   readonly defaults?: {
@@ -56,6 +65,7 @@ interface NodeRedisClusterOptions {
     readonly socket?: object
     readonly username?: string
     readonly password?: string
+    readonly database?: number
   }
   readonly nodeAddressMap?: AddressMap
   readonly keyPrefix?: string

@@ -53,6 +53,9 @@ const CREDENTIALS =
 const CLUSTER =
   'The Redis server is part of a cluster. Pass redisStore() a client of the cluster: `new Cluster(…)` of ioredis or `createCluster(…)` of redis; or connect() a redis+cluster:// url.'
 
+const DATABASE =
+  'The Redis server has no database with the number that the client asks for. Choose a lower number, or raise the `databases` setting of the server.'
+
 const REFUSALS: Readonly<Record<string, string>> = {
   WRONGPASS: CREDENTIALS,
   NOAUTH: CREDENTIALS,
@@ -85,6 +88,8 @@ function refusalOf(message: string): string | undefined {
   if (/without any password configured|no password is set/i.test(message)) {
     return 'The Redis server has no password, and the client sends one. Remove it from the client, or set it on the server.'
   }
+  if (/DB index is out of range|invalid DB index/i.test(message)) return DATABASE
+  if (/SELECT is not allowed in cluster mode/i.test(message)) return CLUSTER
   if (/max number of clients|while the cluster is down/i.test(message)) return undefined
   if (/^-?ERR\b/.test(message))
     return 'The Redis server refused a request of the store. Its words are in the `cause`.'

@@ -33,18 +33,26 @@ interface ShardSubscriber extends IoredisConnection {
 
 export function ioredisLink(client: IoredisClient, target?: Target): RedisLink {
   const { keyPrefix } = client.options as { readonly keyPrefix?: unknown }
+  // A Sentinel has no databases.
+  const database = target?.access === undefined ? databaseOf(client) : 0
   const duplicate = (): IoredisConnection => duplicateOf(client, target)
   return {
     keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
-    open: (onLost) => new IoredisCommands(duplicate(), onLost),
+    open: (onLost) => new IoredisCommands(duplicate(), { database, onLost }),
     openChannels: (listener, options) => openChannels(duplicate(), listener, options),
   }
+}
+
+export function databaseOf({ options }: IoredisClient): number {
+  return Number((options as { readonly db?: unknown }).db ?? 0)
 }
 
 /** The settings of our connections where they must not be the application's. */
 const OWN_OPTIONS = {
   lazyConnect: true,
   keyPrefix: '',
+  // The client would go on in database 0 where the server refuses another one. Messages belong to no database.
+  db: 0,
   keepAlive: KEEP_ALIVE_MS,
   retryStrategy: reconnectDelayMs,
   // A timer that keeps the process, and that nothing stops where the connection was lost before it was closed.
@@ -82,7 +90,7 @@ function optionsFor(client: IoredisClient, { host, port, access }: Target): obje
   const at = { host, port, path: undefined, sentinels: null, name: null }
   if (access !== undefined) {
     const { username = null, password = null, tls } = access
-    return { ...at, username, password, tls: tls === true ? {} : tls || undefined, db: 0 }
+    return { ...at, username, password, tls: tls === true ? {} : tls || undefined }
   }
   // A client with Sentinels uses TLS for the servers only if it is told so twice.
   const { sentinels, tls, enableTLSForSentinelMode } = client.options as {
@@ -106,11 +114,27 @@ interface Unrefable {
 
 class IoredisCommands implements CommandConnection {
   readonly #redis: IoredisConnection
+  readonly #database: number
+  /** Whether this very connection is known to be in the database. */
+  #isSelected: boolean
+  #selecting: Promise<unknown> | undefined
+  /** How many commands wait for that. */
+  #unsent = 0
   #lastError: unknown
 
-  constructor(redis: IoredisConnection, onLost: () => void) {
+  constructor(
+    redis: IoredisConnection,
+    { database, onLost }: { readonly database: number; readonly onLost: () => void },
+  ) {
     this.#redis = redis
-    this.#redis.on('close', onLost)
+    this.#database = database
+    this.#isSelected = database === 0
+    this.#redis.on('close', () => {
+      this.#isSelected = database === 0
+      this.#selecting = undefined
+      this.#unsent = 0
+      onLost()
+    })
     this.#redis.on('error', (error: unknown) => {
       this.#lastError = error
     })
@@ -120,7 +144,8 @@ class IoredisCommands implements CommandConnection {
   }
 
   send(command: string, args: string[]): Promise<unknown> {
-    return this.#redis.call(command, args)
+    if (this.#isSelected) return this.#redis.call(command, args)
+    return this.#sendSelected(command, args)
   }
 
   reasonOf(error: unknown): unknown {
@@ -132,6 +157,27 @@ class IoredisCommands implements CommandConnection {
     // Between two attempts to connect the client keeps what waits, and is never heard of it again. It has no words for it.
     const redis: object = this.#redis
     ;(redis as Flushable).flushQueue?.(new Error('The connection was closed'), { commandQueue: false })
+  }
+
+  /** What was sent before the server has confirmed the database might be done in another one. */
+  async #sendSelected(command: string, args: string[]): Promise<unknown> {
+    this.#selecting ??= this.#redis.call('SELECT', [String(this.#database)])
+    const selecting = this.#selecting
+    this.#unsent += 1
+    try {
+      await selecting
+    } catch (error) {
+      if (this.#selecting === selecting) {
+        this.#selecting = undefined
+        this.#unsent = 0
+      }
+      throw error
+    }
+    if (this.#selecting !== selecting) throw new Error('The connection was lost')
+    this.#unsent -= 1
+    // Not before: nothing may overtake those that still wait.
+    if (this.#unsent === 0) this.#isSelected = true
+    return this.#redis.call(command, args)
   }
 }
 

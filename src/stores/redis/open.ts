@@ -43,19 +43,29 @@ export function checkUrl(url: string): void {
   const expected = 'Expected `url` to be like redis://user:password@host:6379/0 (or rediss:// for TLS)'
   const parsed = typeof url === 'string' && URL.canParse(url) ? new URL(url) : undefined
   if (parsed === undefined) throw new InvalidArgumentError(`${expected}, got something that is not a URL.`)
-  const { protocol, hostname, pathname, username, password } = parsed
+  const { protocol, hostname, username, password } = parsed
   if (protocol !== 'redis:' && protocol !== 'rediss:') {
     throw new InvalidArgumentError(`${expected}, got one that begins with ${protocol}`)
   }
   if (hostname === '') throw new InvalidArgumentError(`${expected}, got one without a host.`)
-  if (!/^\/?\d*$/.test(pathname)) {
-    throw new InvalidArgumentError(`${expected}, got one whose path is not the number of a database.`)
+  if (databaseOf(parsed) === undefined) {
+    throw new InvalidArgumentError(
+      `${expected}, got one whose path or \`?db=\` is not the number of a database.`,
+    )
   }
   if (!isDecodable(username + password)) {
     throw new InvalidArgumentError(
       `${expected}, got one whose user or password has a % that is not written as %25.`,
     )
   }
+}
+
+/** The number of the database that a URL names, as its path or as `?db=`. Undefined where that is no number, or not one. */
+export function databaseOf({ pathname, searchParams }: URL): number | undefined {
+  const named = [pathname.slice(1), ...searchParams.getAll('db')].filter((text) => text !== '')
+  const [first = '0'] = named
+  const isOne = named.every((text) => /^\d{1,9}$/.test(text) && Number(text) === Number(first))
+  return isOne ? Number(first) : undefined
 }
 
 export function isDecodable(text: string): boolean {
@@ -69,10 +79,15 @@ export function isDecodable(text: string): boolean {
 
 /** Never connected itself: the store only duplicates it. */
 export async function newClient(url: string): Promise<IoredisClient | NodeRedisClient> {
+  // The two packages do not take the database from the same parts of a URL.
+  const bare = new URL(url)
+  const database = databaseOf(bare) ?? 0
+  bare.pathname = ''
+  bare.searchParams.delete('db')
   const ioredis = await imported(() => import('ioredis'))
-  if (ioredis !== undefined) return new ioredis.Redis(url, { lazyConnect: true })
+  if (ioredis !== undefined) return new ioredis.Redis(bare.href, { lazyConnect: true, db: database })
   const redis = await imported(() => import('redis'))
-  if (redis !== undefined) return redis.createClient({ url })
+  if (redis !== undefined) return redis.createClient({ url: bare.href, database })
   throw new InvalidArgumentError(
     'Expected the package `ioredis` or `redis` to be installed, got neither. Add one of them: npm install ioredis',
   )

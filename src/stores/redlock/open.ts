@@ -1,7 +1,7 @@
 import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
-import { isDecodable, newClient } from '../redis/open.ts'
+import { databaseOf, isDecodable, newClient } from '../redis/open.ts'
 import { newRedlockStore, type RedlockStoreOptions } from './client.ts'
 
 /**
@@ -29,7 +29,7 @@ function parseUrls(url: unknown): readonly string[] {
     const isFine =
       (parsed?.protocol === 'redis:' || parsed?.protocol === 'rediss:') &&
       parsed.hostname !== '' &&
-      /^\/?\d*$/.test(parsed.pathname) &&
+      databaseOf(parsed) !== undefined &&
       isDecodable(parsed.username + parsed.password)
     if (isFine) return one
     throw new InvalidArgumentError(
