@@ -1,6 +1,6 @@
 import { StoreError } from '../../errors.ts'
 import type { ClusterLink, ServerAddress } from './connection.ts'
-import { replyCode } from './failures.ts'
+import { replyCode, unexpectedReply, wordsOf } from './failures.ts'
 import { SLOTS } from './slots.ts'
 
 export interface ClusterMapOptions {
@@ -144,15 +144,48 @@ function pick(addresses: readonly string[]): string[] {
   return [...addresses.slice(start), ...addresses.slice(0, start)].slice(0, MOST_ASKED)
 }
 
-type Told = readonly [host: string | null, port: number, ...rest: unknown[]]
+/** Slots that one master has, with the addresses of the master and its replicas. */
+export interface SlotRange {
+  readonly from: number
+  readonly to: number
+  readonly nodes: readonly { readonly host: string | null; readonly port: number }[]
+}
+
+/**
+ * What CLUSTER SLOTS says.
+ *
+ * @throws {StoreError} when it says something else.
+ */
+export function slotRanges(reply: unknown): readonly SlotRange[] {
+  if (!Array.isArray(reply) || reply.length > SLOTS) throw unexpectedReply(reply)
+  return (reply as readonly unknown[]).map((range) => {
+    const [from, to, ...nodes] = Array.isArray(range) ? (range as readonly unknown[]) : []
+    if (!isSlot(from) || !isSlot(to) || nodes.length > MOST_NODES) throw unexpectedReply(reply)
+    return { from, to, nodes: nodes.map(nodeOf) }
+  })
+}
+
+/** A master and its replicas are fewer. */
+const MOST_NODES = 100
+
+function isSlot(slot: unknown): slot is number {
+  return Number.isInteger(slot) && (slot as number) >= 0 && (slot as number) < SLOTS
+}
+
+function nodeOf(node: unknown): { readonly host: string | null; readonly port: number } {
+  const [host, port] = Array.isArray(node) ? (node as readonly unknown[]) : []
+  const isHost = host === null || (typeof host === 'string' && host.length < 256)
+  if (!isHost || !Number.isInteger(port)) throw unexpectedReply(node)
+  return { host: host as string | null, port: port as number }
+}
 
 function viewOf(reply: unknown, teller: string): View {
   const masters: (string | undefined)[] = []
   const everybody = new Set<string>()
-  for (const [from, to, ...nodes] of reply as [number, number, ...Told[]][]) {
-    const addresses = nodes.map(([host, port]) => toldBy(teller, { host, port: Number(port) }))
+  for (const { from, to, nodes } of slotRanges(reply)) {
+    const addresses = nodes.map((node) => toldBy(teller, node))
     for (const address of addresses) everybody.add(address)
-    for (let slot = Number(from); slot <= Number(to); slot += 1) masters[slot] = addresses[0]
+    for (let slot = from; slot <= to; slot += 1) masters[slot] = addresses[0]
   }
   return { masters, everybody }
 }
@@ -161,7 +194,7 @@ function unreachable(errors: readonly unknown[]): unknown {
   // What a person can do something about comes first.
   const reply = errors.find((error) => replyCode(error) !== undefined)
   if (reply instanceof Error && /cluster support disabled/i.test(reply.message)) {
-    return new StoreError('store-refused', NO_CLUSTER, { cause: reply })
+    return new StoreError('store-refused', NO_CLUSTER, { cause: wordsOf(reply) })
   }
   return reply ?? new StoreError('store-unavailable', NOBODY, { cause: errors[0] })
 }

@@ -1,5 +1,6 @@
 import type { Finding } from '../../base/diagnosis.ts'
 import { linksOf } from './client.ts'
+import { slotRanges } from './cluster-map.ts'
 import type { ServerAddress } from './connection.ts'
 import { counted } from './doctor-checks.ts'
 import { addressOf, diagnoseServers, onceOpen } from './doctor-server.ts'
@@ -36,22 +37,23 @@ interface ClusterView {
   readonly servers: readonly ServerAddress[]
 }
 
-type Told = readonly [host: string | null, port: number, ...rest: unknown[]]
-
 function viewOf(reply: unknown, seed: ServerAddress): ClusterView {
   const servers = new Map<string, ServerAddress>()
   const masters = new Set<string>()
   let served = 0
-  for (const [from, to, ...told] of reply as (readonly [from: number, to: number, ...servers: Told[]])[]) {
-    served += to - from + 1
-    for (const [index, [host, port]] of told.entries()) {
+  for (const { from, to, nodes } of slotRanges(reply)) {
+    served += Math.max(0, to - from + 1)
+    for (const [index, { host, port }] of nodes.entries()) {
       const server = { host: host || seed.host, port }
       servers.set(addressOf(server), server)
       if (index === 0) masters.add(addressOf(server))
     }
   }
-  return { served, masters: masters.size, servers: [...servers.values()] }
+  return { served, masters: masters.size, servers: [...servers.values()].slice(0, MOST_SERVERS) }
 }
+
+/** More than any cluster has that is not out of its mind. */
+const MOST_SERVERS = 1000
 
 function slots({ served, masters }: ClusterView): Finding {
   const check = 'slots'

@@ -3,6 +3,7 @@ import { linksOf } from './client.ts'
 import type { RedisLink, ServerAddress } from './connection.ts'
 import { counted } from './doctor-checks.ts'
 import { addressOf, diagnoseServers, entries, onceOpen } from './doctor-server.ts'
+import { unexpectedReply } from './failures.ts'
 import { newClient } from './open.ts'
 import { parseSentinelUrl } from './open-sentinel.ts'
 
@@ -30,6 +31,9 @@ export async function diagnoseRedisSentinel(url: string): Promise<readonly Findi
   return [...findings, ...servers]
 }
 
+/** More than anybody has. */
+const MOST_REPLICAS = 1000
+
 interface SentinelView {
   readonly fields: ReadonlyMap<string, string>
   /** The master first. */
@@ -42,7 +46,8 @@ async function viewFrom(
 ): Promise<{ readonly problem?: string; readonly view?: SentinelView }> {
   const asked = await onceOpen(link, async (connection) => {
     const fields = new Map(entries(await connection.send('SENTINEL', ['MASTER', name])))
-    const replicas = (await connection.send('SENTINEL', ['REPLICAS', name])) as unknown[]
+    const replicas = await connection.send('SENTINEL', ['REPLICAS', name])
+    if (!Array.isArray(replicas) || replicas.length > MOST_REPLICAS) throw unexpectedReply(replicas)
     const all = [fields, ...replicas.map((replica) => new Map(entries(replica)))]
     return {
       fields,

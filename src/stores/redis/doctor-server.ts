@@ -1,7 +1,8 @@
 import { type Finding, milliseconds, readClock, within } from '../../base/diagnosis.ts'
+import { textsOf } from './answers.ts'
 import type { CommandConnection, RedisLink, ServerAddress } from './connection.ts'
 import { SERVER_CHECKS, type ServerFacts, type ServerSetting } from './doctor-checks.ts'
-import { replyCode, storeErrorOf } from './failures.ts'
+import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
 
 /** What is to be said of several servers of which any may become the master, each by itself and of all together. */
 export async function diagnoseServers(
@@ -38,12 +39,15 @@ export async function factsOf(
   link: RedisLink,
   setting: ServerSetting,
 ): Promise<ServerFacts | { readonly problem: string }> {
-  return await onceOpen(link, async (connection) => ({
-    info: infoOf(await permitted(connection.send('INFO', []))),
-    settings: await settingsOf(connection),
-    clock: await readClock(async () => timeOf(await connection.send('TIME', []))),
-    setting,
-  }))
+  return await onceOpen(link, async (connection) => {
+    const info = infoOf(await permitted(connection.send('INFO', [])))
+    return {
+      info,
+      settings: await settingsOf(connection),
+      clock: await readClock(async () => timeOf(await connection.send('TIME', []))),
+      setting,
+    }
+  })
 }
 
 const SETTINGS: readonly string[] = [
@@ -58,7 +62,7 @@ async function settingsOf(connection: CommandConnection): Promise<ReadonlyMap<st
   for (const name of SETTINGS) {
     // One at a time: Redis 6.2 takes no more.
     const [, value] = pairs(await permitted(connection.send('CONFIG', ['GET', name])))
-    if (value !== undefined) settings.set(name, value)
+    if (value !== undefined) settings.set(name, String(value).slice(0, LONGEST_VALUE))
   }
   return settings
 }
@@ -112,13 +116,20 @@ async function permitted(reply: Promise<unknown>): Promise<unknown> {
 }
 
 function infoOf(reply: unknown): ReadonlyMap<string, string> {
-  const lines = typeof reply === 'string' ? reply.matchAll(/^(\w+):(.*?)\r?$/gm) : []
-  return new Map(Array.from(lines, ([, name = '', value = '']) => [name, value]))
+  const text = typeof reply === 'string' ? reply.slice(0, LONGEST_INFO) : ''
+  const lines = text.matchAll(/^(\w{1,100}):(.*?)\r?$/gm)
+  return new Map(Array.from(lines, ([, name = '', value = '']) => [name, value.slice(0, LONGEST_VALUE)]))
 }
 
+/** Of what a server says about itself, many times what one does say. */
+const LONGEST_INFO = 100_000
+const LONGEST_VALUE = 200
+
 function timeOf(reply: unknown): number {
-  const [seconds, microseconds] = reply as [string, string]
-  return Number(seconds) * 1000 + Number(microseconds) / 1000
+  const [seconds, microseconds] = textsOf(reply)
+  const ms = Number(seconds) * 1000 + Number(microseconds) / 1000
+  if (Number.isFinite(ms)) return ms
+  throw unexpectedReply(reply)
 }
 
 /** A flat list, or a map where the client speaks RESP3. */

@@ -16,7 +16,7 @@ export function replyCode(error: unknown): string | undefined {
 export function storeErrorOf(error: unknown, key: string | undefined, readOnlyForMs: number): StoreError {
   if (error instanceof StoreError) return error
   const code = replyCode(error)
-  const cause = code === undefined ? error : new Error(messageOf(error))
+  const cause = code === undefined ? error : wordsOf(error)
   const refusal = code === undefined ? undefined : (REFUSALS[code] ?? refusalOf(messageOf(error)))
   if (code === 'READONLY' && readOnlyForMs < FAILOVER_MS) {
     return new StoreError('store-unavailable', READ_ONLY, { key, cause })
@@ -34,6 +34,16 @@ export function layoutErrorOf(key: string, name: string, layout: string): StoreE
       : `The Redis key ${JSON.stringify(name)} was written by a newer version of Holdfast (layout ${layout}). Update this one.`
   return new StoreError('store-refused', what, { key })
 }
+
+/** Something that no script of the store and no command says. */
+export function unexpectedReply(reply: unknown): StoreError {
+  const got = typeof reply === 'string' ? JSON.stringify(reply.slice(0, 100)) : typeof reply
+  const cause = new TypeError(`Expected what Redis or a script of the store says, got ${got}`)
+  return new StoreError('store-refused', UNEXPECTED, { cause })
+}
+
+const UNEXPECTED =
+  'The Redis server gave an answer that makes no sense. Check that the address is that of a Redis or Valkey server, and what lies in between.'
 
 /**
  * A server that was demoted in a fail-over is read-only until the client has found the new one. Who is still read-only
@@ -96,9 +106,17 @@ function refusalOf(message: string): string | undefined {
   return undefined
 }
 
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
+/** What the server has said, without the command: that may hold a password. */
+export function wordsOf(error: unknown): Error {
+  return new Error(messageOf(error))
 }
+
+function messageOf(error: unknown): string {
+  return (error instanceof Error ? error.message : String(error)).slice(0, LONGEST_MESSAGE)
+}
+
+/** The words of a server may be of any length. */
+const LONGEST_MESSAGE = 1000
 
 /** Whether a request that failed with `error` can only succeed after a person has changed something. */
 export function needsPerson(error: unknown): boolean {

@@ -1,6 +1,7 @@
 import { StoreError } from '../../errors.ts'
+import { textsOf } from './answers.ts'
 import { type CommandConnection, type RedisLink, SILENCE_MS } from './connection.ts'
-import { replyCode, storeErrorOf } from './failures.ts'
+import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
 import { NotReplicatedError, Replication } from './replicas.ts'
 import { type Script, type Scripts, serverScripts } from './scripts.ts'
 
@@ -72,8 +73,11 @@ export class Line {
   async scan(
     cursor: string,
     { pattern, count }: { readonly pattern: string; readonly count: number },
-  ): Promise<[next: string, names: string[]]> {
-    return (await this.send('SCAN', [cursor, 'MATCH', pattern, 'COUNT', String(count)])) as [string, string[]]
+  ): Promise<readonly [next: string, names: readonly string[]]> {
+    const reply = await this.send('SCAN', [cursor, 'MATCH', pattern, 'COUNT', String(count)])
+    const [next, names] = Array.isArray(reply) ? (reply as readonly unknown[]) : []
+    if (typeof next !== 'string' || !/^\d{1,20}$/.test(next)) throw unexpectedReply(reply)
+    return [next, textsOf(names)]
   }
 
   send(

@@ -1,6 +1,7 @@
 import { StoreError } from '../../errors.ts'
+import { textsOf } from './answers.ts'
 import type { CommandConnection, RedisLink, ServerAddress, Subscription } from './connection.ts'
-import { replyCode } from './failures.ts'
+import { replyCode, unexpectedReply, wordsOf } from './failures.ts'
 import { LastingSubscription } from './lasting-subscription.ts'
 
 export interface MasterWatchOptions {
@@ -159,8 +160,10 @@ async function askOn(connection: CommandConnection, name: string): Promise<Answe
     }),
   ])
   if (!Array.isArray(at)) return null
-  const [host, port] = at as [string, string]
-  return { address: { host, port: Number(port) }, epoch: configEpochOf(facts) }
+  const [host = '', port] = textsOf(at)
+  const address = { host, port: Number(port) }
+  if (host.length > 255 || !(address.port > 0 && address.port < 65_536)) throw unexpectedReply(at)
+  return { address, epoch: configEpochOf(facts) }
 }
 
 /** The fields of a master come as a list of names and values, or as a map where the client speaks RESP3. */
@@ -178,10 +181,9 @@ function unreachable(errors: readonly unknown[]): StoreError {
   const reply = errors.find((error) => replyCode(error) !== undefined)
   const code = replyCode(reply)
   if (code === 'WRONGPASS' || code === 'NOAUTH' || code === 'NOPERM') {
-    const cause = new Error(reply instanceof Error ? reply.message : String(reply))
-    return new StoreError('store-refused', NO_ACCESS, { cause })
+    return new StoreError('store-refused', NO_ACCESS, { cause: wordsOf(reply) })
   }
-  const cause = reply ?? errors[0]
+  const cause = reply === undefined ? errors[0] : wordsOf(reply)
   return new StoreError('store-unavailable', reply === undefined ? NOBODY : NO_SENTINEL, { cause })
 }
 

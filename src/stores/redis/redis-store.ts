@@ -12,7 +12,7 @@ import type {
   Wake,
 } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
-import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
+import { acquireAnswer, answerLines, evictAnswer, releaseAnswer, renewAnswer } from './answers.ts'
 import { ClusterServers } from './cluster-servers.ts'
 import type { ClusterLink, RedisLink, Subscription } from './connection.ts'
 import { layoutErrorOf } from './failures.ts'
@@ -129,10 +129,10 @@ export class RedisStore implements Store {
     try {
       const args = ['', '2', place.fence, room, id, JSON.stringify(reason)]
       const removed = await place.run(this.#servers.scripts.evict, args)
-      if (typeof removed === 'string') throw layoutErrorOf(key, room, removed.slice(1))
-      const [rest, ...ids] = removed as [string, ...string[]]
-      if (rest === '+') this.#settle(key)
-      return ids
+      if (typeof removed === 'string' && removed[0] === '?') throw layoutErrorOf(key, room, removed.slice(1))
+      const answer = evictAnswer(removed)
+      if (answer.hasMore) this.#settle(key)
+      return answer.removed
     } catch (error) {
       throw this.#servers.failure(error, key)
     }
@@ -249,7 +249,7 @@ export class RedisStore implements Store {
 
   /** The line of each ticket. What follows them is done first: whoever was woken asks with the next request that is written. */
   #linesOf(reply: unknown, asked: readonly { readonly key: string }[]): readonly string[] {
-    const lines = (reply as string).split('\n')
+    const lines = answerLines(reply, asked.length)
     if (lines.length === asked.length) return lines
     for (const line of lines.slice(asked.length)) {
       const name = line.slice(1)

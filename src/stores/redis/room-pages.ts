@@ -1,4 +1,7 @@
 import type { InspectRequest, RoomPage, RoomView } from '../../contract/store.ts'
+import { StoreError } from '../../errors.ts'
+import { textsOf } from './answers.ts'
+import { unexpectedReply } from './failures.ts'
 import type { RoomNames } from './room-names.ts'
 import { roomView } from './room-view.ts'
 import { type Place, SCAN_START, type Servers } from './servers.ts'
@@ -13,12 +16,14 @@ export async function roomPage(
   { servers, names }: Library,
   { prefix, cursor, count }: InspectRequest,
 ): Promise<RoomPage> {
-  let { scan, after } = cursor === undefined ? FIRST_PAGE : (JSON.parse(cursor) as PageStart)
+  let { scan, after, scans, mark } = cursor === undefined ? FIRST_PAGE : (JSON.parse(cursor) as PageStart)
   const look = (keys: readonly string[]): Promise<readonly RoomView[]> => lookAt({ servers, names }, keys)
   const exact = cursor === undefined ? await look([prefix]) : []
   if (exact.length > 0) return { rooms: exact, next: JSON.stringify(FIRST_PAGE) }
   const request = { pattern: names.pattern(prefix), count: SCANNED_TOGETHER }
-  for (let scans = 0; scans < MOST_SCANS; scans += 1) {
+  for (let turn = 0; turn < MOST_SCANS; turn += 1) {
+    scans += 1
+    if (scans > MOST_SCANS_IN_ALL) throw new StoreError('store-refused', ENDLESS)
     const found = await servers.scan(scan, request)
     if (found.at !== scan) after = ''
     scan = found.at
@@ -27,22 +32,29 @@ export async function roomPage(
     const rest = keys.filter((key) => key > after && key !== prefix).sort()
     const page = rest.slice(0, count)
     const rooms = await look(page)
-    if (rest.length > count) return { rooms, next: JSON.stringify({ scan, after: page.at(-1) }) }
+    if (rest.length > count) return { rooms, next: JSON.stringify({ scan, after: page.at(-1), scans, mark }) }
     if (found.next === undefined) return { rooms, next: undefined }
+    // No SCAN comes back to where it was.
+    if (found.next === scan || found.next === mark) throw new StoreError('store-refused', ENDLESS)
+    if (Number.isInteger(Math.log2(scans))) mark = scan
     scan = found.next
     after = ''
-    if (rooms.length > 0) return { rooms, next: JSON.stringify({ scan, after }) }
+    if (rooms.length > 0) return { rooms, next: JSON.stringify({ scan, after, scans, mark }) }
   }
-  return { rooms: [], next: JSON.stringify({ scan, after }) }
+  return { rooms: [], next: JSON.stringify({ scan, after, scans, mark }) }
 }
 
 /** Where a page of rooms starts: where a scan goes on, and after which of the keys that it finds there. */
 interface PageStart {
   readonly scan: string
   readonly after: string
+  /** How many scans were made for all pages until now. */
+  readonly scans: number
+  /** One of the places where a scan has gone on, to notice that it goes round in circles (Brent's algorithm). */
+  readonly mark: string
 }
 
-const FIRST_PAGE: PageStart = { scan: SCAN_START, after: '' }
+const FIRST_PAGE: PageStart = { scan: SCAN_START, after: '', scans: 0, mark: SCAN_START }
 
 async function lookAt(library: Library, keys: readonly string[]): Promise<readonly RoomView[]> {
   const parts = library.servers.divide(keys.map((key) => ({ key })))
@@ -56,14 +68,21 @@ async function lookIn(
   rooms: readonly { readonly key: string }[],
 ): Promise<readonly RoomView[]> {
   const args = ['', String(rooms.length), ...rooms.map(({ key }) => names.room(key))]
-  const [nowMs, ...contents] = (await place.runUnproven(servers.scripts.inspect, args)) as [
-    string,
-    ...(string | string[])[],
-  ]
-  return rooms.flatMap(({ key }, index) => roomView(key, contents[index] ?? '', Number(nowMs)) ?? [])
+  const reply = await place.runUnproven(servers.scripts.inspect, args)
+  const [nowMs, ...contents] = Array.isArray(reply) ? (reply as readonly unknown[]) : []
+  if (typeof nowMs !== 'string' || !/^\d{1,16}$/.test(nowMs)) throw unexpectedReply(reply)
+  return rooms.flatMap(({ key }, index) => {
+    const content = contents[index]
+    return roomView(key, typeof content === 'string' ? content : textsOf(content), Number(nowMs)) ?? []
+  })
 }
 
 /** How many keys of the database one SCAN looks at: a fraction of a millisecond. */
 const SCANNED_TOGETHER = 1000
 /** How many SCANs that find nothing are made for one page. */
 const MOST_SCANS = 20
+/** How many are made for a whole listing: enough for a thousand million keys. */
+const MOST_SCANS_IN_ALL = 1_000_000
+
+const ENDLESS =
+  'The keys of the Redis server cannot be listed, because its SCAN does not come to an end. Check that it is a Redis or Valkey server, and what lies in between.'

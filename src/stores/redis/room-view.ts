@@ -68,9 +68,12 @@ function parseTicket(entry: string): KeptTicket | undefined {
     units: Number(units),
     limit: Number(limit),
     lockDelayMs: Number(lockDelay),
-    owner,
+    // Nobody's own is that long. What people see of others is kept to a size that they can look at.
+    owner: owner.length > LONGEST_OWNER ? '{}' : owner,
   }
 }
+
+const LONGEST_OWNER = 10_000
 
 // As `room.lua` describes them: what else a key may hold that begins like a room is not shown.
 const SUMMARY = /^1(?: \d+){7}$/

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
-import { storeErrorOf } from '../redis/failures.ts'
+import { storeErrorOf, unexpectedReply } from '../redis/failures.ts'
 import { RoomNames } from '../redis/room-names.ts'
 import type { Script } from '../redis/scripts.ts'
 import { claimScript, lookScript, standingScript, yieldScript } from './scripts.ts'
@@ -56,7 +56,7 @@ export class NodeScripts {
   async look(key: string): Promise<readonly Rival[]> {
     const text = await this.#run(lookScript, ['', '1', this.#names.room(key)], key)
     if (text === '') return []
-    return text.split('\n').map((line) => {
+    return text.split('\n', MOST_RIVALS).map((line) => {
       const space = line.indexOf(' ')
       return { id: line.slice(space + 1), till: line.slice(0, space) }
     })
@@ -87,8 +87,10 @@ export class NodeScripts {
     return this.#run(yieldScript, args, ticket.key)
   }
 
-  #run(script: Script, args: string[], key?: string): Promise<string> {
-    return this.#link.run(script, args).catch((error: unknown) => this.#raise(error, key)) as Promise<string>
+  async #run(script: Script, args: string[], key?: string): Promise<string> {
+    const reply = await this.#link.run(script, args).catch((error: unknown) => this.#raise(error, key))
+    if (typeof reply === 'string') return reply
+    throw unexpectedReply(reply)
   }
 
   #raise(error: unknown, key?: string): never {
@@ -96,7 +98,11 @@ export class NodeScripts {
   }
 }
 
+/** Of the holders of one room, so many are looked at: more readers than that do not split a vote. */
+const MOST_RIVALS = 10_000
+
 function claimAnswer(text: string): ClaimAnswer {
+  if (!/^(?:[ab]\d{1,16}|[gy!])$/.test(text) && text[0] !== '?') throw unexpectedReply(text)
   switch (text[0]) {
     case 'a':
       return { tag: 'accepted', serverUs: Number(text.slice(1)) }

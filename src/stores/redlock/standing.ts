@@ -1,5 +1,5 @@
 import { StoreError } from '../../errors.ts'
-import { replyCode } from '../redis/failures.ts'
+import { replyCode, unexpectedReply } from '../redis/failures.ts'
 import type { Script } from '../redis/scripts.ts'
 
 /** Who a server is, and since when it has forgotten nothing. */
@@ -26,27 +26,30 @@ export async function standingOf(
   { script, key, name, settings }: StandingRequest,
 ): Promise<Standing> {
   const keeps = await keepsEveryWrite(settings)
-  const text = String(await run(script, ['', '1', key, name, keeps ? 'd' : 'v']))
+  const text = await run(script, ['', '1', key, name, keeps ? 'd' : 'v'])
+  if (typeof text !== 'string') throw unexpectedReply(text)
   const answeredAt = performance.now()
   if (text === 'replica') {
     throw new StoreError('store-refused', REPLICA)
   }
-  const [memory = '', process = '-', ageMs = '0'] = text.split(' ')
+  const [, memory = '', process = '-', ageMs] = /^(\S{1,100}) (\S{1,100}) (\d{1,16})$/.exec(text) ?? []
+  if (ageMs === undefined) throw unexpectedReply(text)
   return { name: memory, run: process === '-' ? undefined : process, since: answeredAt - Number(ageMs) }
 }
 
 export const REPLICA =
   'Expected the Redis servers to be independent masters, got a replica among them. List masters only.'
 
+/** Names and values one after the other, or by name where the client speaks RESP3. */
+function listOf(reply: object): readonly unknown[] {
+  return Array.isArray(reply) ? reply : Object.entries(reply).flat()
+}
+
 /** Then a restart loses nothing. Who may not ask has to wait after each restart. */
 async function keepsEveryWrite(settings: () => Promise<unknown>): Promise<boolean> {
   try {
     const reply = await settings()
-    const list = Array.isArray(reply)
-      ? reply.map(String)
-      : Object.entries(reply as object)
-          .flat()
-          .map(String)
+    const list = (typeof reply === 'object' && reply !== null ? listOf(reply) : []).map(String)
     const setting = (name: string): string | undefined => list[list.indexOf(name) + 1]
     return setting('appendonly') === 'yes' && setting('appendfsync') === 'always'
   } catch (error) {

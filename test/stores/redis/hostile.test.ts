@@ -1,0 +1,182 @@
+import { Cluster } from 'ioredis'
+import { describe, expect, test } from 'vitest'
+import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
+import { createLocks, diagnose, isHoldfastError } from '../../../src/index.ts'
+import {
+  openRedis,
+  openRedisCluster,
+  openRedisSentinel,
+  redisStore,
+} from '../../../src/stores/redis/index.ts'
+import { RoomNames } from '../../../src/stores/redis/room-names.ts'
+import { roomPage } from '../../../src/stores/redis/room-pages.ts'
+import { serverScripts } from '../../../src/stores/redis/scripts.ts'
+import type { Place, Scanned, Servers } from '../../../src/stores/redis/servers.ts'
+import { openRedlock, redlockStore } from '../../../src/stores/redlock/index.ts'
+import { bulk, list, startFakeRedis } from '../../servers/fake-redis.ts'
+import { newClient } from './clients.ts'
+import { ticket } from './tickets.ts'
+
+const NEWLINES = '\n'.repeat(2_000_000)
+
+/** What a server may answer that is none, is broken, or means harm. */
+const replies: Readonly<Record<string, string>> = {
+  '2 MB of newlines': bulk(NEWLINES),
+  '2 MB of newlines as an error': `-ERR ${' \t'.repeat(1_000_000)}\r\n`,
+  'a list of 100,000 empty texts': list(...new Array<string>(100_000).fill(bulk(''))),
+  'a list of lists': list(list(list()), list()),
+  'a number': ':5\r\n',
+  'a word': '+OK\r\n',
+  'an empty text': bulk(''),
+  nothing: '$-1\r\n',
+  'a fence of 2 MB': bulk(`h${'9'.repeat(2_000_000)}`),
+  'a place in the queue that is none': bulk('qx y'),
+  'rooms to go on with that nobody asked about': bulk('h1700000000000000\n+7\n+1000000'),
+  'an eviction without a reason': bulk('e{'),
+}
+
+describe.each(Object.entries(replies))('a server that answers %s', (_, reply) => {
+  test('fails every request with one sentence, and is asked nothing because of it', async () => {
+    await using server = await startFakeRedis(() => reply)
+    const store = redisStore(newClient(server.url))
+    for (const request of requestsOf(store)) await failsSoundly(request)
+    // The proof of rights before the first request, and a second try of a few.
+    expect(server.commands).toBeLessThan(30)
+    await store.close()
+  })
+
+  test('is told of by those who open it and by the doctor, and not believed by a majority', async () => {
+    await using server = await startFakeRedis((command) => subscribed(command) ?? reply)
+    const address = `127.0.0.1:${server.port}`
+    for (const open of [
+      () => openRedis(server.url).then((store) => requestsOf(store)[0]?.()),
+      () => openRedisCluster(`redis+cluster://${address}`),
+      () => openRedisSentinel(`redis+sentinel://${address}/mymaster`),
+      () => openRedlock(`redlock:${server.url}`),
+    ])
+      await failsSoundly(open)
+    for (const url of [
+      server.url,
+      `redis+cluster://${address}`,
+      `redis+sentinel://${address}/mymaster`,
+      `redlock:${server.url}`,
+    ]) {
+      const { findings } = await diagnose(url)
+      expect(findings.some(({ verdict }) => verdict !== 'ok')).toBe(true)
+      for (const { text } of findings) expect(text.length).toBeLessThan(1000)
+    }
+  }, 60_000)
+})
+
+/** Another answer to that ends the process: ioredis throws where nobody can catch it. */
+function subscribed([command, channel = '']: readonly string[]): string | undefined {
+  return command?.toLowerCase() === 'subscribe' ? list(bulk('subscribe'), bulk(channel), ':1\r\n') : undefined
+}
+
+function requestsOf(store: Store): readonly (() => unknown)[] {
+  const mine = ticket()
+  return [
+    () => store.acquire(mine),
+    () => store.acquire(ticket({ limit: UNLIMITED, minHoldMs: 10 })),
+    () => store.renew([mine]),
+    () => store.release({ key: 'key', id: 'id', cancel: true }),
+    () => store.evict({ key: 'key', id: undefined, reason: 'stuck' }),
+    () => store.inspect({ prefix: '', cursor: undefined, count: 10 }),
+  ]
+}
+
+async function failsSoundly(request: () => unknown): Promise<void> {
+  const error = await Promise.resolve()
+    .then(request)
+    .then(
+      () => expect.unreachable(),
+      (reason: unknown) => reason,
+    )
+  expect(isHoldfastError(error, 'store-refused') || isHoldfastError(error, 'store-unavailable')).toBe(true)
+  const { message, cause } = error as Error
+  expect(message.length).toBeLessThan(1000)
+  expect(String((cause as Error | undefined)?.message ?? '').length).toBeLessThan(2000)
+}
+
+describe('a server whose SCAN has no end', () => {
+  const ROOM = 'holdfast:{found}'
+  test.each<[string, (calls: number) => string]>([
+    ['goes on where it is', () => '7'],
+    ['goes round in circles', (calls) => String(1 + (calls % 999))],
+  ])('because it %s is said to have none', async (_, cursor) => {
+    let calls = 0
+    await using server = await startFakeRedis(([command = '']) => {
+      if (command !== 'SCAN') return list(bulk('1700000000000'), bulk(''))
+      calls += 1
+      return list(bulk(cursor(calls)), list(bulk(ROOM)))
+    })
+    const locks = createLocks(redisStore(newClient(server.url)))
+    const listing = async (): Promise<void> => {
+      for await (const _ of locks.inspect()) expect.unreachable()
+    }
+    await expect(listing()).rejects.toMatchObject({
+      code: 'store-refused',
+      message: expect.stringMatching(/its SCAN does not come to an end/),
+    })
+    expect(calls).toBeLessThan(5000)
+    await locks.close()
+  })
+
+  test.each<[string, number]>([
+    ['finds nothing', 0],
+    ['finds the same room', 1],
+  ])(
+    'because it always goes on elsewhere and %s is said to have none',
+    async (_, found) => {
+      let calls = 0
+      const servers: Pick<Servers, 'scripts' | 'divide' | 'scan'> = {
+        scripts: serverScripts,
+        divide: (asked) => (asked.length === 0 ? [] : [[place as Place, asked]]),
+        scan: async (from): Promise<Scanned> => {
+          calls += 1
+          return { names: found === 0 ? [] : [ROOM], at: from, next: String(calls) }
+        },
+      }
+      const holder = `1 tid\0h 1700000000000000 1700000000000000 9999999999999 0 1 1 1 0 inbox {}`
+      const place: Pick<Place, 'runUnproven'> = {
+        runUnproven: async (_script, [, , ...rooms]) => [
+          '1700000000000',
+          ...rooms.map((room) => (room === ROOM ? holder : '')),
+        ],
+      }
+      const library = { servers: servers as Servers, names: new RoomNames('holdfast:') }
+      const listing = async (): Promise<void> => {
+        let cursor: string | undefined
+        do {
+          const page = await roomPage(library, { prefix: '', cursor, count: 100 })
+          expect(page.rooms.length).toBeLessThanOrEqual(found)
+          cursor = page.next
+        } while (cursor !== undefined)
+      }
+      await expect(listing()).rejects.toMatchObject({ code: 'store-refused' })
+      expect(calls).toBeLessThanOrEqual(1_000_000)
+    },
+    120_000,
+  )
+})
+
+test('a cluster that tells of slots that are none is not listened to', async () => {
+  const node = list(bulk('127.0.0.1'), ':1\r\n')
+  for (const [from, to] of [
+    [0, 999_999_999_999],
+    [-1, 16_383],
+  ]) {
+    await using server = await startFakeRedis(() => list(list(`:${from}\r\n`, `:${to}\r\n`, node)))
+    const store = redisStore(new Cluster([server.port], { lazyConnect: true }))
+    await failsSoundly(() => store.acquire(ticket()))
+    await store.close()
+  }
+})
+
+test('a master of a majority that answers nonsense has no vote', async () => {
+  await using server = await startFakeRedis(() => replies['2 MB of newlines'] as string)
+  const store = redlockStore([newClient(server.url)], { maxTtl: '60s' })
+  await failsSoundly(() => store.acquire(ticket({ ttlMs: 1000, acceptMs: 1000 })))
+  expect(server.commands).toBeLessThan(100)
+  await store.close()
+})
