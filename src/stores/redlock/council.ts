@@ -89,7 +89,7 @@ export function forgetfulError(council: Council, key: string): StoreError {
   const leftMs = Math.max(1, Math.ceil(waits[council.quorum - 1] ?? 0))
   return new StoreError(
     'store-unavailable',
-    `Too many of the ${council.nodes.length} Redis servers have started, or lost their data, less than \`maxTtl\` ago: somebody they have forgotten may still hold a key. Their votes count in ${leftMs} ms.`,
+    `Too many of the ${council.nodes.length} Redis servers have started, lost their data, or had their clocks set back, less than \`maxTtl\` ago: somebody they have forgotten may still hold a key. Their votes count in ${leftMs} ms.`,
     { key },
   )
 }

@@ -11,6 +11,8 @@ import { type Standing, standingOf } from './standing.ts'
 export interface Claim {
   readonly fence: bigint
   readonly mode: 'claim' | 'settle'
+  /** What the server is known to have remembered for `maxTtl`, by our own clock. Empty: it is not known. */
+  readonly memory: string
 }
 
 export type ClaimAnswer =
@@ -45,11 +47,11 @@ export class NodeScripts {
     this.#maxTtlMs = options.maxTtlMs
   }
 
-  claim(ticket: Ticket, { fence, mode }: Claim): Promise<ClaimAnswer> {
+  claim(ticket: Ticket, { fence, mode, memory }: Claim): Promise<ClaimAnswer> {
     const args = ['', '3', this.#names.fence, this.#names.room(ticket.key), this.#since, String(fence)]
     // What is only written down has its minimum hold already, from the vote.
     const minHoldMs = mode === 'claim' ? Math.ceil(ticket.minHoldMs) : 0
-    args.push(String(this.#maxTtlMs), String(minHoldMs), ticket.id, mode === 'claim' ? 'c' : 's')
+    args.push(String(this.#maxTtlMs), String(minHoldMs), ticket.id, mode === 'claim' ? 'c' : 's', memory)
     return this.#run(claimScript, args, ticket.key).then(claimAnswer)
   }
 

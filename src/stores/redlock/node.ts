@@ -137,12 +137,12 @@ export class RedlockNode {
   vote(ticket: Ticket, proposal: number | undefined): Promise<AcquireAnswer> {
     return this.store.vote(
       ticket,
-      proposal === undefined ? undefined : `${proposal} ${this.#options.maxTtlMs}`,
+      proposal === undefined ? undefined : `${proposal} ${this.#options.maxTtlMs} ${this.#memory}`,
     )
   }
 
-  async claim(ticket: Ticket, claim: Claim): Promise<ClaimAnswer> {
-    const answer = await this.scripts.claim(ticket, claim)
+  async claim(ticket: Ticket, claim: Omit<Claim, 'memory'>): Promise<ClaimAnswer> {
+    const answer = await this.scripts.claim(ticket, { ...claim, memory: this.#memory })
     // Its memory is younger than it was: it was flushed behind our back, and has to be asked anew.
     if (answer.tag === 'forgetful' && this.counts) this.#provenTurn = -1
     return answer
@@ -155,6 +155,13 @@ export class RedlockNode {
     this.#debts.forget()
     await this.store.close()
     this.#link.replace()
+  }
+
+  /** What it has remembered for long enough, by our own clock: its clock may have been set back. */
+  get #memory(): string {
+    if (this.standing === undefined || !this.counts) return ''
+    const { name, run } = this.standing
+    return run === undefined ? name : `${name} ${run}`
   }
 
   #drop<T>(owed: Owed, sink: Sink<T>, error: unknown): void {
@@ -173,7 +180,10 @@ export class RedlockNode {
     const standing = await this.scripts.standing()
     const refusal = this.#options.watch.onStanding(this, standing)
     if (refusal !== undefined) throw refusal
-    this.standing = standing
+    const known = this.standing
+    const isSame = known?.run !== undefined && known.name === standing.name && known.run === standing.run
+    // By a clock that was set back it seems younger than it is.
+    this.standing = isSame ? { ...standing, since: Math.min(known.since, standing.since) } : standing
     // The first request of all opens the connection, which is no change of it.
     this.#provenTurn = Math.max(turn, this.#provenTurn)
   }

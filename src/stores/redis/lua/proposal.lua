@@ -3,9 +3,8 @@
 -- that the time is beyond it before the vote of a server that has forgotten it counts again; and, as below, only if it is
 -- above the last one. The memory is looked at in the same step: whoever flushes the server takes the vote, too. See standing.lua.
   if ARGV[6] then
-    local proposed, needed = string.match(ARGV[6], '^(%d+) (%d+)$')
+--@ memory
+    local proposed, needed, known = string.match(ARGV[6], '^(%d+) (%d+) (.*)$')
     local ahead, written = proposed - usText, redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'since')
-    if ahead >= 0 and ahead < math.min(needed, 1000) * 1000 and written and now - string.sub(written, -13) >= tonumber(needed) then
-      fence = proposed
-    end
+    if ahead >= 0 and ahead < math.min(needed, 1000) * 1000 and remembers(written, needed, known) then fence = proposed end
   end

@@ -8,6 +8,7 @@ export const scripts: {
   readonly evict: string
   readonly fence: string
   readonly inspect: string
+  readonly memory: string
   readonly probe: string
   readonly proposal: string
   readonly release: string
@@ -256,6 +257,14 @@ for at, key in ipairs(KEYS) do
 end
 return contents
 `,
+  memory: `-- Whether a server has forgotten nothing for so long; see standing.lua for what is written down. Where its clock was set back its
+-- memory seems younger than it is. A process that has known this very memory for as long, by its own clock, knows better.
+local function remembers(written, neededMs, known)
+  if not written then return false end
+  if known ~= '' and string.sub(written, 1, #known + 1) == known .. ' ' then return true end
+  return now - string.sub(written, -13) >= tonumber(neededMs)
+end
+`,
   probe: `-- Does once what the other scripts do, so that a missing permission is known before one of them stops half-way.
 --
 -- KEYS    1 a key that nobody uses
@@ -283,11 +292,10 @@ redis.call('PUBLISH', ARGV[1], '')
 -- that the time is beyond it before the vote of a server that has forgotten it counts again; and, as below, only if it is
 -- above the last one. The memory is looked at in the same step: whoever flushes the server takes the vote, too. See standing.lua.
   if ARGV[6] then
-    local proposed, needed = string.match(ARGV[6], '^(%d+) (%d+)$')
+--@ memory
+    local proposed, needed, known = string.match(ARGV[6], '^(%d+) (%d+) (.*)$')
     local ahead, written = proposed - usText, redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'since')
-    if ahead >= 0 and ahead < math.min(needed, 1000) * 1000 and written and now - string.sub(written, -13) >= tonumber(needed) then
-      fence = proposed
-    end
+    if ahead >= 0 and ahead < math.min(needed, 1000) * 1000 and remembers(written, needed, known) then fence = proposed end
   end
 `,
   release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.

@@ -13,6 +13,7 @@ export const scripts: {
 -- KEYS    1 the last fence · 2 the room · 3 since when this server remembers everything; see standing.lua
 -- ARGV    1 the fence · 2 how long this server must have kept its memory, in ms · 3 minHoldMs · 4 the id
 --         5 \`c\` to claim, or \`s\` to write down what a quorum has accepted already
+--         6 the memory that the process has known for as long by its own clock, or nothing
 -- Result  a<time in µs>: accepted · b<fence>: it has to be above this · g: it does not hold here · y: this server may have forgotten others
 --@ start
 local asked, id, settles = ARGV[1], ARGV[4], ARGV[5] == 's'
@@ -33,10 +34,9 @@ local function raise()
 end
 
 -- Looked at in the same step as the vote: whoever flushes this server takes both.
+--@ memory
 local function remembering()
-  if settles then return 'a' .. usText end
-  local written = redis.call('GET', KEYS[3])
-  return written and now - string.sub(written, -13) >= tonumber(ARGV[2]) and 'a' .. usText or 'y'
+  return (settles or remembers(redis.call('GET', KEYS[3]), ARGV[2], ARGV[6])) and 'a' .. usText or 'y'
 end
 
 -- A lone holder is nearly every claim; see room.lua for what is where in its entry.
@@ -127,6 +127,8 @@ if not name then
 elseif run ~= '-' and last ~= '-' and last ~= run and ARGV[2] ~= 'd' then
   since = math.max(since, now - tonumber(fact('server', 'uptime_in_seconds:(%d+)') or 0) * 1000)
 end
+-- The clock was set back. That the memory began now is never too early.
+since = math.min(since, now)
 local written = name .. ' ' .. (run == '-' and last or run) .. ' ' .. string.format('%013.0f', since)
 redis.call('SET', KEYS[1], written)
 return name .. ' ' .. run .. ' ' .. string.format('%.0f', math.max(0, now - since))

@@ -19,6 +19,8 @@ if not name then
 elseif run ~= '-' and last ~= '-' and last ~= run and ARGV[2] ~= 'd' then
   since = math.max(since, now - tonumber(fact('server', 'uptime_in_seconds:(%d+)') or 0) * 1000)
 end
+-- The clock was set back. That the memory began now is never too early.
+since = math.min(since, now)
 local written = name .. ' ' .. (run == '-' and last or run) .. ' ' .. string.format('%013.0f', since)
 redis.call('SET', KEYS[1], written)
 return name .. ' ' .. run .. ' ' .. string.format('%.0f', math.max(0, now - since))
