@@ -7,6 +7,7 @@ export interface ClusterNodeOptions {
   readonly replicas: number
   /** What comes next may reach another server, or the same one after a restart. */
   readonly onLost: () => void
+  readonly onMute: () => void
 }
 
 /** One server of a cluster, and our connections to it. */
@@ -23,7 +24,7 @@ export class ClusterNode {
   #connection: ChannelsConnection | undefined
   #sweep: NodeJS.Timeout | undefined
 
-  constructor(link: RedisLink, { address, replicas, onLost }: ClusterNodeOptions) {
+  constructor(link: RedisLink, { address, replicas, onLost, onMute }: ClusterNodeOptions) {
     this.address = address
     this.link = link
     const watched = {
@@ -34,7 +35,7 @@ export class ClusterNode {
           onLost()
         }),
     }
-    this.line = new Line(watched, { replicas, scripts: clusterScripts })
+    this.line = new Line(watched, { replicas, scripts: clusterScripts, onMute })
   }
 
   /** Messages of a channel for so long at least. If none comes, they come another way. */

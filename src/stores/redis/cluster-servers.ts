@@ -5,6 +5,7 @@ import { ClusterNode } from './cluster-node.ts'
 import { refusalOf } from './cluster-refusals.ts'
 import type { ClusterLink, MessageListener, Subscription } from './connection.ts'
 import { replyCode, storeErrorOf } from './failures.ts'
+import { warnOfMissingMessages } from './mute.ts'
 import { NotReplicatedError } from './replicas.ts'
 import type { RoomNames } from './room-names.ts'
 import { clusterScripts, type Scripts } from './scripts.ts'
@@ -182,6 +183,7 @@ export class ClusterServers implements Servers, SlotRouter {
       address,
       replicas: this.#replicas,
       onLost: () => this.#doubt(node),
+      onMute: () => warnOfMissingMessages(this.#names),
     })
     this.#nodes.set(address, node)
     return node

@@ -8,6 +8,8 @@ export interface ServerFacts {
   readonly settings: ReadonlyMap<string, string>
   readonly clock: ClockReading
   readonly setting: ServerSetting
+  /** The user may not send messages. */
+  readonly isMute: boolean
 }
 
 /** By itself, or one of several of which Sentinels or a cluster make one the master, or a majority decides. */
@@ -23,6 +25,7 @@ export const SERVER_CHECKS: readonly ((facts: ServerFacts) => Finding | undefine
   persistence,
   saving,
   isolation,
+  publishing,
   clock,
 ]
 
@@ -214,6 +217,15 @@ function isolation({ info, settings, setting }: ServerFacts): Finding | undefine
     check,
     verdict: 'warning',
     text: 'A master that is cut off goes on granting to who is cut off with it. Set min-replicas-to-write 1 and min-replicas-max-lag 10 on every server, or the option `replicas` of the store.',
+  }
+}
+
+function publishing({ isMute }: ServerFacts): Finding | undefined {
+  if (!isMute) return undefined
+  return {
+    check: 'publishing',
+    verdict: 'warning',
+    text: 'The user may not send messages, so waiters ask for their turn every two seconds instead of being told. Grant it +publish and the channels.',
   }
 }
 

@@ -46,9 +46,13 @@ export async function factsOf(
       settings: await settingsOf(connection),
       clock: await readClock(async () => timeOf(await connection.send('TIME', []))),
       setting,
+      isMute: (await permitted(connection.send('PUBLISH', [`${PREFIX}inbox:`, '']))) === undefined,
     }
   })
 }
+
+/** The default, which a URL cannot change. */
+const PREFIX = 'holdfast:'
 
 const SETTINGS: readonly string[] = [
   'appendfsync',

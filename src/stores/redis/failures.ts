@@ -122,3 +122,8 @@ const LONGEST_MESSAGE = 1000
 export function needsPerson(error: unknown): boolean {
   return storeErrorOf(error, undefined, 0).code === 'store-refused'
 }
+
+/** Whether the user lacks a right. */
+export function isMissingRight(error: unknown): boolean {
+  return storeErrorOf(error, undefined, 0).message === REFUSALS['NOPERM']
+}

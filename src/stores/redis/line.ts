@@ -9,6 +9,8 @@ export interface LineOptions {
   /** How many replicas have to have what was granted before it is. */
   readonly replicas: number
   readonly scripts?: Scripts
+  /** The user may do everything but send messages. */
+  readonly onMute?: () => void
 }
 
 /** The store's connection for commands. Opened with the first one, and replaced when it cannot be trusted any more. */
@@ -16,6 +18,7 @@ export class Line {
   readonly #link: RedisLink
   readonly #probe: Script
   readonly #replication: Replication | undefined
+  readonly #onMute: (() => void) | undefined
   #proven: boolean | Promise<void> = false
   #connection: CommandConnection | undefined
   /** What was sent as a text on this connection, so that its name is enough. */
@@ -25,7 +28,8 @@ export class Line {
   #heardAt = 0
   #readOnlySince: number | undefined
 
-  constructor(link: RedisLink, { replicas, scripts = serverScripts }: LineOptions) {
+  constructor(link: RedisLink, { replicas, scripts = serverScripts, onMute }: LineOptions) {
+    this.#onMute = onMute
     this.#link = link
     this.#probe = scripts.probe
     this.#replication = replicas === 0 ? undefined : new Replication(replicas)
@@ -151,8 +155,9 @@ export class Line {
     // Like the last fence, and so in the same slot.
     const start = fence.slice(0, -'fence'.length)
     this.#proven = this.runUnproven(this.#probe, ['', '1', `${start}probe`, `${start}inbox:`]).then(
-      () => {
+      (refusal) => {
         this.#proven = true
+        if (refusal !== '') this.#onMute?.()
       },
       (error: unknown) => {
         this.#proven = false

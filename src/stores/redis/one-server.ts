@@ -3,6 +3,7 @@ import type { MessageListener, RedisLink, Subscription } from './connection.ts'
 import { needsPerson } from './failures.ts'
 import { LastingSubscription } from './lasting-subscription.ts'
 import { Line } from './line.ts'
+import { warnOfMissingMessages } from './mute.ts'
 import type { RoomNames } from './room-names.ts'
 import { type Script, type Scripts, serverScripts } from './scripts.ts'
 import { type Place, SCAN_START, type Scanned, type ScanRequest, type Servers } from './servers.ts'
@@ -27,7 +28,7 @@ export class OneServer implements Servers, Place {
     this.fence = names.fence
     this.#link = link
     this.#names = names
-    this.#line = new Line(link, { replicas, scripts })
+    this.#line = new Line(link, { replicas, scripts, onMute: () => warnOfMissingMessages(names) })
   }
 
   divide<Asked>(asked: readonly Asked[]): readonly (readonly [Place, readonly Asked[]])[] {

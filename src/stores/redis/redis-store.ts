@@ -15,8 +15,9 @@ import { InvalidArgumentError } from '../../errors.ts'
 import { acquireAnswer, answerLines, evictAnswer, releaseAnswer, renewAnswer } from './answers.ts'
 import { ClusterServers } from './cluster-servers.ts'
 import type { ClusterLink, RedisLink, Subscription } from './connection.ts'
-import { layoutErrorOf } from './failures.ts'
+import { isMissingRight, layoutErrorOf } from './failures.ts'
 import { mostOf } from './most-of.ts'
+import { warnOfMissingMessages } from './mute.ts'
 import { OneServer } from './one-server.ts'
 import { NotReplicatedError } from './replicas.ts'
 import { RoomNames } from './room-names.ts'
@@ -108,6 +109,7 @@ export class RedisStore implements Store {
     } catch (error) {
       if (this.#subscription === subscription) this.#subscription = undefined
       this.#listeners.delete(listener)
+      if (isMissingRight(error)) warnOfMissingMessages(this.#names)
       throw this.#servers.failure(error)
     }
     return () => {

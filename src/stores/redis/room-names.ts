@@ -4,6 +4,8 @@ import { SlotTags, slotOf } from './slots.ts'
 export class RoomNames {
   /** The last fence that was given for any key. */
   readonly fence: string
+  /** A pattern for all keys and channels. */
+  readonly everything: string
   readonly #start: string
   readonly #prefix: string
   readonly #tags: SlotTags
@@ -12,6 +14,7 @@ export class RoomNames {
     this.#prefix = prefix
     this.#start = `${prefix}{`
     this.fence = `${prefix}fence`
+    this.everything = `${prefix}*`
     this.#tags = new SlotTags((tag) => this.#inSlot(tag))
   }
 

@@ -94,7 +94,9 @@ describe('the doctor, about a Redis server', () => {
     ['-subscribe', 'messages', 'warning', /^Who waits cannot be told/],
     ['-scan', 'listing', 'warning', /Keys cannot be listed/],
     ['-zadd', 'connection', 'problem', /docs\/redis.md/],
-    ['resetchannels', 'connection', 'problem', /docs\/redis.md/],
+    ['-publish', 'publishing', 'warning', /Grant it \+publish/],
+    ['resetchannels', 'publishing', 'warning', /Grant it \+publish/],
+    ['resetchannels', 'messages', 'warning', /^Who waits cannot be told/],
   ])('tells of a user with %s', async (change, check, verdict, text) => {
     await using server = await startRedis()
     const { findings } = await diagnose(await user(server, change))
@@ -256,6 +258,7 @@ test.each([
       ]),
       clock: { aheadMs, errorMs: 1, roundTripMs: 1 },
       setting,
+      isMute: false,
     }
     const findings = SERVER_CHECKS.flatMap((look) => look(facts) ?? [])
     const wrong = findings.filter((finding) => finding.verdict !== 'ok' && finding.check !== 'isolation')

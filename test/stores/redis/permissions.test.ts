@@ -1,7 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Store } from '../../../src/contract/store.ts'
+import type { Store, Wake } from '../../../src/contract/store.ts'
+import { createLocks } from '../../../src/index.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { sendCommand } from '../../servers/resp.ts'
+import { startProxy } from '../../servers/tcp-proxy.ts'
+import { until } from '../../servers/until.ts'
 import { readProjectFile } from '../../tidy/project.ts'
 import { clients, newClient } from './clients.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
@@ -9,6 +13,8 @@ import { fenceOf, releaseOf, ticket } from './tickets.ts'
 const [, rights = ''] =
   /^ACL SETUSER locks on >a-good-password (.*)$/m.exec(readProjectFile('docs/redis.md')) ?? []
 const commands = Array.from(rights.matchAll(/\+(\w+)/g), ([, command]) => command ?? '')
+/** Without the others it is only slower. */
+const needed = commands.filter((command) => !['publish', 'subscribe', 'ping'].includes(command))
 
 let server: RedisServer
 beforeAll(async () => {
@@ -36,7 +42,7 @@ describe('a user that may do what the documentation lists', () => {
     },
   )
 
-  test.each(commands)('cannot do without %s', async (command) => {
+  test.each(needed)('cannot do without %s', async (command) => {
     const store = redisStore(newClient(await user(`-${command}`)))
     await expect(everything(store)).rejects.toMatchObject({
       code: 'store-refused',
@@ -46,7 +52,7 @@ describe('a user that may do what the documentation lists', () => {
     await server.command('ACL', 'LOG', 'RESET')
   })
 
-  test.each(commands.filter((command) => !['eval', 'evalsha', 'scan', 'subscribe'].includes(command)))(
+  test.each(needed.filter((command) => !['eval', 'evalsha', 'scan'].includes(command)))(
     'does not touch the room of somebody else without %s',
     async (command) => {
       const [full, store] = [
@@ -64,12 +70,90 @@ describe('a user that may do what the documentation lists', () => {
     },
   )
 
-  test.each(['resetkeys', 'resetchannels'])('cannot do with %s', async (change) => {
-    const store = redisStore(newClient(await user(change)))
+  test('cannot do without its keys', async () => {
+    const store = redisStore(newClient(await user('resetkeys')))
     await expect(everything(store)).rejects.toMatchObject({ code: 'store-refused' })
     await store.close()
     await server.command('ACL', 'LOG', 'RESET')
   })
+
+  test.each(['-publish', '-subscribe', 'resetchannels'])(
+    'with %s gets every lock in its turn, later, and is told once what is missing',
+    async (change) => {
+      const prefix = `holdfast:${change}:`
+      const warnings: string[] = []
+      const hear = ({ name, message }: Error): unknown => name === 'HoldfastWarning' && warnings.push(message)
+      process.on('warning', hear)
+      const url = await user(change)
+      const [mine, other] = [1, 2].map(() => createLocks(redisStore(newClient(url), { prefix })))
+      const held = await mine?.acquire('key', { ttl: '5s' })
+      const waiting = other?.acquire('key', { wait: '60s', ttl: '5s' })
+      await until('it waits', async () => (await server.command('TYPE', `${prefix}{key}`)) === 'zset')
+      await held?.release()
+      await (await waiting)?.release()
+      await until('there is a warning', () => warnings.length > 0)
+      for (const locks of [mine, other]) await locks?.close()
+      process.off('warning', hear)
+      expect(warnings).toEqual([
+        expect.stringMatching(/Grant it \+publish, \+subscribe and the channels &holdfast:.*\*; see docs/),
+      ])
+      await server.command('ACL', 'LOG', 'RESET')
+    },
+    60_000,
+  )
+
+  test('is told of silent connections without the right to ping, too', async () => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const url = (await user('-ping')).replace(`:${server.port}`, `:${proxy.port}`)
+    const store = redisStore(newClient(url))
+    const wakes: Wake[] = []
+    await store.listen?.((wake) => wakes.push(wake))
+    const connections = proxy.connections
+    // A refusal is an answer: the connection is kept.
+    await until('it has asked', async () => ((await server.command('ACL', 'LOG')) as unknown[]).length > 0, {
+      withinMs: 30_000,
+    })
+    expect(wakes).toEqual([])
+    expect(proxy.connections).toBe(connections)
+    expect(proxy.silence('subscribe')).toBe(1)
+    await until('it listens again', () => wakes.length > 0, { withinMs: 60_000 })
+    await store.close()
+    await server.command('ACL', 'LOG', 'RESET')
+  }, 120_000)
+
+  test.each([
+    ['a key of somebody else', ['GET', 'other']],
+    ['a write to a key of somebody else', ['SET', 'other', '1']],
+    ['a list of all keys', ['KEYS', '*']],
+    ['another kind of key', ['HSET', 'holdfast:x', 'a', 'b']],
+    ['the settings', ['CONFIG', 'GET', '*']],
+    ['facts about the server', ['INFO']],
+    ['the clients', ['CLIENT', 'LIST']],
+    ['the end of all keys', ['FLUSHALL']],
+    ['another database', ['SELECT', '1']],
+    ['another channel', ['PUBLISH', 'other', 'x']],
+    ['to hear another channel', ['SUBSCRIBE', 'other']],
+    ['to hear everything', ['PSUBSCRIBE', '*']],
+    ['a script that reaches for another key', ['EVAL', "return redis.call('GET', 'other')", '0']],
+    ['to take another server for its master', ['REPLICAOF', 'NO', 'ONE']],
+    ['the end of the server', ['SHUTDOWN', 'NOSAVE']],
+  ])('may not have %s', async (_, command) => {
+    await user()
+    const { port } = server
+    const asked = sendCommand({ port, username: 'locks', password: 'secret' }, command)
+    await expect(asked).rejects.toThrow(/NOPERM|no permissions|can't access/i)
+    await server.command('ACL', 'LOG', 'RESET')
+  })
+})
+
+test('the rights for one right more are enough for what docs/redis.md says they are for', async () => {
+  const documented = readProjectFile('docs/redis.md')
+  expect(documented).toMatch(/A database other than 0 needs\s+`\+select`/)
+  await user('+select')
+  const store = redisStore(newClient(`redis://locks:secret@127.0.0.1:${server.port}/3`))
+  await everything(store)
+  await store.close()
+  expect(await server.command('ACL', 'LOG')).toEqual([])
 })
 
 /** Goes through every script, and every kind of room in it. */

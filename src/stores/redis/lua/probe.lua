@@ -2,7 +2,7 @@
 --
 -- KEYS    1 a key that nobody uses
 -- ARGV    1 a channel
--- Result  nothing
+-- Result  nothing, or why no messages can be sent: that costs waiters time, and nothing else
 local key = KEYS[1]
 redis.call('TIME')
 redis.call('DEL', key)
@@ -17,5 +17,6 @@ redis.call('ZRANGE', key, 0, 0)
 redis.call('ZRANGEBYLEX', key, '-', '+')
 redis.call('ZREM', key, 'one')
 redis.call('DEL', key)
-redis.call('PUBLISH', ARGV[1], '')
+local heard = redis.pcall('PUBLISH', ARGV[1], '')
 --@@ clusterProbe
+return type(heard) == 'table' and heard.err or ''

@@ -129,8 +129,8 @@ keepFence()
 return table.concat(answers, '\\n')
 `,
   clusterProbe: `-- Servers older than 7 have no messages for one slot.
-local heard = redis.pcall('SPUBLISH', ARGV[1], '')
-if type(heard) == 'table' and not string.find(heard.err, 'nknown', 1, true) then error(heard.err, 0) end
+local sharded = redis.pcall('SPUBLISH', ARGV[1], '')
+if type(sharded) == 'table' and not string.find(sharded.err, 'nknown', 1, true) then heard = sharded end
 `,
   clusterStay: `-- While a slot is moving away, its server refuses a key that is not there, also in the middle of a script, of which nothing is
 -- undone. Before a key is away for a moment: stumble over one that is never there.
@@ -145,9 +145,9 @@ local function wake(inbox, id)
     own[#own + 1] = '*' .. id
   else
     local heard = redis.pcall('SPUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
-    if type(heard) == 'table' and not string.find(heard.err, 'nknown', 1, true) then error(heard.err, 0) end
     if heard == 0 or type(heard) == 'table' then
-      redis.call('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
+      -- Without the right to publish, who waits asks instead.
+      redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
     end
   end
 end
@@ -269,7 +269,7 @@ end
 --
 -- KEYS    1 a key that nobody uses
 -- ARGV    1 a channel
--- Result  nothing
+-- Result  nothing, or why no messages can be sent: that costs waiters time, and nothing else
 local key = KEYS[1]
 redis.call('TIME')
 redis.call('DEL', key)
@@ -284,8 +284,9 @@ redis.call('ZRANGE', key, 0, 0)
 redis.call('ZRANGEBYLEX', key, '-', '+')
 redis.call('ZREM', key, 'one')
 redis.call('DEL', key)
-redis.call('PUBLISH', ARGV[1], '')
+local heard = redis.pcall('PUBLISH', ARGV[1], '')
 --@@ clusterProbe
+return type(heard) == 'table' and heard.err or ''
 `,
   proposal: `-- One of several servers, of which most may agree on a fence in the vote itself: the one that the ticket's process proposes. It
 -- stands for the server's own where it is not below the time here, nor ahead of it by as much as the memory has to be old, so
@@ -831,8 +832,8 @@ local function wake(inbox, id)
   if inbox == asking then
     own[#own + 1] = '*' .. id
   else
-    -- The last fence and the inboxes have the same prefix.
-    redis.call('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+    redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
   end
 end
 `,

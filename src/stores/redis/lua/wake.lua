@@ -5,7 +5,7 @@ local function wake(inbox, id)
   if inbox == asking then
     own[#own + 1] = '*' .. id
   else
-    -- The last fence and the inboxes have the same prefix.
-    redis.call('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+    redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
   end
 end
