@@ -1,4 +1,5 @@
 import { type ClockReading, type Finding, milliseconds } from '../../base/diagnosis.ts'
+import { FENCE_ADVICE } from './failures.ts'
 
 /** What a server says about itself. */
 export interface ServerFacts {
@@ -8,6 +9,8 @@ export interface ServerFacts {
   readonly settings: ReadonlyMap<string, string>
   readonly clock: ClockReading
   readonly setting: ServerSetting
+  /** What is kept as the last fence, by the name of its key; null where that is no text. Those that were looked at. */
+  readonly lastFences: ReadonlyMap<string, string | null>
   /** The user may not send messages. */
   readonly isMute: boolean
 }
@@ -26,6 +29,7 @@ export const SERVER_CHECKS: readonly ((facts: ServerFacts) => Finding | undefine
   saving,
   isolation,
   publishing,
+  lastFence,
   clock,
 ]
 
@@ -229,6 +233,32 @@ function publishing({ isMute }: ServerFacts): Finding | undefined {
   }
 }
 
+function lastFence({ lastFences, clock: { aheadMs } }: ServerFacts): Finding | undefined {
+  const check = 'last fence'
+  const names = [...lastFences.keys()]
+  const broken = names.find((name) => !isFence(lastFences.get(name)))
+  if (broken !== undefined) {
+    return {
+      check,
+      verdict: 'problem',
+      text: `The Redis key ${JSON.stringify(broken)} should hold the last fence, a number below 9000000000000000, and holds something else, so nobody gets a lock. ${FENCE_ADVICE}`,
+    }
+  }
+  const now = Date.now() + aheadMs
+  const aheadByMs = Math.max(0, ...names.map((name) => Number(lastFences.get(name)) / 1000 - now))
+  if (aheadByMs < FENCES_AHEAD_MS) return undefined
+  return {
+    check,
+    verdict: 'warning',
+    text: `The last fence is ${milliseconds(aheadByMs)} ahead of the clock of the server, which was set back, or somebody wrote it. The fences go on from there; let NTP set the clock.`,
+  }
+}
+
+/** As last.lua decides it. */
+function isFence(text: string | null | undefined): boolean {
+  return typeof text === 'string' && /^(?:\d{1,15}|[0-8]\d{15})$/.test(text)
+}
+
 function clock({ clock: { aheadMs, errorMs } }: ServerFacts): Finding {
   const check = 'clock'
   const size = milliseconds(Math.abs(aheadMs))
@@ -252,3 +282,4 @@ export function counted(count: number, noun: string): string {
 
 const NEARLY_FULL = 0.9
 const FAR_MS = 1000
+const FENCES_AHEAD_MS = 60_000

@@ -46,6 +46,8 @@ export async function factsOf(
       settings: await settingsOf(connection),
       clock: await readClock(async () => timeOf(await connection.send('TIME', []))),
       setting,
+      // A replica has those of its master.
+      lastFences: info.get('role') === 'slave' ? new Map() : await lastFencesOf(connection, setting),
       isMute: (await permitted(connection.send('PUBLISH', [`${PREFIX}inbox:`, '']))) === undefined,
     }
   })
@@ -53,6 +55,45 @@ export async function factsOf(
 
 /** The default, which a URL cannot change. */
 const PREFIX = 'holdfast:'
+
+/** In a cluster there is one for each slot, of which some are looked at. */
+async function lastFencesOf(
+  connection: CommandConnection,
+  setting: ServerSetting,
+): Promise<ReadonlyMap<string, string | null>> {
+  const names = setting === 'cluster' ? await fenceNamesOf(connection) : [`${PREFIX}fence`]
+  const fences = new Map<string, string | null>()
+  await Promise.all(
+    names.map(async (name) => {
+      const kept = await connection.send('GET', [name]).catch((error: unknown) => {
+        if (replyCode(error) === 'WRONGTYPE') return WRONG
+        if (replyCode(error) === undefined) throw error
+        return null
+      })
+      if (kept !== null) fences.set(name, typeof kept === 'string' ? kept : null)
+    }),
+  )
+  return fences
+}
+
+const WRONG = Symbol('not a text')
+
+async function fenceNamesOf(connection: CommandConnection): Promise<readonly string[]> {
+  const names = new Set<string>()
+  let cursor = '0'
+  for (let scans = 0; scans < MOST_SCANS && names.size < MOST_FENCES; scans += 1) {
+    const args = [cursor, 'MATCH', `${PREFIX}{*}fence`, 'COUNT', '1000']
+    const reply = await permitted(connection.send('SCAN', args))
+    const [next, found] = Array.isArray(reply) ? (reply as readonly unknown[]) : ['0', []]
+    for (const name of textsOf(found)) names.add(name)
+    cursor = String(next)
+    if (cursor === '0') break
+  }
+  return [...names].slice(0, MOST_FENCES)
+}
+
+const MOST_SCANS = 50
+const MOST_FENCES = 2000
 
 const SETTINGS: readonly string[] = [
   'appendfsync',

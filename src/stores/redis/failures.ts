@@ -35,6 +35,15 @@ export function layoutErrorOf(key: string, name: string, layout: string): StoreE
   return new StoreError('store-refused', what, { key })
 }
 
+/** The last fence is kept under `name`, and what is there is none to go on from; see last.lua. */
+export function fenceErrorOf(key: string, name: string): StoreError {
+  const what = `The Redis key ${JSON.stringify(name)} should hold the last fence, a number below 9000000000000000, and holds something else. ${FENCE_ADVICE}`
+  return new StoreError('store-refused', what, { key })
+}
+
+export const FENCE_ADVICE =
+  'Choose another `prefix` for redisStore() if another program uses that key; if nobody does, set it to the last fence that was really given, or delete it to go on from the time of the server.'
+
 /** Something that no script of the store and no command says. */
 export function unexpectedReply(reply: unknown): StoreError {
   const got = typeof reply === 'string' ? JSON.stringify(reply.slice(0, 100)) : typeof reply

@@ -15,7 +15,7 @@ import { InvalidArgumentError } from '../../errors.ts'
 import { acquireAnswer, answerLines, evictAnswer, releaseAnswer, renewAnswer } from './answers.ts'
 import { ClusterServers } from './cluster-servers.ts'
 import type { ClusterLink, RedisLink, Subscription } from './connection.ts'
-import { isMissingRight, layoutErrorOf } from './failures.ts'
+import { fenceErrorOf, isMissingRight, layoutErrorOf } from './failures.ts'
 import { mostOf } from './most-of.ts'
 import { warnOfMissingMessages } from './mute.ts'
 import { OneServer } from './one-server.ts'
@@ -193,7 +193,8 @@ export class RedisStore implements Store {
       for (const { asked, resolve, reject } of batch) {
         const text = lines[index] ?? ''
         index += 1
-        if (text[0] === '?') reject(layoutErrorOf(asked.key, this.#names.room(asked.key), text.slice(1)))
+        if (text[0] === '!') reject(fenceErrorOf(asked.key, place.fence))
+        else if (text[0] === '?') reject(layoutErrorOf(asked.key, this.#names.room(asked.key), text.slice(1)))
         else if (doubt !== undefined && text[0] === 'h') reject(doubt.asStoreError(asked.key))
         else resolve(parse(text))
         if (text[0] === 'q') notice(place, text)

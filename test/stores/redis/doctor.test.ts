@@ -258,6 +258,7 @@ test.each([
       ]),
       clock: { aheadMs, errorMs: 1, roundTripMs: 1 },
       setting,
+      lastFences: new Map(),
       isMute: false,
     }
     const findings = SERVER_CHECKS.flatMap((look) => look(facts) ?? [])

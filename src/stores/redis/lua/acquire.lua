@@ -4,21 +4,27 @@
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs minHoldMs`
 --         4 facts: `units limit acceptMs lockDelayMs inbox owner` · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
+--         ! where it would be its turn, and the last fence is none to go on from
 --         then +<index> for each room with more to admit, by its first ticket, counted from 0
 --@ start
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.find(ARGV[3], ' 0', -2, true)
+
+--@ last
 
 -- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
 if #KEYS == 2 and plain then
   local fence = usText
 --@@ proposal
   if redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\0h ' .. fence .. state, 'PX', ARGV[2], 'NX') then
-    local last = redis.call('SET', KEYS[1], fence, 'GET')
-    -- Texts of one length are in the order of their numbers.
-    if not last or #last == #fence and last < fence then return 'h' .. fence end
+    local last = takeLast(fence)
+    if not last then
+      redis.call('DEL', KEYS[2])
+      return '!'
+    end
+    if last < tonumber(fence) then return 'h' .. fence end
     -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
-    fence = string.format('%.0f', math.max((tonumber(last) or 0) + 1, usText))
+    fence = string.format('%.0f', last + 1)
     redis.call('SET', KEYS[1], fence)
     redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\0h ' .. fence .. state, 'PX', ARGV[2])
     return 'h' .. fence
@@ -54,12 +60,17 @@ for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
   local lone = '1 t' .. ARGV[at + 3] .. '\0h '
   if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
-    if not lastFence and nextFence() ~= usText then
-      -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
-      fence = string.format('%.0f', lastFence)
-      redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2])
+    if not lastFence then
+      local given = nextFence()
+      if not given then
+        redis.call('DEL', KEYS[at])
+      elseif given ~= usText then
+        -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+        redis.call('SET', KEYS[at], lone .. given .. state, 'PX', ARGV[2])
+      end
+      fence = given
     end
-    answers[at - 1] = 'h' .. fence
+    answers[at - 1] = fence and 'h' .. fence or '!'
   else
     general[#general + 1] = at
   end
@@ -80,12 +91,14 @@ if #general > 0 then
     remember(id, asked)
     settle(id)
     local ticket = find(id)
-    if ticket and ticket.state == 'w' then return queued(ticket, asked) end
+    if ticket and ticket.state == 'w' then return room.stuck and '!' or queued(ticket, asked) end
     local known = ticket and status(ticket, asked) or tombstone(id)
     if known then return known end
+    if room.stuck then return '!' end
     ticket = share({ id = id, since = usText, facts = ARGV[4] })
     if not first('q') and admits(ticket) then
       ticket.state, ticket.number, ticket.hold = 'h', nextFence(), minimumHold(asked)
+      if not ticket.number then return '!' end
       ticket.till = math.max(now + asked.ttl, ticket.hold)
       enter(ticket)
       return 'h' .. ticket.number

@@ -4,6 +4,7 @@
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
 -- Result  `+` if the room has more to admit, else nothing; then the ids removed · or ?<layout> alone
 --@ start
+--@ last
 --@ fence
 --@ wake
 --@ tried

@@ -1,11 +1,18 @@
 -- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
--- As text, because numbers become text with 14 digits only.
-local us, lastFence = tonumber(usText), nil
+-- As text, because numbers become text with 14 digits only. Behind last.lua.
+local us, lastFence, noFence = tonumber(usText), nil, false
+
+-- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
 local function nextFence()
+  if noFence then return end
   if lastFence then
     lastFence = lastFence + 1
   else
-    local previous = tonumber(redis.call('SET', KEYS[1], usText, 'GET')) or 0
+    local previous = takeLast(usText)
+    if not previous then
+      noFence = true
+      return
+    end
     lastFence = us > previous and us or previous + 1
     -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
     -- room for all that it may give, until keepFence says how many these were.

@@ -25,6 +25,7 @@ for at = 2, #KEYS do
   end
 end
 if #general == 0 then return answers[2] and table.concat(answers, '\n') or answers[1] end
+--@ last
 --@ fence
 --@ wake
 --@ crowd
@@ -43,8 +44,10 @@ local function handOver(key, id)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
   local till = now + accept
   if till + delay > was.kept then return end
+  local fence = nextFence()
+  if not fence then return end
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
-  local offer = 't' .. nextId .. '\0o ' .. nextFence() .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
+  local offer = 't' .. nextId .. '\0o ' .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
   redis.call('ZADD', key, '0', offer, '0', 'e' .. till .. nextId)
   wake(inbox, nextId)
   return own[1] and 'h\n' .. own[1] or 'h'

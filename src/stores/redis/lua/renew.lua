@@ -52,6 +52,7 @@ if #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
   local answer = keepHolder(KEYS[2], ARGV[5])
   if answer then return answer end
 end
+--@ last
 --@ fence
 --@ wake
 --@ tried
@@ -67,6 +68,8 @@ local function ask(id)
   remember(id, asked)
   settle(id)
   local ticket = find(id)
+  -- With the next acquire it is told why.
+  if room.stuck and ticket and ticket.state == 'w' then return 'g' end
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 

@@ -8,6 +8,7 @@ export const scripts: {
   readonly evict: string
   readonly fence: string
   readonly inspect: string
+  readonly last: string
   readonly memory: string
   readonly probe: string
   readonly proposal: string
@@ -24,21 +25,27 @@ export const scripts: {
 -- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs minHoldMs\`
 --         4 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
+--         ! where it would be its turn, and the last fence is none to go on from
 --         then +<index> for each room with more to admit, by its first ticket, counted from 0
 --@ start
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.find(ARGV[3], ' 0', -2, true)
+
+--@ last
 
 -- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
 if #KEYS == 2 and plain then
   local fence = usText
 --@@ proposal
   if redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2], 'NX') then
-    local last = redis.call('SET', KEYS[1], fence, 'GET')
-    -- Texts of one length are in the order of their numbers.
-    if not last or #last == #fence and last < fence then return 'h' .. fence end
+    local last = takeLast(fence)
+    if not last then
+      redis.call('DEL', KEYS[2])
+      return '!'
+    end
+    if last < tonumber(fence) then return 'h' .. fence end
     -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
-    fence = string.format('%.0f', math.max((tonumber(last) or 0) + 1, usText))
+    fence = string.format('%.0f', last + 1)
     redis.call('SET', KEYS[1], fence)
     redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2])
     return 'h' .. fence
@@ -74,12 +81,17 @@ for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
   local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
   if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
-    if not lastFence and nextFence() ~= usText then
-      -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
-      fence = string.format('%.0f', lastFence)
-      redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2])
+    if not lastFence then
+      local given = nextFence()
+      if not given then
+        redis.call('DEL', KEYS[at])
+      elseif given ~= usText then
+        -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+        redis.call('SET', KEYS[at], lone .. given .. state, 'PX', ARGV[2])
+      end
+      fence = given
     end
-    answers[at - 1] = 'h' .. fence
+    answers[at - 1] = fence and 'h' .. fence or '!'
   else
     general[#general + 1] = at
   end
@@ -100,12 +112,14 @@ if #general > 0 then
     remember(id, asked)
     settle(id)
     local ticket = find(id)
-    if ticket and ticket.state == 'w' then return queued(ticket, asked) end
+    if ticket and ticket.state == 'w' then return room.stuck and '!' or queued(ticket, asked) end
     local known = ticket and status(ticket, asked) or tombstone(id)
     if known then return known end
+    if room.stuck then return '!' end
     ticket = share({ id = id, since = usText, facts = ARGV[4] })
     if not first('q') and admits(ticket) then
       ticket.state, ticket.number, ticket.hold = 'h', nextFence(), minimumHold(asked)
+      if not ticket.number then return '!' end
       ticket.till = math.max(now + asked.ttl, ticket.hold)
       enter(ticket)
       return 'h' .. ticket.number
@@ -188,6 +202,7 @@ end
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
 -- Result  \`+\` if the room has more to admit, else nothing; then the ids removed · or ?<layout> alone
 --@ start
+--@ last
 --@ fence
 --@ wake
 --@ tried
@@ -223,13 +238,20 @@ keepFence()
 return answer
 `,
   fence: `-- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
--- As text, because numbers become text with 14 digits only.
-local us, lastFence = tonumber(usText), nil
+-- As text, because numbers become text with 14 digits only. Behind last.lua.
+local us, lastFence, noFence = tonumber(usText), nil, false
+
+-- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
 local function nextFence()
+  if noFence then return end
   if lastFence then
     lastFence = lastFence + 1
   else
-    local previous = tonumber(redis.call('SET', KEYS[1], usText, 'GET')) or 0
+    local previous = takeLast(usText)
+    if not previous then
+      noFence = true
+      return
+    end
     lastFence = us > previous and us or previous + 1
     -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
     -- room for all that it may give, until keepFence says how many these were.
@@ -256,6 +278,21 @@ for at, key in ipairs(KEYS) do
   contents[at + 1] = content or ''
 end
 return contents
+`,
+  last: `-- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
+-- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
+-- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
+-- before the clock was set back, and the fences go on from there.
+local function takeLast(fence)
+  local last = redis.pcall('SET', KEYS[1], fence, 'GET')
+  if not last then return 0 end
+  if type(last) == 'table' then
+    if not string.find(last.err, 'WRONGTYPE', 1, true) then error(last.err, 0) end
+    return
+  end
+  if string.find(last, '^%d+$') and (#last < 16 or #last == 16 and last < '9') then return tonumber(last) end
+  redis.call('SET', KEYS[1], last)
+end
 `,
   memory: `-- Whether a server has forgotten nothing for so long; see standing.lua for what is written down. Where its clock was set back its
 -- memory seems younger than it is. A process that has known this very memory for as long, by its own clock, knows better.
@@ -326,6 +363,7 @@ for at = 2, #KEYS do
   end
 end
 if #general == 0 then return answers[2] and table.concat(answers, '\\n') or answers[1] end
+--@ last
 --@ fence
 --@ wake
 --@ crowd
@@ -344,8 +382,10 @@ local function handOver(key, id)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
   local till = now + accept
   if till + delay > was.kept then return end
+  local fence = nextFence()
+  if not fence then return end
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
-  local offer = 't' .. nextId .. '\\0o ' .. nextFence() .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
+  local offer = 't' .. nextId .. '\\0o ' .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
   redis.call('ZADD', key, '0', offer, '0', 'e' .. till .. nextId)
   wake(inbox, nextId)
   return own[1] and 'h\\n' .. own[1] or 'h'
@@ -446,6 +486,7 @@ if #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
   local answer = keepHolder(KEYS[2], ARGV[5])
   if answer then return answer end
 end
+--@ last
 --@ fence
 --@ wake
 --@ tried
@@ -461,6 +502,8 @@ local function ask(id)
   remember(id, asked)
   settle(id)
   local ticket = find(id)
+  -- With the next acquire it is told why.
+  if room.stuck and ticket and ticket.state == 'w' then return 'g' end
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 
@@ -732,10 +775,16 @@ local function admit(asker)
       unsettled[room.key] = true
       return
     end
+    -- Before anything is changed: there may be none to give.
+    local fence = not forgotten and nextFence()
+    if not forgotten and not fence then
+      room.stuck = true
+      return
+    end
     budget = budget - 1
     erase(waiter)
     if not forgotten then
-      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', nextFence(), usText, now + waiter.accept, '0'
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
       enter(waiter)
       if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
     end

@@ -9,6 +9,7 @@
 --         6 the memory that the process has known for as long by its own clock, or nothing
 -- Result  a<time in µs>: accepted · b<fence>: it has to be above this · g: it does not hold here · y: this server may have forgotten others
 --@ start
+--@ last
 local asked, id, settles = ARGV[1], ARGV[4], ARGV[5] == 's'
 
 -- All fences have 16 digits until the year 2286, so their texts are in the order of their numbers.
@@ -22,8 +23,8 @@ local function refusal(fence, limit)
 end
 
 local function raise()
-  local last = redis.call('SET', KEYS[1], asked, 'GET')
-  if last and last > asked then redis.call('SET', KEYS[1], last) end
+  local last = takeLast(asked)
+  if last and last > tonumber(asked) then redis.call('SET', KEYS[1], string.format('%.0f', last)) end
 end
 
 -- Looked at in the same step as the vote: whoever flushes this server takes both.

@@ -6,6 +6,7 @@
 --         4 when the vote that is meant ends: this may arrive late, after another request has had the vote confirmed
 -- Result  q: it waits · h: it keeps its vote: nobody else waits here, or it is another one · u: it has left, or was not there
 --@ start
+--@ last
 --@ fence
 --@ wake
 --@ tried
