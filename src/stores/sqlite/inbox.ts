@@ -1,12 +1,12 @@
 import { connect, createServer, type Server, type Socket } from 'node:net'
 import type { Wake } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
-import { addressesFor, discard, discardAtExit, openAs } from './inbox-address.ts'
+import { addressText, type Opening, OwnSocket, openingTo, PLACES, parseAddress } from './inbox-address.ts'
 import type { Notice } from './room-window.ts'
 
 /**
  * How processes tell each other of wakes: each that waits has a local socket (a named pipe on Windows) in a folder beside
- * the lock file, and its address stands next to its tickets. A wake is a line with the ticket's id.
+ * the lock file, and the socket's name stands next to its tickets. A wake is a line with the ticket's id.
  *
  * Measured between two processes, from the write to the callback: 0.08 ms over a kept connection, 0.3 ms over a new one,
  * 0.08 ms by UDP on the loopback, 0.07 ms by fs.watch() on a file; all cost nothing when idle. UDP ends at the border of
@@ -20,7 +20,7 @@ export class Inbox {
   readonly #listeners = new Set<(wake: Wake) => void>()
   readonly #incoming = new Set<Socket>()
   readonly #outgoing = new Map<string, Socket>()
-  #server: Promise<Server> | undefined
+  #server: Promise<Listening> | undefined
   #closed = false
 
   constructor(lockFile: string) {
@@ -34,7 +34,8 @@ export class Inbox {
       await this.#server
     } catch (cause) {
       this.#server = undefined
-      const message = 'No socket can be opened for wakes: waiters ask now and then instead.'
+      const reason = cause instanceof Error ? cause.message : String(cause)
+      const message = `No socket can be opened for wakes, so waiters ask now and then instead. ${reason}`
       throw new StoreError('store-unavailable', message, { cause })
     }
     // An own function for each call: the same one may listen twice.
@@ -49,8 +50,9 @@ export class Inbox {
 
   /** The lock file was deleted, and probably everything beside it. */
   async reopen(): Promise<void> {
-    if (this.#server === undefined) return
-    await this.#shut(await this.#server)
+    const open = await this.#server?.catch(() => undefined)
+    if (open === undefined) return
+    await this.#shut(open)
     if (this.#closed) return
     this.#server = this.#open()
     await this.#server.catch(() => {
@@ -73,6 +75,7 @@ export class Inbox {
         continue
       }
       const socket = this.#connectionTo(inbox)
+      if (socket === undefined) continue
       if (socket.connecting) connecting.push(written(socket, `${id}\n`))
       else socket.write(`${id}\n`)
     }
@@ -84,38 +87,39 @@ export class Inbox {
     this.#listeners.clear()
     // A process that releases and ends at once still has to tell who is next.
     await Promise.all([...this.#outgoing.values()].map(flush))
-    const server = await this.#server?.catch(() => undefined)
-    if (server?.listening) await this.#shut(server)
+    const open = await this.#server?.catch(() => undefined)
+    if (open?.server.listening) await this.#shut(open)
   }
 
   #deliver(wake: Wake): void {
     for (const listener of this.#listeners) listener(wake)
   }
 
-  async #open(): Promise<Server> {
-    let failure: unknown
-    for (const address of addressesFor(this.#lockFile)) {
-      const server = createServer((socket) => this.#receive(socket))
+  async #open(): Promise<Listening> {
+    const failures: unknown[] = []
+    for (const place of PLACES) {
+      let socket: OwnSocket | undefined
+      const server = createServer((connection) => this.#receive(connection))
       try {
-        await listening(server, address)
-        discardAtExit(address)
-        openAs(address, this.#lockFile)
-        this.address = address
-        return server
+        socket = new OwnSocket(place, this.#lockFile)
+        await listening(server, socket.path)
+        socket.opened()
+        this.address = addressText(socket.address)
+        return { server, socket }
       } catch (error) {
-        failure = error
+        failures.push(error)
         server.close()
+        socket?.close()
       }
     }
-    throw failure
+    throw failures[0]
   }
 
-  async #shut(server: Server): Promise<void> {
-    const { address } = this
+  async #shut({ server, socket }: Listening): Promise<void> {
     this.address = ''
-    for (const socket of this.#incoming) socket.destroy()
+    for (const incoming of this.#incoming) incoming.destroy()
     await new Promise<void>((resolve) => server.close(() => resolve()))
-    discard(address)
+    socket.close()
   }
 
   #receive(socket: Socket): void {
@@ -132,25 +136,50 @@ export class Inbox {
     socket.on('close', () => this.#incoming.delete(socket))
   }
 
-  #connectionTo(inbox: string): Socket {
+  /** `undefined` when nobody listens there, or the row names no place of ours: its ticket asks by itself. */
+  #connectionTo(inbox: string): Socket | undefined {
     const open = this.#outgoing.get(inbox)
     if (open !== undefined) return open
-    const socket = connect(inbox)
+    const opening = this.#openingTo(inbox)
+    if (opening === undefined) return undefined
+    // As an object: a text that is a number would be a port.
+    const socket = connect({ path: opening.path })
     const forget = (): void => {
       if (this.#outgoing.get(inbox) === socket) this.#outgoing.delete(inbox)
     }
     // Until the line is on its way the process stays; an open connection is no reason to.
-    socket.once('connect', () => socket.unref())
+    socket.once('connect', () => {
+      socket.unref()
+      opening.close()
+    })
     socket.setTimeout(IDLE_MS, () => {
       forget()
       socket.end()
     })
     // Its process is gone, and its ticket will be skipped.
     socket.on('error', () => {})
-    socket.on('close', forget)
+    socket.on('close', () => {
+      forget()
+      opening.close()
+    })
     this.#outgoing.set(inbox, socket)
     return socket
   }
+
+  #openingTo(inbox: string): Opening | undefined {
+    const address = parseAddress(inbox)
+    if (address === undefined) return undefined
+    try {
+      return openingTo(address, this.#lockFile)
+    } catch {
+      return undefined
+    }
+  }
+}
+
+interface Listening {
+  readonly server: Server
+  readonly socket: OwnSocket
 }
 
 /** A connection that was not needed for so long is closed. */

@@ -11,6 +11,7 @@ import {
 } from './create-file.ts'
 import { type Moment, momentAfterReboot } from './fence-clock.ts'
 import { refuseNetworkFileSystem } from './file-system.ts'
+import { realLockPath } from './real-path.ts'
 import { type Database, openDatabase, type PreparedStatement, type SqliteEngine } from './sqlite-engine.ts'
 import { prepareStatements, type Statements } from './statements.ts'
 
@@ -25,6 +26,8 @@ export interface LockFileOptions {
 /** A connection to a lock file. */
 export class LockFile {
   readonly #options: LockFileOptions
+  /** Where the path of the options leads, if it is a link. */
+  readonly #path: string
   readonly #database: Database
   readonly #identity: string | undefined
   /** SQLite's files beside it, which live as long as anybody has it open. */
@@ -35,7 +38,8 @@ export class LockFile {
 
   /** Makes the file, and the folders it lies in, when there is none; leaves nothing behind when it cannot. */
   constructor(options: LockFileOptions) {
-    const { path, engine } = options
+    const { engine } = options
+    const path = realLockPath(options.path)
     refuseNetworkFileSystem(nearestFolder(path))
     if (!existsSync(path)) createFile(path, engine)
     else if (!statSync(path).isFile()) {
@@ -44,6 +48,7 @@ export class LockFile {
       throw new StoreError('store-refused', `Expected the lock file ${file} to be a file, got ${kind}.`)
     }
     this.#options = options
+    this.#path = path
     this.#database = openDatabase(path, engine)
     this.#identity = identityOf(path)
   }
@@ -79,7 +84,7 @@ export class LockFile {
   }
 
   #companionsNow(): string {
-    return ['-wal', '-shm'].map((suffix) => identityOf(`${this.#options.path}${suffix}`) ?? 'none').join()
+    return ['-wal', '-shm'].map((suffix) => identityOf(`${this.#path}${suffix}`) ?? 'none').join()
   }
 
   #prepare(): Statements {

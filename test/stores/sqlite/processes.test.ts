@@ -177,7 +177,7 @@ test('a process that holds, waits and listens ends when its work is done, and ha
   expect(await ended(child)).toEqual({ code: 0, signal: null, output: '' })
   // It did not even close its store: no socket is left of it.
   expect(readdirSync(dirname(path)).filter((name) => !name.startsWith('locks.db'))).toEqual([])
-  expect(readdirSync(dirname(path))).not.toContain('locks.db-wakes')
+  expect(readdirSync(dirname(path))).not.toContain(`locks.db-wakes-${process.geteuid?.()}`)
 })
 
 test.each(['end', 'exit', 'kill'])(
@@ -201,14 +201,14 @@ test.each(['end', 'exit', 'kill'])(
 
 test('the socket of a killed process is cleared away by the next one that listens', async () => {
   const path = freshPath()
-  const sockets = () => readdirSync(`${path}-wakes`)
+  const sockets = () => readdirSync(`${path}-wakes-${process.geteuid?.()}`)
   const dead = await StoreProcess.start(path)
   const [left = ''] = sockets()
   await dead.kill()
   expect(sockets()).toEqual([left])
   // Only an old one: a fresh one may belong to a process that is just opening it.
   const minuteAgo = Date.now() / 1000 - 60
-  utimesSync(join(`${path}-wakes`, left), minuteAgo, minuteAgo)
+  utimesSync(join(`${path}-wakes-${process.geteuid?.()}`, left), minuteAgo, minuteAgo)
   await StoreProcess.start(path)
   await until('the dead socket is gone', () => !sockets().includes(left))
   expect(sockets()).toHaveLength(1)

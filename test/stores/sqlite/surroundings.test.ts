@@ -238,7 +238,11 @@ test('wakes flow again after everything was deleted', async () => {
   await until('both have noticed', async () => {
     await one.acquire(mine)
     await other.inspect({ prefix: '', cursor: undefined, count: 1 })
-    return heard.length > 0 && existsSync(`${path}-wakes`) && (await other.renew([mine]))[0]?.tag === 'held'
+    return (
+      heard.length > 0 &&
+      existsSync(`${path}-wakes-${userInfo().uid}`) &&
+      (await other.renew([mine]))[0]?.tag === 'held'
+    )
   })
   expect(heard).toEqual([{ tag: 'all' }])
   expect(await other.acquire(next)).toMatchObject({ tag: 'queued' })
@@ -315,7 +319,7 @@ test('a closed store says so, and closing it again is fine', async () => {
 test('where no socket can be opened, locking goes on without wakes', async () => {
   const path = freshPath('locks.db')
   const store = await openSqlite(path)
-  writeFileSync(`${path}-wakes`, 'in the way')
+  writeFileSync(`${path}-wakes-${userInfo().uid}`, 'in the way')
   vi.stubEnv('TMPDIR', join(root, 'nowhere'))
   await expect(store.listen?.(() => {})).rejects.toMatchObject({
     name: 'StoreError',
@@ -327,10 +331,10 @@ test('where no socket can be opened, locking goes on without wakes', async () =>
   await store.release({ key: mine.key, id: mine.id, cancel: false })
   expect(await store.renew([next])).toMatchObject([{ tag: 'held' }])
   // The next attempt is a new one.
-  rmSync(`${path}-wakes`)
+  rmSync(`${path}-wakes-${userInfo().uid}`)
   expect(await store.listen?.(() => {})).toBeTypeOf('function')
   await store.close()
-  expect(existsSync(`${path}-wakes`)).toBe(false)
+  expect(existsSync(`${path}-wakes-${userInfo().uid}`)).toBe(false)
 })
 
 test('who may write the lock file may send wakes, and nobody else', async () => {
@@ -340,15 +344,15 @@ test('who may write the lock file may send wakes, and nobody else', async () => 
     chmodSync(path, mode)
     chmodSync(join(path, '..'), 0o775)
     await store.listen?.(() => {})
-    expect(statSync(`${path}-wakes`).mode & 0o777).toBe(0o775)
-    const [socket = ''] = readdirSync(`${path}-wakes`)
-    expect(statSync(join(`${path}-wakes`, socket)).mode & 0o777).toBe(mode)
+    expect(statSync(`${path}-wakes-${userInfo().uid}`).mode & 0o777).toBe(0o755)
+    const [socket = ''] = readdirSync(`${path}-wakes-${userInfo().uid}`)
+    expect(statSync(join(`${path}-wakes-${userInfo().uid}`, socket)).mode & 0o777).toBe(mode)
     await store.close()
-    expect(existsSync(`${path}-wakes`)).toBe(false)
+    expect(existsSync(`${path}-wakes-${userInfo().uid}`)).toBe(false)
   }
 })
 
-test('a path too long for a socket beside it does not keep wakes from flowing', async () => {
+test('a path too long for a socket does not keep wakes from flowing', async () => {
   const path = freshPath('d'.repeat(100), 'locks.db')
   const [one, other] = [await openSqlite(path), await openSqlite(path)]
   const [mine, next] = [ticket(), ticket()]

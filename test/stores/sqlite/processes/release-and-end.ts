@@ -1,10 +1,17 @@
 // A process that takes a key, waits until somebody else waits for it, gives it back and ends: by itself, with an exit after the
-// store is closed, or by a signal that leaves no time for anything.
+// store is closed, or by a signal that leaves no time for anything. As another user where one is given.
 import { sqliteStore } from '../../../../src/stores/sqlite/index.ts'
+import { openDatabase } from '../../../../src/stores/sqlite/sqlite-engine.ts'
 import { until } from '../../../servers/until.ts'
 import { ticket } from '../tickets.ts'
 
-const [path = '', how] = process.argv.slice(2)
+const [path = '', how, user] = process.argv.slice(2)
+if (user !== undefined) {
+  // Loads SQLite while this process may still read the repository.
+  openDatabase(':memory:', undefined).close()
+  process.setgid?.(Number(user))
+  process.setuid?.(Number(user))
+}
 const store = sqliteStore(path)
 const mine = ticket()
 await store.acquire(mine)
