@@ -1,4 +1,5 @@
 import { type Finding, milliseconds, within } from './base/diagnosis.ts'
+import { messageOf } from './base/thrown.ts'
 import { openStore, schemeOf, sqlitePathOf } from './connect.ts'
 import type { Store } from './contract/store.ts'
 import { isHoldfastError } from './errors.ts'
@@ -96,7 +97,7 @@ async function general(url: string): Promise<readonly Finding[]> {
     store = await openStore(url)
   } catch (error) {
     if (isHoldfastError(error, 'invalid-argument')) throw error
-    return [{ check: 'connection', verdict: 'problem', text: textOf(error) }]
+    return [{ check: 'connection', verdict: 'problem', text: messageOf(error) }]
   }
   const opened = milliseconds(performance.now() - begun)
   try {
@@ -115,7 +116,7 @@ async function attempt(check: string, look: () => Promise<Finding>): Promise<Fin
   try {
     return await within(LIMIT_MS, look())
   } catch (error) {
-    return { check, verdict: 'problem', text: textOf(error) }
+    return { check, verdict: 'problem', text: messageOf(error) }
   }
 }
 
@@ -145,7 +146,7 @@ async function messages(store: Store): Promise<Finding> {
     await store.listen(() => {})
     return { check, verdict: 'ok', text: 'Who waits is told when it is its turn.' }
   } catch (error) {
-    const text = `Who waits cannot be told when it is its turn, and asks now and then instead. ${textOf(error)}`
+    const text = `Who waits cannot be told when it is its turn, and asks now and then instead. ${messageOf(error)}`
     return { check, verdict: 'warning', text }
   }
 }
@@ -156,14 +157,9 @@ async function listing(store: Store): Promise<Finding> {
     await store.inspect({ prefix: '', cursor: undefined, count: 1 })
     return { check, verdict: 'ok', text: 'Keys can be listed.' }
   } catch (error) {
-    const text = `Keys cannot be listed, which holdfast ls and locks.inspect() do. ${textOf(error)}`
+    const text = `Keys cannot be listed, which holdfast ls and locks.inspect() do. ${messageOf(error)}`
     return { check, verdict: 'warning', text }
   }
-}
-
-/** Errors of a store are sentences without secrets. */
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
 
 const LIMIT_MS = 5000

@@ -154,13 +154,14 @@ export class ClosedError extends HoldfastError {
  * ```
  */
 export function isHoldfastError(error: unknown, code?: HoldfastErrorCode): error is HoldfastError {
-  return (
-    error instanceof Error &&
-    'code' in error &&
-    typeof error.code === 'string' &&
-    codes.has(error.code) &&
-    (code === undefined || error.code === code)
-  )
+  try {
+    if (!(error instanceof Error) || !('code' in error)) return false
+    const { code: own } = error
+    return typeof own === 'string' && codes.has(own) && (code === undefined || own === code)
+  } catch {
+    // Anything can be thrown, also what throws when it is looked at (a Proxy that was revoked).
+    return false
+  }
 }
 
 const codes: ReadonlySet<string> = new Set<HoldfastErrorCode>([

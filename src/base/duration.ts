@@ -32,7 +32,7 @@ export function parseDuration(name: string, value: unknown, range: DurationRange
   )
 }
 
-/** A value as it may stand in a message: short, on one line, with its type visible. */
+/** A value as it may stand in a message: short, on one line, with its type visible. Never throws. */
 export function show(value: unknown): string {
   if (typeof value === 'string') {
     const text = value.length > 60 ? `${value.slice(0, 60)}…` : value
@@ -40,10 +40,18 @@ export function show(value: unknown): string {
   }
   if (typeof value === 'bigint') return `${value}n`
   if (typeof value === 'function') return 'a function'
-  if (Array.isArray(value)) return `an array of ${value.length}`
-  if (typeof value === 'object' && value !== null)
-    return `an object (${value.constructor?.name ?? 'no class'})`
-  return String(value)
+  return typeof value === 'object' && value !== null ? showObject(value) : String(value)
+}
+
+function showObject(value: object): string {
+  try {
+    if (Array.isArray(value)) return `an array of ${value.length}`
+    const name: unknown = value.constructor?.name
+    return `an object (${typeof name === 'string' && name !== '' ? name : 'no class'})`
+  } catch {
+    // A getter threw, or it is a Proxy that was revoked.
+    return 'an object that cannot be looked at'
+  }
 }
 
 const PATTERN = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs'
+import { reportOf } from '../base/thrown.ts'
 import { isHoldfastError } from '../errors.ts'
 import { Arguments, type Command } from './arguments.ts'
 import { dashboard } from './dashboard/dashboard.ts'
@@ -88,7 +89,7 @@ function exitCodeFor(error: unknown, { name }: Command): number {
         return EXIT.software
     }
   }
-  const report = error instanceof Error ? (error.stack ?? error.message) : String(error)
+  const report = reportOf(error)
   for (const line of report.split('\n')) complain(line)
   return EXIT.software
 }

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { show } from '../base/duration.ts'
+import { reportOf } from '../base/thrown.ts'
 import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
 import type { Locks } from '../index.ts'
 import { watchRooms } from '../watch/room-watch.ts'
@@ -107,7 +108,12 @@ class Desk {
       isOurs ? error.message : 'Something went wrong; the log of the server tells what.',
     )
     // A mistake of ours, or of `authorize`.
-    if (!isOurs) process.emitWarning(error instanceof Error ? error : String(error))
+    if (isOurs) return
+    process.emitWarning('The dashboard could not answer a request.', {
+      type: 'HoldfastWarning',
+      code: 'HOLDFAST_DASHBOARD',
+      detail: reportOf(error),
+    })
   }
 
   close(): void {

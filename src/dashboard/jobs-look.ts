@@ -1,3 +1,4 @@
+import { messageOf } from '../base/thrown.ts'
 import { JOB_STATES, type Jobs, type JobView } from '../jobs/index.ts'
 
 /** Looks at jobs for everybody at once, and not more often than every few seconds: counting reads the whole table. */
@@ -33,7 +34,7 @@ export class JobsLook {
       }
       this.#view = { counts, jobs: shown, states: JOB_STATES, jobsAt: Date.now() }
     } catch (error) {
-      const jobsMessage = error instanceof Error ? error.message : String(error)
+      const jobsMessage = messageOf(error)
       this.#view = { ...this.#view, jobsMessage }
     } finally {
       const tookMs = performance.now() - startedAt

@@ -1,5 +1,6 @@
 import { type Channel, channel, subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { show } from '../base/duration.ts'
+import { reportOf } from '../base/thrown.ts'
 import type { Clock } from '../contract/clock.ts'
 import type { Ticket } from '../contract/store.ts'
 import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
@@ -242,7 +243,7 @@ function guarded<Event>(name: LockEventName, listener: (event: Event) => unknown
   const warn = (error: unknown) => {
     if (warned) return
     warned = true
-    const detail = error instanceof Error ? (error.stack ?? error.message) : show(error)
+    const detail = reportOf(error)
     process.emitWarning(`A listener to the event \`${name}\` failed; the lock goes on.`, {
       type: 'HoldfastWarning',
       detail,

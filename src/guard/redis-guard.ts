@@ -1,4 +1,5 @@
 import { show } from '../base/duration.ts'
+import { messageOf } from '../base/thrown.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import { expected } from '../postgres/rows.ts'
 import { type Fence, parseFence, parseResource, staleFence } from './fence.ts'
@@ -69,7 +70,7 @@ export async function redisGuard(
   try {
     return await evaluate(client, { script: scripts.guard + write.script, keys, args })
   } catch (error) {
-    const said = error instanceof Error ? error.message : ''
+    const said = messageOf(error)
     if (said.startsWith('STALEFENCE ')) throw staleFence(resource, fence, error)
     if (said.startsWith('CROSSSLOT ')) throw otherSlots(resource, error)
     throw error

@@ -1,4 +1,5 @@
 import { parseDuration } from '../base/duration.ts'
+import { reportOf } from '../base/thrown.ts'
 import { LeaseLostError } from '../errors.ts'
 import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, SettleOptions } from './job.ts'
 import type { JobTables } from './job-tables.ts'
@@ -75,10 +76,7 @@ export function lostError({ id, attempt }: Pick<Attempt, 'id' | 'attempt'>): Lea
   )
 }
 
-/** What is kept of an error: its stack up to a length, without what PostgreSQL cannot keep. */
+/** What is kept of an error, without what PostgreSQL cannot keep. */
 function reasonOf(error: unknown): string {
-  const text = error instanceof Error ? (error.stack ?? error.message) : String(error)
-  return text.slice(0, MOST_REASON).replace(/\0|\p{Cs}/gu, '\ufffd') || 'no reason'
+  return reportOf(error).replace(/\0|\p{Cs}/gu, '\ufffd')
 }
-
-const MOST_REASON = 4000

@@ -1,5 +1,6 @@
 import { show } from '../base/duration.ts'
-import { InvalidArgumentError } from '../errors.ts'
+import { messageOf } from '../base/thrown.ts'
+import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
 
 /** A payload as JSON, refused where reading it back would give something else in silence. */
 export function payloadText(payload: unknown, { maxBytes }: { readonly maxBytes: number }): string {
@@ -18,9 +19,9 @@ function stringify(payload: unknown): string {
     const text = JSON.stringify(payload, refusing()) as string | undefined
     if (text !== undefined) return text
   } catch (error) {
-    if (error instanceof InvalidArgumentError) throw error
+    if (isHoldfastError(error, 'invalid-argument')) throw error
     // A cycle, or a `toJSON` that throws.
-    const reason = error instanceof Error ? (error.message.split('\n')[0] ?? '') : String(error)
+    const reason = messageOf(error).split('\n')[0]
     throw new InvalidArgumentError(`Expected \`payload\` to be JSON, got ${show(payload)}: ${reason}.`, {
       cause: error,
     })

@@ -1,5 +1,5 @@
 import { elapsedMs, type Instant, usableMs } from '../base/instant.ts'
-import { LeaseLostError, StoreError } from '../errors.ts'
+import { isHoldfastError, LeaseLostError } from '../errors.ts'
 import { COMPLETED, claimedJob, failed, GIVEN_BACK, type Settling } from './claimed-job.ts'
 import type { FailOptions, FailOutcome, JobFacts, RunningJob, SettleOptions } from './job.ts'
 import { now } from './lease-time.ts'
@@ -69,7 +69,7 @@ export class Run {
     try {
       return await this.settling(settlement)
     } catch (error) {
-      const isUnknown = error instanceof StoreError && error.code === 'store-unavailable'
+      const isUnknown = isHoldfastError(error, 'store-unavailable')
       if (isUnknown && options?.transaction === undefined) this.unanswered = end()
       throw error
     }

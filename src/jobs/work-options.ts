@@ -1,4 +1,6 @@
 import { type Duration, parseDuration } from '../base/duration.ts'
+import { callListener } from '../base/listener.ts'
+import { reportOf } from '../base/thrown.ts'
 import {
   checkOptions,
   expected,
@@ -63,10 +65,7 @@ function guarded<Given>(
   call: (given: Given) => unknown,
   failed: (error: unknown) => void,
 ): (given: Given) => void {
-  return (given) => {
-    // A function that is async is not awaited, only heard.
-    new Promise((resolve) => resolve(call(given))).catch(failed)
-  }
+  return (given) => callListener(() => call(given), failed)
 }
 
 export function parseHandlers(
@@ -107,6 +106,6 @@ function warn(message: string, error: unknown): void {
   process.emitWarning(message, {
     type: 'HoldfastWarning',
     code: 'HOLDFAST_JOBS',
-    detail: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    detail: reportOf(error),
   })
 }

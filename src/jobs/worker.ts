@@ -1,5 +1,5 @@
 import type { Instant } from '../base/instant.ts'
-import { ClosedError, HoldfastError } from '../errors.ts'
+import { ClosedError, HoldfastError, isHoldfastError } from '../errors.ts'
 import { COMPLETED, failed, GIVEN_BACK, lostError, type Settling } from './claimed-job.ts'
 import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
 import type { JobTables } from './job-tables.ts'
@@ -227,7 +227,7 @@ export class JobWorker {
   }
 
   async #settleFailed(run: Run, error: unknown): Promise<void> {
-    const isGivenBack = run.isCutOff && error instanceof ClosedError
+    const isGivenBack = run.isCutOff && isHoldfastError(error, 'closed')
     const outcome = await this.#settle(run, isGivenBack ? GIVEN_BACK : (run.unanswered ?? failed(error)))
     if (isGivenBack) return
     this.#tellFailure(run, error, outcome ?? run.settledAs ?? 'lost')

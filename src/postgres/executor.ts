@@ -1,4 +1,5 @@
 import { show } from '../base/duration.ts'
+import { fieldOf } from '../base/thrown.ts'
 import { InvalidArgumentError } from '../errors.ts'
 
 export type SqlRow = Readonly<Record<string, unknown>>
@@ -80,22 +81,15 @@ export function inTransaction(client: SqlClient): boolean | undefined {
  */
 export function sqlStateOf(error: unknown): string | undefined {
   for (let at = error, depth = 0; typeof at === 'object' && at !== null && depth < 5; depth += 1) {
-    const { code, originalCode, cause, meta } = at as Failure
-    for (const state of [originalCode, code]) {
+    for (const state of [fieldOf(at, 'originalCode'), fieldOf(at, 'code')]) {
       if (typeof state === 'string' && SQL_STATE.test(state)) return state
       if (state === PRISMA_CONFLICT) return '40001'
     }
     // Drizzle wraps the driver's error, and so does Prisma in its own way.
-    at = cause ?? meta?.driverAdapterError ?? meta
+    const meta = fieldOf(at, 'meta')
+    at = fieldOf(at, 'cause') ?? fieldOf(meta, 'driverAdapterError') ?? meta
   }
   return undefined
-}
-
-interface Failure {
-  readonly code?: unknown
-  readonly originalCode?: unknown
-  readonly cause?: unknown
-  readonly meta?: { readonly driverAdapterError?: unknown }
 }
 
 /** Neither Prisma's own codes, P1000 to P6999, nor Node's EPIPE. */

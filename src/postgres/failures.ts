@@ -1,12 +1,14 @@
+import { show } from '../base/duration.ts'
+import { fieldOf, messageOf } from '../base/thrown.ts'
 import { StoreError } from '../errors.ts'
 import { sqlStateOf } from './executor.ts'
 
 /** The five characters by which PostgreSQL names what went wrong, or undefined when it was not the server that said it. */
 export function sqlState(error: unknown): string | undefined {
-  const code = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined
+  const code = fieldOf(error, 'code')
   if (typeof code !== 'string' || !/^[0-9A-Z]{5}$/.test(code)) return undefined
   // Node's own codes (EPIPE) look alike, but only the server's errors have a severity. A pooler gives it in one field only.
-  return 'severity' in (error as object) || 'severity_local' in (error as object) ? code : undefined
+  return (fieldOf(error, 'severity') ?? fieldOf(error, 'severity_local')) === undefined ? undefined : code
 }
 
 /** Whether a schema, a table or a function is not there. */
@@ -52,15 +54,15 @@ export function storeErrorOf(
 
 /** Whether a statement (by the `cause` of its error) was refused because of a value in it, so that the same statement may do for others. */
 export function isAboutValue(cause: unknown): boolean {
-  const { code } = (cause ?? {}) as { readonly code?: unknown }
+  const code = fieldOf(cause, 'code')
   return typeof code === 'string' && /^(22|54)/.test(code)
 }
 
 /** Clients hang the statement, its parameters and the connection's options on their errors. */
 function causeOf(error: unknown, state: string | undefined): Error {
-  const message = error instanceof Error ? error.message : String(error)
+  const message = messageOf(error)
   const cause = new Error(message)
-  const code = state ?? (error as { readonly code?: unknown } | null | undefined)?.code
+  const code = state ?? fieldOf(error, 'code')
   return code === undefined ? cause : Object.assign(cause, { code })
 }
 
@@ -112,8 +114,7 @@ const TROUBLES: Readonly<Record<string, string>> = {
 
 /** What is not the server's: TLS and names that will not get better by asking again. */
 function refusalOf(error: unknown): string | undefined {
-  const { code, message } = (error ?? {}) as { readonly code?: unknown; readonly message?: unknown }
-  const words = `${String(code)} ${String(message)}`
+  const words = `${show(fieldOf(error, 'code'))} ${messageOf(error)}`
   if (/does not support SSL|certificate|SELF_SIGNED|ERR_TLS/i.test(words)) {
     return 'PostgreSQL and the client do not agree on TLS. Check `ssl` of the client and the certificate of the server.'
   }

@@ -1,3 +1,4 @@
+import { fieldOf } from '../base/thrown.ts'
 import { outsideOfCallers } from '../engine/async-context.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { HoldfastError, isHoldfastError, LeaseLostError } from '../errors.ts'
@@ -169,7 +170,7 @@ export class LeaderTerm implements Leadership {
   #passesOn(error: unknown): boolean {
     const reasons = [this.#ending.signal.reason, this.#lost.signal.reason]
     if (reasons.includes(error)) return true
-    return error instanceof Error && (error.name === 'AbortError' || reasons.includes(error.cause ?? error))
+    return fieldOf(error, 'name') === 'AbortError' || reasons.includes(fieldOf(error, 'cause') ?? error)
   }
 
   /** Also work that only waits for its signal has to go on, as it did while it waited to be elected. */

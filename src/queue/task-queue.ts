@@ -1,4 +1,6 @@
+import { callListener } from '../base/listener.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
+import { reportOf } from '../base/thrown.ts'
 import { ClosedError, HoldfastError } from '../errors.ts'
 import {
   parseFunction,
@@ -198,11 +200,10 @@ class GroupedTaskQueue implements TaskQueue, TaskOwner {
 
   failedLate(error: unknown, { settings: { group } }: QueuedTask): void {
     const { onLateError = warnOfLateError } = this.#settings
-    try {
-      onLateError(error, { group })
-    } catch (ownError) {
-      warn('`onLateError` itself failed.', ownError)
-    }
+    callListener(
+      () => onLateError(error, { group }),
+      (ownError) => warn('`onLateError` itself failed.', ownError),
+    )
   }
 
   #add<T>(work: Work<T>, options: TaskOptions): Promise<T> {
@@ -281,6 +282,6 @@ function warn(message: string, error: unknown): void {
   process.emitWarning(message, {
     type: 'HoldfastWarning',
     code: 'HOLDFAST_LATE_ERROR',
-    detail: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    detail: reportOf(error),
   })
 }

@@ -1,3 +1,4 @@
+import { fieldOf } from '../base/thrown.ts'
 import { AcquireTimeoutError, HoldfastError } from '../errors.ts'
 
 /** What the function of `queue.run` is given. */
@@ -178,7 +179,7 @@ export class Task<T> implements QueuedTask {
   #isAnswerToAbort(error: unknown): boolean {
     const signal = this.#controller?.signal
     if (!signal?.aborted) return false
-    return error === signal.reason || (error instanceof Error && error.name === 'AbortError')
+    return error === signal.reason || fieldOf(error, 'name') === 'AbortError'
   }
 
   #startTimer(delayMs: number, fire: () => void): void {

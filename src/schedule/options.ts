@@ -1,4 +1,6 @@
 import { type Duration, HOLD_RANGE, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
+import { callListener } from '../base/listener.ts'
+import { reportOf } from '../base/thrown.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { Clock } from '../index.ts'
 import { systemClock } from './clock.ts'
@@ -147,7 +149,7 @@ function warn(message: string, error: unknown): void {
   process.emitWarning(message, {
     type: 'HoldfastWarning',
     code: 'HOLDFAST_SCHEDULE',
-    detail: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    detail: reportOf(error),
   })
 }
 
@@ -199,11 +201,10 @@ function guarded<Arguments extends readonly unknown[]>(
   listener: (...args: Arguments) => void,
 ): (...args: Arguments) => void {
   return (...args) => {
-    try {
-      listener(...args)
-    } catch (error) {
-      warn(`\`${name}\` of a schedule itself failed.`, error)
-    }
+    callListener(
+      () => listener(...args),
+      (error) => warn(`\`${name}\` of a schedule itself failed.`, error),
+    )
   }
 }
 

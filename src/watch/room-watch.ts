@@ -1,3 +1,4 @@
+import { messageOf } from '../base/thrown.ts'
 import { isHoldfastError, type Locks, type RoomView } from '../index.ts'
 import { type HistoryLimits, type KeyHistory, RoomHistory, type Totals } from './room-history.ts'
 
@@ -134,7 +135,7 @@ class Watch implements RoomWatch {
         rooms.set(room.key, room)
       }
     } catch (error) {
-      this.#away(error instanceof Error ? error.message : String(error))
+      this.#away(messageOf(error))
       // They do not open again. Who looks has to hear that before there is nothing more to hear.
       if (isHoldfastError(error, 'closed')) this.stop()
       return false

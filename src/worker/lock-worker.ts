@@ -1,4 +1,5 @@
 import { type Actor, createActor } from 'xstate'
+import { callListener } from '../base/listener.ts'
 import { ClosedError } from '../errors.ts'
 import type { Lease, Locks } from '../index.ts'
 import { KeyLock } from './key-lock.ts'
@@ -203,11 +204,10 @@ class LockWorkerOverLocks implements LockWorker {
   #tell(from: WorkerState, to: WorkerState): void {
     const change = { from, to, lease: this.lease }
     for (const listener of this.#listeners) {
-      try {
-        listener(change)
-      } catch (error) {
-        warn(`A listener of the worker on ${JSON.stringify(this.key)} failed.`, error)
-      }
+      callListener(
+        () => listener(change),
+        (error) => warn(`A listener of the worker on ${JSON.stringify(this.key)} failed.`, error),
+      )
     }
   }
 

@@ -7,6 +7,8 @@ import {
   TTL_RANGE,
   WAIT_RANGE,
 } from '../base/duration.ts'
+import { callListener } from '../base/listener.ts'
+import { reportOf } from '../base/thrown.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { HoldOptions, Lease } from '../index.ts'
 import type { Doing } from './signature.ts'
@@ -106,7 +108,7 @@ export function warn(message: string, error: unknown): void {
   process.emitWarning(message, {
     type: 'HoldfastWarning',
     code: 'HOLDFAST_WORKER',
-    detail: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    detail: reportOf(error),
   })
 }
 
@@ -138,11 +140,10 @@ function given(name: string, value: unknown, range: DurationRange): Readonly<Rec
 
 function guarded(onError: NonNullable<LockWorkerOptions['onError']>): typeof onError {
   return (error, context) => {
-    try {
-      onError(error, context)
-    } catch (ownError) {
-      warn('`onError` of a worker itself failed.', ownError)
-    }
+    callListener(
+      () => onError(error, context),
+      (ownError) => warn('`onError` of a worker itself failed.', ownError),
+    )
   }
 }
 

@@ -1,3 +1,4 @@
+import { fieldOf } from '../base/thrown.ts'
 import { ClosedError, HoldfastError, LeaseLostError } from '../errors.ts'
 import type { WorkerLease } from './lock.ts'
 
@@ -29,9 +30,7 @@ export function newTerm(lease: WorkerLease, broke: (error: unknown) => void): Cu
 
 /** Whether an error only passes on why a signal aborted. */
 export function isAnswerTo(reason: unknown, error: unknown): boolean {
-  return (
-    error === reason || (error instanceof Error && (error.name === 'AbortError' || error.cause === reason))
-  )
+  return error === reason || fieldOf(error, 'name') === 'AbortError' || fieldOf(error, 'cause') === reason
 }
 
 export function stopped(): ClosedError {

@@ -1,10 +1,12 @@
 import { connect } from 'node:net'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createDashboard, type Dashboard, type DashboardOptions } from '../../src/dashboard/index.ts'
 import { createLocks, InvalidArgumentError, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
+import { HOSTILE_VALUES } from '../base/hostile-values.ts'
 import { ask, serve, type TestServer } from './dashboard-server.ts'
 
+const FAILED = 'The dashboard could not answer a request.'
 const TOKEN = 'correct-horse-battery'
 const JSON_BODY = { 'content-type': 'application/json' }
 let locks: Locks
@@ -247,8 +249,24 @@ test('an application decides by itself, and what it throws shows nothing', async
   const broken = await as('broken')
   expect(broken.status).toBe(500)
   expect(broken.text).not.toContain('secret')
-  expect((await warned).message).toContain('session store')
+  expect(await warned).toMatchObject({ detail: expect.stringContaining('session store') })
 })
+
+test.each(HOSTILE_VALUES)(
+  'an application whose `authorize` throws %s is answered, and goes on',
+  async (_, make) => {
+    await start({
+      authorize: () => {
+        throw make()
+      },
+    })
+    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+    for (const path of ['/api/view', '/api/live'])
+      expect((await ask(server, { path, headers: { host: 'app.example' } })).status).toBe(500)
+    expect(warn.mock.calls.map(([message]) => message)).toEqual([FAILED, FAILED])
+    warn.mockRestore()
+  },
+)
 
 test('another origin may send requests where it was named', async () => {
   await start({ token: TOKEN, origins: ['https://locks.example'] })

@@ -3,6 +3,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { createLocks, InvalidArgumentError, lockEvents } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
+import { HOSTILE_VALUES } from '../base/hostile-values.ts'
 import { settled } from './fake-clock.ts'
 import { hear, last, story } from './hearing.ts'
 import { realScene, scene } from './scene.ts'
@@ -52,27 +53,29 @@ describe('locks.on', () => {
     expect(calls).toEqual(['first', 'again', 'again', 'again'])
   })
 
-  test.each([
-    ['throws', () => listenerOf(() => fail())],
-    ['rejects', () => listenerOf(async () => fail())],
-    ['throws what is no error', () => listenerOf(() => throwText())],
+  test.each<[how: string, make: () => () => void, detail: string]>([
+    ['throws', () => listenerOf(() => fail()), 'a bug in the listener'],
+    ['rejects', () => listenerOf(async () => fail()), 'a bug in the listener'],
+    ['throws what is no error', () => listenerOf(() => throwText()), 'a bug in the listener'],
     ['throws what cannot be shown', () => listenerOf(() => throwNothing()), 'an object (no class)'],
-  ])(
-    'is not disturbed by a listener that %s: the process is warned, once',
-    async (_, make, detail = 'a bug in the listener') => {
-      const { locks } = realScene()
-      for (const name of lockEvents.names) locks.on(name, make())
-      const stops = lockEvents.names.map((name) => lockEvents.on(name, make()))
-      expect(await locks.withLock('k', () => 'done')).toBe('done')
-      expect(await locks.withLock('k', () => 'again')).toBe('again')
-      await settled()
-      for (const stop of stops) stop()
-      const events = warnings.map(({ message }) => /`(\S+)`/.exec(message)?.[1])
-      const expected = ['requested', 'acquired', 'working', 'released'].flatMap((name) => [name, name])
-      expect(events.sort()).toEqual(expected.sort())
-      expect((warnings[0] as { detail?: string }).detail).toContain(detail)
-    },
-  )
+    ...HOSTILE_VALUES.map(([name, make]): [string, () => () => void, string] => [
+      `throws ${name}`,
+      () => listenerOf(() => throwMade(make)),
+      '',
+    ]),
+  ])('is not disturbed by a listener that %s: the process is warned, once', async (_, make, detail) => {
+    const { locks } = realScene()
+    for (const name of lockEvents.names) locks.on(name, make())
+    const stops = lockEvents.names.map((name) => lockEvents.on(name, make()))
+    expect(await locks.withLock('k', () => 'done')).toBe('done')
+    expect(await locks.withLock('k', () => 'again')).toBe('again')
+    await settled()
+    for (const stop of stops) stop()
+    const events = warnings.map(({ message }) => /`(\S+)`/.exec(message)?.[1])
+    const expected = ['requested', 'acquired', 'working', 'released'].flatMap((name) => [name, name])
+    expect(events.sort()).toEqual(expected.sort())
+    expect((warnings[0] as { detail?: string }).detail).toContain(detail)
+  })
 
   test('refuses an event that there is not, and a listener that is none', () => {
     const { locks } = realScene()
@@ -301,6 +304,10 @@ function throwText(): never {
 
 function throwNothing(): never {
   throw Object.create(null)
+}
+
+function throwMade(make: () => unknown): never {
+  throw make()
 }
 
 function listenerOf(listen: () => unknown): () => void {

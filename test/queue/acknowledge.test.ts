@@ -1,5 +1,6 @@
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { createTaskQueue } from '../../src/queue/index.ts'
+import { HOSTILE_VALUES } from '../base/hostile-values.ts'
 import { gate, settled } from './gate.ts'
 
 const oneAtATime = { maxActiveTasks: 1, maxQueueSize: Number.POSITIVE_INFINITY }
@@ -156,3 +157,44 @@ test('the type of the task says whether `ack` needs a value', async () => {
   const forgotten: string = await queue.enqueue<string>(({ ack }) => ack())
   expect([nothing, text, forgotten]).toEqual([undefined, 'text', undefined])
 })
+
+test.each(HOSTILE_VALUES)(
+  'a late error that is %s is a process warning, and so is a listener that throws it',
+  async (_, make) => {
+    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+    try {
+      const hostile = (): never => {
+        throw make()
+      }
+      const failLate = ({ ack }: { ack: () => void }) => {
+        ack()
+        hostile()
+      }
+      for (const onLateError of [undefined, hostile, async () => hostile()])
+        await createTaskQueue({ ...oneAtATime, onLateError }).enqueue(failLate)
+      await settled()
+      expect(warn).toHaveBeenCalledTimes(3)
+    } finally {
+      warn.mockRestore()
+    }
+  },
+)
+
+test.each(HOSTILE_VALUES)(
+  'what a task throws after its signal aborted goes to onLateError, also %s',
+  async (_, make) => {
+    const late: unknown[] = []
+    const queue = createTaskQueue({ ...oneAtATime, onLateError: (error) => late.push(error) })
+    const thrown = make()
+    const task = queue.run(async ({ signal }) => {
+      await new Promise((resolve) => signal.addEventListener('abort', resolve))
+      throw thrown
+    })
+    const refused = expect(task).rejects.toMatchObject({ code: 'closed' })
+    await settled()
+    await queue.stop({ force: true })
+    await refused
+    await settled()
+    expect(late.map((error) => Object.is(error, thrown))).toEqual([true])
+  },
+)

@@ -8,6 +8,7 @@ import {
   type StopReason,
   type WorkerState,
 } from '../../src/worker/index.ts'
+import { HOSTILE_VALUES } from '../base/hostile-values.ts'
 import { until } from '../servers/until.ts'
 import { Open } from './rehearsal.ts'
 
@@ -243,6 +244,37 @@ describe('a lock worker', () => {
       warn.mockRestore()
     }
   })
+
+  test.each(HOSTILE_VALUES)(
+    'goes on where its work and its listeners throw or reject with %s',
+    async (_, make) => {
+      const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+      try {
+        const hostile = (): never => {
+          throw make()
+        }
+        for (const thrown of [hostile, async () => hostile()]) {
+          let starts = 0
+          const { worker } = workerOf({
+            start: (_lease, { fail }) => {
+              starts += 1
+              if (starts === 1) return thrown()
+              return fail(make())
+            },
+            stop: thrown,
+            onError: thrown,
+          })
+          worker.subscribe(thrown)
+          worker.start()
+          await until('it has tried three times', () => starts === 3)
+          await worker.stop()
+          expect(worker.state).toBe('stopped')
+        }
+      } finally {
+        warn.mockRestore()
+      }
+    },
+  )
 
   test('warns of what went wrong where nobody wants to hear of it', async () => {
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})

@@ -1,3 +1,4 @@
+import { messageOf } from '../../base/thrown.ts'
 /**
  * One worker of the demo: takes the key, works for a while, gives it back, and tries again, until it gets SIGTERM. Every
  * write goes to the register under the fence of the lease.
@@ -26,8 +27,7 @@ try {
   await using locks = await connect(storeUrl, { ttl: ttlMs, label: `demo worker ${worker}` })
   await work(locks)
 } catch (error) {
-  if (!stop.signal.aborted)
-    tell({ tag: 'failed', message: error instanceof Error ? error.message : String(error) })
+  if (!stop.signal.aborted) tell({ tag: 'failed', message: messageOf(error) })
 } finally {
   register.close()
   if (process.connected) process.disconnect()

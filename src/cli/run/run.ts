@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { messageOf } from '../../base/thrown.ts'
 import { isHoldfastError, type Lease, type Locks } from '../../index.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
@@ -244,6 +245,6 @@ function whyLost(lease: Lease): string {
     lease.assertHeld()
     return 'It was not renewed in time, or the process that guards the command died.'
   } catch (error) {
-    return error instanceof Error ? error.message : String(error)
+    return messageOf(error)
   }
 }

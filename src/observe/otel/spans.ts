@@ -1,4 +1,5 @@
 import { type Context, context, type Span, SpanStatusCode, type Tracer, trace } from '@opentelemetry/api'
+import { fieldOf } from '../../base/thrown.ts'
 import { isHoldfastError, type Lease, type LockEvents, type Locks } from '../../index.ts'
 
 /** What is open of one ticket. First its wait, then its hold. */
@@ -129,8 +130,9 @@ function attributesOf(
 function end(span: Span, outcome: string, error: unknown): void {
   span.setAttribute('holdfast.outcome', outcome)
   if (error !== undefined) {
+    const message = fieldOf(error, 'message')
     span.setAttribute('error.type', typeOf(error) ?? 'unknown')
-    span.setStatus({ code: SpanStatusCode.ERROR, message: error instanceof Error ? error.message : outcome })
+    span.setStatus({ code: SpanStatusCode.ERROR, message: typeof message === 'string' ? message : outcome })
   }
   span.end()
 }
@@ -139,5 +141,6 @@ function end(span: Span, outcome: string, error: unknown): void {
 function typeOf(error: unknown): string | undefined {
   if (typeof error === 'string') return error
   if (isHoldfastError(error)) return error.code
-  return error instanceof Error ? error.name : undefined
+  const name = fieldOf(error, 'name')
+  return typeof name === 'string' ? name : undefined
 }

@@ -1,3 +1,4 @@
+import { messageOf } from '../../base/thrown.ts'
 import { StoreError } from '../../errors.ts'
 import { addressOf } from './cluster-map.ts'
 import type { ServerAddress } from './connection.ts'
@@ -17,7 +18,7 @@ export type Refusal =
 
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof StoreError) return { tag: 'failed' }
-  const message = error instanceof Error ? error.message : String(error)
+  const message = messageOf(error)
   const [, code, slot, address] = /^-?(MOVED|ASK) (\d+) (\S*:\d+)/.exec(message) ?? []
   if (address !== undefined) {
     const to = addressOf(address)

@@ -1,3 +1,4 @@
+import { messageOf } from '../../base/thrown.ts'
 import { StoreError } from '../../errors.ts'
 
 /** What an error reply begins with, or undefined when the server said nothing: no connection, a lost one, no answer. */
@@ -119,13 +120,6 @@ function refusalOf(message: string): string | undefined {
 export function wordsOf(error: unknown): Error {
   return new Error(messageOf(error))
 }
-
-function messageOf(error: unknown): string {
-  return (error instanceof Error ? error.message : String(error)).slice(0, LONGEST_MESSAGE)
-}
-
-/** The words of a server may be of any length. */
-const LONGEST_MESSAGE = 1000
 
 /** Whether a request that failed with `error` can only succeed after a person has changed something. */
 export function needsPerson(error: unknown): boolean {

@@ -1,4 +1,5 @@
 import { type Finding, milliseconds, within } from '../../base/diagnosis.ts'
+import { messageOf } from '../../base/thrown.ts'
 import { linksOf } from '../redis/client.ts'
 import { counted, type ServerFacts } from '../redis/doctor-checks.ts'
 import { addressOf, clocks, factsOf, findingsOf } from '../redis/doctor-server.ts'
@@ -46,7 +47,7 @@ async function look(url: string): Promise<Look> {
     const remembersMs = performance.now() - since
     return { where, findings: [...findings, vote(remembersMs)], facts, remembersMs }
   } catch (error) {
-    return { where, findings: [...findings, away(textOf(error))] }
+    return { where, findings: [...findings, away(messageOf(error))] }
   } finally {
     shared.replace()
   }
@@ -54,13 +55,13 @@ async function look(url: string): Promise<Look> {
 
 /** As it would go with this server alone: of several, one that refuses counts as one that is away. */
 async function rightsOf(url: string): Promise<readonly Finding[]> {
-  const store = await openRedis(url).catch((error: unknown) => away(textOf(error)))
+  const store = await openRedis(url).catch((error: unknown) => away(messageOf(error)))
   if ('verdict' in store) return [store]
   try {
     await within(LIMIT_MS, Promise.resolve(store.listen?.(() => {})))
     return []
   } catch (error) {
-    return [{ check: 'messages', verdict: 'warning', text: textOf(error) }]
+    return [{ check: 'messages', verdict: 'warning', text: messageOf(error) }]
   } finally {
     await store.close()
   }
@@ -142,10 +143,6 @@ function hosts(urls: readonly string[]): readonly Finding[] {
       text: `More than one of the servers is on the host ${shared}: what befalls it befalls all of them. Give each a machine of its own.`,
     },
   ]
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
 
 /** The defaults, which a URL cannot change. */

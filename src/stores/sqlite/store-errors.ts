@@ -1,3 +1,4 @@
+import { messageOf } from '../../base/thrown.ts'
 import { StoreError } from '../../errors.ts'
 
 /** Whether somebody else has the file's write lock (or is recovering it) at this moment. */
@@ -47,13 +48,13 @@ export function toStoreError(error: unknown, path: string): unknown {
     case IO_ERROR:
       return new StoreError(
         'store-unavailable',
-        `The lock file ${file} cannot be read or written: ${text(error)}. Check that its disk works and is not full.`,
+        `The lock file ${file} cannot be read or written: ${messageOf(error)}. Check that its disk works and is not full.`,
         { cause },
       )
     default:
       return new StoreError(
         'store-unavailable',
-        `The lock file ${file} cannot be used now: ${text(error)}.`,
+        `The lock file ${file} cannot be used now: ${messageOf(error)}.`,
         { cause },
       )
   }
@@ -68,10 +69,6 @@ function primaryCode(error: unknown): number | undefined {
 
 function isSystemError(error: unknown): error is Error {
   return error instanceof Error && 'syscall' in error
-}
-
-function text(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
 
 // https://sqlite.org/rescode.html
