@@ -16,8 +16,9 @@ process.on('disconnect', abandoned)
 const campaign = locks.election('service').campaign(
   async (leadership) => {
     const { fence, signal } = leadership
-    tell('leads', fence)
+    // First, because the test may kill this process as soon as it is told.
     note('start', fence, name)
+    tell('leads', fence)
     const timer = setInterval(() => {
       // As a leader would before a step that cannot be taken back.
       if (leadership.remainingMs > 0) note('work', fence, name)
