@@ -126,9 +126,15 @@ export class StaleFenceError extends HoldfastError {
 /** An argument is not what the call takes. The message says what was expected and what came. */
 export class InvalidArgumentError extends HoldfastError {
   override readonly name = 'InvalidArgumentError'
+  /** `key` where a text cannot be a key: a program that makes its keys of requests answers 400. Else `undefined`. */
+  readonly argument: 'key' | undefined
 
-  constructor(message: string, options: HoldfastErrorOptions = {}) {
+  constructor(
+    message: string,
+    options: HoldfastErrorOptions & { readonly argument?: 'key' | undefined } = {},
+  ) {
     super('invalid-argument', message, options)
+    this.argument = options.argument
   }
 }
 

@@ -24,6 +24,7 @@ export type StatusCodes = Readonly<Partial<Record<HoldfastErrorCode, number>>>
  * | `acquire-timeout` | 409; 429 where a rate limit refused | when the window ends |
  * | `conflict`, `stale-fence` | 409 | |
  * | `store-unavailable`, `closed`, `queue-full` | 503 | 1 s |
+ * | `invalid-argument` of a text that cannot be a key | 400 | |
  * | any other | the framework's own: 500 | |
  *
  * ```ts
@@ -70,7 +71,9 @@ export function checkStatusCodes(statusCodes: unknown): asserts statusCodes is S
 function fieldsOf(error: HoldfastError, statusCodes: StatusCodes): HttpErrorFields | undefined {
   const { retryAfterMs } = error as { readonly retryAfterMs?: number | undefined }
   if (retryAfterMs !== undefined) return fields(429, retryAfterMs)
-  const status = statusCodes[error.code] ?? USUAL[error.code]
+  // Such a text usually came with the request; any other wrong argument is a mistake of the program.
+  const isWrongKey = (error as Partial<InvalidArgumentError>).argument === 'key'
+  const status = statusCodes[error.code] ?? (isWrongKey ? 400 : USUAL[error.code])
   if (status === undefined) return undefined
   return fields(status, status === 503 ? 1000 : undefined)
 }

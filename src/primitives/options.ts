@@ -139,17 +139,20 @@ export function checkKey(key: unknown): asserts key is string {
   if (typeof key !== 'string' || key === '') {
     throw new InvalidArgumentError(
       `Expected \`key\` to be a string with at least one character, got ${show(key)}.`,
+      key === '' ? { argument: 'key' } : {},
     )
   }
   if (key.length > LONGEST_KEY) {
     throw new InvalidArgumentError(
       `Expected \`key\` to have at most ${LONGEST_KEY} characters, got ${key.length}.`,
+      { argument: 'key' },
     )
   }
   // A lone surrogate becomes U+FFFD on its way to a server, so two keys would be one; NUL is no text in PostgreSQL.
   if (NOT_TEXT.test(key)) {
     throw new InvalidArgumentError(
       `Expected \`key\` to be text without NUL and unpaired surrogates, got ${show(key)}.`,
+      { argument: 'key' },
     )
   }
   lastKey = key
@@ -160,7 +163,10 @@ export function markedKey(key: string, mark: string): string {
   checkKey(key)
   const longest = LONGEST_KEY - mark.length
   if (key.length <= longest) return `${key}${mark}`
-  throw new InvalidArgumentError(`Expected \`key\` to have at most ${longest} characters, got ${key.length}.`)
+  throw new InvalidArgumentError(
+    `Expected \`key\` to have at most ${longest} characters, got ${key.length}.`,
+    { argument: 'key' },
+  )
 }
 
 export function checkCallback(callback: unknown): asserts callback is (...args: never[]) => unknown {
