@@ -1,5 +1,8 @@
 import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { connect, type Locks } from '../../src/index.ts'
 import { openJobs } from '../../src/jobs/index.ts'
@@ -11,7 +14,9 @@ import { openSqlite, type TestStore } from './stores.ts'
 let store: TestStore
 let shell: Shell
 let locks: Locks
+let folder: string
 beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-dashboard-'))
   store = await openSqlite()
   shell = new Shell({ HOLDFAST_STORE: store.url })
   locks = await connect(store.url, { label: 'test' })
@@ -20,6 +25,7 @@ afterEach(async () => {
   await locks.close()
   await shell.close()
   await store[Symbol.asyncDispose]()
+  rmSync(folder, { recursive: true, force: true })
 })
 
 async function start(...args: readonly string[]): Promise<{ url: URL; program: HoldfastProcess }> {
@@ -46,10 +52,10 @@ test('dashboard shows who holds what, read-only, until Ctrl-C', async () => {
   await stream.body?.cancel().catch(() => {})
 })
 
-test('dashboard says where it is, and with --allow-evict makes a token', async () => {
-  const program = shell.start(['dashboard', '--port', '0', '--allow-evict'])
-  await program.prints('Ctrl-C ends it.\n')
-  const [, address = ''] = /^(http:\/\/127\.0\.0\.1:\d+\/\?token=[\w-]{24})\n/.exec(program.stdout) ?? []
+test('dashboard says where it is in a terminal, and with --allow-evict makes a token', async () => {
+  const program = shell.terminal('eval "exec $HOLDFAST dashboard --port 0 --allow-evict"', '')
+  await program.prints('Ctrl-C ends it.')
+  const [, address = ''] = /^(http:\/\/127\.0\.0\.1:\d+\/\?token=[\w-]{24})\r\n/.exec(program.stdout) ?? []
   const entered = await fetch(address, { redirect: 'manual' })
   const cookie = entered.headers.get('set-cookie')?.split(';')[0] ?? ''
   expect((await fetch(new URL('api/view', address))).status).toBe(401)
@@ -61,7 +67,42 @@ test('dashboard says where it is, and with --allow-evict makes a token', async (
   })
   expect(await answer.json()).toEqual({ evicted: [lease.id] })
   program.signal('SIGTERM')
-  expect(await program.exit).toBe(0)
+  await program.exit
+})
+
+test('dashboard prints no token where a journal or a file may keep it, and says whose token it asks for', async () => {
+  const token = 'correct-horse-battery'
+  const path = join(folder, 'token')
+  writeFileSync(path, `${token}\n`, { mode: 0o600 })
+  for (const [args, env, source] of [
+    [['--token', token], {}, '--token'],
+    [['--token-file', path], {}, path],
+    [[], { HOLDFAST_DASHBOARD_TOKEN: token }, 'HOLDFAST_DASHBOARD_TOKEN'],
+    [[], { HOLDFAST_DASHBOARD_TOKEN_FILE: path }, path],
+  ] as const) {
+    for (const format of [[], ['--json']]) {
+      const program = shell.start(['dashboard', '--port', '0', '--allow-evict', ...format, ...args], { env })
+      await program.prints(format.length === 0 ? 'Ctrl-C ends it.\n' : '\n')
+      const [address = ''] = /http:[^"\n]*/.exec(program.stdout) ?? []
+      const says = `${address}\nIt asks for the token of ${source}.\nCtrl-C ends it.\n`
+      expect(program.stdout).toBe(format.length === 0 ? says : `{"url":"${address}"}\n`)
+      expect(new URL(address).search).toBe('')
+      const headers = { authorization: `Bearer ${token}` }
+      expect((await fetch(new URL('api/view', address), { headers })).status).toBe(200)
+      expect((await fetch(new URL('api/view', address))).status).toBe(401)
+      program.signal('SIGINT')
+      expect([await program.exit, program.stderr]).toEqual([0, ''])
+    }
+  }
+}, 60_000)
+
+test('dashboard makes no token that nobody would see', async () => {
+  const { code, stdout, stderr } = await shell.run(['dashboard', '--port', '0', '--allow-evict'])
+  expect([code, stdout, stderr]).toEqual([
+    64,
+    '',
+    'holdfast: Expected a token (--token-file or HOLDFAST_DASHBOARD_TOKEN) with --allow-evict where standard output is no terminal, got none: one that is made here could be shown to nobody. See holdfast dashboard --help.\n',
+  ])
 })
 
 test('dashboard shows jobs where there are tables for them', async () => {
@@ -84,7 +125,7 @@ test('dashboard needs a token beyond this machine, and takes it from the environ
     const { code, stderr } = await shell.run(['dashboard', '--host', host])
     expect([code, stderr]).toEqual([
       64,
-      `holdfast: Expected a token (--token or HOLDFAST_DASHBOARD_TOKEN) where --host is beyond this machine, got none for "${host}". See holdfast dashboard --help.\n`,
+      `holdfast: Expected a token (--token-file or HOLDFAST_DASHBOARD_TOKEN) where --host is beyond this machine, got none for "${host}". See holdfast dashboard --help.\n`,
     ])
   }
   const env = { HOLDFAST_DASHBOARD_TOKEN: 'correct-horse-battery' }

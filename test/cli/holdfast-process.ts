@@ -53,11 +53,23 @@ export class Shell {
   }
 
   /** A script of bash with job control, in a terminal in which somebody types; `$HOLDFAST` is the program there. */
-  terminal(script: string, typed: string): HoldfastProcess {
+  terminal(
+    script: string,
+    typed: string,
+    env: Readonly<Record<string, string | undefined>> = {},
+  ): HoldfastProcess {
     const program = `${JSON.stringify(process.execPath)} ${JSON.stringify(PROGRAM)}`
     const child = spawn('script', ['--quiet', '--return', '--command', `set -m; ${script}`, '/dev/null'], {
       stdio: 'pipe',
-      env: { ...process.env, ...this.#env, HOLDFAST: program, HOLDFAST_TEST: this.#mark, SHELL: '/bin/bash' },
+      env: {
+        ...process.env,
+        HOLDFAST_STORE: undefined,
+        ...this.#env,
+        ...env,
+        HOLDFAST: program,
+        HOLDFAST_TEST: this.#mark,
+        SHELL: '/bin/bash',
+      },
     })
     child.stdin.end(typed)
     return watch(child)

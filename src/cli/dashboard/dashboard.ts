@@ -9,10 +9,13 @@ import { isHoldfastError } from '../../index.ts'
 import { type Jobs, openJobs } from '../../jobs/index.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { openLocks, storeOption, urlOf } from '../store-option.ts'
+import { fileOption, type Secret, type SecretOption, secretOf } from '../secret.ts'
+import { openLocks, storeOptions, urlOf } from '../store-option.ts'
 import { print } from '../terminal.ts'
-import { json } from '../text.ts'
+import { json, plain } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
+
+const TOKEN: SecretOption = { name: 'token', variable: 'HOLDFAST_DASHBOARD_TOKEN' }
 
 export const dashboard: Command = {
   name: 'dashboard',
@@ -21,17 +24,21 @@ export const dashboard: Command = {
   options: {
     port: { value: 'N', help: 'where it listens; 0 for any that is free; default: 7575' },
     host: { value: 'NAME', help: 'default: 127.0.0.1, which only this machine can reach' },
-    token: { value: 'TEXT', help: 'who knows it may look; default: HOLDFAST_DASHBOARD_TOKEN' },
-    'allow-evict': { help: 'who may look may also evict; makes a token where none is given' },
+    token: {
+      value: 'TEXT',
+      help: 'who knows it may look; default: HOLDFAST_DASHBOARD_TOKEN. Others can read it here: see --token-file',
+    },
+    ...fileOption(TOKEN),
+    'allow-evict': { help: 'who may look may also evict; in a terminal makes a token where none is given' },
     prefix: { value: 'TEXT', help: 'only keys that begin with it' },
     title: { value: 'TEXT', help: 'what stands at the top; default: the kind of store' },
     json: { help: 'the address as one JSON object on one line' },
-    store: storeOption,
+    ...storeOptions(),
   },
   details: `It only looks: without --allow-evict nothing can be changed. Beyond this machine
-it needs a token, and something in front of it that encrypts. Others on this
-machine can read a command line: better than --token is
-HOLDFAST_DASHBOARD_TOKEN.
+it needs a token, and something in front of it that encrypts. The address that
+it prints has the token in it in a terminal alone, and not where a journal or a
+file keeps it.
 Jobs are shown where the store is PostgreSQL and has their tables. Ctrl-C ends
 it.`,
   async run(given: Arguments): Promise<number> {
@@ -40,10 +47,10 @@ it.`,
     const token = tokenFor(given, place)
     const url = await urlOf(given)
     const scheme = (/^[a-z+]+/i.exec(url)?.[0] ?? '').toLowerCase()
-    await using locks = await openLocks(given)
+    await using locks = await openLocks(url)
     await using jobs = /^postgres(ql)?$/.test(scheme) ? await jobsIn(url) : undefined
     const handler = createDashboard(locks, {
-      token,
+      token: token?.text,
       allowEvict: given.flag('allow-evict'),
       prefix: given.text('prefix'),
       title: given.text('title') ?? `Locks in ${scheme}`,
@@ -52,8 +59,10 @@ it.`,
     const server = createServer(handler)
     try {
       const port = await listen(server, place)
-      const address = addressOf({ ...place, port }, token)
-      print(given.flag('json') ? json({ url: address }) : `${address}\nCtrl-C ends it.`)
+      // A journal or a file would keep it, and others may read that.
+      const address = addressOf({ ...place, port }, process.stdout.isTTY ? token?.text : undefined)
+      if (given.flag('json')) print(json({ url: address }))
+      else for (const line of opening(address, token)) print(line)
       await interruption()
     } finally {
       handler.close()
@@ -87,16 +96,35 @@ function placeOf(given: Arguments): Place {
   return { host: given.text('host') ?? '127.0.0.1', port }
 }
 
-function tokenFor(given: Arguments, { host }: Place): string | undefined {
-  const token = given.text('token') ?? (process.env['HOLDFAST_DASHBOARD_TOKEN'] || undefined)
+function tokenFor(given: Arguments, { host }: Place): Token | undefined {
+  const token = secretOf(given, TOKEN)
   if (token !== undefined) return token
+  const ways = '--token-file or HOLDFAST_DASHBOARD_TOKEN'
   if (!isLoopback(host)) {
     throw new UsageError(
-      `Expected a token (--token or HOLDFAST_DASHBOARD_TOKEN) where --host is beyond this machine, got none for ${JSON.stringify(host)}.`,
+      `Expected a token (${ways}) where --host is beyond this machine, got none for ${JSON.stringify(host)}.`,
     )
   }
   // Whoever else is logged in on this machine may look, but not evict.
-  return given.flag('allow-evict') ? randomBytes(18).toString('base64url') : undefined
+  if (!given.flag('allow-evict')) return undefined
+  if (process.stdout.isTTY) return { text: randomBytes(18).toString('base64url'), source: undefined }
+  throw new UsageError(
+    `Expected a token (${ways}) with --allow-evict where standard output is no terminal, got none: one that is made here could be shown to nobody.`,
+  )
+}
+
+interface Token extends Pick<Secret, 'text'> {
+  /** Undefined where it was made here. */
+  readonly source: string | undefined
+}
+
+function opening(address: string, token: Token | undefined): readonly string[] {
+  const isAsked = token?.source !== undefined && !process.stdout.isTTY
+  return [
+    address,
+    ...(isAsked ? [`It asks for the token of ${plain(token.source)}.`] : []),
+    'Ctrl-C ends it.',
+  ]
 }
 
 async function listen(server: Server, { host, port }: Place): Promise<number> {

@@ -5,6 +5,7 @@ import { connect } from '../../index.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { findRoom } from '../room.ts'
+import { givenUrl, storeOptions } from '../store-option.ts'
 import { complain, paintFor, print } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
@@ -28,7 +29,7 @@ export const demo: Command = {
     for: { value: 'DURATION', help: 'how long it takes; default: 20s' },
     ttl: { value: 'DURATION', help: 'how long a crash keeps the key; default: 1500ms' },
     json: { help: 'one JSON object an event and line' },
-    store: { value: 'URL', help: 'where the key lives; default: HOLDFAST_STORE, else a temporary file' },
+    ...storeOptions('where the key lives; default: HOLDFAST_STORE, else a temporary file'),
   },
   details: `The first holder to be hit gets SIGKILL, the second SIGSTOP and much later
 SIGCONT, the third SIGTERM, all further ones SIGKILL. Every write goes to a
@@ -64,7 +65,7 @@ function planOf(given: Arguments): Plan {
     faultEveryMs,
     durationMs,
     ttlMs,
-    storeUrl: given.text('store') ?? (process.env['HOLDFAST_STORE'] || undefined),
+    storeUrl: givenUrl(given),
     asJson: given.flag('json'),
   }
 }

@@ -1,7 +1,7 @@
 import { type Diagnosis, diagnose, type Finding } from '../../index.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { storeOption, urlOf } from '../store-option.ts'
+import { storeOptions, urlOf } from '../store-option.ts'
 import { type Paint, paintFor, print, roomOnScreen, type Style } from '../terminal.ts'
 import { json, plain, width, wrap } from '../text.ts'
 import { UsageError } from '../usage-error.ts'
@@ -12,7 +12,7 @@ export const doctor: Command = {
   summary: 'Looks at the store, and says what may break locks there and what to change.',
   options: {
     json: { help: 'one JSON object on one line' },
-    store: storeOption,
+    ...storeOptions(),
   },
   details: 'Exits with 1 when there is a problem; warnings alone are no reason to.',
   async run(given: Arguments): Promise<number> {

@@ -1,7 +1,7 @@
 import { JOB_STATES, type JobState, type Jobs, type JobView, openJobs } from '../../jobs/index.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { storeOption } from '../store-option.ts'
+import { givenUrl, storeOptions } from '../store-option.ts'
 import { complain, print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
@@ -22,7 +22,7 @@ export const jobs: Command = {
     reason: { value: 'TEXT', help: 'of `cancel`: what is kept with the job; required' },
     schema: { value: 'NAME', help: 'the schema with the tables; default: holdfast' },
     json: { help: 'one JSON object on each line' },
-    store: { ...storeOption, help: 'postgres://user:password@host/database; default: HOLDFAST_STORE' },
+    ...storeOptions('postgres://user@host/database; default: HOLDFAST_STORE'),
   },
   details: `Without a word it counts. A worker whose job is cancelled is told with its next renewal, and cannot complete it.
 Exits with 1 when there was nothing to do it to.`,
@@ -124,7 +124,7 @@ function nothing(given: Arguments, sentence: string): number {
 const PORTION = 1000
 
 function urlOf(given: Arguments): string {
-  const url = given.text('store') ?? (process.env['HOLDFAST_STORE'] || undefined)
+  const url = givenUrl(given)
   if (url !== undefined && /^postgres(ql)?:/i.test(url)) return url
   // Not the url itself, which may hold a password.
   const got = url === undefined ? 'nothing' : `one that begins with ${JSON.stringify(url.split(':')[0])}`

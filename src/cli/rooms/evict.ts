@@ -1,6 +1,6 @@
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { openLocks, storeOption } from '../store-option.ts'
+import { openLocks, storeOptions, urlOf } from '../store-option.ts'
 import { complain, print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
 import { UsageError } from '../usage-error.ts'
@@ -13,7 +13,7 @@ export const evict: Command = {
     reason: { value: 'TEXT', help: 'what the holder is told; required' },
     id: { value: 'ID', help: 'only this ticket (see `holdfast show`); default: all of the key' },
     json: { help: 'one JSON object on one line' },
-    store: storeOption,
+    ...storeOptions(),
   },
   details: `A holder is told, but it may be in the middle of a write: only fences stop that.
 Exits with 1 when there was nobody to evict.`,
@@ -22,7 +22,7 @@ Exits with 1 when there was nobody to evict.`,
     const reason = given.text('reason')
     if (reason === undefined) throw new UsageError('Expected --reason followed by TEXT, got nothing.')
     const id = given.text('id')
-    await using locks = await openLocks(given)
+    await using locks = await openLocks(await urlOf(given))
     const evicted = await locks.evict(key, id, { reason })
     if (given.flag('json')) print(json({ key, evicted }))
     else for (const each of evicted) print(`evicted ${plain(each)}`)

@@ -2,7 +2,7 @@ import type { RoomView } from '../../index.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
-import { openLocks, storeOption } from '../store-option.ts'
+import { openLocks, storeOptions, urlOf } from '../store-option.ts'
 import { type Column, table } from '../table.ts'
 import { complain, paintFor, print, roomOnScreen } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
@@ -14,12 +14,12 @@ export const ls: Command = {
   summary: 'Lists the keys that somebody holds or waits for, one line a holder.',
   options: {
     json: { help: 'one JSON object a key and line, fences as strings' },
-    store: storeOption,
+    ...storeOptions(),
   },
   async run(given: Arguments): Promise<number> {
     const [prefix = '', more] = given.words
     if (more !== undefined) throw new UsageError(`Expected one PREFIX, got ${given.words.length}.`)
-    await using locks = await openLocks(given)
+    await using locks = await openLocks(await urlOf(given))
     const rows: string[][] = []
     for await (const room of locks.inspect({ prefix })) {
       if (given.flag('json')) print(json(roomJson(room)))

@@ -3,7 +3,7 @@ import type { Arguments, Command } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { findRoom } from '../room.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
-import { openLocks, storeOption } from '../store-option.ts'
+import { openLocks, storeOptions, urlOf } from '../store-option.ts'
 import { table } from '../table.ts'
 import { type Paint, paintFor, print, roomOnScreen } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
@@ -14,11 +14,11 @@ export const show: Command = {
   summary: 'Shows who holds a key and who waits for it, with their ids.',
   options: {
     json: { help: 'one JSON object on one line, fences as strings' },
-    store: storeOption,
+    ...storeOptions(),
   },
   async run(given: Arguments): Promise<number> {
     const key = given.word('one KEY')
-    await using locks = await openLocks(given)
+    await using locks = await openLocks(await urlOf(given))
     const room = (await findRoom(locks, key)) ?? { key, holders: [], queue: [], closedMs: 0 }
     if (given.flag('json')) print(json(roomJson(room)))
     else for (const line of pageOf(room, paintFor(process.stdout))) print(line)

@@ -5,7 +5,7 @@ import type { Arguments, Command } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { findRoom } from '../room.ts'
 import { ownerOf } from '../room-text.ts'
-import { openLocks, storeOption } from '../store-option.ts'
+import { openLocks, storeOptions, urlOf } from '../store-option.ts'
 import { complain } from '../terminal.ts'
 import { age, json } from '../text.ts'
 import { UsageError } from '../usage-error.ts'
@@ -20,7 +20,7 @@ export const run: Command = {
   name: 'run',
   usage: '[options] KEY -- COMMAND [ARGUMENTS…]',
   summary: 'Holds a key while a command runs.',
-  options: { ...planOptions, store: storeOption },
+  options: { ...planOptions, ...storeOptions() },
   takesCommand: true,
   details: `The command runs without a shell, in a process group of its own, with
 HOLDFAST_KEY, HOLDFAST_FENCE and HOLDFAST_ID in its environment. When the key is
@@ -38,7 +38,7 @@ Exit codes: the command's own, 128+n when it ended by signal n
     const signals = new Signals(leave)
     const guardian = new Guardian()
     try {
-      await using locks = await openLocks(given, { label: plan.label })
+      await using locks = await openLocks(await urlOf(given), { label: plan.label })
       await guardian.ready()
       const waiting = new AbortController()
       signals.redirect((name) => interrupt(waiting, name))

@@ -1,5 +1,5 @@
 import type { Arguments, Command } from '../arguments.ts'
-import { openLocks, storeOption, urlOf } from '../store-option.ts'
+import { openLocks, storeOptions, urlOf } from '../store-option.ts'
 import { json } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
 import { printLooks } from './batch.ts'
@@ -20,7 +20,7 @@ export const top: Command = {
     count: { short: 'n', value: 'N', help: 'end after so many looks; implies --batch' },
     once: { help: 'the same as --count 1' },
     json: { help: 'one JSON object a look and line; implies --batch' },
-    store: storeOption,
+    ...storeOptions(),
   },
   details: `In the terminal h shows the keys, and q quits. Without a terminal, or with
 --batch, it prints looks until it is ended, as top -b does; with --count it
@@ -31,14 +31,15 @@ exits with 69 when the store goes away before the last of them.`,
       throw new UsageError(`Expected no words, got ${json(word)}. A prefix goes into --prefix.`)
     const everyMs = given.duration('interval', { leastMs: SHORTEST_MS }) ?? 1000
     const count = given.flag('once') ? 1 : given.count('count', { least: 1, most: 1_000_000_000 - 1 })
+    const url = await urlOf(given)
     const options = {
-      store: storeName(await urlOf(given)),
+      store: storeName(url),
       prefix: given.text('prefix') ?? '',
       everyMs,
       order: orderOf(given),
     }
     const asJson = given.flag('json')
-    await using locks = await openLocks(given)
+    await using locks = await openLocks(url)
     if (count === undefined && !asJson && !given.flag('batch') && isLive())
       return await showLive(locks, options)
     return await printLooks(locks, { ...options, count, asJson })
