@@ -42,6 +42,7 @@ export class Engine {
   #unlisten: (() => void) | undefined
   #listenAgainAt = 0
   #closing: Promise<void> | undefined
+  #isStoreClosed = false
 
   constructor(store: Store, options: EngineOptions) {
     this.store = store
@@ -207,6 +208,7 @@ export class Engine {
     } catch {
       // The store is closed next, whether it wants to be quiet or not.
     }
+    this.#isStoreClosed = true
     await this.#atMost(this.store.close(), this.attemptMs(1))
   }
 
@@ -239,6 +241,8 @@ export class Engine {
     try {
       return await Promise.race([request(), late])
     } catch (error) {
+      // It was on its way when the store was closed: no failure of the store, and in no words of its own.
+      if (this.#isStoreClosed) throw closedError(key)
       if (!isHoldfastError(error, 'invalid-argument')) tellStoreError(this.events, { verb, error, key })
       if (isHoldfastError(error)) throw error
       throw new StoreError('store-unavailable', `The ${this.store.name} store failed.`, { key, cause: error })

@@ -1,7 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import type { Lease } from '../../src/engine/lease.ts'
+import { createLocks, StoreError } from '../../src/index.ts'
 import type { Locks } from '../../src/primitives/locks.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
+import { until } from '../servers/until.ts'
 import { FakeClock, settled } from './fake-clock.ts'
 import { errorOf, outcomeOf, scene, startProcess } from './scene.ts'
 import { Letter } from './scripted-store.ts'
@@ -275,4 +277,28 @@ test('locks that are closed in the tick in which somebody is granted a key let n
   await clock.until(Promise.all([releasing, closing, second]))
   expect(await first).toMatchObject({ code: 'closed' })
   expect(began).toEqual(['next, held', 'next is done'])
+})
+
+test('a request that is on its way when the locks are closed rejects with a ClosedError, as a new one does', async () => {
+  const store = memoryStore()
+  // As clients of a server do it, whose requests end with their connection.
+  const onClose: (() => void)[] = []
+  store.inspect = () =>
+    new Promise((_, reject) => {
+      onClose.push(() => reject(new StoreError('store-refused', 'The store was closed.')))
+    })
+  const close = store.close.bind(store)
+  store.close = () => {
+    for (const refuse of onClose) refuse()
+    return close()
+  }
+  const locks = createLocks(store)
+  const outcomes = [
+    errorOf(locks.inspect().next()),
+    errorOf(locks.election('service').leader()),
+    errorOf(locks.election('service').observe().next()),
+  ]
+  await until('each has asked', () => onClose.length === outcomes.length)
+  await locks.close()
+  for (const error of await Promise.all(outcomes)) expect(error).toMatchObject({ code: 'closed' })
 })
