@@ -7,8 +7,9 @@ export default defineConfig({
     // Real servers and child processes: an own process per file, and no more files at once than a small machine has cores.
     pool: 'forks',
     maxWorkers: 2,
-    testTimeout: 20_000,
-    hookTimeout: 30_000,
+    // They end what hangs. How long something may take is said by the tests themselves.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     coverage: { include: ['src/**/*.ts'], exclude: ['src/**/*.generated.ts'] },
   },
 })

@@ -68,6 +68,9 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     else copyOf(options.standbyOf, binary, cluster)
     allow(cluster, options.access)
     running = await launch()
+    // It answers before it has reached its primary, which knows nothing of a standby until then.
+    if (options.standbyOf !== undefined)
+      await until('the standby is connected to its primary', isStreaming, { withinMs: 30_000 })
   } catch (error) {
     discard()
     throw error
@@ -141,6 +144,11 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     } catch {
       return false
     }
+  }
+
+  async function isStreaming(): Promise<boolean> {
+    const rows = await sql(`select 1 from pg_stat_wal_receiver where status = 'streaming'`)
+    return rows.length === 1
   }
 
   async function sql<Row>(text: string): Promise<Row[]> {

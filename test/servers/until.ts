@@ -1,8 +1,11 @@
-/** Asks again until the answer is neither `undefined` nor `false`; rejects with `what` once `withinMs` have passed. */
+/**
+ * Asks again until the answer is neither `undefined` nor `false`; rejects with `what` once `withinMs` have passed. The default
+ * ends a test that hangs, and says nothing of how long something may take: a busy machine needs seconds for what takes none.
+ */
 export async function until<T>(
   what: string,
   ask: () => T | Promise<T>,
-  { withinMs = 10_000, everyMs = 10 }: { withinMs?: number; everyMs?: number } = {},
+  { withinMs = 30_000, everyMs = 10 }: { withinMs?: number; everyMs?: number } = {},
 ): Promise<Exclude<T, undefined | false>> {
   const giveUpAt = performance.now() + withinMs
   for (;;) {
