@@ -276,6 +276,8 @@ export class HeldLease extends Term implements Lease, Kept {
   /** Runs the work as it is, or inside of what those who listen want it to run in. */
   runObserved<T>(work: () => T): T {
     if (!this.#events.working.isHeard) return work()
+    // Nobody is told of work that will not begin.
+    this.assertHeld()
     return observed(this.#events, { ...this.#subject, fence: this.fence }, work)
   }
 

@@ -35,7 +35,14 @@ const running = new AsyncLocalStorage<Scope>()
 /** Scopes in which somebody waits, by key. Only these can be part of a cycle. */
 const waitedIn = new Map<string, Set<Scope>>()
 
+/**
+ * Every callback form begins its work here, and this is why the clocks are read here: whatever came between the grant and
+ * this call may have taken longer than the ttl.
+ *
+ * @throws {LeaseLostError} when the lease is over; the work has not begun.
+ */
 export function runInScope<T>(engine: Engine, lease: HeldLease, work: (lease: HeldLease) => T): T {
+  lease.assertHeld()
   const scope = { engine, lease, outer: running.getStore(), waits: undefined }
   forgetEnded(scope)
   return running.run(scope, work, lease)

@@ -116,8 +116,8 @@ export async function tryWithHold<T>(
 }
 
 /**
- * Runs the work, unless the lease is over before it begins, and has one that was lost on the way end in an error: the
- * work may have run side by side with another holder's. An error of the work itself comes first.
+ * Runs the work, and rejects when the lease was lost meanwhile: the work may have run side by side with another holder's. An
+ * error of the work itself comes first.
  */
 async function runUnder<T>(
   desk: Desk,
@@ -125,7 +125,6 @@ async function runUnder<T>(
   work: (lease: Lease) => Promise<T> | T,
   run: typeof runInScope,
 ): Promise<T> {
-  lease.assertHeld()
   const value = await run(desk.engine, lease, work)
   lease.assertKept()
   return value

@@ -53,6 +53,8 @@ export async function runOnce<T>(
   return withHold(desk, key, EXCLUSIVE, { ...terms, reentrant: false }, async (lease) => {
     // Whoever we waited for may have succeeded.
     if (await isTaken(desk, mark, terms)) return DONE_BEFORE
+    // The look took its time.
+    lease.assertHeld()
     const value = await work(lease)
     // Also under a lease that was lost meanwhile: what was done is done.
     await take(desk, mark, key, rememberMs)

@@ -133,7 +133,6 @@ async function runUnder<T>(
 ): Promise<T> {
   const held = leases.leases as readonly HeldLease[]
   try {
-    leases.assertHeld()
     const value = await runObserved(desk.engine, held, () => work(leases))
     for (const lease of held) lease.assertKept()
     return value

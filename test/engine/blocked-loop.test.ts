@@ -1,13 +1,9 @@
 import { describe, expect, test } from 'vitest'
+import { block } from './block.ts'
 import { settled } from './fake-clock.ts'
 import { errorOf, realScene } from './scene.ts'
 
 const TTL = 200
-
-/** Really stops the event loop: no timer, no reply, nothing runs meanwhile. */
-function block(durationMs: number): void {
-  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, durationMs)
-}
 
 describe('when the event loop was blocked for longer than the ttl', () => {
   test('assertHeld throws in the very next statement, before any timer has run', async () => {
