@@ -215,9 +215,14 @@ export class Redlock extends EventEmitter {
     }
     if (leases.signal.aborted) onLost()
     else leases.signal.addEventListener('abort', onLost, { once: true })
-    try {
-      const value = await routine(signal)
+    // By the clocks: while the event loop stood still the signal could not abort.
+    const throwIfLost = () => {
       if (leases.state === 'lost') throw signal.error ?? this.#failed(undefined)
+    }
+    try {
+      throwIfLost()
+      const value = await routine(signal)
+      throwIfLost()
       return value
     } finally {
       leases.signal.removeEventListener('abort', onLost)

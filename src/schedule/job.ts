@@ -136,6 +136,14 @@ export class Job implements ScheduledJob {
       const rememberMs = Math.min(this.#rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
       const most = this.#parts.settings.afterCrash === 'skip' ? 1 : MOST_ATTEMPTS
       const begin = await this.#marks.begin(tickMs, { most, rememberMs })
+      try {
+        // The answer took its time: another process may have the job by now, and the run that has begun may be its own.
+        lease.assertHeld()
+      } catch (error) {
+        // No run has begun here, so none is counted.
+        await begin?.lease.release()
+        throw error
+      }
       if (begin === undefined) return this.#giveUp(tickMs, lease, most)
       // Whoever stopped us looked after runs that were going on.
       if (this.#stopping.signal.aborted) return begin.lease.release()

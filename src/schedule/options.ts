@@ -15,8 +15,8 @@ export interface ScheduleOptions {
   /** Told of every run that ended in this process, whatever its result. */
   readonly onRun?: ((run: FinishedRun) => void) | undefined
   /**
-   * Told of everything that went wrong: work that failed (`run`), and a store that could not be asked (`store`), which is asked
-   * again. Default: a process warning.
+   * Told of everything that went wrong: work that failed (`run`), and a store that could not be asked, or a lease that ended
+   * before the work began (`store`); then it asks again. Default: a process warning.
    */
   readonly onError?:
     | ((error: unknown, context: { readonly name: string; readonly during: 'run' | 'store' }) => void)
@@ -209,6 +209,9 @@ function guarded<Arguments extends readonly unknown[]>(
 }
 
 function warnOfError(error: unknown, { name, during }: { name: string; during: 'run' | 'store' }): void {
-  const what = during === 'run' ? 'failed' : 'could not ask its store, and will ask again'
+  const what =
+    during === 'run'
+      ? 'failed'
+      : 'could not ask its store, or lost its lease before the work began, and will ask again'
   warn(`The scheduled job ${JSON.stringify(name)} ${what}. See \`onError\`.`, error)
 }

@@ -213,8 +213,8 @@ class StoreLockManager implements LockManager {
     // It may break when nobody waits for it any more.
     breaking.catch(() => {})
     try {
-      // Stolen before it could be used: nobody is called back with a lock that another one has.
-      if (signal.aborted) return await breaking
+      // Stolen or lost before it could be used, by the clocks: nobody is called back with a lock that another one has.
+      if (lease.state === 'lost') return await breaking
       const lock = Object.freeze({ name, mode: options.mode, fence, signal })
       return await Promise.race([breaking, callback(lock)])
     } finally {

@@ -8,6 +8,8 @@ export interface WorkerLease {
   readonly state?: string | undefined
   /** Milliseconds until the deadline, where that is known: `state` is looked at eight times within it. */
   readonly remainingMs?: number | undefined
+  /** Throws when the lock is lost, by the clocks: asked right before the work starts, as the signal may be late by then. */
+  assertHeld?(): void
   /** Gives the lock back. */
   release(): unknown
   /** Ends the renewal without giving the lock back, so that it runs out. A lock that cannot do so is given back instead. */

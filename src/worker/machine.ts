@@ -33,6 +33,7 @@ const parts = setup({
     }),
     start: fromPromise<unknown, LockWorkerContext>(async ({ input }) => {
       const { lease, signal, fail } = current(input)
+      lease.assertHeld?.()
       lease.signal.throwIfAborted()
       await input.start(lease, { signal, fail })
     }),

@@ -14,6 +14,7 @@ import {
   StoreError,
 } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
+import { block } from '../engine/block.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
 import { Letter, ScriptedStore } from '../engine/scripted-store.ts'
 import { until } from '../servers/until.ts'
@@ -29,6 +30,17 @@ describe('a lock for a request', () => {
     })
     expect(await (await call(url).answer).text()).toBe('pay: 1 + 0')
     expect(await roomsOf(other)).toEqual([])
+  })
+
+  test('does not begin when the event loop stood still between the grant and the work', async () => {
+    const { locks } = twoProcesses()
+    const requests = requestLocks(locks)
+    onTestFinished(locks.on('working', () => block(60)))
+    const { url } = await serve(async (_, response) => {
+      const error = await errorOf(requests.withLock(response, 'pay', { ttl: 60 }, () => expect.unreachable()))
+      response.end(String((error as LeaseLostError).code))
+    })
+    expect(await (await call(url).answer).text()).toBe('lease-lost')
   })
 
   test('gives up its place in the queue when the client hangs up, and the work does not run', async () => {

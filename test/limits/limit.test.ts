@@ -12,6 +12,7 @@ import { createLocks, type Locks, type Store } from '../../src/index.ts'
 import { createLimit } from '../../src/limits/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { redisStore } from '../../src/stores/redis/index.ts'
+import { block } from '../engine/block.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
 import { freePort } from '../servers/free-port.ts'
 import { startRedis } from '../servers/redis-server.ts'
@@ -31,6 +32,24 @@ function scene(store: Store = memoryStore()): { locks: Locks; other: Locks } {
   })
   return { locks, other }
 }
+
+test('no work begins in a slot that ended while the event loop stood still', async () => {
+  const { locks } = scene()
+  const rate = {
+    async consume() {
+      block(60)
+    },
+  }
+  const limit = createLimit(locks, 'exports', { concurrency: 1, rate })
+  const begun: string[] = []
+  expect(await errorOf(limit.run('user', () => begun.push('run'), { ttl: 60 }))).toMatchObject({
+    code: 'lease-lost',
+  })
+  expect(await errorOf(limit.tryRun('user', () => begun.push('tryRun'), { ttl: 60 }))).toMatchObject({
+    code: 'lease-lost',
+  })
+  expect(begun).toEqual([])
+})
 
 /** Work that goes on until the test says otherwise. */
 function work(): { run: () => Promise<string>; begun: Promise<void>; end: () => void } {

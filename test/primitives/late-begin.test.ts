@@ -2,6 +2,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { createLocks, type Locks, type Store } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { block } from '../engine/block.ts'
+import { methodsOf } from '../engine/methods-of.ts'
 import { errorOf } from '../engine/scene.ts'
 
 const TTL = 60
@@ -91,18 +92,3 @@ test('a leader whose lease ended before its work began does not begin, and campa
   expect(fences).toHaveLength(1)
   expect(terms.slice(0, 2)).toEqual(['lost', 'lost'])
 })
-
-/** A store's methods as own properties, to replace one of them. */
-function methodsOf(store: Store): Store {
-  return {
-    name: store.name,
-    inProcess: true,
-    acquire: (ticket, atMs) => store.acquire(ticket, atMs),
-    renew: (tickets, atMs) => store.renew(tickets, atMs),
-    release: (request, atMs) => store.release(request, atMs),
-    listen: (onWake) => store.listen?.(onWake) as () => void,
-    inspect: (request) => store.inspect(request),
-    evict: (request) => store.evict(request),
-    close: () => store.close(),
-  }
-}

@@ -10,6 +10,7 @@ import Redlock, {
   ResourceLockedError,
   type Settings,
 } from '../../src/redlock-compat/index.ts'
+import { afterTurns, block } from '../engine/block.ts'
 import { errorOf } from '../engine/scene.ts'
 import { type RedisCluster, startCluster } from '../servers/redis-cluster.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
@@ -279,6 +280,33 @@ test('the signal of `using` aborts when the lock is lost, with the error that re
   server.resume()
   await redlock.quit()
   await server.close()
+})
+
+test('`using` does not begin its routine under a lock that ended while the event loop stood still', async () => {
+  const own = redlockOn(1)
+  // Wherever between the grant and the routine that is.
+  for (let turns = 0; turns < 16; turns += 1) {
+    const name = resource()
+    let isLost = false
+    const stopBlocking = lockEvents.on('acquired', ({ key }) => {
+      if (key !== name) return
+      afterTurns(turns, () => {
+        block(100)
+        isLost = true
+      })
+    })
+    let hasBegun = false
+    const using = own.using([name], 100, async () => {
+      hasBegun = true
+      expect(isLost).toBe(false)
+    })
+    const error = await using.then(() => undefined, String)
+    stopBlocking()
+    // With many turns the routine comes first.
+    if (turns < 3) expect(error).toMatch(/Its deadline passed/)
+    if (!hasBegun) expect(error).toMatch(/Its deadline passed/)
+    else expect(error ?? '').not.toMatch(/Assertion/)
+  }
 })
 
 test('fails in time where the client neither connects nor tries again', async () => {

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { webLocks } from '../../src/web-locks/index.ts'
+import { afterTurns, block } from '../engine/block.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
 import { until } from '../servers/until.ts'
@@ -186,6 +187,38 @@ test('a lock that is lost rejects as one that is stolen, and says why', async ()
   })
   first.release('')
 })
+
+test.each<[string, object]>([
+  ['waits', {}],
+  ['is shared', { mode: 'shared' }],
+  ['takes what is available', { ifAvailable: true }],
+  ['steals', { steal: true }],
+])(
+  'a request that %s calls nobody back with a lock that ended while the event loop stood still',
+  async (_, options) => {
+    const locks = createLocks(memoryStore(), { ttl: 60 })
+    onTestFinished(() => locks.close())
+    let [turns, isLost] = [0, false]
+    locks.on('acquired', () =>
+      afterTurns(turns, () => {
+        block(60)
+        isLost = true
+      }),
+    )
+    // Wherever between the grant and the callback that is.
+    for (; turns < 8; turns += 1) {
+      isLost = false
+      let hasBegun = false
+      const request = webLocks(locks).request('r', options, () => {
+        hasBegun = true
+        expect(isLost).toBe(false)
+      })
+      const error = await request.then(() => undefined, String)
+      if (!hasBegun) expect(error).toMatch(/AbortError/)
+      else expect(error ?? '').not.toMatch(/Assertion/)
+    }
+  },
+)
 
 test('a request inside of one of the same name waits for ever, as in a browser', async () => {
   const { one } = scene()

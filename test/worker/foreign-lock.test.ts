@@ -5,7 +5,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { lock } from 'proper-lockfile'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createActor } from 'xstate'
+import { createLocks, type Lease, type LeaseLostError } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
 import { lockWorkerMachine, type WorkerLease } from '../../src/worker/index.ts'
+import { block } from '../engine/block.ts'
 import { until } from '../servers/until.ts'
 
 let folder: string
@@ -84,4 +87,43 @@ test('the machine serves a lock file as well: one works, the other takes over, a
     'second starts',
     'second stopped',
   ])
+})
+
+test('the machine starts no work under a lease that ended while its event loop stood still', async () => {
+  const locks = createLocks(memoryStore(), { ttl: 60 })
+  const fences: bigint[] = []
+  const troubles: unknown[] = []
+  let blocks = 2
+  const tryAcquire = async () => {
+    const lease = await locks.tryAcquire('k')
+    // Somebody looks at the signal before the machine does, and then nothing runs for longer than the ttl.
+    lease?.signal.addEventListener('abort', () => {})
+    if (blocks-- > 0) block(60)
+    return lease
+  }
+  const actor = createActor(lockWorkerMachine, {
+    input: {
+      lock: { tryAcquire, acquire: () => locks.acquire('k', { wait: Number.POSITIVE_INFINITY }) },
+      start: (lease) => {
+        expect(lease.signal.aborted).toBe(false)
+        fences.push((lease as Lease).fence)
+      },
+      stop: () => {},
+      stopTimeoutMs: 10_000,
+      pauseMs: 10,
+      longestPauseMs: 10,
+      chance: Math.random,
+    },
+  })
+  actor.on('trouble', ({ during, error }) => troubles.push([during, (error as LeaseLostError).code]))
+  actor.start()
+  actor.send({ type: 'start' })
+  await until('it works', () => fences.length === 1)
+  expect(troubles).toEqual([
+    ['hold', 'lease-lost'],
+    ['hold', 'lease-lost'],
+  ])
+  actor.send({ type: 'stop' })
+  await until('it has stopped', () => actor.getSnapshot().status === 'done')
+  await locks.close()
 })

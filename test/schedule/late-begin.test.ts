@@ -1,0 +1,98 @@
+import { expect, onTestFinished, test } from 'vitest'
+import { createLocks, type Store } from '../../src/index.ts'
+import { createSchedule, type JobOptions, type ScheduledRun } from '../../src/schedule/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { block } from '../engine/block.ts'
+import { methodsOf } from '../engine/methods-of.ts'
+import { until } from '../servers/until.ts'
+
+const TTL = 1000
+
+/** One process of a fleet that runs a job each second. */
+function member(store: Store, work: (run: ScheduledRun) => unknown, options: JobOptions = {}) {
+  const locks = createLocks(store, { ttl: TTL })
+  const errors: unknown[] = []
+  const schedule = createSchedule(locks, { onError: (error) => errors.push(error) })
+  onTestFinished(async () => {
+    await schedule.stop({ timeout: 0 })
+    await locks.close()
+  })
+  const job = schedule.add('job', '* * * * * *', work, options)
+  schedule.start()
+  return { schedule, job, errors }
+}
+
+test.each(['retry', 'skip'] as const)(
+  'a tick whose lease ended before its work began has not run: it runs once all the same (afterCrash: %s)',
+  { timeout: 60_000 },
+  async (afterCrash) => {
+    const shared = memoryStore()
+    let blocks = 2
+    const store: Store = {
+      ...methodsOf(shared),
+      acquire(ticket, atMs) {
+        const answer = shared.acquire(ticket, atMs)
+        if (ticket.key.endsWith('#begun') && blocks-- > 0) block(TTL + 200)
+        return answer
+      },
+    }
+    const runs: ScheduledRun[] = []
+    let late = 0
+    const work = (run: ScheduledRun) => {
+      if (run.lease.remainingMs === 0) late += 1
+      runs.push(run)
+    }
+    const members = [0, 1].map(() => member(store, work, { afterCrash }))
+    await until('the blocks are over and the job goes on', () => blocks <= 0 && runs.length >= 3, {
+      withinMs: 40_000,
+    })
+    expect(late).toBe(0)
+    const ticks = runs.map(({ scheduledAt }) => scheduledAt.toISOString())
+    expect(ticks).toEqual([...new Set(ticks)])
+    expect(runs.map(({ attempt }) => attempt)).toEqual(runs.map(() => 1))
+    const told = members.flatMap(({ errors }) => errors)
+    expect(told.filter((error) => !String(error).includes('is over'))).toEqual([])
+  },
+)
+
+test('who has lost the job does not give up a tick that another one runs', { timeout: 60_000 }, async () => {
+  const shared = memoryStore()
+  let letBegin = () => {}
+  const mayBegin = new Promise<void>((resolve) => {
+    letBegin = resolve
+  })
+  let isFrozen = false
+  let asksToBegin = false
+  // Its requests stand still from the moment when it has the job, and one comes through in the end.
+  const frozen: Store = {
+    ...methodsOf(shared),
+    acquire(ticket, atMs) {
+      if (!ticket.key.endsWith('#begun')) return shared.acquire(ticket, atMs)
+      isFrozen = true
+      return mayBegin.then(() => {
+        isFrozen = false
+        asksToBegin = true
+        return shared.acquire(ticket)
+      })
+    },
+    renew: (tickets, atMs) => (isFrozen ? new Promise(() => {}) : shared.renew(tickets, atMs)),
+  }
+  const one = member(frozen, () => {}, { afterCrash: 'skip', overlap: 'queue' })
+  await until('it has the job', () => isFrozen, { withinMs: 20_000 })
+  let end = () => {}
+  const working = new Promise<void>((resolve) => {
+    end = resolve
+  })
+  const runs: ScheduledRun[] = []
+  const other = member(shared, async (run) => {
+    runs.push(run)
+    await working
+  })
+  await until('the other one has the job', () => runs.length > 0, { withinMs: 20_000 })
+  letBegin()
+  await until('the first one has asked', () => asksToBegin)
+  await until('the first one knows that it has lost the job', () => one.errors.length > 0)
+  expect(String(one.errors[0])).toContain('is over')
+  expect((await other.job.status()).last).toBeUndefined()
+  end()
+})
