@@ -15,7 +15,7 @@ import type { LocksOptions } from './primitives/options.ts'
  * | `redis+cluster://user:password@host:7000,host:7001`, `rediss+cluster://…` | a Redis Cluster; a few of its servers are enough |
  * | `redlock:redis://a:6379,redis://b:6379,redis://c:6379` | several independent Redis masters, of which a majority decides |
  * | `postgres://user:password@host:5432/database`, `postgresql://…` | a PostgreSQL database, by the `pg` or `postgres` package |
- * | `etcd://user:password@host:2379,host:2379`, `etcds://…` | the members of an etcd, `etcds` with TLS |
+ * | `etcd://user:password@host:2379,host:2379`, `etcds://…` | the members of an etcd, `etcds` with TLS, by the `@grpc/grpc-js` package |
  *
  * ```ts
  * import { connect } from 'holdfast'

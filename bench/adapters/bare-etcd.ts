@@ -1,3 +1,4 @@
+import { loadDial } from '../../src/stores/etcd/connection.ts'
 import { Member } from '../../src/stores/etcd/member.ts'
 import {
   encoded,
@@ -16,7 +17,7 @@ import type { Adapter, Surroundings } from '../adapter.ts'
  * deletions are the hand-over. Nobody is told of a loss, nothing is asked twice, and one key at a time is looked at.
  */
 export async function openBareEtcd({ etcdUrl }: Surroundings): Promise<Adapter> {
-  const member = new Member(etcdUrl, {})
+  const member = new Member({ url: etcdUrl, tls: {}, dial: await loadDial() })
   // Its connection does not keep the process.
   const alive = setInterval(() => {}, 60_000)
   const lease = 1 + Math.floor(Math.random() * 2 ** 40)
@@ -26,10 +27,8 @@ export async function openBareEtcd({ etcdUrl }: Surroundings): Promise<Adapter> 
   let count = 0
 
   async function ask<Request, Reply>(method: Method<Request, Reply>, request: Request): Promise<Reply> {
-    const bytes = await member.request(method.path, encoded(method, request), {
-      token: '',
-      timeoutMs: 10_000,
-    })
+    const message = encoded(method, request)
+    const bytes = await member.request({ path: method.path, message, token: '' }, 10_000)
     return method.decode(new MessageReader(bytes))
   }
 
@@ -47,8 +46,7 @@ export async function openBareEtcd({ etcdUrl }: Surroundings): Promise<Adapter> 
       const [first] = queue.values()
       first?.wake?.()
     }
-    const ears = { onMessage, onEnd() {} }
-    const conversation = member.converse(WATCH.path, { token: '', ears })
+    const conversation = member.converse({ path: WATCH.path, token: '' }, { onMessage, onEnd() {} })
     conversation.send(encoded(WATCH, { tag: 'create', id: 1, range: { key, end }, from }))
   }
 

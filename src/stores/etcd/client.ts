@@ -32,8 +32,9 @@ export interface EtcdTls {
  * A store on etcd 3.4 or newer: one lease for each process, one key for each ticket, and a hand-over without any request.
  * Waits and fences are etcd's own: what one member has answered, a quorum knows.
  *
- * Needs no package. Connects with the first request, and does not keep the process alive. A process that dies, hangs or is
- * cut off loses its tickets after their ttl and a fifth of it more, in whole seconds, holders and waiters alike.
+ * Needs the package `@grpc/grpc-js` 1.13 or newer, which it loads with the first request; that is when it connects, too. It does
+ * not keep the process alive. A process that dies, hangs or is cut off loses its tickets after their ttl and a fifth of it more,
+ * in whole seconds, holders and waiters alike.
  *
  * ```ts
  * import { createLocks } from 'holdfast'

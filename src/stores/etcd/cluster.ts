@@ -1,5 +1,6 @@
-import type { ConnectionOptions } from 'node:tls'
-import { StoreError } from '../../errors.ts'
+import { isHoldfastError, StoreError } from '../../errors.ts'
+import type { EtcdTls } from './client.ts'
+import { type Conversation, type Ears, loadDial } from './connection.ts'
 import {
   ConnectionError,
   isAuthOff,
@@ -11,14 +12,14 @@ import {
   refused,
   unavailable,
 } from './failures.ts'
-import { type Conversation, type Ears, Member } from './member.ts'
+import { Member } from './member.ts'
 import { AUTHENTICATE, encoded, type Method } from './messages.ts'
 import { MessageReader } from './wire.ts'
 
 export interface ClusterOptions {
   readonly endpoints: readonly string[]
   readonly auth: { readonly username: string; readonly password: string } | undefined
-  readonly tls: ConnectionOptions
+  readonly tls: EtcdTls
   /** For messages. */
   readonly prefix: string
 }
@@ -34,32 +35,35 @@ export interface Told<Reply> {
  * others in turn, once each. All requests of the store may be repeated, so nothing is lost by asking twice.
  */
 export class Cluster {
-  readonly #members: readonly Member[]
   readonly #options: ClusterOptions
+  /** Undefined before the first request, which loads what speaks gRPC. */
+  #members: readonly Member[] | undefined
   #current = 0
   #token: Promise<string> | undefined
   #isClosed = false
 
   constructor(options: ClusterOptions) {
     this.#options = options
-    this.#members = options.endpoints.map((url) => new Member(url, options.tls))
   }
 
   /** @throws {StoreError}, and {@link StatusError} when a lease is not there, or is there already. */
   async ask<Request, Reply>(method: Method<Request, Reply>, request: Request): Promise<Told<Reply>> {
-    const frame = encoded(method, request)
+    const message = encoded(method, request)
+    const members = this.#members ?? (await this.#load())
     let isDoubtful = false
     let refusal: StoreError | undefined
     let failure: unknown
     let tokens = 0
-    for (let tries = 0; tries < this.#members.length; ) {
+    for (let tries = 0; tries < members.length; ) {
       this.#assertOpen()
       const index = this.#current
-      const member = this.#members[index] as Member
+      const member = members[index] as Member
       const token = this.#tokenOf(member)
       try {
-        const options = { token: await token, timeoutMs: this.#patienceMs }
-        const bytes = await member.request(method.path, frame, options)
+        const bytes = await member.request(
+          { path: method.path, message, token: await token },
+          this.#patienceMs,
+        )
         return { reply: method.decode(new MessageReader(bytes)), isDoubtful }
       } catch (error) {
         if (needsNewToken(error) && this.#options.auth !== undefined && tokens < MOST_TOKENS) {
@@ -71,7 +75,8 @@ export class Cluster {
         if (sentence !== undefined) refusal = refused(sentence, error)
         else if (isLeaseGone(error) || isLeaseThere(error)) throw error
         else if (!isTransient(error)) throw refused(REFUSED, error)
-        isDoubtful ||= !(error instanceof ConnectionError && error.unsent)
+        // That it has not reached the member is never certain enough to build on.
+        isDoubtful = true
         failure = error
         tries += 1
         this.#leave(index)
@@ -83,21 +88,19 @@ export class Cluster {
 
   /** A stream to the member that answered last. When it ends the next one is for another member. */
   async converse(method: Method<never, unknown>, ears: Ears): Promise<Conversation> {
+    const members = this.#members ?? (await this.#load())
     this.#assertOpen()
     const index = this.#current
-    const member = this.#members[index] as Member
+    const member = members[index] as Member
     const token = this.#tokenOf(member)
-    const options = { token: await token }
+    const request = { path: method.path, token: await token }
     this.#assertOpen()
-    return member.converse(method.path, {
-      ...options,
-      ears: {
-        onMessage: ears.onMessage,
-        onEnd: (error) => {
-          if (needsNewToken(error)) this.#drop(token)
-          else this.#leave(index)
-          ears.onEnd(error)
-        },
+    return member.converse(request, {
+      onMessage: ears.onMessage,
+      onEnd: (error) => {
+        if (needsNewToken(error)) this.#drop(token)
+        else this.#leave(index)
+        ears.onEnd(error)
       },
     })
   }
@@ -109,16 +112,26 @@ export class Cluster {
 
   close(): void {
     this.#isClosed = true
-    for (const member of this.#members) member.close()
+    for (const member of this.#members ?? []) member.close()
+  }
+
+  async #load(): Promise<readonly Member[]> {
+    // Whoever has a store already is told in a way that says that asking again is in vain.
+    const dial = await loadDial().catch((error: unknown) => {
+      throw isHoldfastError(error, 'invalid-argument') ? refused(error.message, error) : error
+    })
+    const { endpoints, tls } = this.#options
+    this.#members ??= endpoints.map((url) => new Member({ url, tls, dial }))
+    return this.#members
   }
 
   /** With others to ask, nobody waits long for one. */
   get #patienceMs(): number {
-    return this.#members.length === 1 ? ALONE_MS : TRY_MS
+    return this.#options.endpoints.length === 1 ? ALONE_MS : TRY_MS
   }
 
   #leave(index: number): void {
-    if (this.#current === index) this.#current = (index + 1) % this.#members.length
+    if (this.#current === index) this.#current = (index + 1) % this.#options.endpoints.length
   }
 
   /** Only the one that was found to be no good: etcd works hard for each, and a thousand requests may find it at once. */
@@ -139,8 +152,8 @@ export class Cluster {
 
   async #authenticate(member: Member, credentials: { name: string; password: string }): Promise<string> {
     try {
-      const options = { token: '', timeoutMs: this.#patienceMs }
-      const bytes = await member.request(AUTHENTICATE.path, encoded(AUTHENTICATE, credentials), options)
+      const request = { path: AUTHENTICATE.path, message: encoded(AUTHENTICATE, credentials), token: '' }
+      const bytes = await member.request(request, this.#patienceMs)
       return AUTHENTICATE.decode(new MessageReader(bytes))
     } catch (error) {
       // It asks nobody for a name. Whether that is meant is not for us to say.

@@ -15,13 +15,6 @@ export class StatusError extends Error {
 /** No answer, or none that is of etcd. */
 export class ConnectionError extends Error {
   override readonly name = 'ConnectionError'
-  /** Certain that the request has not reached the member. */
-  readonly unsent: boolean
-
-  constructor(message: string, { unsent, cause }: { readonly unsent: boolean; readonly cause?: unknown }) {
-    super(message, { cause })
-    this.unsent = unsent
-  }
 }
 
 /** Whether the token is no longer good, or was not needed until now, and a new one may be. */

@@ -1,4 +1,3 @@
-import { FRAME_BYTES } from './frames.ts'
 import { type MessageReader, MessageWriter } from './wire.ts'
 
 /**
@@ -11,14 +10,10 @@ export interface Method<Request, Reply> {
   readonly decode: (reply: MessageReader) => Reply
 }
 
-/** `encode` leaves this many bytes in front free, for the frame of gRPC. */
 export function encoded<Request>(method: Method<Request, unknown>, request: Request): Buffer {
   const writer = new MessageWriter()
   method.encode(request, writer)
-  const frame = writer.take(FRAME_BYTES)
-  frame[0] = 0
-  frame.writeUInt32BE(frame.length - FRAME_BYTES, 1)
-  return frame
+  return writer.take()
 }
 
 export interface KeyValue {

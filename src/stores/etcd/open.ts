@@ -3,13 +3,14 @@ import { checkOptions } from '../../base/options.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { type EtcdStoreOptions, etcdStore } from './client.ts'
+import { loadDial } from './connection.ts'
 
 /**
  * A store on the etcd that a URL names: `etcd://user:password@host1:2379,host2:2379,host3:2379`, or `etcds://…` for TLS
  * with the authorities that Node.js knows (`NODE_EXTRA_CA_CERTS` adds to them). For other certificates use
  * {@link etcdStore}. Asks etcd something before it resolves, so that a wrong password is known at once.
  *
- * @throws {InvalidArgumentError} when the URL or an option is not what it should be.
+ * @throws {InvalidArgumentError} when the URL or an option is not what it should be, or `@grpc/grpc-js` is not installed.
  * @throws {StoreError} when no member answers, or etcd refuses.
  */
 export async function openEtcd(
@@ -18,6 +19,7 @@ export async function openEtcd(
 ): Promise<Store> {
   checkOptions(options, ['tls', 'prefix'])
   const store = etcdStore({ ...options, ...parseUrl(url) })
+  await loadDial()
   // Needs what every request needs, finds nobody, and changes nothing.
   return opened(store, () => store.release({ key: 'is anybody there', id: '?', cancel: false }))
 }

@@ -1,5 +1,5 @@
 import type { Cluster } from './cluster.ts'
-import type { Conversation } from './member.ts'
+import type { Conversation } from './connection.ts'
 import { encoded, TXN, WATCH, type WatchReply } from './messages.ts'
 import { Room } from './room.ts'
 import type { RoomNames } from './room-names.ts'
@@ -26,6 +26,8 @@ export class Rooms {
   readonly #byWatch = new Map<number, Watched>()
   #conversation: Conversation | undefined
   #isConnecting = false
+  /** When the conversation began, by the monotonic clock; infinity where there was none. */
+  #connectedAt = Number.POSITIVE_INFINITY
   #failures = 0
   #lastWatch = 0
   #isClosed = false
@@ -143,7 +145,7 @@ export class Rooms {
   }
 
   async #connect(): Promise<void> {
-    if (this.#isConnecting || this.#isClosed) return
+    if (this.#isConnecting || this.#conversation !== undefined || this.#isClosed) return
     this.#isConnecting = true
     try {
       const conversation = await this.#options.cluster.converse(WATCH, {
@@ -155,6 +157,7 @@ export class Rooms {
       })
       if (this.#isClosed || this.#rooms.size === 0) return conversation.close()
       this.#conversation = conversation
+      this.#connectedAt = performance.now()
       for (const watched of this.#rooms.values()) this.#watch(watched)
     } catch {
       // What is wrong shows in every other request.
@@ -166,7 +169,10 @@ export class Rooms {
 
   #connectLater(): void {
     if (this.#isClosed || this.#rooms.size === 0) return
-    this.#failures += 1
+    // One that lasted was no failure. A first word says nothing: etcd may take one watch and refuse the next.
+    const hasLasted = performance.now() - this.#connectedAt > LASTING_MS
+    this.#connectedAt = Number.POSITIVE_INFINITY
+    this.#failures = hasLasted ? 1 : this.#failures + 1
     const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(this.#failures - 1, 10), LONGEST_PAUSE_MS)
     setTimeout(() => void this.#connect(), pauseMs * (0.5 + Math.random() / 2)).unref()
   }
@@ -177,10 +183,11 @@ export class Rooms {
   }
 
   #hear(reply: WatchReply): void {
+    // Newer ones do not say which watch it is that they refuse.
+    if (reply.canceled && reply.id < 0) return this.#refused()
     const watched = this.#byWatch.get(reply.id)
     if (watched === undefined) return
     if (reply.canceled) return this.#canceled(watched, reply)
-    this.#failures = 0
     const { room } = watched
     const entries: Entry[] = []
     const gone: string[] = []
@@ -211,17 +218,22 @@ export class Rooms {
 
   #canceled(watched: Watched, reply: WatchReply): void {
     this.#byWatch.delete(reply.id)
-    if (reply.compactRevision === 0) {
-      // Refused: the token may have been too old. A new stream asks for a new one.
-      this.#options.cluster.forgetToken()
-      this.#hangUp()
-      return this.#connectLater()
-    }
+    if (reply.compactRevision === 0) return this.#refused()
     const { key } = watched.room
     this.read(key).then(
       () => this.#rooms.get(key) === watched && this.#watch(watched),
       () => this.leave(key),
     )
+  }
+
+  /**
+   * The token may have been too old: a new stream asks for a new one. If the user may not read there, whoever waits is told
+   * so by the next request, and not by this.
+   */
+  #refused(): void {
+    this.#options.cluster.forgetToken()
+    this.#hangUp()
+    this.#connectLater()
   }
 
   #refill(watched: Watched, entries: readonly Entry[], revision: number): void {
@@ -251,3 +263,4 @@ interface Watched {
 const LONGEST_LAG_MS = 500
 const FIRST_PAUSE_MS = 30
 const LONGEST_PAUSE_MS = 1000
+const LASTING_MS = 5000

@@ -8,10 +8,9 @@ export class MessageWriter {
   #bytes = Buffer.allocUnsafe(512)
   #start = 512
 
-  /** What was written, with `room` more bytes in front. The writer is empty afterwards. */
-  take(room: number): Buffer {
-    this.#reserve(room)
-    const taken = this.#bytes.subarray(this.#start - room)
+  /** What was written. The writer is empty afterwards. */
+  take(): Buffer {
+    const taken = this.#bytes.subarray(this.#start)
     this.#bytes = EMPTY
     this.#start = 0
     return taken
@@ -86,16 +85,19 @@ export class MessageReader {
     return tag >>> 3
   }
 
-  /** Exact up to 2^53; a negative number takes ten bytes. */
+  /** Exact between -2^53 and 2^53. */
   number(): number {
-    let value = 0
-    let scale = 1
-    for (let length = 0; length < 10; length += 1) {
+    // In two parts, as a negative number has 64 bits.
+    let low = 0
+    let high = 0
+    for (let shift = 0; shift < 70; shift += 7) {
       const byte = this.#bytes[this.#at++]
       if (byte === undefined) throw new Error('The message ends in the middle of a number.')
-      value += (byte & 0x7f) * scale
-      scale *= 0x80
-      if (byte < 0x80) return value >= 2 ** 63 ? value - 2 ** 64 : value
+      const bits = byte & 0x7f
+      if (shift < 32) low = (low | (bits << shift)) >>> 0
+      if (shift === 28) high = bits >>> 4
+      else if (shift > 28) high = (high | (bits << (shift - 32))) >>> 0
+      if (byte < 0x80) return (high | 0) * 2 ** 32 + low
     }
     throw new Error('The message has a number that does not end.')
   }
