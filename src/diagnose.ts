@@ -1,3 +1,4 @@
+import { awaited } from './base/awaited.ts'
 import { type Finding, milliseconds, within } from './base/diagnosis.ts'
 import { messageOf } from './base/thrown.ts'
 import { openStore, schemeOf, sqlitePathOf } from './connect.ts'
@@ -28,7 +29,7 @@ export interface Diagnosis {
  * @throws {InvalidArgumentError} when the URL is not what it should be, or a package that the store needs is not installed.
  */
 export async function diagnose(url: string): Promise<Diagnosis> {
-  const [seen, known] = await Promise.allSettled([general(url), particular(url)])
+  const [seen, known] = await awaited(() => Promise.allSettled([general(url), particular(url)]))
   // Of a URL that is none both complain, and this one in a sentence.
   if (seen.status === 'rejected') throw seen.reason
   if (known.status === 'rejected') throw known.reason

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 import { readFileSync } from 'node:fs'
+import { awaited } from '../base/awaited.ts'
 import { reportOf } from '../base/thrown.ts'
 import { isHoldfastError } from '../errors.ts'
 import { Arguments, type Command } from './arguments.ts'
@@ -30,7 +31,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 // Whoever does not listen to complaints gets the same exit code.
 process.stderr.on('error', () => {})
 
-process.exitCode = await main(process.argv.slice(2))
+process.exitCode = await awaited(() => main(process.argv.slice(2)))
 
 async function main([name, ...typed]: readonly string[]): Promise<number> {
   const command = commands.find((known) => known.name === name)
