@@ -71,7 +71,10 @@ export interface Store {
    */
   evict(request: EvictRequest): Answer<readonly string[]>
 
-  /** Ends what the store itself opened. Does not release tickets. Safe to call twice. */
+  /**
+   * Ends what the store itself opened; from then on its calls reject with `store-refused`, unless it lives in this process.
+   * Does not release tickets. Safe to call twice.
+   */
   close(): Promise<void>
 }
 

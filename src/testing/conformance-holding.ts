@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { UNLIMITED } from '../contract/store.ts'
+import { isHoldfastError } from '../errors.ts'
 import { mayStandTogether, type Share } from '../law/law.ts'
 import {
   assertGone,
@@ -28,6 +29,28 @@ export const holdingCases: readonly ConformanceScript[] = [
       busyAnswer(await one.acquire(second))
       assert.deepEqual(await one.release(releaseOf(first)), { was: 'held' })
       assert.ok(heldFence(await other.acquire(second)) > fence)
+    },
+  },
+  {
+    name: 'a view that was closed refuses whatever it is asked with `store-refused`, and the others go on',
+    async play(scene) {
+      const [closed, other] = [await scene.view(), await scene.view()]
+      // In this process one store may be all views at once: there is nothing to close.
+      if (closed === other) return
+      const ticket = scene.ticket()
+      heldFence(await closed.acquire(ticket))
+      await closed.close()
+      const questions = {
+        acquire: async () => closed.acquire(scene.ticket()),
+        renew: async () => closed.renew([ticket]),
+        release: async () => closed.release(releaseOf(ticket)),
+        inspect: async () => closed.inspect({ prefix: scene.prefix, cursor: undefined, count: 1 }),
+        evict: async () => closed.evict({ key: scene.key, id: undefined, reason: 'closed' }),
+      }
+      for (const [verb, ask] of Object.entries(questions)) {
+        await assert.rejects(ask, (error) => isHoldfastError(error, 'store-refused'), verb)
+      }
+      assert.deepEqual(await other.release(releaseOf(ticket)), { was: 'held' })
     },
   },
   {

@@ -164,7 +164,7 @@ export class Cluster {
 
   #assertOpen(): void {
     if (this.#isClosed) {
-      throw new StoreError('store-unavailable', 'Expected an open etcd store, got one that was closed.')
+      throw new StoreError('store-refused', 'The store was closed. Open a new one with etcdStore().')
     }
   }
 }
