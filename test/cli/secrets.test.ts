@@ -79,18 +79,20 @@ describe('the URL of the store', () => {
     expect(code).toBe(0)
   })
 
-  test.each([
-    '0644',
-    '0604',
-    '0620',
-    '0666',
-  ])('is refused in a file of mode %s, which others can read or write', async (mode) => {
-    const { code, stderr } = await shell.run(['ls', '--store-file', fileWith(url, Number.parseInt(mode, 8))])
-    expect([code, stderr]).toEqual([
-      64,
-      `holdfast: Expected the file of --store-file to be for its owner alone, got mode ${mode}: chmod 600 it. See holdfast ls --help.\n`,
-    ])
-  })
+  test.each(['0644', '0604', '0620', '0666'])(
+    'is refused in a file of mode %s, which others can read or write',
+    async (mode) => {
+      const { code, stderr } = await shell.run([
+        'ls',
+        '--store-file',
+        fileWith(url, Number.parseInt(mode, 8)),
+      ])
+      expect([code, stderr]).toEqual([
+        64,
+        `holdfast: Expected the file of --store-file to be for its owner alone, got mode ${mode}: chmod 600 it. See holdfast ls --help.\n`,
+      ])
+    },
+  )
 
   test('is refused in a sentence, without the text, where the file is none of such', async () => {
     const path = join(folder, 'nothing')

@@ -38,7 +38,7 @@ describe('a lock for a request', () => {
     onTestFinished(locks.on('working', () => block(60)))
     const { url } = await serve(async (_, response) => {
       const error = await errorOf(requests.withLock(response, 'pay', { ttl: 60 }, () => expect.unreachable()))
-      response.end(String((error as LeaseLostError).code))
+      response.end(String((error as unknown as LeaseLostError).code))
     })
     expect(await (await call(url).answer).text()).toBe('lease-lost')
   })

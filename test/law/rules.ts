@@ -50,7 +50,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     const entered = new Set(admitted.map(({ ticket }) => ticket.id))
     let inFront = true
     for (const [id, waiter] of before.queue) {
-      const lapsed = inFront && lapsedWith(step, waiter)
+      const lapsed: boolean = inFront && lapsedWith(step, waiter)
       inFront = lapsed && id !== asking?.id
       if (after.queue.has(id) || entered.has(id) || isRemovedBy(action, id)) continue
       assert.ok(waiter.rememberedUntil <= ms || lapsed, `${id} was lost`)

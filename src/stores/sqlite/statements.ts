@@ -136,7 +136,8 @@ export type WaiterRow = readonly [
 ]
 
 const HOLDER = 'id, units, "limit", lock_delay_ms, fence, state, expires_at, hold_until, inbox, owner, since'
-const WAITER = 'id, place, units, "limit", accept_ms, lock_delay_ms, owner, inbox, since, heard_at, remembered_until'
+const WAITER =
+  'id, place, units, "limit", accept_ms, lock_delay_ms, owner, inbox, since, heard_at, remembered_until'
 
 /** What takes more than a line stands in sql/. The one-liners stand here, below the types of what goes in and out. */
 export function prepareStatements(database: Database): Statements {
@@ -173,7 +174,9 @@ export function prepareStatements(database: Database): Statements {
     addWaiter: query(
       'INSERT INTO waiter SELECT ?1, ifnull(max(place), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 FROM waiter WHERE key = ?1',
     ),
-    keepWaiter: query('UPDATE waiter SET heard_at = ?, remembered_until = ?, inbox = ? WHERE key = ? AND place = ?'),
+    keepWaiter: query(
+      'UPDATE waiter SET heard_at = ?, remembered_until = ?, inbox = ? WHERE key = ? AND place = ?',
+    ),
     dropWaiter: query('DELETE FROM waiter WHERE key = ? AND place = ?'),
     bury: query('INSERT OR REPLACE INTO tombstone VALUES (?, ?, ?, ?, ?)'),
     shut: query('INSERT OR REPLACE INTO closure VALUES (?, ?)'),
