@@ -118,6 +118,18 @@ export function release(room: Room, request: ReleaseRequest, time: StoreTime): O
   return { answer: { was }, offered }
 }
 
+/**
+ * Takes back an offer of which the store knows that nobody heard: the process of the waiter is gone. A ticket that was confirmed
+ * meanwhile is not touched.
+ */
+export function withdraw(room: Room, id: string, time: StoreTime): Outcome<undefined> {
+  const offered = settle(room, time)
+  const holder = room.holders.get(id)
+  if (holder?.state !== 'offered') return { answer: undefined, offered }
+  drop(room, id, holder)
+  return { answer: undefined, offered: [...offered, ...settle(room, time)].filter((other) => other !== id) }
+}
+
 /** `offered` includes the evicted ids: their processes have to hear of it, too. */
 export function evict(
   room: Room,

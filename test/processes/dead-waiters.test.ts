@@ -1,7 +1,9 @@
 import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { expect, onTestFinished, test } from 'vitest'
 import { connect, type Locks } from '../../src/index.ts'
@@ -14,22 +16,29 @@ const TTL_MS = 30_000
 const ACCEPT_MS = 3000
 const DEAD = 5
 
+/** Which stores see that a process has ended, before its acceptance term is over. */
+const SEE_DEATH = new Set(['redis', 'redlock', 'sqlite'])
+
 for (const store of Object.keys(places)) {
   test(`${store}: a free key passes all waiters of a frozen process within one acceptance term`, async () => {
-    const tookMs = await handOverPast(store, 'SIGSTOP')
-    console.log(store, 'frozen', Math.round(tookMs))
-    expect(tookMs).toBeLessThan(1.5 * ACCEPT_MS)
+    expect(await handOverPast(store, (child) => child.kill('SIGSTOP'))).toBeLessThan(1.5 * ACCEPT_MS)
   }, 60_000)
 
-  test(`${store}: a free key passes all waiters of a killed process within one acceptance term`, async () => {
-    const tookMs = await handOverPast(store, 'SIGKILL')
-    console.log(store, 'killed', Math.round(tookMs))
-    expect(tookMs).toBeLessThan(1.5 * ACCEPT_MS)
+  const within = SEE_DEATH.has(store) ? 'at once' : 'within one acceptance term'
+  test(`${store}: a free key passes all waiters of a killed process ${within}`, async () => {
+    const tookMs = await handOverPast(store, async (child) => {
+      // Time for its subscription to flow, and then for the servers to hear that its connections are closed: nobody tells of either.
+      await pause(500)
+      child.kill('SIGKILL')
+      await once(child, 'exit')
+      await pause(500)
+    })
+    expect(tookMs).toBeLessThan(SEE_DEATH.has(store) ? ACCEPT_MS / 2 : 1.5 * ACCEPT_MS)
   }, 60_000)
 }
 
 /** How long a key is free before the first living waiter has it, when all waiters in front of that one are away. */
-async function handOverPast(store: string, signal: NodeJS.Signals): Promise<number> {
+async function handOverPast(store: string, end: (child: ChildProcess) => unknown): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-'))
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
   const place = await (places[store] as (typeof places)[string])(folder)
@@ -41,7 +50,7 @@ async function handOverPast(store: string, signal: NodeJS.Signals): Promise<numb
   const waiting = living.acquire('k')
   await untilQueued(holding, DEAD + 1)
 
-  child.kill(signal)
+  await end(child)
   const startedAt = performance.now()
   await holder.release()
   await (await waiting).release()

@@ -1,9 +1,10 @@
 import { expect, test } from 'vitest'
 import { inScene } from '../faults/scene.ts'
+import { until } from '../servers/until.ts'
 import { startMember } from './member.ts'
 
 test(
-  'when the process of the head of the queue is killed, the next one is served after the acceptance term, not after the ttl',
+  'when the process of the head of the queue is killed, the next one is served at once, as nobody gets the message',
   inScene(async (scene) => {
     await using head = await startMember(scene.server.url)
     const locks = scene.direct({ ttl: 30_000 })
@@ -13,15 +14,18 @@ test(
     const waiting = locks.acquire('k')
     await scene.untilQueued('k', 2)
     await head.kill()
+    await until('the server has closed its connections', async () => {
+      const channels = (await scene.server.command('PUBSUB', 'CHANNELS')) as readonly string[]
+      return channels.length === 1
+    })
     const startedAt = performance.now()
     await holder.release()
-    expect((await scene.room('k')).holders).toMatchObject([{ state: 'offered' }])
     const next = await waiting
-    const tookMs = performance.now() - startedAt
-    expect(tookMs).toBeGreaterThan(2900)
-    expect(tookMs).toBeLessThan(4500)
+    expect(performance.now() - startedAt).toBeLessThan(1500)
     expect(next.fence).toBeGreaterThan(holder.fence)
     await next.release()
+    // Until now the dead one has kept its place.
+    await (await locks.acquire('k')).release()
   }),
   30_000,
 )

@@ -37,6 +37,9 @@ export class ClusterInbox implements Subscription {
     return this.#subscription.flowing
   }
 
+  /** A server of a cluster does not know how many got a message on the others. */
+  readonly provesLife = false
+
   /** A message that came on another connection. */
   take(message: string): void {
     if (!this.#closed) this.#listener.onMessage(message)

@@ -75,6 +75,8 @@ export interface ChannelsConnection {
 export interface Subscription {
   /** Resolves once messages flow, rejects when they cannot. */
   readonly flowing: Promise<void>
+  /** Whether messages flow now, so that a server which counts no receiver of a message knows that this process is gone. */
+  readonly provesLife: boolean
   /** At once. Repeatable. */
   close(): void
 }

@@ -34,6 +34,7 @@ export class LastingSubscription<Place extends SubscriptionPlace> implements Sub
   #failures = 0
   #pause: NodeJS.Timeout | undefined
   #closed = false
+  #flowsNow = false
 
   constructor(options: LastingSubscriptionOptions<Place>) {
     this.#options = options
@@ -46,6 +47,10 @@ export class LastingSubscription<Place extends SubscriptionPlace> implements Sub
   /** Whether messages have ever flowed. */
   get hasFlowed(): boolean {
     return this.#flows === undefined
+  }
+
+  get provesLife(): boolean {
+    return this.#flowsNow
   }
 
   /** Undefined while the next place is looked for. */
@@ -93,6 +98,7 @@ export class LastingSubscription<Place extends SubscriptionPlace> implements Sub
 
   #begun(): void {
     this.#failures = 0
+    this.#flowsNow = true
     if (this.#flows === undefined) return this.#options.listener.onResubscribed()
     this.#flows.resolve()
     this.#flows = undefined
@@ -124,6 +130,7 @@ export class LastingSubscription<Place extends SubscriptionPlace> implements Sub
 
   #end(): void {
     this.#turn += 1
+    this.#flowsNow = false
     this.#place = undefined
     clearTimeout(this.#pause)
     this.#connection?.close()

@@ -167,7 +167,7 @@ export class RedisStore implements Store {
     for (const [place, there] of this.#servers.divide(acquires)) {
       for (const batch of runsOf(there, { same: onSameTerms, most: MOST_TOGETHER })) {
         const args = this.#argsFor(place, batch)
-        this.#terms.addForAcquire(args, batch[0].asked)
+        this.#terms.addForAcquire(args, batch[0].asked, this.#listens)
         for (const { asked } of batch) args.push(asked.id)
         const [{ proposal }] = batch
         if (proposal !== undefined && batch.length === 1) args.push(proposal)
@@ -237,7 +237,7 @@ export class RedisStore implements Store {
 
   async #renewBatch(place: Place, tickets: Run<Ticket>): Promise<readonly RenewAnswer[]> {
     const args = this.#argsFor(place, tickets)
-    this.#terms.addForRenew(args, tickets[0])
+    this.#terms.addForRenew(args, tickets[0], this.#listens)
     for (const { id } of tickets) args.push(id)
     try {
       // One key that is not ours must not stop the renewal of the others.
@@ -265,6 +265,10 @@ export class RedisStore implements Store {
   /** Forgets nobody, which admits who is next. If this does not arrive, those who were admitted go on with it. */
   #settle(key: string): void {
     this.release({ key, id: '', cancel: false }).catch(() => {})
+  }
+
+  get #listens(): boolean {
+    return this.#subscription?.provesLife === true
   }
 
   #subscribe(): Subscription {

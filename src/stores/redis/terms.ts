@@ -9,13 +9,14 @@ export class Terms {
     this.#inbox = inbox
   }
 
-  addForAcquire(args: string[], ticket: Ticket): void {
-    addTimes(args, ticket)
+  /** `listens`: messages to this process' inbox flow, which the server may take for a sign of life. */
+  addForAcquire(args: string[], ticket: Ticket, listens: boolean): void {
+    addTimes(args, ticket, listens)
     args.push(this.#facts(ticket))
   }
 
-  addForRenew(args: string[], ticket: Ticket): void {
-    addTimes(args, ticket)
+  addForRenew(args: string[], ticket: Ticket, listens: boolean): void {
+    addTimes(args, ticket, listens)
     args.push(`${whole(ticket.acceptMs)} ${this.#inbox}`)
   }
 
@@ -43,9 +44,13 @@ export function sameTerms(one: Ticket, other: Ticket): boolean {
 }
 
 /** Few arguments, because each of them is felt on both sides; what is rarely looked at goes together. */
-function addTimes(args: string[], { ttlMs, minHoldMs, patienceMs, lockDelayMs }: Ticket): void {
+function addTimes(
+  args: string[],
+  { ttlMs, minHoldMs, patienceMs, lockDelayMs }: Ticket,
+  listens: boolean,
+): void {
   const keepMs = Math.max(ttlMs, minHoldMs) + lockDelayMs + AFTERLIFE_MS
-  args.push(whole(ttlMs), whole(keepMs), `${whole(patienceMs)} ${whole(minHoldMs)}`)
+  args.push(whole(ttlMs), whole(keepMs), `${whole(patienceMs)} ${listens ? 1 : 0} ${whole(minHoldMs)}`)
 }
 
 /** How long a room is kept beyond the last moment that matters. The scripts decide by the server's time, not by this. */

@@ -19,12 +19,15 @@ export class Inbox {
   readonly #lockFile: string
   readonly #listeners = new Set<(wake: Wake) => void>()
   readonly #incoming = new Set<Socket>()
-  readonly #outgoing = new Map<string, Socket>()
+  readonly #outgoing = new Map<string, Outgoing>()
+  readonly #onUnheard: (notice: Notice) => Promise<void>
   #server: Promise<Listening> | undefined
   #closed = false
 
-  constructor(lockFile: string) {
+  /** `onUnheard`: the process that a notice was for is gone. */
+  constructor(lockFile: string, onUnheard: (notice: Notice) => Promise<void>) {
     this.#lockFile = lockFile
+    this.#onUnheard = onUnheard
   }
 
   async listen(onWake: (wake: Wake) => void): Promise<() => void> {
@@ -63,21 +66,23 @@ export class Inbox {
   }
 
   /**
-   * Never fails: a wake is a hint. A promise when some are not on their way yet, because their connection is new: who gives a
-   * key back and dies at once would take them along.
+   * Never fails: a wake is a hint. Returns a promise while connections are new, because a process that gives a key back and
+   * ends at once would take these wakes along. The promise also covers the wakes of those that come next, where a process
+   * turns out to be gone.
    */
   tell(notices: readonly Notice[]): Promise<unknown> | undefined {
     const connecting: Promise<void>[] = []
-    for (const { id, inbox } of notices) {
+    for (const notice of notices) {
+      const { id, inbox } = notice
       if (inbox === '') continue
       if (inbox === this.address) {
         this.#deliver({ tag: 'ticket', id })
         continue
       }
-      const socket = this.#connectionTo(inbox)
-      if (socket === undefined) continue
-      if (socket.connecting) connecting.push(written(socket, `${id}\n`))
-      else socket.write(`${id}\n`)
+      const outgoing = this.#connectionTo(inbox)
+      if (outgoing === undefined) continue
+      if (!outgoing.socket.connecting) void this.#write(outgoing, notice, true)
+      else connecting.push(outgoing.isThere.then((isThere) => this.#write(outgoing, notice, isThere)))
     }
     return connecting.length === 0 ? undefined : Promise.all(connecting)
   }
@@ -86,7 +91,7 @@ export class Inbox {
     this.#closed = true
     this.#listeners.clear()
     // A process that releases and ends at once still has to tell who is next.
-    await Promise.all([...this.#outgoing.values()].map(flush))
+    await Promise.all([...this.#outgoing.values()].map(({ socket }) => flush(socket)))
     const open = await this.#server?.catch(() => undefined)
     if (open?.server.listening) await this.#shut(open)
   }
@@ -136,16 +141,27 @@ export class Inbox {
     socket.on('close', () => this.#incoming.delete(socket))
   }
 
-  /** `undefined` when nobody listens there, or the row names no place of ours: its ticket asks by itself. */
-  #connectionTo(inbox: string): Socket | undefined {
+  /** A wake is a line. If the process turns out to be gone, its other waiters are passed with it. */
+  async #write(outgoing: Outgoing, notice: Notice, isThere: boolean): Promise<void> {
+    if (!isThere) return this.#closed ? undefined : this.#onUnheard(notice)
+    const { socket, unproven } = outgoing
+    const now = performance.now()
+    while (unproven[0] !== undefined && unproven[0].at < now - UNPROVEN_MS) unproven.shift()
+    unproven.push({ notice, at: now })
+    socket.write(`${notice.id}\n`)
+  }
+
+  /** `undefined` where no socket is to be seen, or the row names no place of ours: its ticket asks by itself. */
+  #connectionTo(inbox: string): Outgoing | undefined {
     const open = this.#outgoing.get(inbox)
     if (open !== undefined) return open
     const opening = this.#openingTo(inbox)
     if (opening === undefined) return undefined
     // As an object: a text that is a number would be a port.
     const socket = connect({ path: opening.path })
+    const outgoing: Outgoing = { socket, isThere: answered(socket), unproven: [] }
     const forget = (): void => {
-      if (this.#outgoing.get(inbox) === socket) this.#outgoing.delete(inbox)
+      if (this.#outgoing.get(inbox) === outgoing) this.#outgoing.delete(inbox)
     }
     // Until the line is on its way the process stays; an open connection is no reason to.
     socket.once('connect', () => {
@@ -156,14 +172,18 @@ export class Inbox {
       forget()
       socket.end()
     })
-    // Its process is gone, and its ticket will be skipped.
-    socket.on('error', () => {})
-    socket.on('close', () => {
+    socket.on('error', forget)
+    // Nothing comes back, but only who reads hears of the end.
+    socket.resume().on('close', () => {
       forget()
       opening.close()
+      // Its process has ended, and may not have read what was written last.
+      const since = performance.now() - UNPROVEN_MS
+      for (const { notice, at } of outgoing.unproven)
+        if (at >= since && !this.#closed) void this.#onUnheard(notice)
     })
-    this.#outgoing.set(inbox, socket)
-    return socket
+    this.#outgoing.set(inbox, outgoing)
+    return outgoing
   }
 
   #openingTo(inbox: string): Opening | undefined {
@@ -177,6 +197,14 @@ export class Inbox {
   }
 }
 
+interface Outgoing {
+  readonly socket: Socket
+  /** False when nobody listens at the socket any more: its process has ended. */
+  readonly isThere: Promise<boolean>
+  /** What was written lately. */
+  readonly unproven: { readonly notice: Notice; readonly at: number }[]
+}
+
 interface Listening {
   readonly server: Server
   readonly socket: OwnSocket
@@ -184,6 +212,8 @@ interface Listening {
 
 /** A connection that was not needed for so long is closed. */
 const IDLE_MS = 5000
+/** An offer lasts no longer than this. */
+const UNPROVEN_MS = 3000
 const LONGEST_LINE = 4096
 const FLUSH_MS = 500
 
@@ -198,14 +228,13 @@ function listening(server: Server, address: string): Promise<void> {
   })
 }
 
-/** It is on its way then, or nobody is there, or that takes too long. */
-function written(socket: Socket, line: string): Promise<void> {
+/** Whether somebody listens there. Anything but a clear no is a yes: a frozen process does not answer either. */
+function answered(socket: Socket): Promise<boolean> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, FLUSH_MS)
-    socket.write(line, () => {
-      clearTimeout(timer)
-      resolve()
-    })
+    const timer = setTimeout(() => resolve(true), FLUSH_MS)
+    socket.once('connect', () => resolve(true))
+    socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code !== 'ECONNREFUSED'))
+    socket.once('close', () => clearTimeout(timer))
   })
 }
 

@@ -29,6 +29,7 @@ export interface Step<A> {
 }
 
 export interface Notice {
+  readonly key: string
   readonly id: string
   /** Where its process listens; empty when it does not. */
   readonly inbox: string
@@ -56,7 +57,7 @@ export function step<A>(
     const { answer, offered } = verb(window.room, window.time)
     if (window.isTooNarrow()) continue
     window.save()
-    return { answer, notices: offered.map((id) => ({ id, inbox: window.inboxOf(id) })) }
+    return { answer, notices: offered.map((id) => ({ key: request.key, id, inbox: window.inboxOf(id) })) }
   }
 }
 

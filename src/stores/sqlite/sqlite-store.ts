@@ -16,7 +16,7 @@ import type {
   Wake,
 } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
-import { acquire, evict, release, renew, type StoreTime, view } from '../../law/room.ts'
+import { acquire, evict, release, renew, type StoreTime, view, withdraw } from '../../law/room.ts'
 import { parsePath } from './file-path.ts'
 import { Inbox } from './inbox.ts'
 import type { LockFileOptions } from './lock-file.ts'
@@ -75,7 +75,7 @@ class SqliteStore implements Store {
   readonly #sweep = new Sweep()
 
   constructor(options: LockFileOptions) {
-    this.#inbox = new Inbox(options.path)
+    this.#inbox = new Inbox(options.path, (notice) => this.#withdraw(notice))
     this.#transactions = new Transactions(options, () => void this.#inbox.reopen())
   }
 
@@ -170,6 +170,17 @@ class SqliteStore implements Store {
       answers.push(...(await this.#renewSome(tickets.slice(answers.length))))
     }
     return answers
+  }
+
+  /** An offer that reached nobody goes to the next waiter at once. Otherwise it would last for its acceptance term. */
+  async #withdraw({ key, id }: Notice): Promise<void> {
+    try {
+      await this.#write((statements, time) =>
+        step(statements, { key, id, inbox: undefined, time }, (room, at) => withdraw(room, id, at)),
+      )
+    } catch {
+      // The offer then ends with its acceptance term.
+    }
   }
 
   /** Wakes go out when what they tell of has certainly happened. */

@@ -83,7 +83,8 @@ function checkRoom(members: readonly string[], { pttl, fence, now }: Context): v
   assert.equal(limit, least, all)
   assert.equal(smallest, holding.filter((ticket) => ticket.limit === least).length, all)
   for (const { state, number, till, hold, delay } of tickets) {
-    if (state === 'w') assert.ok(number <= arrivals && till <= kept && hold > 1e12 && hold <= till, all)
+    if (state === 'w')
+      assert.ok(number <= arrivals && till <= kept && hold > 1e13 && Math.floor(hold / 10) <= till, all)
     else assert.ok(number <= fence && till + delay <= kept && (hold === 0 || hold > 1e12), all)
   }
   for (const end of graveEnds) assert.ok(Number(end.slice(1, 14)) <= kept, all)

@@ -1,7 +1,7 @@
 -- Asks for keys, or asks again: one room for each ticket, all tickets on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs minHoldMs`
+-- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs listens minHoldMs`, listens: 1 if who asks gets messages
 --         4 facts: `units limit acceptMs lockDelayMs inbox owner` · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
 --         ! where it would be its turn, and the last fence is none to go on from
@@ -36,13 +36,14 @@ if #KEYS == 2 and plain then
     local was = crowd(key)
     if not was or not isRemembered(key, was.head) then return end
     local known = redis.call('ZRANGEBYLEX', key, '[x' .. id .. '\0', '(x' .. id .. '\0\255', 'LIMIT', '0', '1')[1]
-    local patience, accept = tonumber(string.match(ARGV[3], '^%d+')), string.match(ARGV[4], '^%d+ %d+ (%d+)')
+    local patience, listens = string.match(ARGV[3], '^(%d+) (%d)')
+    local accept = string.match(ARGV[4], '^%d+ %d+ (%d+)')
     local till = now + patience
-    if known or entryOf(key, id) or patience == 0 or till > was.kept then return end
+    if known or entryOf(key, id) or patience == '0' or till > was.kept then return end
     local arrival = string.format('%013.0f', was.arrivals + 1)
     local summary = string.format('1 %.0f 1 1 1 1 0 %.0f', was.arrivals + 1, was.kept)
     local place = 'q' .. arrival .. id
-    local entry = 't' .. id .. '\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' ' .. now .. ' ' .. ARGV[4]
+    local entry = 't' .. id .. '\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' ' .. now .. listens .. ' ' .. ARGV[4]
     redis.call('ZREM', key, was.summary)
     redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
     local staying = math.min(patience / 3, accept * 2 / 3, was.till - now)
@@ -105,13 +106,15 @@ if #general > 0 then
     end
     if asked.patience == 0 then return 'b' .. untilChange() end
     room.arrivals = room.arrivals + 1
-    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, tostring(now)
+    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, now .. asked.listens
     write(ticket)
     return queued(ticket, asked)
   end
 
-  local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
-  local asked = share({ ttl = tonumber(ARGV[1]), patience = tonumber(patience), minHold = tonumber(minHold), facts = ARGV[4] })
+  local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
+  local asked = share({
+    ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[4],
+  })
   for _, at in ipairs(general) do
     answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)
   end

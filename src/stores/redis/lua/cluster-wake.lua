@@ -1,6 +1,7 @@
 -- As wake.lua, in a cluster. A process that waits for keys of this slot listens for that on the server that has the slot, and a
 -- message then reaches nobody else. Where nobody heard it (it does not listen here yet, the slot is moving, it holds a key that was
--- evicted, or servers older than 7 know no such messages) one is sent to all servers, on one of which every process listens.
+-- evicted, or servers older than 7 know no such messages) one is sent to all servers, on one of which every process listens. How
+-- many got it in the whole cluster is not known, so there is no result.
 local asking, own = nil, {}
 local function wake(inbox, id)
   if inbox == asking then

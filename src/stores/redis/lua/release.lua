@@ -39,17 +39,18 @@ local function handOver(key, id)
   if not mine or not string.find(mine, '^[ho] %d+ %d+ %d+ 0 ', #id + 3) then return end
   local nextId = string.sub(was.head, 15)
   local waiter = entryOf(key, nextId)
-  local remembered, facts, accept, delay, inbox =
-    string.match(waiter or '', '^w %d+ %d+ (%d+) %d+ (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
+  local remembered, heard, facts, accept, delay, inbox =
+    string.match(waiter or '', '^w %d+ %d+ (%d+) (%d+) (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
   local till = now + accept
   if till + delay > was.kept then return end
   local fence = nextFence()
   if not fence then return end
+  -- Another one may get it; see room.lua.
+  if wake(inbox, nextId) == 0 and string.sub(heard, -1) == '1' then return end
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
   local offer = 't' .. nextId .. '\0o ' .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
   redis.call('ZADD', key, '0', offer, '0', 'e' .. till .. nextId)
-  wake(inbox, nextId)
   return own[1] and 'h\n' .. own[1] or 'h'
 end
 

@@ -1,7 +1,7 @@
 -- Keeps tickets alive: one room for each, all on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs minHoldMs`
+-- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs listens minHoldMs`, listens: 1 if who asks gets messages
 --         4 `acceptMs inbox` of who asks · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
 --         then +<index> for each room with more to admit, by its first ticket, counted from 0
@@ -58,9 +58,9 @@ end
 --@ tried
 --@ room
 
-local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
+local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
-  ttl = ttl, patience = tonumber(patience), minHold = tonumber(minHold), inbox = inbox,
+  ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
   accept = tonumber(string.match(ARGV[4], '^%d+')),
 }
 

@@ -4,10 +4,11 @@
 --   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
---   t<id>\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heardAt> <facts>     each of them
+--   t<id>\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
 --   x<id>\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
+-- heard: when a waiter asked last, and as a 14th digit 1 if its process listened to its inbox then.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, `1 ` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -156,7 +157,9 @@ local function close()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
   if not room.woken[1] then return end
-  for _, ticket in ipairs(room.woken) do wake(share(ticket).inbox, ticket.id) end
+  for _, ticket in ipairs(room.woken) do
+    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
+  end
 end
 
 local function read(summary, second, third)
@@ -227,7 +230,7 @@ local function dropSilent()
   while true do
     local place = first('q')
     local waiter = place and share(find(string.sub(place, 15)))
-    if not waiter or waiter.hold + waiter.accept > now then return true end
+    if not waiter or math.floor(waiter.hold / 10) + waiter.accept > now then return true end
     if budget == 0 then
       unsettled[room.key] = true
       return false
@@ -246,6 +249,33 @@ local function expire()
     drop(holder)
     delay(holder, holder.till)
   end
+end
+
+-- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
+-- just lost its connection. If somebody does get it, that was the wake.
+local deaf = {}
+local function isDeaf(waiter)
+  share(waiter)
+  if #waiter.hold ~= 14 or string.sub(waiter.hold, -1) == '0' then return false end
+  if deaf[waiter.inbox] == nil then
+    deaf[waiter.inbox] = wake(waiter.inbox, waiter.id) == 0
+    waiter.told = true
+  end
+  return deaf[waiter.inbox]
+end
+
+-- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
+-- keep their places, as one whose process lives asks soon.
+local function chosen(head)
+  if not isDeaf(head) then return head end
+  local rank = (room.summary and 1 or 0) + room.holders
+  for _, place in ipairs(redis.call('ZRANGE', room.key, tostring(rank + 1), tostring(rank + 200))) do
+    if string.sub(place, 1, 1) ~= 'q' then return head end
+    local waiter = find(string.sub(place, 15))
+    if waiter.till > now and not admits(waiter) then return head end
+    if waiter.till > now and not isDeaf(waiter) then return waiter end
+  end
+  return head
 end
 
 -- Admits from the head of the queue. Whoever asks is not woken.
@@ -267,6 +297,7 @@ local function admit(asker)
       return
     end
     budget = budget - 1
+    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
     erase(waiter)
     if not forgotten then
       waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
@@ -312,7 +343,7 @@ local function remember(id, asked)
   local ticket = find(id)
   if ticket and ticket.state == 'w' then
     erase(ticket)
-    ticket.till, ticket.hold = now + asked.patience, tostring(now)
+    ticket.till, ticket.hold = now + asked.patience, now .. asked.listens
     moveTo(asked.inbox, ticket)
     write(ticket)
   end

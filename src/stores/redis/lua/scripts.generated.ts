@@ -22,7 +22,7 @@ export const scripts: {
   acquire: `-- Asks for keys, or asks again: one room for each ticket, all tickets on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs minHoldMs\`
+-- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs listens minHoldMs\`, listens: 1 if who asks gets messages
 --         4 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
 --         ! where it would be its turn, and the last fence is none to go on from
@@ -57,13 +57,14 @@ if #KEYS == 2 and plain then
     local was = crowd(key)
     if not was or not isRemembered(key, was.head) then return end
     local known = redis.call('ZRANGEBYLEX', key, '[x' .. id .. '\\0', '(x' .. id .. '\\0\\255', 'LIMIT', '0', '1')[1]
-    local patience, accept = tonumber(string.match(ARGV[3], '^%d+')), string.match(ARGV[4], '^%d+ %d+ (%d+)')
+    local patience, listens = string.match(ARGV[3], '^(%d+) (%d)')
+    local accept = string.match(ARGV[4], '^%d+ %d+ (%d+)')
     local till = now + patience
-    if known or entryOf(key, id) or patience == 0 or till > was.kept then return end
+    if known or entryOf(key, id) or patience == '0' or till > was.kept then return end
     local arrival = string.format('%013.0f', was.arrivals + 1)
     local summary = string.format('1 %.0f 1 1 1 1 0 %.0f', was.arrivals + 1, was.kept)
     local place = 'q' .. arrival .. id
-    local entry = 't' .. id .. '\\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' ' .. now .. ' ' .. ARGV[4]
+    local entry = 't' .. id .. '\\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' ' .. now .. listens .. ' ' .. ARGV[4]
     redis.call('ZREM', key, was.summary)
     redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
     local staying = math.min(patience / 3, accept * 2 / 3, was.till - now)
@@ -126,13 +127,15 @@ if #general > 0 then
     end
     if asked.patience == 0 then return 'b' .. untilChange() end
     room.arrivals = room.arrivals + 1
-    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, tostring(now)
+    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, now .. asked.listens
     write(ticket)
     return queued(ticket, asked)
   end
 
-  local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
-  local asked = share({ ttl = tonumber(ARGV[1]), patience = tonumber(patience), minHold = tonumber(minHold), facts = ARGV[4] })
+  local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
+  local asked = share({
+    ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[4],
+  })
   for _, at in ipairs(general) do
     answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)
   end
@@ -152,7 +155,8 @@ redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'probe')
 `,
   clusterWake: `-- As wake.lua, in a cluster. A process that waits for keys of this slot listens for that on the server that has the slot, and a
 -- message then reaches nobody else. Where nobody heard it (it does not listen here yet, the slot is moving, it holds a key that was
--- evicted, or servers older than 7 know no such messages) one is sent to all servers, on one of which every process listens.
+-- evicted, or servers older than 7 know no such messages) one is sent to all servers, on one of which every process listens. How
+-- many got it in the whole cluster is not known, so there is no result.
 local asking, own = nil, {}
 local function wake(inbox, id)
   if inbox == asking then
@@ -377,17 +381,18 @@ local function handOver(key, id)
   if not mine or not string.find(mine, '^[ho] %d+ %d+ %d+ 0 ', #id + 3) then return end
   local nextId = string.sub(was.head, 15)
   local waiter = entryOf(key, nextId)
-  local remembered, facts, accept, delay, inbox =
-    string.match(waiter or '', '^w %d+ %d+ (%d+) %d+ (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
+  local remembered, heard, facts, accept, delay, inbox =
+    string.match(waiter or '', '^w %d+ %d+ (%d+) (%d+) (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
   local till = now + accept
   if till + delay > was.kept then return end
   local fence = nextFence()
   if not fence then return end
+  -- Another one may get it; see room.lua.
+  if wake(inbox, nextId) == 0 and string.sub(heard, -1) == '1' then return end
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
   local offer = 't' .. nextId .. '\\0o ' .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
   redis.call('ZADD', key, '0', offer, '0', 'e' .. till .. nextId)
-  wake(inbox, nextId)
   return own[1] and 'h\\n' .. own[1] or 'h'
 end
 
@@ -435,7 +440,7 @@ return table.concat(answers, '\\n')
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs minHoldMs\`
+-- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs listens minHoldMs\`, listens: 1 if who asks gets messages
 --         4 \`acceptMs inbox\` of who asks · 5… the ids
 -- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
 --         then +<index> for each room with more to admit, by its first ticket, counted from 0
@@ -492,9 +497,9 @@ end
 --@ tried
 --@ room
 
-local patience, minHold = string.match(ARGV[3], '^(%d+) (%d+)$')
+local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
-  ttl = ttl, patience = tonumber(patience), minHold = tonumber(minHold), inbox = inbox,
+  ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
   accept = tonumber(string.match(ARGV[4], '^%d+')),
 }
 
@@ -519,10 +524,11 @@ return table.concat(answers, '\\n')
 --   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heardAt> <facts>     each of them
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
+-- heard: when a waiter asked last, and as a 14th digit 1 if its process listened to its inbox then.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -671,7 +677,9 @@ local function close()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
   if not room.woken[1] then return end
-  for _, ticket in ipairs(room.woken) do wake(share(ticket).inbox, ticket.id) end
+  for _, ticket in ipairs(room.woken) do
+    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
+  end
 end
 
 local function read(summary, second, third)
@@ -742,7 +750,7 @@ local function dropSilent()
   while true do
     local place = first('q')
     local waiter = place and share(find(string.sub(place, 15)))
-    if not waiter or waiter.hold + waiter.accept > now then return true end
+    if not waiter or math.floor(waiter.hold / 10) + waiter.accept > now then return true end
     if budget == 0 then
       unsettled[room.key] = true
       return false
@@ -761,6 +769,33 @@ local function expire()
     drop(holder)
     delay(holder, holder.till)
   end
+end
+
+-- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
+-- just lost its connection. If somebody does get it, that was the wake.
+local deaf = {}
+local function isDeaf(waiter)
+  share(waiter)
+  if #waiter.hold ~= 14 or string.sub(waiter.hold, -1) == '0' then return false end
+  if deaf[waiter.inbox] == nil then
+    deaf[waiter.inbox] = wake(waiter.inbox, waiter.id) == 0
+    waiter.told = true
+  end
+  return deaf[waiter.inbox]
+end
+
+-- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
+-- keep their places, as one whose process lives asks soon.
+local function chosen(head)
+  if not isDeaf(head) then return head end
+  local rank = (room.summary and 1 or 0) + room.holders
+  for _, place in ipairs(redis.call('ZRANGE', room.key, tostring(rank + 1), tostring(rank + 200))) do
+    if string.sub(place, 1, 1) ~= 'q' then return head end
+    local waiter = find(string.sub(place, 15))
+    if waiter.till > now and not admits(waiter) then return head end
+    if waiter.till > now and not isDeaf(waiter) then return waiter end
+  end
+  return head
 end
 
 -- Admits from the head of the queue. Whoever asks is not woken.
@@ -782,6 +817,7 @@ local function admit(asker)
       return
     end
     budget = budget - 1
+    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
     erase(waiter)
     if not forgotten then
       waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
@@ -827,7 +863,7 @@ local function remember(id, asked)
   local ticket = find(id)
   if ticket and ticket.state == 'w' then
     erase(ticket)
-    ticket.till, ticket.hold = now + asked.patience, tostring(now)
+    ticket.till, ticket.hold = now + asked.patience, now .. asked.listens
     moveTo(asked.inbox, ticket)
     write(ticket)
   end
@@ -876,13 +912,14 @@ end
 `,
   wake: `-- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
+-- The result is 0 if nobody got the message.
 local asking, own = nil, {}
 local function wake(inbox, id)
   if inbox == asking then
     own[#own + 1] = '*' .. id
   else
     -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-    redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
   end
 end
 `,
