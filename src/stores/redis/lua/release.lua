@@ -44,11 +44,15 @@ local function handOver(key, id)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
   local till = now + accept
   if till + delay > was.kept then return end
-  local fence = nextFence()
-  if not fence then return end
   -- Another one may get it; see room.lua.
   if wake(inbox, nextId) == 0 and string.sub(heard, -1) == '1' then return end
+  -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
+  local fence = nextFence()
+  if not fence then
+    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter, '0', was.head)
+    return
+  end
   local offer = 't' .. nextId .. '\0o ' .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
   redis.call('ZADD', key, '0', offer, '0', 'e' .. till .. nextId)
   return own[1] and 'h\n' .. own[1] or 'h'

@@ -290,16 +290,16 @@ local function admit(asker)
       unsettled[room.key] = true
       return
     end
-    -- Before anything is changed: there may be none to give.
-    local fence = not forgotten and nextFence()
-    if not forgotten and not fence then
-      room.stuck = true
-      return
-    end
     budget = budget - 1
     if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
     erase(waiter)
     if not forgotten then
+      local fence = nextFence()
+      if not fence then
+        write(waiter)
+        room.stuck = true
+        return
+      end
       waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
       enter(waiter)
       if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end

@@ -386,11 +386,15 @@ local function handOver(key, id)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
   local till = now + accept
   if till + delay > was.kept then return end
-  local fence = nextFence()
-  if not fence then return end
   -- Another one may get it; see room.lua.
   if wake(inbox, nextId) == 0 and string.sub(heard, -1) == '1' then return end
+  -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
+  local fence = nextFence()
+  if not fence then
+    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter, '0', was.head)
+    return
+  end
   local offer = 't' .. nextId .. '\\0o ' .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
   redis.call('ZADD', key, '0', offer, '0', 'e' .. till .. nextId)
   return own[1] and 'h\\n' .. own[1] or 'h'
@@ -810,16 +814,16 @@ local function admit(asker)
       unsettled[room.key] = true
       return
     end
-    -- Before anything is changed: there may be none to give.
-    local fence = not forgotten and nextFence()
-    if not forgotten and not fence then
-      room.stuck = true
-      return
-    end
     budget = budget - 1
     if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
     erase(waiter)
     if not forgotten then
+      local fence = nextFence()
+      if not fence then
+        write(waiter)
+        room.stuck = true
+        return
+      end
       waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
       enter(waiter)
       if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
