@@ -34,11 +34,9 @@ export function parseClusterUrl(url: string): ClusterUrl {
     throw new InvalidArgumentError(`${EXPECTED}, got one without hosts, or with something behind them.`)
   }
   const parameters = new URLSearchParams(query)
-  for (const database of [path, ...parameters.getAll('db')]) {
-    if (Number(database) !== 0) throw new InvalidArgumentError(NO_DATABASE)
-  }
+  if (path !== '' || parameters.has('db')) throw new InvalidArgumentError(NO_DATABASE)
   for (const parameter of parameters.keys()) {
-    if (parameter === 'replicas' || parameter === 'db') continue
+    if (parameter === 'replicas') continue
     // Not even its name is in the message: it may be the end of a password with an & in it.
     throw new InvalidArgumentError('Expected what follows the ? of `url` to be replicas, got something else.')
   }
@@ -57,7 +55,7 @@ export function parseClusterUrl(url: string): ClusterUrl {
 
 const PATTERN = /^(rediss?)\+cluster:\/\/([^@/?#]*@)?([^@/?#]+)(?:\/(\d*))?(?:\?(.*))?$/i
 const EXPECTED = 'Expected `url` to be like redis+cluster://user:password@host:7000,host:7001'
-const NO_DATABASE = 'Expected `url` to name no database but 0, as a Redis Cluster has no other one, got one.'
+const NO_DATABASE = 'Expected `url` to name no database, as a Redis Cluster has only one, got one.'
 const PORT = 6379
 
 function addressOf(text: string): ServerAddress {

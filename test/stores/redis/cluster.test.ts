@@ -211,7 +211,8 @@ test('says in one sentence what is wrong', async () => {
 
 test.each([
   ['redis+cluster://', 'without hosts'],
-  ['redis+cluster://h1:7000/0', 'something behind them'],
+  ['redis+cluster://h1:7000/locks', 'something behind them'],
+  ['redis+cluster://h1:7000/0', 'no database'],
   ['redis+cluster://:se%cret@h1', 'a % that is not written as %25'],
   ['redis+cluster://h1:99999', 'hosts are not like host:7000'],
   ['redis+cluster://h1?replica=1', 'to be replicas, got something else'],

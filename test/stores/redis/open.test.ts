@@ -58,7 +58,7 @@ describe('a store that is opened by its url', () => {
     [
       'a database that is no number',
       'redis://:sesame@host/locks',
-      /whose path is not the number of a database\.$/,
+      /is not the number of a database\.$/,
     ],
   ])('says in one sentence that it got %s', async (_, url, message) => {
     await expect(openRedis(url)).rejects.toMatchObject({
