@@ -18,7 +18,11 @@ export function table(
     columns.map((column, index) => ({
       column,
       index,
-      width: Math.max(...lines.map((line) => width(line[index] ?? ''))),
+      // What cannot fit anyway is not narrowed step by step.
+      width: Math.min(
+        lines.reduce((most, line) => Math.max(most, width(line[index] ?? '')), 0),
+        column.narrow === 'cut' ? Math.max(room, LEAST_WIDTH) : Number.POSITIVE_INFINITY,
+      ),
     })),
     room,
   )

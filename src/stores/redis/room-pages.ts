@@ -27,7 +27,7 @@ export async function roomPage(
     const found = await servers.scan(scan, request)
     if (found.at !== scan) after = ''
     scan = found.at
-    const keys = [...new Set(found.names.map((name) => names.keyOf(name)))]
+    const keys = [...new Set(found.names.filter(isOurs).map((name) => names.keyOf(name)))]
     // In an order of our own, so that a page can go on inside what one SCAN returned.
     const rest = keys.filter((key) => key > after && key !== prefix).sort()
     const page = rest.slice(0, count)
@@ -77,6 +77,12 @@ async function lookIn(
   })
 }
 
+/** Nobody's rooms have longer names. What people see of others is kept to a size that they can look at. */
+function isOurs(name: string): boolean {
+  return name.length <= LONGEST_NAME
+}
+
+const LONGEST_NAME = 10_000
 /** How many keys of the database one SCAN looks at: a fraction of a millisecond. */
 const SCANNED_TOGETHER = 1000
 /** How many SCANs that find nothing are made for one page. */

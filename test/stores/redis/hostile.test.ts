@@ -160,6 +160,29 @@ describe('a server whose SCAN has no end', () => {
   )
 })
 
+test('what people are shown of a key is short, however long the label, the id or the key is', async () => {
+  const holder = (id: string, owner: string): string =>
+    bulk(`1 t${id}\0h 1700000000000000 1700000000000000 9999999999999 0 1 1 1 0 inbox ${owner}`)
+  const held = [holder('id', NEWLINES), holder(NEWLINES, '{}'), holder('id', '{}')]
+  await using server = await startFakeRedis(([command, , , room]) => {
+    if (command === 'SCAN')
+      return list(
+        bulk('0'),
+        list(...['label', 'id', 'key', NEWLINES].map((key) => bulk(`holdfast:{${key}}`))),
+      )
+    if (room === 'holdfast:{}') return list(bulk('1700000000000'), bulk(''))
+    // In their order: id, key, label.
+    return list(bulk('1700000000000'), ...[held[1], held[2], held[0]].map(String))
+  })
+  const store = redisStore(newClient(server.url))
+  const { rooms } = await store.inspect({ prefix: '', cursor: undefined, count: 10 })
+  expect(rooms.map(({ key, holders: [one] }) => [key, one?.id, one?.owner])).toEqual([
+    ['key', 'id', '{}'],
+    ['label', 'id', '{}'],
+  ])
+  await store.close()
+})
+
 test('a cluster that tells of slots that are none is not listened to', async () => {
   const node = list(bulk('127.0.0.1'), ':1\r\n')
   for (const [from, to] of [
