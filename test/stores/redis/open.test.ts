@@ -55,11 +55,7 @@ describe('a store that is opened by its url', () => {
     ['no url', 'redis', /^Expected `url` to be like redis:.*, got something that is not a URL\.$/],
     ['another scheme', 'http://:sesame@host', /, got one that begins with http:$/],
     ['no host', 'redis:///0', /, got one without a host\.$/],
-    [
-      'a database that is no number',
-      'redis://:sesame@host/locks',
-      /is not the number of a database\.$/,
-    ],
+    ['a database that is no number', 'redis://:sesame@host/locks', /is not the number of a database\.$/],
   ])('says in one sentence that it got %s', async (_, url, message) => {
     await expect(openRedis(url)).rejects.toMatchObject({
       code: 'invalid-argument',
