@@ -1,4 +1,5 @@
 import type { PostgresConnections } from '../postgres/connections.ts'
+import type { Listening } from '../postgres/listening.ts'
 import { CHANNEL } from './job-tables.ts'
 
 export interface Sleeper {
@@ -12,7 +13,7 @@ export interface Sleeper {
 export class Wakes {
   readonly #connections: PostgresConnections
   readonly #sleepers = new Set<Sleeper>()
-  #stopListening: (() => void) | undefined
+  #listening: Listening | undefined
   #isStarting = false
   #again: NodeJS.Timeout | undefined
 
@@ -29,16 +30,21 @@ export class Wakes {
     this.#sleepers.delete(sleeper)
     if (this.#sleepers.size > 0) return
     clearTimeout(this.#again)
-    this.#stopListening?.()
-    this.#stopListening = undefined
+    this.#listening?.close()
+    this.#listening = undefined
+  }
+
+  /** Finds out whether the connection has fallen silent. For workers that have just looked for jobs by themselves. */
+  prove(): void {
+    this.#listening?.prove()
   }
 
   async #listen(): Promise<void> {
-    if (this.#stopListening !== undefined || this.#isStarting) return
+    if (this.#listening !== undefined || this.#isStarting) return
     this.#isStarting = true
     clearTimeout(this.#again)
     try {
-      this.#stopListening = await this.#connections.listen(CHANNEL, {
+      this.#listening = await this.#connections.listen(CHANNEL, {
         onMessage: (name) => this.#wake(name),
         onResubscribed: () => this.#wake(null),
       })
@@ -53,8 +59,8 @@ export class Wakes {
     }
     if (this.#sleepers.size > 0) return
     clearTimeout(this.#again)
-    this.#stopListening?.()
-    this.#stopListening = undefined
+    this.#listening?.close()
+    this.#listening = undefined
   }
 
   #wake(name: string | null): void {

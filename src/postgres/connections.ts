@@ -3,7 +3,7 @@ import { InvalidArgumentError, StoreError } from '../errors.ts'
 import type { PostgresDriver } from './driver.ts'
 import type { SqlExecutor, SqlRow } from './executor.ts'
 import { type Line, type LineStart, openLine, type StatementOptions } from './line.ts'
-import { listenOn } from './listening.ts'
+import { type Listening, listenOn } from './listening.ts'
 import { type PgClient, type PgPool, pgClientDriver, pgPoolDriver } from './pg-driver.ts'
 import { type PostgresJs, postgresJsDriver } from './postgres-js-driver.ts'
 
@@ -46,7 +46,7 @@ export interface PostgresConnections extends SqlExecutor {
    * Messages of a channel, on a connection of its own that is made again for ever. Resolves once they flow. Rejects when
    * they cannot: no server, no right, a standby, or a pooler that shares connections among transactions.
    */
-  listen(channel: string, listener: MessageListener): Promise<() => void>
+  listen(channel: string, listener: MessageListener): Promise<Listening>
   /** Whether a pooler stands in between, in which case nothing but a transaction is sure to see one backend. */
   isPooled(): Promise<boolean>
   /** Ends every connection, also the reserved and listening ones; what is not answered yet is rejected. Repeatable. */
@@ -167,7 +167,7 @@ class Connections implements PostgresConnections {
     }
   }
 
-  async listen(channel: string, listener: MessageListener): Promise<() => void> {
+  async listen(channel: string, listener: MessageListener): Promise<Listening> {
     const listening = await listenOn(channel, listener, () => this.#openOther(this.#start.limitMs))
     // It has begun to look after itself, and would go on for ever.
     if (this.#closed) {
@@ -175,9 +175,12 @@ class Connections implements PostgresConnections {
       throw closedError()
     }
     this.#open.add(listening)
-    return () => {
-      this.#open.delete(listening)
-      listening.close()
+    return {
+      prove: () => listening.prove(),
+      close: () => {
+        this.#open.delete(listening)
+        listening.close()
+      },
     }
   }
 

@@ -25,18 +25,11 @@ export async function openLine(driver: PostgresDriver, start: LineStart): Promis
   const settings = { ...start.settings, ...ownSettings(limitMs) }
   const open = async (first: Readonly<Record<string, string>>): Promise<Line> => {
     const signal = AbortSignal.timeout(OPEN_LIMIT_MS)
-    const session = await driver
-      .open({ applicationName, settings: first, signal })
-      .catch((error: unknown) => {
-        throw signal.aborted ? new Error(`No answer within ${OPEN_LIMIT_MS} ms.`, { cause: error }) : error
-      })
-    const line = new Line(session, start)
     try {
-      await line.greet({ tookSettings: first === settings })
-      return line
+      const session = await driver.open({ applicationName, settings: first, signal })
+      return await greeted(session, start, { tookSettings: first === settings, signal })
     } catch (error) {
-      session.close()
-      throw error
+      throw signal.aborted ? new Error(`No answer within ${OPEN_LIMIT_MS} ms.`, { cause: error }) : error
     }
   }
   try {
@@ -46,6 +39,25 @@ export async function openLine(driver: PostgresDriver, start: LineStart): Promis
     const state = sqlState(error)
     if (state !== '08P01' && state !== '0A000') throw error
     return await open({})
+  }
+}
+
+async function greeted(
+  session: Session,
+  start: LineStart,
+  { tookSettings, signal }: { readonly tookSettings: boolean; readonly signal: AbortSignal },
+): Promise<Line> {
+  const giveUp = (): void => session.close()
+  signal.addEventListener('abort', giveUp)
+  try {
+    const line = new Line(session, start)
+    await line.greet({ tookSettings })
+    return line
+  } catch (error) {
+    session.close()
+    throw error
+  } finally {
+    signal.removeEventListener('abort', giveUp)
   }
 }
 

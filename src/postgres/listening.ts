@@ -3,17 +3,35 @@ import type { MessageListener } from './connections.ts'
 import { quoteIdentifier } from './identifiers.ts'
 import type { Line } from './line.ts'
 
+export interface Listening {
+  /**
+   * Asks the server whether this connection still lives, at most every few seconds. A connection that gives no answer is
+   * replaced. A lost route shows itself only to a side that sends, and a listener sends nothing.
+   */
+  prove(): void
+  close(): void
+}
+
 /** Resolves once messages flow, and rejects when they cannot; from then on it never gives up. */
 export async function listenOn(
   channel: string,
   listener: MessageListener,
   open: () => Promise<Line>,
-): Promise<{ close(): void }> {
+): Promise<Listening> {
+  const listen = `listen ${quoteIdentifier(channel)}`
   let line = await subscribe()
   let isClosed = false
   let pause: NodeJS.Timeout | undefined
+  let proveAt = 0
   watch()
   return {
+    prove() {
+      const now = performance.now()
+      if (line.isLost || now < proveAt) return
+      proveAt = now + PROOF_EVERY_MS
+      // A line that gets no answer closes itself, and is replaced as after every other loss.
+      line.ask(listen, []).catch(() => {})
+    },
     close() {
       isClosed = true
       clearTimeout(pause)
@@ -28,7 +46,7 @@ export async function listenOn(
       opened.session.onMessage((from, payload) => {
         if (from === channel) listener.onMessage(payload)
       })
-      await opened.ask(`listen ${quoteIdentifier(channel)}`, [])
+      await opened.ask(listen, [])
       return opened
     } catch (error) {
       opened.session.close()
@@ -60,6 +78,9 @@ export async function listenOn(
 
 const POOLED =
   'A pooler stands between us and PostgreSQL, and LISTEN does not work behind one. Connect directly, or do without.'
+
+/** Seldom enough to cost nothing, beside waiters that ask every two seconds. */
+const PROOF_EVERY_MS = 5000
 
 /** Long enough for a server that restarts, short enough for a lease of some seconds; jittered, since all come back at once. */
 function reconnectDelayMs(attempt: number): number {

@@ -57,10 +57,14 @@ function driverOf(Client: ClientClass, given: object): PostgresDriver {
         pipeline: false,
       })
       const session = new PgSession(client)
-      const giveUp = (): void => session.close()
+      let giveUp = (): void => {}
+      // Once `end()` was called, the package's `connect()` never settles.
+      const givenUp = new Promise<never>((_, reject) => {
+        giveUp = () => reject(signal.reason)
+      })
       signal.addEventListener('abort', giveUp)
       try {
-        await client.connect()
+        await Promise.race([client.connect(), givenUp])
         return session
       } catch (error) {
         session.close()

@@ -11,6 +11,7 @@ import {
 import { executorOf, type PgQueryable, type SqlClient, type SqlExecutor, type SqlRow } from './executor.ts'
 import { sqlState } from './failures.ts'
 import { WRONG_ISOLATION } from './line.ts'
+import type { Listening } from './listening.ts'
 
 /** A pg.Pool, as far as it is used here. */
 interface Pool extends PgQueryable {
@@ -101,7 +102,7 @@ class SharedConnections implements PostgresConnections {
     return this.#own.reserve(options)
   }
 
-  listen(channel: string, listener: MessageListener): Promise<() => void> {
+  listen(channel: string, listener: MessageListener): Promise<Listening> {
     return this.#own.listen(channel, listener)
   }
 

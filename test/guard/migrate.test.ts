@@ -92,3 +92,19 @@ test('behind PgBouncer in transaction mode, both migrating and guarding work', a
   })
   await pool.end()
 })
+
+test.each([
+  ['pg', (url: string) => new Pool({ connectionString: url })],
+  ['postgres.js', (url: string) => postgres(url)],
+])(
+  'a server that says nothing is given up on, and asked again with success, with %s',
+  async (_, clientOf) => {
+    await using own = await startPostgres()
+    const client = clientOf(own.url)
+    await own.pause()
+    await expect(migrateGuard(client)).rejects.toMatchObject({ code: 'store-unavailable' })
+    own.resume()
+    await migrateGuard(client)
+    await client.end()
+  },
+)

@@ -214,6 +214,83 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
       { statementLimitMs: 200 },
     ))
 
+  test('come back after a silence that outlasts the attempts to connect', { timeout: 60_000 }, () =>
+    using(
+      server.url,
+      async (connections) => {
+        const failed = async (asking: Promise<unknown>) => expect(asking).rejects.toThrow()
+        await connections.query('select 1')
+        await server.pause()
+        try {
+          // Of each silent connection the next one takes the place, and is silent, too.
+          for (let attempt = 0; attempt < 2; attempt += 1) {
+            await failed(connections.query('select 1'))
+            await Promise.all([
+              failed(connections.query('select 1')),
+              failed(connections.reserve()),
+              failed(connections.listen('channel', { onMessage() {}, onResubscribed() {} })),
+            ])
+          }
+        } finally {
+          server.resume()
+        }
+        await until('they are back', () =>
+          connections.query('select 1').then(
+            () => true,
+            () => false,
+          ),
+        )
+        await connections.listen('channel', { onMessage() {}, onResubscribed() {} })
+      },
+      { max: 1, statementLimitMs: 200 },
+    ),
+  )
+
+  test('give up on a server that falls silent before it has said who it is', {
+    timeout: 30_000,
+  }, async () => {
+    await using relay = await startRelay(server.port)
+    relay.swallowFrom('pg_backend_pid')
+    const url = server.url.replace(`:${server.port}/`, `:${relay.port}/`)
+    await using(url, async (connections) => {
+      const endless = connections.reserve({ limitMs: Number.POSITIVE_INFINITY })
+      await expect(endless).rejects.toThrow('No answer')
+    })
+  })
+
+  test('replace a silent connection for messages once they are asked to prove it', {
+    timeout: 60_000,
+  }, async () => {
+    await using relay = await startRelay(server.port)
+    const url = server.url.replace(`:${server.port}/`, `:${relay.port}/`)
+    await using(
+      url,
+      async (connections) => {
+        const heard: string[] = []
+        let resubscribed = 0
+        const listening = await connections.listen('channel', {
+          onMessage: (payload) => heard.push(payload),
+          onResubscribed: () => {
+            resubscribed += 1
+          },
+        })
+        // As a firewall that has forgotten it: open on both sides, and not a byte passes any more.
+        relay.strand()
+        await until(
+          'messages flow again',
+          () => {
+            listening.prove()
+            return resubscribed > 0
+          },
+          { withinMs: 30_000 },
+        )
+        await server.sql(`select pg_notify('channel', 'one')`)
+        await until('it is heard', () => heard.includes('one'))
+      },
+      { statementLimitMs: 200 },
+    )
+  })
+
   test('reserve a connection besides the pool, and tell when it is lost', () =>
     using(server.url, async (connections) => {
       const own = await connections.reserve()
@@ -230,7 +307,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
     using(server.url, async (connections) => {
       const heard: string[] = []
       let resubscribed = 0
-      const stop = await connections.listen('Some "channel"', {
+      const listening = await connections.listen('Some "channel"', {
         onMessage: (payload) => heard.push(payload),
         onResubscribed: () => {
           resubscribed += 1
@@ -249,7 +326,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
         ),
       )
       await until('it is heard', () => heard.includes('two'))
-      stop()
+      listening.close()
     }))
 
   test('know a pooler when they meet one, and do not listen behind it', () =>
@@ -278,17 +355,30 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
   })
 })
 
-/** A way to the server on which every connection can be reset, as by a firewall. */
-async function startRelay(
-  targetPort: number,
-): Promise<{ readonly port: number; reset(): void } & AsyncDisposable> {
-  const clients = new Set<Socket>()
+/** A way to the server with the faults of a firewall. */
+interface Relay extends AsyncDisposable {
+  readonly port: number
+  /** Resets every connection. */
+  reset(): void
+  /** The connections that are open now stay open, and nothing passes on them any more. */
+  strand(): void
+  /** From the first request with this text on, nothing passes on its connection any more. */
+  swallowFrom(text: string): void
+}
+
+async function startRelay(targetPort: number): Promise<Relay> {
+  const links = new Set<{ readonly client: Socket; readonly upstream: Socket }>()
+  let last: string | undefined
   const relay = createServer((client) => {
     const upstream = connect(targetPort, '127.0.0.1')
-    clients.add(client)
+    const link = { client, upstream }
+    links.add(link)
     for (const socket of [client, upstream]) socket.on('error', () => {})
     client.on('close', () => upstream.destroy())
     upstream.on('close', () => client.destroy())
+    client.on('data', (bytes) => {
+      if (last !== undefined && bytes.includes(last)) strand(link)
+    })
     client.pipe(upstream).pipe(client)
   })
   relay.listen(0, '127.0.0.1')
@@ -296,11 +386,25 @@ async function startRelay(
   return {
     port: (relay.address() as AddressInfo).port,
     reset() {
-      for (const client of clients) client.resetAndDestroy()
-      clients.clear()
+      for (const { client } of links) client.resetAndDestroy()
+      links.clear()
+    },
+    strand() {
+      for (const link of links) strand(link)
+    },
+    swallowFrom(text) {
+      last = text
     },
     async [Symbol.asyncDispose]() {
       relay.close()
     },
+  }
+
+  function strand({ client, upstream }: { readonly client: Socket; readonly upstream: Socket }): void {
+    client.unpipe(upstream)
+    upstream.unpipe(client)
+    // What comes is read and forgotten.
+    client.resume()
+    upstream.resume()
   }
 }

@@ -33,6 +33,11 @@ export interface FaultProxy extends AsyncDisposable {
   silenceNext(): void
   /** The same for those open connections that have sent `match`, in any case of letters. Returns how many there are. */
   silence(match: string): number
+  /**
+   * Connections that are open now stay open, and not a byte passes on them ever again; new ones work. As behind a firewall
+   * that has forgotten what went through it.
+   */
+  strand(): void
   /** Destroys all connections; new ones work. */
   cut(): void
   /** Destroys all connections and resets every new one. */
@@ -107,6 +112,10 @@ export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOption
       const silenced = [...links].filter((link) => link.isOpen() && link.hasSent(match.toLowerCase()))
       for (const link of silenced) link.silence()
       return silenced.length
+      },
+    strand() {
+      for (const link of links) link.silence()
+      change({ requests: 'forward', replies: 'forward' })
     },
     cut,
     refuse() {

@@ -14,6 +14,7 @@ import type {
 import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, isAbsent, isRetryable, storeErrorOf } from '../../postgres/failures.ts'
+import type { Listening } from '../../postgres/listening.ts'
 import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
 import { type Batch, Lane, type Pending } from './lane.ts'
 import { roomView } from './room-view.ts'
@@ -46,6 +47,7 @@ export class PostgresStore implements Store {
   #prepared: Promise<void> | undefined
   #isPrepared = false
   #listening: Promise<Push> | undefined
+  #ears: Listening | undefined
   #polls = false
   #sweepAt = 0
   readonly #unsettled = new Set<string>()
@@ -209,6 +211,7 @@ export class PostgresStore implements Store {
     { isAlone = false, ...about }: { doing: string; key?: string; isAlone?: boolean },
   ): Promise<readonly Readonly<Record<string, unknown>>[]> {
     if (!this.#isPrepared) await this.#prepareOnce()
+    this.#ears?.prove()
     try {
       for (let attempt = 1; ; attempt += 1) {
         try {
@@ -247,7 +250,7 @@ export class PostgresStore implements Store {
       this.#polls = true
       return 'none'
     }
-    await this.#connections.listen(this.#inbox, {
+    this.#ears = await this.#connections.listen(this.#inbox, {
       onMessage: (id) => this.#wake({ tag: 'ticket', id }),
       onResubscribed: () => this.#wake({ tag: 'all' }),
     })

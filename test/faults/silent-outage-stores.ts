@@ -1,0 +1,92 @@
+import pg from 'pg'
+import postgres from 'postgres'
+import type { Store } from '../../src/contract/store.ts'
+import type { PostgresPool } from '../../src/postgres/connections.ts'
+import { postgresStore } from '../../src/stores/postgres/index.ts'
+import { startPostgres } from '../servers/postgres-server.ts'
+import { startProxy } from '../servers/tcp-proxy.ts'
+
+/** A store whose servers, or the way to them, can fall silent: connections are taken, and nothing is ever answered. */
+export interface SilentPlace extends AsyncDisposable {
+  /** The store of one more process. It does not connect before it is asked something. */
+  open(): Store
+  beSilent(): unknown
+  /** From now on whoever connects is answered. */
+  speak(): unknown
+}
+
+/** What a test server has that can hang. */
+interface Hanging extends AsyncDisposable {
+  readonly port: number
+  pause(): Promise<void>
+  resume(): void
+}
+
+type Way = 'hangs' | 'is cut off'
+
+/** The server stops, and answers late what it was asked meanwhile. */
+async function hanging(servers: readonly Hanging[], open: () => Store): Promise<SilentPlace> {
+  return {
+    open,
+    beSilent: () => Promise.all(servers.map((server) => server.pause())),
+    speak: () => {
+      for (const server of servers) server.resume()
+    },
+    [Symbol.asyncDispose]: () => disposeAll(servers),
+  }
+}
+
+/** The network swallows everything, and connections from before never say anything again: a firewall has forgotten them. */
+async function cutOff(
+  servers: readonly Hanging[],
+  open: (ports: readonly number[]) => Store,
+): Promise<SilentPlace> {
+  const proxies = await Promise.all(servers.map(({ port }) => startProxy({ targetPort: port })))
+  return {
+    open: () => open(proxies.map(({ port }) => port)),
+    beSilent: () => {
+      for (const proxy of proxies) proxy.halfOpen()
+    },
+    speak: () => {
+      for (const proxy of proxies) proxy.strand()
+    },
+    [Symbol.asyncDispose]: () => disposeAll([...proxies, ...servers]),
+  }
+}
+
+async function disposeAll(all: readonly AsyncDisposable[]): Promise<void> {
+  await Promise.all(all.map((each) => each[Symbol.asyncDispose]()))
+}
+
+function placeOf(
+  servers: readonly Hanging[],
+  way: Way,
+  open: (ports: readonly number[]) => Store,
+): Promise<SilentPlace> {
+  const ports = servers.map(({ port }) => port)
+  return way === 'hangs' ? hanging(servers, () => open(ports)) : cutOff(servers, open)
+}
+
+type Start = () => Promise<SilentPlace>
+
+/** Every store that is reached by a network, by each client that it can be reached with. */
+export const silentPlaces: Readonly<Record<string, Start>> = {
+  ...bothWays('PostgreSQL by pg', (way) =>
+    postgresPlace(way, (url) => new pg.Pool({ connectionString: url })),
+  ),
+  ...bothWays('PostgreSQL by postgres.js', (way) => postgresPlace(way, (url) => postgres(url))),
+}
+
+function bothWays(name: string, start: (way: Way) => Promise<SilentPlace>): Record<string, Start> {
+  return {
+    [`${name} hangs`]: () => start('hangs'),
+    [`${name} is cut off`]: () => start('is cut off'),
+  }
+}
+
+async function postgresPlace(way: Way, newClient: (url: string) => PostgresPool): Promise<SilentPlace> {
+  const server = await startPostgres()
+  return placeOf([server], way, ([port]) =>
+    postgresStore(newClient(server.url.replace(`:${server.port}/`, `:${port}/`))),
+  )
+}

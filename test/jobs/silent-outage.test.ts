@@ -1,0 +1,53 @@
+import { describe, expect, test } from 'vitest'
+import { startPostgres } from '../servers/postgres-server.ts'
+import { startProxy } from '../servers/tcp-proxy.ts'
+import { until } from '../servers/until.ts'
+import { CLIENT_KINDS, JobsScene } from './scene.ts'
+
+/** Longer than a connection may owe an answer and the next one may take to be made. */
+const SILENCE_MS = 20_000
+
+describe.concurrent('after a silence of twenty seconds a worker goes on by itself', () => {
+  const cases = CLIENT_KINDS.flatMap((kind) =>
+    (['the server hangs', 'the network is cut'] as const).map((what) => [kind, what] as const),
+  )
+
+  test.for(cases)('with %s, when %s', { timeout: 180_000 }, async ([kind, what]) => {
+    await using server = await startPostgres()
+    await using proxy = await startProxy({ targetPort: server.port })
+    await using scene = new JobsScene(server)
+    const url = server.url.replace(`:${server.port}/`, `:${proxy.port}/`)
+    const jobs = scene.open({}, { kind, url })
+    await jobs.migrate()
+    const done = new Set<unknown>()
+    const errors: unknown[] = []
+    const work = () =>
+      scene
+        .open({}, { kind, url })
+        .work(
+          { a: ({ payload }) => done.add(payload) },
+          { ttl: '3s', onError: (error) => errors.push(error), onFailure: () => {} },
+        )
+    work()
+    await jobs.enqueue('a', 'before')
+    await until('the first is done', () => done.has('before'))
+
+    await (what === 'the server hangs' ? server.pause() : proxy.halfOpen())
+    const silentUntil = performance.now() + SILENCE_MS
+    // Its very first connection meets the silence.
+    work()
+    await until('the silence is over', () => performance.now() > silentUntil, { withinMs: 60_000 })
+    // What was open in the silence says nothing any more.
+    if (what === 'the server hangs') server.resume()
+    else proxy.strand()
+
+    const enqueued = () =>
+      jobs.enqueue('a', 'after', { key: 'after' }).then(
+        () => true,
+        () => false,
+      )
+    await until('it can be enqueued', enqueued, { withinMs: 45_000 })
+    await until('it is done', () => done.has('after'), { withinMs: 45_000 })
+    for (const error of errors) expect(error).toMatchObject({ code: 'store-unavailable' })
+  })
+})
