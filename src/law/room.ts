@@ -29,7 +29,7 @@ export interface Room {
   readonly sum: Sum
   /** The last fence given, in µs since 1970; the next one is larger. */
   lastFence: number
-  /** Lock-delay: nobody is admitted before this. */
+  /** Lock-delay: nobody is admitted before this. 0: there was none. */
   closedUntil: number
   /** Nothing expires before this, so most calls need not look. May be too early, never too late. */
   nextExpiry: number
@@ -41,7 +41,7 @@ export interface Holder {
   readonly since: number
   state: 'held' | 'offered' | 'leaving'
   expiresAt: number
-  /** The minimum hold: set when confirmed. */
+  /** The minimum hold: set when confirmed. 0: none. */
   holdUntil: number
 }
 
@@ -275,7 +275,8 @@ function grant(room: Room, ticket: Ticket, time: StoreTime): Holder {
 function confirm(holder: Holder, ticket: Ticket, time: StoreTime): { tag: 'held'; fence: bigint } {
   if (holder.state === 'offered') {
     holder.state = 'held'
-    holder.holdUntil = time.ms + ticket.minHoldMs
+    // No minimum is no instant: one that is over would lie ahead again after the clock was set back.
+    holder.holdUntil = ticket.minHoldMs > 0 ? time.ms + ticket.minHoldMs : 0
   }
   // Never sooner than promised before: a request with a shorter ttl may arrive late.
   holder.expiresAt = Math.max(holder.expiresAt, time.ms + ticket.ttlMs, holder.holdUntil)
@@ -319,8 +320,8 @@ function drop(room: Room, id: string, holder: Holder): void {
   room.sum.subtract(holder.ticket, room.holders)
 }
 
-function delay(room: Room, holder: Holder, from: number): void {
-  if (holder.state === 'held') room.closedUntil = Math.max(room.closedUntil, from + holder.ticket.lockDelayMs)
+function delay(room: Room, { state, ticket: { lockDelayMs } }: Holder, from: number): void {
+  if (state === 'held' && lockDelayMs > 0) room.closedUntil = Math.max(room.closedUntil, from + lockDelayMs)
 }
 
 function bury(room: Room, id: string, tombstone: Tombstone): void {

@@ -7,11 +7,13 @@ import { seededRandom } from './random.ts'
 export interface LawComparisonOptions {
   readonly store: Store
   /**
-   * Sets the store's clock, in milliseconds since 1970; never called with less than before. With it, terms are short,
-   * expiry is part of the histories, and every time in an answer must be exact. Without it the store's own clock runs,
-   * nothing expires, and times need only be near.
+   * Sets the store's clock, in milliseconds since 1970; never called with less than before, unless `setsBack`. With it,
+   * terms are short, expiry is part of the histories, and every time in an answer must be exact. Without it the store's own
+   * clock runs, nothing expires, and times need only be near.
    */
   readonly setTime?: (ms: number) => void | Promise<void>
+  /** Whether `setTime` may also set the clock back: for stores on a clock that can be, as that of a server. Default: false. */
+  readonly setsBack?: boolean
   /** Repeats a run. Default: a new one each time, named in the failure. */
   readonly seed?: string
   /** How many histories to play. Default: 50. */
@@ -47,11 +49,12 @@ export interface LawComparisonReport {
 export async function lawComparison(options: LawComparisonOptions): Promise<LawComparisonReport> {
   const { histories = 50, steps = 40, seed = crypto.randomUUID() } = options
   const time = options.setTime !== undefined
+  const setsBack = time && options.setsBack === true
   const stage = new Stage(options)
   await stage.open()
   try {
     for (let number = 0; number < histories; number += 1) {
-      const history = drawHistory(seededRandom(`${seed}/${number}`), { steps, time })
+      const history = drawHistory(seededRandom(`${seed}/${number}`), { steps, time, setsBack })
       const difference = await stage.play(history)
       if (difference === undefined) continue
       const shortest = await shorten(stage, history, difference)

@@ -19,6 +19,9 @@ export type Step =
   // All in one tick, so that a store may send them together; each in another room, because their order is no promise.
   | { readonly verb: 'together'; readonly calls: readonly CallStep[] }
   | { readonly verb: 'pass'; readonly ms: number }
+  // The store's clock is set back, just after every room was cleared of what had expired: what is not cleared yet lives
+  // again in some stores and not in others, and either is right.
+  | { readonly verb: 'setBack'; readonly ms: number }
 
 export type CallStep =
   | { readonly verb: 'acquire'; readonly role: number }
@@ -30,21 +33,26 @@ export const ROOMS = 3
 
 /**
  * A random history. With `time`, terms are short and time passes, often exactly to the edge of a term; without, terms
- * are so long that nothing expires.
+ * are so long that nothing expires. With `setsBack`, the clock is also set back in some.
  */
 export function drawHistory(
   random: Random,
-  options: { readonly steps: number; readonly time: boolean },
+  options: { readonly steps: number; readonly time: boolean; readonly setsBack: boolean },
 ): History {
-  // Long terms show what a store that keeps rooms for some seconds longer makes of those that have to be kept.
-  const scale = random.pick([1, 1, 1, 100])
-  const cast = drawCast(random, options.time ? scale : undefined)
+  const setsBack = options.setsBack && random.chance(0.3)
+  // Long terms show what a store that keeps rooms for some seconds longer makes of those that have to be kept. Where the
+  // clock is set back, no tombstone and no lock-delay may end, as stores clear them away when they like.
+  const scale = setsBack ? 1 : random.pick([1, 1, 1, 100])
+  const drawn = drawCast(random, options.time ? scale : undefined)
+  const cast = setsBack ? drawn.map((role) => ({ ...role, lockDelayMs: 0 })) : drawn
   const steps: Step[] = random.chance(0.5) ? drawQueue(random, cast) : []
   // As long as somebody is remembered: that very millisecond is where a `<` differs from a `<=`.
   if (options.time && steps.length > 0)
     steps.splice(-1, 0, { verb: 'pass', ms: Math.max(1, random.pick(cast).patienceMs) })
   while (steps.length < options.steps) {
-    if (options.time && random.chance(0.3)) steps.push(drawPass(random, scale))
+    if (setsBack && random.chance(0.1)) steps.push({ verb: 'setBack', ms: random.pick(PASSES_MS) })
+    else if (setsBack && random.chance(0.3)) steps.push({ verb: 'pass', ms: random.pick(PASSES_MS) })
+    else if (options.time && !setsBack && random.chance(0.3)) steps.push(drawPass(random, scale))
     else steps.push(random.chance(0.2) ? drawTogether(random, cast, steps) : drawCall(random, cast, steps))
   }
   return { cast, steps }
@@ -83,6 +91,8 @@ export function describeStep(step: Step): string {
       return `in one tick: ${step.calls.map(describeStep).join(', ')}`
     case 'pass':
       return `${step.ms} ms pass`
+    case 'setBack':
+      return `the clock is set back by ${step.ms} ms`
     default:
       return step satisfies never
   }
@@ -99,7 +109,8 @@ export function describeRole(role: Role, index: number): string {
 export function rolesOf(step: Step): readonly number[] {
   if (step.verb === 'renew') return step.roles
   if (step.verb === 'together') return step.calls.flatMap(rolesOf)
-  return step.verb === 'pass' || step.role === undefined ? [] : [step.role]
+  if (step.verb === 'pass' || step.verb === 'setBack') return []
+  return step.role === undefined ? [] : [step.role]
 }
 
 export function nameOf(role: number): string {

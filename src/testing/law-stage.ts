@@ -70,10 +70,11 @@ export class Stage {
   async #differs(play: Play, step: Step): Promise<string | undefined> {
     if (step.verb === 'pass') await this.#pass(step.ms)
     else {
-      const calls = (step.verb === 'together' ? step.calls : [step]).map((call) => callOf(call, play))
+      const calls = step.verb === 'setBack' ? clearing(play) : callsOf(step, play)
       const answers = await Promise.all(calls.map((call) => ask(this.#store, call)))
       const text = first(calls, (call, index) => this.#answersDiffer(play, call, answers[index]))
       if (text !== undefined) return text
+      if (step.verb === 'setBack') await this.#pass(-step.ms)
     }
     return (await this.#roomsDiffer(play)) ?? (await this.#wakesDiffer(play))
   }
@@ -195,6 +196,19 @@ interface Play {
 
 /** Longer than any term of a history in which time passes, but for tombstones, which are not to be seen. */
 const LONGEST_TERM_MS = 200_000
+
+/** Removes nobody, and clears each room of what has expired. */
+function clearing({ prefix }: Play): readonly Call[] {
+  const id = crypto.randomUUID()
+  return [...Array(ROOMS).keys()].map((room) => ({
+    verb: 'evict',
+    request: { key: prefix + room, id, reason: 'nobody' },
+  }))
+}
+
+function callsOf(step: Exclude<Step, { verb: 'pass' | 'setBack' }>, play: Play): readonly Call[] {
+  return (step.verb === 'together' ? step.calls : [step]).map((call) => callOf(call, play))
+}
 
 function callOf(step: CallStep, { prefix, tickets }: Play): Call {
   const ticketOf = (role: number): Ticket => {

@@ -191,6 +191,13 @@ const releases = [
 ]
 
 const delays = mistakesIn('room.ts', [
+  [
+    'no minimum hold is one until now',
+    'ticket.minHoldMs > 0 ? time.ms + ticket.minHoldMs : 0',
+    'time.ms + ticket.minHoldMs',
+    CLOCK,
+  ],
+  ['no lock-delay is one until now', "state === 'held' && lockDelayMs > 0", "state === 'held'", CLOCK],
   ['a minimum hold is ignored', 'if (holder.holdUntil > time.ms) {', 'if (holder.holdUntil < 0) {'],
   [
     'a minimum hold begins with each renewal',
@@ -212,8 +219,8 @@ const delays = mistakesIn('room.ts', [
   ],
   [
     'a lock-delay follows an evicted offer',
-    "if (holder.state === 'held') room.closedUntil",
-    'room.closedUntil',
+    "if (state === 'held' && lockDelayMs > 0)",
+    'if (lockDelayMs > 0)',
   ],
   [
     'no lock-delay follows an expiry',
@@ -231,11 +238,12 @@ const delays = mistakesIn('room.ts', [
     'a lock-delay has one moment too many',
     'return room.closedUntil <= time.ms &&',
     'return room.closedUntil < time.ms &&',
+    CLOCK,
   ],
   [
     'a short lock-delay ends a long one',
-    'Math.max(room.closedUntil, from + holder.ticket.lockDelayMs)',
-    'from + holder.ticket.lockDelayMs',
+    'Math.max(room.closedUntil, from + lockDelayMs)',
+    'from + lockDelayMs',
   ],
 ])
 

@@ -24,7 +24,7 @@ const detectors: Readonly<Record<Detector, (mutated: Mutated) => Promise<void>>>
 
   async comparison(mutated) {
     const { store, setTime } = storeOf(mutated)
-    await lawComparison({ store, setTime, seed: 'mutants', histories: 1_500 })
+    await lawComparison({ store, setTime, setsBack: true, seed: 'mutants', histories: 2_000 })
   },
 
   async conformance(mutated) {

@@ -128,7 +128,8 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     const holder = asking && after.holders.get(asking.id)
     if (holder === undefined || asking === undefined || holder.state === 'leaving') return
     const earlier = [...before.holders.values()].find(({ fence }) => fence === holder.fence)
-    const holdUntil = earlier?.state === 'held' ? earlier.holdUntil : ms + asking.minHoldMs
+    const minimum = asking.minHoldMs === 0 ? 0 : ms + asking.minHoldMs
+    const holdUntil = earlier?.state === 'held' ? earlier.holdUntil : minimum
     assert.equal(holder.state, 'held')
     assert.equal(holder.holdUntil, holdUntil)
     // What was promised is not taken back by a request with a shorter ttl, which may be late; an offer is a promise, too.
@@ -262,6 +263,9 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     // A room that is not looked at (because somebody waits) closes when it is.
     if (action.verb === 'idle' && before.queue.size > 0) return
     assert.equal(Math.max(after.closedUntil, ms), Math.max(closedUntil, ms))
+    // Not even an instant that is over, which would lie ahead again after the clock was set back.
+    const isDelayed = [...before.holders.values()].some(({ ticket }) => ticket.lockDelayMs > 0)
+    if (!isDelayed) assert.equal(after.closedUntil, before.closedUntil)
   },
 
   'a call that is sent again finds the room as it left it'({ action, repeated, answer, changed }) {

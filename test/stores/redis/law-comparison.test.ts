@@ -14,13 +14,14 @@ afterAll(() => server.close())
 
 test('the redis store follows the law step by step, with time under control', async () => {
   const client = clockClient(server.url)
+  // The furthest that the clock has been: Redis expires its keys by another one, which is not set back with it.
   let now = 0
   const store = soundRooms(redisStore(client), server.url, () => now)
   const setTime = (ms: number): Promise<void> => {
-    now = ms
+    now = Math.max(now, ms)
     return client.setTime(ms)
   }
-  const { answers } = await lawComparison({ store, setTime, histories: 300 })
+  const { answers } = await lawComparison({ store, setTime, setsBack: true, histories: 300 })
   expect(Object.keys(answers).sort()).toEqual(EVERY_ANSWER)
   expect(Math.min(...Object.values(answers))).toBeGreaterThan(20)
   await store.close()

@@ -77,7 +77,8 @@ begin
       v_last := "{schema}".lock_fence(v_key, v_us, v_last);
       insert into "{schema}".lock_holders values (
         v_key, v_id, p_units[v_index], p_limits[v_index], p_lock_delay_ms[v_index], v_last, v_now, 'h',
-        v_now + greatest(p_ttl_ms[v_index], p_min_hold_ms[v_index]), v_now + p_min_hold_ms[v_index],
+        v_now + greatest(p_ttl_ms[v_index], p_min_hold_ms[v_index]),
+        "{schema}".lock_hold_until('o', 0, v_now, p_min_hold_ms[v_index]),
         p_inbox, p_owners[v_index]
       );
       v_answer := 'h' || v_last;

@@ -27,10 +27,10 @@ begin
     -- nearly every renewal, and every confirmation of a mutex.
     update "{schema}".lock_holders as mine set
       state = 'h',
-      hold_until = case state when 'o' then v_now + p_min_hold_ms[v_index] else hold_until end,
+      hold_until = "{schema}".lock_hold_until(state, hold_until, v_now, p_min_hold_ms[v_index]),
       expires_at = greatest(
         expires_at, v_now + p_ttl_ms[v_index],
-        case state when 'o' then v_now + p_min_hold_ms[v_index] else hold_until end
+        "{schema}".lock_hold_until(state, hold_until, v_now, p_min_hold_ms[v_index])
       ),
       inbox = p_inbox
     where key = v_key and id = v_id and state <> 'l'

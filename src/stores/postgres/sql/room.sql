@@ -186,6 +186,14 @@ begin
   return ceil(least(p_patience_ms / 3, p_accept_ms * 2 / 3, "{schema}".lock_until_change(p_key, p_now)));
 end $body$;
 
+-- The end of the minimum hold of a ticket that is confirmed now. No minimum is 0 and no instant: one that is over would lie
+-- ahead again after the clock was set back.
+create function "{schema}".lock_hold_until(
+  p_state "char", p_until double precision, p_now double precision, p_min_hold_ms double precision
+) returns double precision immutable language sql as $body$
+  select case when p_state <> 'o' then p_until when p_min_hold_ms > 0 then p_now + p_min_hold_ms else 0 end
+$body$;
+
 -- What a ticket is in a settled room, where a holder is confirmed and kept: h<fence> · q<askAgainMs> · g · e<reason>, or
 -- null when it is unknown.
 create function "{schema}".lock_find(
@@ -200,9 +208,9 @@ begin
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
   update "{schema}".lock_holders set
     state = 'h',
-    hold_until = case state when 'o' then p_now + p_min_hold_ms else hold_until end,
+    hold_until = "{schema}".lock_hold_until(state, hold_until, p_now, p_min_hold_ms),
     expires_at = greatest(
-      expires_at, p_now + p_ttl_ms, case state when 'o' then p_now + p_min_hold_ms else hold_until end
+      expires_at, p_now + p_ttl_ms, "{schema}".lock_hold_until(state, hold_until, p_now, p_min_hold_ms)
     ),
     inbox = p_inbox
   where key = p_key and id = p_id and state <> 'l'
