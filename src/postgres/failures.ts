@@ -70,6 +70,8 @@ const NO_ANSWER =
   'PostgreSQL could not be reached, or did not answer. Check that it runs, its address, and the network in between.'
 const CREDENTIALS =
   'PostgreSQL did not accept the user name and password of the client, or got none. Check its credentials and pg_hba.conf.'
+const UNREADABLE =
+  'A certificate or key that the PostgreSQL client names cannot be read. Check `sslrootcert`, `sslcert` and `sslkey` of its connection string.'
 const PAGE = '{page}'
 const RIGHTS =
   'The PostgreSQL role may not do what has to be done. Grant it what {page} lists, or run migrate() as a role that owns the schema.'
@@ -114,8 +116,10 @@ const TROUBLES: Readonly<Record<string, string>> = {
 
 /** What is not the server's: TLS and names that will not get better by asking again. */
 function refusalOf(error: unknown): string | undefined {
-  const words = `${show(fieldOf(error, 'code'))} ${messageOf(error)}`
-  if (/does not support SSL|certificate|SELF_SIGNED|ERR_TLS/i.test(words)) {
+  const [code, syscall] = [show(fieldOf(error, 'code')), String(fieldOf(error, 'syscall'))]
+  if (/^(open|read)$/.test(syscall) && /ENOENT|EACCES|EISDIR/.test(code)) return UNREADABLE
+  const words = `${code} ${messageOf(error)}`
+  if (/does not support SSL|certificate|SELF_SIGNED|ERR_TLS|ERR_OSSL/i.test(words)) {
     return 'PostgreSQL and the client do not agree on TLS. Check `ssl` of the client and the certificate of the server.'
   }
   if (/client password must be a string|SASL/.test(words)) return CREDENTIALS

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
+import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import {
   KEEP_ALIVE_MS,
   type PostgresDriver,
@@ -26,6 +27,7 @@ interface PostgresJsOptions {
   readonly port: readonly number[]
   readonly path?: string | false
   readonly connection: Readonly<Record<string, unknown>>
+  readonly ssl?: SecureContextOptions | string | boolean
   readonly socket?: ((options: object) => Socket | Promise<Socket>) | undefined
 }
 
@@ -36,6 +38,8 @@ export function postgresJsDriver(sql: PostgresJs): PostgresDriver {
       // A `sql` does not say which function made it.
       const { default: postgres } = await import('postgres')
       start.signal.throwIfAborted()
+      // What is wrong with a certificate is thrown where the package lets nobody catch it, and would end the process.
+      if (typeof options.ssl === 'object') createSecureContext(options.ssl)
       return openSession(postgres as unknown as (options: object) => OwnSql, options, start)
     },
   }

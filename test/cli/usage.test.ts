@@ -89,6 +89,11 @@ describe('what is wrong with a command line is said in one sentence, with exit c
     ['no command behind a key that begins with a dash', ['run', '--', '-k', '--'], 'a command after `--`'],
     ['two prefixes around `--`', ['ls', 'a', '--', 'b'], 'one PREFIX, got 2'],
     ['a redis url that is not encoded', run('--store', 'redis://:secret%zz@host'), 'not written as %25'],
+    [
+      'a certificate of a postgres url that is not there',
+      ['ls', '--store', 'postgres://localhost/app?sslrootcert=/nowhere.pem'],
+      'to name files that this process can read, got ENOENT',
+    ],
     ['an empty command', ['run', 'backup', '--', ''], 'a command after `--`'],
     [
       'seconds without a unit',

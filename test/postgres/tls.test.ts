@@ -1,10 +1,14 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { openJobs } from '../../src/jobs/index.ts'
 import { connectionsOf } from '../../src/postgres/connections.ts'
+import { openPostgres, postgresStore } from '../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 import { until } from '../servers/until.ts'
 
@@ -94,3 +98,43 @@ test.each(Object.entries(clients))(
     relay.close()
   },
 )
+
+test.each([
+  ['is not there', '/nowhere/at-all.pem', /^Expected `sslrootcert`, .* can read, got ENOENT\.$/],
+  ['is a folder', tmpdir(), /^Expected `sslrootcert`, .* can read, got EISDIR\.$/],
+  ['holds something else', fileURLToPath(import.meta.url), /^Expected `sslrootcert`, .* PEM files/],
+])('a certificate or key of a URL that %s is an invalid argument', async (_, path, message) => {
+  for (const parameter of ['sslrootcert', 'sslcert', 'sslkey']) {
+    const url = `${server.url}?${parameter}=${encodeURIComponent(path)}`
+    for (const open of [openPostgres, openJobs]) {
+      const refused = expect(open(url)).rejects
+      await refused.toMatchObject({ code: 'invalid-argument', message: expect.stringMatching(message) })
+    }
+  }
+})
+
+test.each(['sslrootcert', 'sslcert', 'sslkey'])(
+  'a pool whose %s cannot be read is refused by the store, which does not ask again',
+  async (parameter) => {
+    const store = postgresStore(new pg.Pool({ connectionString: `${server.url}?${parameter}=/nowhere.pem` }))
+    await expect(store.release({ key: 'k', id: '?', cancel: false })).rejects.toMatchObject({
+      code: 'store-refused',
+      message: expect.stringMatching(
+        /^A certificate or key that the PostgreSQL client names cannot be read\./,
+      ),
+    })
+    await store.close()
+  },
+)
+
+test('a client certificate that is none is refused by the store, which does not ask again', async () => {
+  const ssl = { rejectUnauthorized: false, cert: 'none', key: 'none' }
+  for (const client of [new pg.Pool({ connectionString: server.url, ssl }), postgres(server.url, { ssl })]) {
+    const store = postgresStore(client)
+    await expect(store.release({ key: 'k', id: '?', cancel: false })).rejects.toMatchObject({
+      code: 'store-refused',
+      message: expect.stringMatching(/^PostgreSQL and the client do not agree on TLS\./),
+    })
+    await store.close()
+  }
+})

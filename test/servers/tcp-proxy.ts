@@ -112,7 +112,7 @@ export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOption
       const silenced = [...links].filter((link) => link.isOpen() && link.hasSent(match.toLowerCase()))
       for (const link of silenced) link.silence()
       return silenced.length
-      },
+    },
     strand() {
       for (const link of links) link.silence()
       change({ requests: 'forward', replies: 'forward' })

@@ -1,11 +1,11 @@
 import { type ClockReading, type Finding, milliseconds, readClock, within } from '../../base/diagnosis.ts'
+import { clientOfUrl } from '../../postgres/client-of-url.ts'
 import { connectionsOf, type PostgresConnections } from '../../postgres/connections.ts'
 import { executorOf, type SqlClient } from '../../postgres/executor.ts'
-import { newClient } from './open.ts'
 
 /** What is to be said of the database that a URL names, beyond what the store itself notices. */
 export async function diagnosePostgres(url: string): Promise<readonly Finding[]> {
-  const connections = connectionsOf(await newClient(url), { max: 1, applicationName: 'holdfast doctor' })
+  const connections = connectionsOf(await clientOfUrl(url), { max: 1, applicationName: 'holdfast doctor' })
   try {
     const facts = await within(LIMIT_MS, factsOf(connections, url))
     return CHECKS.flatMap((check) => check(facts) ?? [])
@@ -81,7 +81,7 @@ async function factsOf(connections: PostgresConnections, url: string): Promise<D
 
 /** As users have it: on the store's own connections it is another one. */
 async function defaultIsolation(url: string): Promise<string | undefined> {
-  const client = (await newClient(url)) as unknown as SqlClient & {
+  const client = (await clientOfUrl(url)) as unknown as SqlClient & {
     connect?(): Promise<unknown>
     end(): Promise<void>
   }

@@ -1,0 +1,94 @@
+import { X509Certificate } from 'node:crypto'
+import { createSecureContext, type SecureContextOptions } from 'node:tls'
+import { InvalidArgumentError } from '../errors.ts'
+import type { PostgresPool } from './connections.ts'
+
+/**
+ * A client for the database that a URL names, by whichever package is installed: `pg`, or else `postgres`. It is never
+ * connected itself: only its configuration is taken. The URL is in no message, since it may hold a password.
+ *
+ * @throws {InvalidArgumentError} when the URL or a file that it names is not what it should be, or neither package is
+ * installed.
+ */
+export async function clientOfUrl(url: unknown): Promise<PostgresPool> {
+  checkUrl(url)
+  const pg = await imported(() => import('pg'))
+  if (pg !== undefined) return pgClient(pg.default.Client, url)
+  const postgres = await imported(() => import('postgres'))
+  if (postgres !== undefined) return postgres.default(url)
+  throw new InvalidArgumentError(
+    'Expected the package `pg` or `postgres` to be installed, got neither. Add one of them: npm install pg',
+  )
+}
+
+function checkUrl(url: unknown): asserts url is string {
+  const expected = 'Expected `url` to be like postgres://user:password@host:5432/database'
+  const parsed = typeof url === 'string' && URL.canParse(url) ? new URL(url) : undefined
+  if (parsed === undefined) throw new InvalidArgumentError(`${expected}, got something that is not a URL.`)
+  const { protocol, username, password, pathname } = parsed
+  if (protocol !== 'postgres:' && protocol !== 'postgresql:') {
+    throw new InvalidArgumentError(`${expected}, got one that begins with ${protocol}`)
+  }
+  if (!isDecodable(username + password + pathname)) {
+    throw new InvalidArgumentError(`${expected}, got one that has a % that is not written as %25.`)
+  }
+}
+
+function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+type ClientClass = typeof import('pg').Client
+
+/** The package reads the files of the certificates here, and takes whatever is in them. */
+function pgClient(Client: ClientClass, url: string): PostgresPool {
+  const client = made(Client, url)
+  const { ssl } = client as unknown as { readonly ssl: SecureContextOptions | boolean }
+  if (typeof ssl === 'object') checkCertificates(ssl)
+  return client
+}
+
+function made(Client: ClientClass, url: string): InstanceType<ClientClass> {
+  try {
+    return new Client({ connectionString: url })
+  } catch (error) {
+    const { code, syscall } = error as NodeJS.ErrnoException
+    if (syscall !== undefined) {
+      throw new InvalidArgumentError(`${FILES} to name files that this process can read, got ${code}.`)
+    }
+    throw new InvalidArgumentError(
+      'Expected `url` to be one that the package pg accepts, got one that it refuses. Check its parameters.',
+      { cause: error },
+    )
+  }
+}
+
+function checkCertificates(ssl: SecureContextOptions): void {
+  try {
+    // A text that is no certificate would be passed over in silence, and no server trusted.
+    if (ssl.ca !== undefined) new X509Certificate(ssl.ca as string)
+    createSecureContext(ssl)
+  } catch (error) {
+    throw new InvalidArgumentError(
+      `${FILES} to name PEM files, the last two of one pair, got what OpenSSL refuses.`,
+      { cause: error },
+    )
+  }
+}
+
+const FILES = 'Expected `sslrootcert`, `sslcert` and `sslkey` of `url`'
+
+/** Undefined where the package is not installed. One that is there and broken is another matter. */
+async function imported<T>(load: () => Promise<T>): Promise<T | undefined> {
+  try {
+    return await load()
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND') return undefined
+    throw error
+  }
+}
