@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { Store } from '../../../src/contract/store.ts'
@@ -14,7 +13,7 @@ import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
 import { clients } from './clients.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
+import { ticket } from './tickets.ts'
 
 let server: PostgresServer
 beforeAll(async () => {
@@ -209,27 +208,6 @@ class NativePool extends pg.Pool {
   readonly Client = NativeClient
 }
 
-/** A database with everything in it, and a role that may do what a page of the documentation lists. */
-async function grantedBy(page: string, role: string): Promise<string> {
-  const text = readFileSync(new URL(`../../../docs/${page}`, import.meta.url), 'utf8')
-  const grants = /```sql grants\n(.*?)```/s.exec(text)?.[1] ?? ''
-  const url = await server.createDatabase(`granted_to_${role}`)
-  await migrate(poolAt(url))
-  const owner = new pg.Client(url)
-  await owner.connect()
-  await owner.query(`create role ${role} login; ${grants.replaceAll(' to app', ` to ${role}`)}`)
-  await owner.end()
-  return as(role, url)
-}
-
-test('a role with exactly the rights that the documentation lists can hold a session lock', async () => {
-  const pool = new pg.Pool({ connectionString: await grantedBy('advisory.md', 'locker') })
-  const lease = await advisorySession(pool, 'key')
-  expect(lease.fence).toBeGreaterThan(0n)
-  await lease.release()
-  await pool.end()
-})
-
 test('a role without rights is told which page lists those that it needs', async () => {
   const url = await server.createDatabase('barred')
   await migrate(poolAt(url))
@@ -244,18 +222,4 @@ test('a role without rights is told which page lists those that it needs', async
     message: expect.stringContaining('Grant it what docs/advisory.md lists'),
   })
   await pool.end()
-})
-
-test('a role with exactly the rights that the documentation lists can do everything', async () => {
-  const url = await grantedBy('postgres.md', 'app')
-  const store = storeAt(url, { migrate: false })
-  const [mine, next] = [ticket({ lockDelayMs: 10 }), ticket()]
-  fenceOf(await store.acquire(mine))
-  expect(await store.acquire(next)).toMatchObject({ tag: 'queued', ahead: 0 })
-  fenceOf((await store.renew([mine]))[0])
-  await store.listen?.(() => {})
-  expect((await store.inspect({ prefix: '', cursor: undefined, count: 9 })).rooms).toHaveLength(1)
-  expect(await store.evict({ key: mine.key, id: mine.id, reason: 'tested' })).toEqual([mine.id])
-  await until('the next one is let in', async () => (await store.renew([next]))[0]?.tag === 'held')
-  expect(await store.release({ ...releaseOf(next), cancel: true })).toEqual({ was: 'held' })
 })
