@@ -1,10 +1,22 @@
+import { Redis } from 'ioredis'
 import pg from 'pg'
 import postgres from 'postgres'
+import { createClient } from 'redis'
 import type { Store } from '../../src/contract/store.ts'
 import type { PostgresPool } from '../../src/postgres/connections.ts'
+import { etcdStore } from '../../src/stores/etcd/index.ts'
 import { postgresStore } from '../../src/stores/postgres/index.ts'
+import { redisStore } from '../../src/stores/redis/index.ts'
+import { redlockStore } from '../../src/stores/redlock/index.ts'
+import { startEtcd } from '../servers/etcd-server.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
+import { startCluster } from '../servers/redis-cluster.ts'
+import { type SentinelGroup, startSentinels } from '../servers/redis-sentinel.ts'
+import { startRedis } from '../servers/redis-server.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
+import { clients } from '../stores/redis/clients.ts'
+import { clusterClients } from '../stores/redis/cluster-clients.ts'
+import { age } from '../stores/redlock/masters.ts'
 
 /** A store whose servers, or the way to them, can fall silent: connections are taken, and nothing is ever answered. */
 export interface SilentPlace extends AsyncDisposable {
@@ -75,6 +87,44 @@ export const silentPlaces: Readonly<Record<string, Start>> = {
     postgresPlace(way, (url) => new pg.Pool({ connectionString: url })),
   ),
   ...bothWays('PostgreSQL by postgres.js', (way) => postgresPlace(way, (url) => postgres(url))),
+  ...Object.assign(
+    {},
+    ...Object.entries(clients).map(([name, newClient]) =>
+      bothWays(`Redis by ${name}`, async (way) =>
+        placeOf([await startRedis()], way, ([port]) => redisStore(newClient(urlAt(port)))),
+      ),
+    ),
+  ),
+  'Redis with Sentinels by ioredis 5 hangs': () =>
+    sentinelPlace(({ addresses, name }) =>
+      redisStore(new Redis({ sentinels: [...addresses], name, lazyConnect: true })),
+    ),
+  'Redis with Sentinels by redis 5 hangs': () =>
+    sentinelPlace(({ addresses, name }) =>
+      redisStore(createClient(), { sentinel: { name, nodes: addresses } }),
+    ),
+  ...Object.fromEntries(
+    Object.entries(clusterClients).map(([name, newClient]) => [
+      `Redis Cluster by ${name} hangs`,
+      async () => {
+        const cluster = await startCluster({ replicas: 0 })
+        return hanging(cluster.servers, () => redisStore(newClient(cluster)))
+      },
+    ]),
+  ),
+  ...bothWays('Redlock', async (way) => {
+    const servers = await Promise.all([startRedis(), startRedis(), startRedis()])
+    await Promise.all(servers.map(age))
+    return placeOf(servers, way, (ports) =>
+      redlockStore(
+        ports.map((port) => new Redis(urlAt(port), { lazyConnect: true })),
+        { maxTtl: '10m' },
+      ),
+    )
+  }),
+  ...bothWays('etcd', async (way) =>
+    placeOf([await startEtcd()], way, ([port]) => etcdStore({ endpoints: [`http://127.0.0.1:${port}`] })),
+  ),
 }
 
 function bothWays(name: string, start: (way: Way) => Promise<SilentPlace>): Record<string, Start> {
@@ -89,4 +139,13 @@ async function postgresPlace(way: Way, newClient: (url: string) => PostgresPool)
   return placeOf([server], way, ([port]) =>
     postgresStore(newClient(server.url.replace(`:${server.port}/`, `:${port}/`))),
   )
+}
+
+async function sentinelPlace(open: (group: SentinelGroup) => Store): Promise<SilentPlace> {
+  const group = await startSentinels()
+  return hanging([...group.sentinels, ...group.servers], () => open(group))
+}
+
+function urlAt(port: number | undefined): string {
+  return `redis://127.0.0.1:${port}`
 }
