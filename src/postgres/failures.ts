@@ -116,8 +116,8 @@ const TROUBLES: Readonly<Record<string, string>> = {
 
 /** What is not the server's: TLS and names that will not get better by asking again. */
 function refusalOf(error: unknown): string | undefined {
-  const [code, syscall] = [show(fieldOf(error, 'code')), String(fieldOf(error, 'syscall'))]
-  if (/^(open|read)$/.test(syscall) && /ENOENT|EACCES|EISDIR/.test(code)) return UNREADABLE
+  const [code, syscall] = [show(fieldOf(error, 'code')), fieldOf(error, 'syscall')]
+  if ((syscall === 'open' || syscall === 'read') && /ENOENT|EACCES|EISDIR/.test(code)) return UNREADABLE
   const words = `${code} ${messageOf(error)}`
   if (/does not support SSL|certificate|SELF_SIGNED|ERR_TLS|ERR_OSSL/i.test(words)) {
     return 'PostgreSQL and the client do not agree on TLS. Check `ssl` of the client and the certificate of the server.'
