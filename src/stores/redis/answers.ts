@@ -62,6 +62,12 @@ const RELEASED: Readonly<Record<string, ReleaseAnswer>> = {
   u: { was: 'unknown' },
 }
 
+/** What the proof of rights answers: nothing, or why the server sends no messages for this user. */
+export function probeAnswer(reply: unknown): { readonly isMute: boolean } {
+  if (typeof reply !== 'string' || reply.includes('\n')) throw unexpectedReply(reply)
+  return { isMute: reply !== '' }
+}
+
 /** What an eviction answers: whether the room has more to admit, and who was removed. */
 export function evictAnswer(reply: unknown): {
   readonly hasMore: boolean

@@ -1,5 +1,5 @@
 import { StoreError } from '../../errors.ts'
-import { textsOf } from './answers.ts'
+import { probeAnswer, textsOf } from './answers.ts'
 import { type CommandConnection, type RedisLink, SILENCE_MS } from './connection.ts'
 import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
 import { NotReplicatedError, Replication } from './replicas.ts'
@@ -154,10 +154,11 @@ export class Line {
     if (typeof this.#proven !== 'boolean') return this.#proven
     // Like the last fence, and so in the same slot.
     const start = fence.slice(0, -'fence'.length)
-    this.#proven = this.runUnproven(this.#probe, ['', '1', `${start}probe`, `${start}inbox:`]).then(
-      (refusal) => {
+    const proof = this.runUnproven(this.#probe, ['', '1', `${start}probe`, `${start}inbox:`])
+    this.#proven = proof.then(probeAnswer).then(
+      ({ isMute }) => {
         this.#proven = true
-        if (refusal !== '') this.#onMute?.()
+        if (isMute) this.#onMute?.()
       },
       (error: unknown) => {
         this.#proven = false

@@ -35,11 +35,16 @@ const replies: Readonly<Record<string, string>> = {
   'an eviction without a reason': bulk('e{'),
 }
 
-describe.each(Object.entries(replies))('a server that answers %s', (_, reply) => {
+describe.each(Object.entries(replies))('a server that answers %s', (what, reply) => {
   test('fails every request with one sentence, and is asked nothing because of it', async () => {
     await using server = await startFakeRedis(() => reply)
-    const store = redisStore(newClient(server.url))
+    const warnings: unknown[] = []
+    const hear = (warning: Error): unknown => warnings.push(warning)
+    process.on('warning', hear)
+    const store = redisStore(newClient(server.url), { prefix: `${what}:` })
     for (const request of requestsOf(store)) await failsSoundly(request)
+    process.off('warning', hear)
+    if (reply.includes('\n\n')) expect(warnings).toEqual([])
     // The proof of rights before the first request, and a second try of a few.
     expect(server.commands).toBeLessThan(30)
     await store.close()
