@@ -8,7 +8,8 @@
  *  2. Repeatable: every call may be sent again with the same ticket, so a lost reply costs nothing.
  *  3. Only the store's clock decides expiry. No store reads the client's clock; in process they are the same one.
  *  4. Fences rise for ever on a key: `max(last + 1, store time in µs)`.
- *  5. Order of arrival; a dead waiter is skipped, a wide ticket is not starved.
+ *  5. Order of arrival; a wide ticket is not starved. Dead waiters are passed within one acceptance term, however many there
+ *     are. A store that knows that nobody hears a waiter any more may offer the key to the next one at once.
  *  6. The release (or expiry) step admits the head of the queue for a short acceptance term and wakes it; the head
  *     confirms by asking again.
  *  7. Two calls per hand-over however long the queue is.
