@@ -3,33 +3,20 @@
 //
 //   npm run test:runtimes [-- test/stores/sqlite …]
 import { spawnSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { installed } from '../test/servers/runtimes.ts'
 
 const versions = ['22', '24', '26']
 const root = fileURLToPath(new URL('../', import.meta.url))
-const runtimes = join(root, 'test/runtimes')
 // What the runtime has no part in: words, files, and the seeded histories on a simulated clock.
 const everything = ['--exclude=test/tidy/**', '--exclude=test/docs/**', '--exclude=test/simulation/**']
 const selection = process.argv.length > 2 ? process.argv.slice(2) : everything
 
-if (!versions.every((version) => existsSync(binaryOf(version)))) {
-  run('npm', ['ci', '--prefix', runtimes])
-}
 for (const version of versions) {
-  const node = binaryOf(version)
-  if (!existsSync(node)) {
-    throw new Error(
-      `Expected an npm package of Node ${version} for ${process.platform} ${process.arch}, got none: run this on Linux.`,
-    )
-  }
+  const node = installed(`node${version}-${process.platform}-${process.arch}/bin/node`)
   console.log(`\nNode ${version}`)
   run(node, [join(root, 'node_modules/vitest/vitest.mjs'), 'run', ...selection])
-}
-
-function binaryOf(version: string): string {
-  return join(runtimes, `node_modules/node${version}-${process.platform}-${process.arch}/bin/node`)
 }
 
 function run(command: string, args: readonly string[]): void {

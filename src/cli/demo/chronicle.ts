@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import { monotonicMs, type WorkerEvent } from './worker-messages.ts'
+import { monotonicMs } from '../machine-time.ts'
+import type { WorkerEvent } from './worker-messages.ts'
 
 /** What happens on the stage, in one order. */
 export type DemoEvent =

@@ -2,8 +2,9 @@ import { type ChildProcess, fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { monotonicMs } from '../machine-time.ts'
 import type { Chronicle } from './chronicle.ts'
-import { ASSIGNMENT, type Assignment, monotonicMs, type WorkerEvent } from './worker-messages.ts'
+import { ASSIGNMENT, type Assignment, type WorkerEvent } from './worker-messages.ts'
 
 /** The worker processes of a demo. Numbers are never used twice. */
 export class Crew {

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { connect } from '../../index.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
+import { monotonicMs } from '../machine-time.ts'
 import { findRoom } from '../room.ts'
 import { givenUrl, storeOptions } from '../store-option.ts'
 import { complain, paintFor, print } from '../terminal.ts'
@@ -17,7 +18,6 @@ import { entriesOf } from './register.ts'
 import { lineOf } from './screen.ts'
 import { summaryLines, summaryOf } from './summary.ts'
 import { broken, judge } from './verdict.ts'
-import { monotonicMs } from './worker-messages.ts'
 
 export const demo: Command = {
   name: 'demo',

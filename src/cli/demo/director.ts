@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { monotonicMs } from '../machine-time.ts'
 import { type Chronicle, type DemoEvent, type Fault, Stalled } from './chronicle.ts'
 import type { Crew } from './crew.ts'
-import { monotonicMs } from './worker-messages.ts'
 
 export interface Direction {
   readonly workers: number

@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Lease } from '../../index.ts'
+import { monotonicMs } from '../machine-time.ts'
 import type { Register } from './register.ts'
-import { monotonicMs, type Tell } from './worker-messages.ts'
+import type { Tell } from './worker-messages.ts'
 
 export interface TermOptions {
   readonly worker: number

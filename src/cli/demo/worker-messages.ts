@@ -29,7 +29,3 @@ export type WorkerEvent = { readonly atMs: number } & (
 export type Tell = (event: Timeless<WorkerEvent>, atMs?: number) => void
 
 type Timeless<E> = E extends WorkerEvent ? Omit<E, 'atMs'> : never
-
-export function monotonicMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6
-}

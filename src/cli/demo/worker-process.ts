@@ -4,9 +4,10 @@ import { messageOf } from '../../base/thrown.ts'
  * write goes to the register under the fence of the lease.
  */
 import { connect, isHoldfastError, type LeaseLostError, type Locks } from '../../index.ts'
+import { monotonicMs } from '../machine-time.ts'
 import { Register } from './register.ts'
 import { Term } from './term.ts'
-import { ASSIGNMENT, type Assignment, monotonicMs, type Tell } from './worker-messages.ts'
+import { ASSIGNMENT, type Assignment, type Tell } from './worker-messages.ts'
 
 const assignment = JSON.parse(process.env[ASSIGNMENT] ?? '') as Assignment
 const { worker, storeUrl, registerPath, key, ttlMs, shortestTermMs } = assignment

@@ -1,6 +1,8 @@
+import { monotonicMs } from '../machine-time.ts'
+
 /** An instant on both clocks of the machine, which all its processes share; it has passed as soon as one of them says so. */
 export interface Deadline {
-  /** CLOCK_MONOTONIC (mach time on macOS). May stand still while the machine is suspended. */
+  /** Of the clock of the machine. May stand still while the machine is suspended. */
   readonly monotonicMs: number
   readonly wallMs: number
 }
@@ -11,8 +13,4 @@ export function deadlineIn(durationMs: number): Deadline {
 
 export function leftMs(deadline: Deadline): number {
   return Math.min(deadline.monotonicMs - monotonicMs(), deadline.wallMs - Date.now())
-}
-
-function monotonicMs(): number {
-  return Number(process.hrtime.bigint()) / 1e6
 }

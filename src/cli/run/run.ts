@@ -3,6 +3,7 @@ import { messageOf } from '../../base/thrown.ts'
 import { isHoldfastError, type Lease, type Locks } from '../../index.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
+import { monotonicMs } from '../machine-time.ts'
 import { findRoom } from '../room.ts'
 import { ownerOf } from '../room-text.ts'
 import { openLocks, storeOptions, urlOf } from '../store-option.ts'
@@ -35,6 +36,8 @@ Exit codes: the command's own, 128+n when it ended by signal n
     if (process.platform === 'win32')
       throw new UsageError('Expected a system with process groups, got Windows.')
     const plan = planOf(given)
+    // Without a clock that it shares with the guardian there is no deadline.
+    monotonicMs()
     const signals = new Signals(leave)
     const guardian = new Guardian()
     try {

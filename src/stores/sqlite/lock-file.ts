@@ -38,7 +38,9 @@ export class LockFile {
 
   /** Makes the file, and the folders it lies in, when there is none; leaves nothing behind when it cannot. */
   constructor(options: LockFileOptions) {
-    const { engine } = options
+    const { engine, now } = options
+    // Without a clock that processes share there is nothing to open.
+    now()
     const path = realLockPath(options.path)
     refuseNetworkFileSystem(nearestFolder(path))
     if (!existsSync(path)) createFile(path, engine)

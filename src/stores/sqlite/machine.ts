@@ -1,15 +1,18 @@
 import { readFileSync } from 'node:fs'
+import { CLOCK_NEEDED, machineClock } from '../../base/machine-clock.ts'
+import { StoreError } from '../../errors.ts'
 import type { StoreTime } from '../../law/room.ts'
 
 /**
- * The clock that all processes of this machine share. Node.js reads it from CLOCK_MONOTONIC (Linux), the Mach absolute
- * time (macOS) or the performance counter (Windows): all three count from the boot, are the same in every process, never
- * step, and stand still or go on during a suspend for everybody alike. So nobody is expired early or late when somebody
- * sets the wall clock, which is only the floor of the fences.
+ * The clock that all processes of this machine share, so nobody is expired early or late when somebody sets the wall
+ * clock, which is only the floor of the fences.
+ *
+ * @throws {StoreError} `store-refused` where this runtime cannot read it.
  */
 export function machineTime(): StoreTime {
-  const [seconds, nanoseconds] = process.hrtime()
-  return { ms: seconds * 1000 + nanoseconds / 1e6, us: Date.now() * 1000 }
+  const clock = machineClock()
+  if (clock === undefined) throw new StoreError('store-refused', `The sqlite store ${CLOCK_NEEDED}`)
+  return { ms: clock(), us: Date.now() * 1000 }
 }
 
 /**
