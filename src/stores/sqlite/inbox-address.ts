@@ -21,7 +21,7 @@ export type Place = 'beside' | 'temporary' | 'pipe'
 /** Where to open a socket, best first: not every file system has sockets. Windows has named pipes, which lie in no folder. */
 export const PLACES: readonly Place[] = process.platform === 'win32' ? ['pipe'] : ['beside', 'temporary']
 
-export function newAddress(place: Place): Address {
+function newAddress(place: Place): Address {
   return { place, user: process.geteuid?.() ?? 0, name: randomBytes(8).toString('hex') }
 }
 
