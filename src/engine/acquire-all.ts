@@ -40,6 +40,7 @@ async function take(
   const tickets = requests.map((request) => request.ticket)
   const giveBack = (cancel: boolean) => Promise.all(tickets.map((each) => engine.giveBack(each, { cancel })))
   const askedAt = engine.now()
+  const { strangers } = engine
   const limitMs = Math.min(engine.attemptMs(1), Math.max(waitMs, SHORTEST_ATTEMPT_MS))
   try {
     const asked = engine.ask('acquire', () => store.acquireAll?.(tickets), limitMs, ticket.key)
@@ -57,6 +58,8 @@ async function take(
       return undefined
     }
     tellAll(engine, requests, leases, answeredAt.monotonicMs - askedAt.monotonicMs)
+    // One of these wakes may have been for an eviction that came before the answer.
+    if (engine.strangers !== strangers) for (const lease of leases) lease.check()
     return leases
   } catch (error) {
     const givenBack = giveBack(true)

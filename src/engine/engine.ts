@@ -31,13 +31,20 @@ export class Engine {
   readonly events: Events
   /** Everybody who waits, by ticket id, for the wakes. */
   readonly waiting: Map<string, Acquisition> = new Map()
-  /** Leases whose signal somebody has: they want to hear at once of an eviction. */
-  readonly watched: Map<string, HeldLease> = new Map()
+  /**
+   * Everything that is held, by ticket id, for evictions: some stores tell every process of every wake. Undefined in process,
+   * where a wake of another engine is rare, and an entry for each lease would be felt.
+   */
+  readonly leases: Map<string, HeldLease> | undefined
   readonly signals: SignalWatch = new SignalWatch()
   readonly returning: Returning = new Returning()
   readonly givingBack: Set<GiveBack> = new Set()
   /** Requests for several keys that have no answer yet. None of these rejects. */
   readonly takingAll: Set<Promise<void>> = new Set()
+  /** Wakes flow since then, on the monotonic clock. */
+  hearsSince: number = Number.POSITIVE_INFINITY
+  /** How many wakes were for tickets that nobody here has: the grant of one may still be on its way. */
+  strangers = 0
   #listening: 'no' | 'starting' | 'yes' = 'no'
   #unlisten: (() => void) | undefined
   #listenAgainAt = 0
@@ -46,6 +53,7 @@ export class Engine {
 
   constructor(store: Store, options: EngineOptions) {
     this.store = store
+    this.leases = store.inProcess === true ? undefined : new Map()
     this.clock = options.clock
     this.chance = options.chance
     this.events = createEvents({ store: store.name, clock: options.clock })
@@ -111,10 +119,15 @@ export class Engine {
     options: LeaseOptions,
   ): Promise<HeldLease | Exclude<RenewAnswer, { tag: 'held' }>> {
     const askedAt = this.now()
+    const { strangers } = this
     const [answer] = await this.ask('renew', () => this.store.renew([ticket]), this.attemptMs(1), ticket.key)
     this.assertOpen(ticket.key)
-    if (answer?.tag === 'held')
-      return new HeldLease(this, ticket, answer.fence, { askedAt, answeredAt: this.now() }, options)
+    if (answer?.tag === 'held') {
+      const when = { askedAt, answeredAt: this.now() }
+      const lease = new HeldLease(this, ticket, answer.fence, when, options)
+      if (this.strangers !== strangers) lease.check()
+      return lease
+    }
     return answer ?? { tag: 'gone', evicted: false }
   }
 
@@ -164,6 +177,7 @@ export class Engine {
   #hears(unlisten: (() => void) | undefined): void {
     if (this.#closing !== undefined) return unlisten?.()
     this.#listening = 'yes'
+    this.hearsSince = this.clock.monotonicMs()
     this.#unlisten = unlisten
   }
 
@@ -171,7 +185,7 @@ export class Engine {
     this.#hears(unlisten)
     // Whatever was sent before this moment is lost: an offer, or an eviction.
     for (const waiting of this.waiting.values()) waiting.wake()
-    for (const lease of this.watched.values()) lease.check()
+    for (const lease of this.#leases()) if (lease.isWatched) lease.check()
   }
 
   /** Only the wakes are missing; what is wrong with the store shows in every other request. */
@@ -269,9 +283,11 @@ export class Engine {
     switch (wake.tag) {
       case 'ticket': {
         const waiting = this.waiting.get(wake.id)
-        if (waiting !== undefined) waiting.wake()
+        if (waiting !== undefined) return waiting.wake()
         // Nobody waits under this id, so it may be a lease that was evicted.
-        else this.watched.get(wake.id)?.check()
+        const lease = this.#leaseOf(wake.id)
+        if (lease === undefined) this.strangers += 1
+        else lease.check()
         return
       }
       case 'all':
@@ -281,6 +297,11 @@ export class Engine {
       default:
         wake satisfies never
     }
+  }
+
+  #leaseOf(id: string): HeldLease | undefined {
+    if (this.leases !== undefined) return this.leases.get(id)
+    return this.keeper.find((kept) => kept instanceof HeldLease && kept.id === id) as HeldLease | undefined
   }
 
   #leases(): HeldLease[] {

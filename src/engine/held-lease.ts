@@ -1,18 +1,13 @@
 import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { RenewAnswer, Ticket } from '../contract/store.ts'
-import {
-  type ClosedError,
-  isHoldfastError,
-  type LeaseLostError,
-  type LossReason,
-  StoreError,
-} from '../errors.ts'
+import { type ClosedError, isHoldfastError, type LeaseLostError, StoreError } from '../errors.ts'
 import { outsideOfCallers } from './async-context.ts'
 import type { Engine } from './engine.ts'
 import { type Events, observed } from './events.ts'
 import type { Exchange, Instant } from './instant.ts'
 import type { Kept } from './keeper.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
+import type { LockEvents } from './lock-events.ts'
 import { type LeaseOptions, Term } from './term.ts'
 import { terms } from './terms.ts'
 import { lossOf, releasedOf } from './ticket-errors.ts'
@@ -57,6 +52,7 @@ export class HeldLease extends Term implements Lease, Kept {
     this.fence = fence
     this.dueAt = this.#nextDue(when.askedAt, this.deadlineAt(when.answeredAt))
     engine.keeper.keep(this)
+    engine.leases?.set(this.id, this)
   }
 
   get awaited(): boolean {
@@ -88,13 +84,19 @@ export class HeldLease extends Term implements Lease, Kept {
       this.#expireIfOver(this.#now())
       if (this.#state.tag === 'lost') this.#controller.abort(this.#state.error)
       else if (this.#state.tag === 'held') {
-        this.#engine.watched.set(this.id, this)
         this.#engine.keeper.watch()
         // Somebody wants to know, so an eviction should not have to wait for the next renewal.
         this.#engine.listen()
+        // It may have been evicted before wakes flowed. If they do not flow yet, this is asked once they do.
+        if (this.isOlderThan(this.#engine.hearsSince)) this.check()
       }
     }
     return this.#controller.signal
+  }
+
+  /** Whether somebody has its signal. */
+  get isWatched(): boolean {
+    return this.#controller !== undefined
   }
 
   assertHeld(): void {
@@ -346,7 +348,7 @@ export class HeldLease extends Term implements Lease, Kept {
     this.#lose('expired', this.isUsedUp(at) ? 'It was held for its whole `maxHold`.' : EXPIRED)
   }
 
-  #lose(reason: LossReason, why: string, evictedBecause?: string): void {
+  #lose(reason: LockEvents['lost']['reason'], why: string, evictedBecause?: string): void {
     const error = lossOf(this.ticket, why, { reason, evictedBecause, cause: this.#lastError })
     const heldMs = this.heldMs(this.#now())
     this.#end({ tag: 'lost', error })
@@ -367,7 +369,9 @@ export class HeldLease extends Term implements Lease, Kept {
   #end(state: State): void {
     this.#state = state
     this.#engine.keeper.drop(this)
-    if (this.#controller !== undefined) this.#engine.watched.delete(this.id)
+    const { leases } = this.#engine
+    // The same ticket may have been adopted once more.
+    if (leases?.get(this.id) === this) leases.delete(this.id)
   }
 }
 

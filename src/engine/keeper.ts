@@ -120,6 +120,13 @@ export class Keeper {
     return found
   }
 
+  /** The first thing that is kept at this moment and fulfils `which`. */
+  find(which: (kept: Kept) => boolean): Kept | undefined {
+    let kept = this.#first
+    while (kept !== undefined && !which(kept)) kept = kept.next
+    return kept
+  }
+
   /** For good: whatever is still kept is left to run out in the store. */
   stop(): void {
     this.#timer?.stop()

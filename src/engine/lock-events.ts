@@ -68,7 +68,8 @@ export interface LockEvents {
     readonly error: unknown
   }
   readonly lost: OfLease<'lost'> & {
-    readonly reason: LossReason
+    /** Never `released`, which has an event of its own. */
+    readonly reason: Exclude<LossReason, 'released'>
     readonly heldMs: number
     /** The `LeaseLostError` that its holder gets. */
     readonly error: Error

@@ -60,6 +60,11 @@ export class Term {
     return at.monotonicMs + this.leftMs(at)
   }
 
+  /** Whether it was asked for before that moment of the monotonic clock, which is known: infinity is none. */
+  isOlderThan(monotonicMs: number): boolean {
+    return monotonicMs !== Number.POSITIVE_INFINITY && this.#since.monotonicMs <= monotonicMs
+  }
+
   isUsedUp(at: Instant): boolean {
     return at.monotonicMs >= endOf(this.#since, this.options)
   }

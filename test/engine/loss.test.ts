@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { HeldLease } from '../../src/engine/held-lease.ts'
 import { LeaseLostError } from '../../src/errors.ts'
 import { delaysOf, settled } from './fake-clock.ts'
-import { scene } from './scene.ts'
+import { realScene, scene } from './scene.ts'
 import { Letter } from './scripted-store.ts'
 
 const TTL = 30_000
@@ -112,6 +112,78 @@ describe('a lease that is lost', () => {
     await other.locks.evict('k', lease.id, { reason: 'stuck' })
     await clock.advance(1)
     expect(signal.reason).toMatchObject({ reason: 'evicted' })
+  })
+
+  test('by eviction is told at once also to those whose signal nobody has looked at yet', async () => {
+    const { clock, locks, engine, other } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const reasons: string[] = []
+    locks.on('lost', ({ reason }) => reasons.push(reason))
+    engine.listen()
+    await clock.advance(1)
+    await other.locks.evict('k', lease.id, { reason: 'stuck' })
+    await clock.advance(1)
+    expect(lease.state).toBe('lost')
+    expect(reasons).toEqual(['evicted'])
+    expect(lease.signal.reason).toMatchObject({ reason: 'evicted', evictedBecause: 'stuck' })
+  })
+
+  test('by eviction before anybody listens at all is told when its signal is looked at', async () => {
+    const { clock, locks, other } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    await other.locks.evict('k', lease.id, { reason: 'stuck' })
+    await clock.advance(1)
+    const { signal } = lease
+    expect(signal.aborted).toBe(false)
+    await clock.advance(1)
+    expect(signal.reason).toMatchObject({ reason: 'evicted' })
+  })
+
+  test('by eviction is told at once in the process that has the store, before anybody listens', async () => {
+    const { locks, store } = realScene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    void store.evict({ key: 'k', id: lease.id, reason: 'stuck' })
+    const { signal } = lease
+    await settled()
+    expect(signal.reason).toMatchObject({ reason: 'evicted' })
+  })
+
+  test('by eviction is told at once when the wake overtakes the grant of several keys', async () => {
+    const { clock, store, locks, engine, other } = scene({ takesAll: true })
+    engine.listen()
+    await clock.advance(1)
+    const letter = new Letter()
+    store.next('acquireAll', letter)
+    const taking = locks.acquireAll(['a', 'b'], { ttl: TTL })
+    await settled()
+    letter.arrive()
+    await settled()
+    await other.locks.evict('b', undefined, { reason: 'stuck' })
+    await clock.advance(1)
+    letter.reply()
+    const leases = await taking
+    await clock.advance(1)
+    expect(leases.leases.map(({ state }) => state)).toEqual(['held', 'lost'])
+    await leases.release()
+  })
+
+  test('by eviction is told at once when the wake overtakes the answer that adopts the lease', async () => {
+    const { clock, store, locks, engine, other } = scene()
+    const first = await other.locks.acquire('k', { ttl: TTL })
+    engine.listen()
+    await clock.advance(1)
+    const letter = new Letter()
+    store.next('renew', letter)
+    const adopting = locks.adopt(first.detach())
+    await settled()
+    letter.arrive()
+    await settled()
+    await other.locks.evict('k', undefined, { reason: 'stuck' })
+    await clock.advance(1)
+    letter.reply()
+    const lease = await adopting
+    await clock.advance(1)
+    expect(lease.signal.reason).toMatchObject({ reason: 'evicted' })
   })
 
   test('by eviction is told as soon as wakes flow, when it happened before that', async () => {

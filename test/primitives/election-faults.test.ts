@@ -316,7 +316,7 @@ describe('observing', () => {
     await clock.advance(100)
     const footprint = () => [
       other.engine.waiting.size,
-      other.engine.watched.size,
+      other.engine.leases?.size ?? 0,
       other.engine.keeper.list(() => true).length,
       clock.timers.running,
       getEventListeners(end.signal, 'abort').length,

@@ -1,0 +1,36 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { connect } from '../../src/index.ts'
+import { places } from '../servers/places.ts'
+import { until } from '../servers/until.ts'
+
+/** The next renewal is nine seconds away at the earliest. */
+const HEARD_WITHIN_MS = 6000
+
+test.concurrent.each(Object.entries(places))(
+  'on %s an eviction is heard at once, also before anybody has looked at the signal',
+  { timeout: 60_000 },
+  async (_, open) => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-evictions-'))
+    const place = await open(folder)
+    const [one, other] = await Promise.all([connect(place.url), connect(place.url)])
+    try {
+      // Nobody listens yet.
+      const first = await one.acquire('first')
+      await other.evict('first', first.id, { reason: 'stuck' })
+      const { signal } = first
+      await until('the first one hears', () => signal.aborted, { withinMs: HEARD_WITHIN_MS })
+      expect(signal.reason).toMatchObject({ reason: 'evicted', evictedBecause: 'stuck' })
+      // Wakes flow by now, and nobody looks at this signal at all.
+      const second = await one.acquire('second')
+      await other.evict('second', second.id, { reason: 'stuck' })
+      await until('the second one hears', () => second.state === 'lost', { withinMs: HEARD_WITHIN_MS })
+    } finally {
+      await Promise.all([one.close(), other.close()])
+      await place.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+)
