@@ -65,11 +65,11 @@ export class AcquireTimeoutError extends HoldfastError {
 }
 
 /**
- * Why a lease ended without being released. `expired`: its deadline passed without a renewal that the store
+ * Why a lease is over. `released`: its own holder gave it back, or detached it. `expired`: its deadline passed without a renewal that the store
  * confirmed. `evicted`: somebody removed it on purpose. `store-reset`: the store no longer knew it before its time (a
  * restart without persistence, a flush, a lossy fail-over, a clock that jumped).
  */
-export type LossReason = 'expired' | 'evicted' | 'store-reset'
+export type LossReason = 'expired' | 'evicted' | 'store-reset' | 'released'
 
 /** The lease is gone: stop writing, others may hold the key. */
 export class LeaseLostError extends HoldfastError {

@@ -39,5 +39,5 @@ export function lossOf(
 
 export function releasedOf(ticket: Ticket): LeaseLostError {
   const message = `The lease on ${JSON.stringify(ticket.key)} was released by its holder. Acquire the key again to go on.`
-  return new LeaseLostError(message, { key: ticket.key, reason: 'expired' })
+  return new LeaseLostError(message, { key: ticket.key, reason: 'released' })
 }

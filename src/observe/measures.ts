@@ -1,4 +1,4 @@
-import type { LockEventName, LockEvents, LossReason, ProcessEvents, StoreVerb } from '../index.ts'
+import type { LockEventName, LockEvents, ProcessEvents, StoreVerb } from '../index.ts'
 
 interface Measure {
   /** `level`: how many there are now. `oldest`: for how long the oldest of them has been there. */
@@ -239,7 +239,7 @@ function begin(labels: Labels & { readonly store: string }, sink: Sink): void {
       sink.count('store_errors', 0, { store: labels.store, verb, outcome })
 }
 
-const REASONS: readonly LossReason[] = ['expired', 'evicted', 'store-reset']
+const REASONS: readonly LockEvents['lost']['reason'][] = ['expired', 'evicted', 'store-reset']
 const VERBS: readonly StoreVerb[] = ['acquire', 'renew', 'release', 'listen', 'inspect', 'evict']
 const OLDEST: Readonly<Record<OfKind<'oldest'>, OfKind<'level'>>> = {
   oldest_wait: 'waiting',

@@ -40,7 +40,7 @@ export function stopped(): ClosedError {
 export function released(): LeaseLostError {
   return new LeaseLostError(
     'The lease was released while the work under it went on. Leave that to the worker.',
-    { reason: 'expired' },
+    { reason: 'released' },
   )
 }
 

@@ -149,11 +149,12 @@ describe('release', () => {
     expect(() => lease.assertHeld()).toThrow(
       expect.objectContaining({
         code: 'lease-lost',
+        reason: 'released',
         message: 'The lease on "k" was released by its holder. Acquire the key again to go on.',
       }),
     )
-    expect(() => lease.detach()).toThrow(expect.objectContaining({ code: 'lease-lost' }))
-    expect(await errorOf(lease.extend())).toMatchObject({ code: 'lease-lost' })
+    expect(() => lease.detach()).toThrow(expect.objectContaining({ reason: 'released' }))
+    expect(await errorOf(lease.extend())).toMatchObject({ reason: 'released' })
   })
 
   test('of a lease that expired does not touch the next holder', async () => {

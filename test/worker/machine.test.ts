@@ -178,7 +178,9 @@ describe('while it holds the lock, the machine', () => {
     lease.state = 'released'
     await played.pass(1000)
     expect(played.stop.reason).toBe('lost')
-    expect(played.troubles).toMatchObject([{ during: 'hold', error: { code: 'lease-lost' } }])
+    expect(played.troubles).toMatchObject([
+      { during: 'hold', error: { code: 'lease-lost', reason: 'released' } },
+    ])
   })
 
   test.each([

@@ -1,4 +1,4 @@
-import { LeaseLostError } from '../../errors.ts'
+import { LeaseLostError, type LossReason } from '../../errors.ts'
 import type { LockConnection } from './advisory-connection.ts'
 
 /**
@@ -111,7 +111,7 @@ export class SessionLease implements AdvisoryLease {
   assertHeld(): void {
     this.#expireIfOver()
     if (this.#state.tag === 'lost') throw this.#state.error
-    if (this.#state.tag === 'released') throw this.#lossOf('expired', 'It was released by its holder.')
+    if (this.#state.tag === 'released') throw this.#lossOf('released', 'It was released by its holder.')
   }
 
   release(): Promise<void> {
@@ -173,7 +173,7 @@ export class SessionLease implements AdvisoryLease {
     this.#closing = this.#grip.connection.close()
   }
 
-  #lossOf(reason: 'expired' | 'store-reset', why: string, cause?: unknown): LeaseLostError {
+  #lossOf(reason: LossReason, why: string, cause?: unknown): LeaseLostError {
     return new LeaseLostError(
       `The lease on ${JSON.stringify(this.key)} is over. ${why} Stop writing: others may hold the key.`,
       { key: this.key, reason, cause },

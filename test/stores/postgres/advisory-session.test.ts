@@ -385,6 +385,7 @@ describe('when the connection is in trouble', () => {
     const lost = proxy.loseNextReply('pg_advisory_unlock_all')
     await Promise.all([lease.release(), lost])
     expect(lease.state).toBe('released')
+    expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ reason: 'released' }))
     await (await advisorySession(proxied, 'a')).release()
   })
 
