@@ -51,7 +51,7 @@ function parse(expression: unknown, timezone: string): Cron {
   }
   try {
     if (typeof expression === 'string') {
-      const cron = new Cron(expression, { timezone, paused: true })
+      const cron = new Cron(expression, { timezone, paused: true, fixedTimeRule: 'no-wildcard' })
       // A date is no expression, although croner takes one.
       if (cron.getPattern() !== undefined) return cron
     }
