@@ -16,6 +16,7 @@ import {
   type Request,
   unescapeName,
 } from './request.ts'
+import { Unanswered } from './unanswered.ts'
 
 export type { LockMode, LockOptions } from './request.ts'
 
@@ -55,7 +56,10 @@ export interface LockManager {
     callback: (lock: HeldLock | null) => T | Promise<T>,
   ): Promise<T>
   request<T>(name: string, options: LockOptions, callback: (lock: HeldLock) => T | Promise<T>): Promise<T>
-  /** Who holds and who waits, in every process. It may be over by the time it is read. */
+  /**
+   * Who holds and who waits, in every process; what was requested here before this call is among them. It may be over by the
+   * time it is read.
+   */
   query(): Promise<LockManagerSnapshot>
 }
 
@@ -110,6 +114,7 @@ const LONGEST_PREFIX: number = 1024 - LONGEST_NAME
 const A_PREFIX = /^[^\0\p{Surrogate}]{1,64}$/u
 const MOST_THEFTS = 100
 const BEHIND_THIEF_MS = 100
+const ANSWER_MS = 5000
 
 class StoreLockManager implements LockManager {
   readonly #locks: Locks
@@ -117,21 +122,27 @@ class StoreLockManager implements LockManager {
   readonly #terms: WaitOptions
   /** The last theft of each name that is under way. */
   readonly #thefts = new Map<string, Promise<unknown>>()
+  readonly #unanswered: Unanswered
 
   constructor(locks: Locks, prefix: string, terms: WaitOptions) {
     this.#locks = locks
+    this.#unanswered = new Unanswered(locks)
     this.#prefix = prefix
     this.#terms = terms
   }
 
   async request<T>(...args: readonly unknown[]): Promise<T> {
     const request = parseRequest<T>(args)
-    if (request.options.steal) return this.#hold(request, await this.#steal(request))
-    if (request.options.ifAvailable) return this.#hold(request, await this.#tryTake(request))
-    return this.#hold(request, await this.#take(request))
+    if (!request.options.steal && !request.options.ifAvailable)
+      return this.#hold(request, await this.#take(request))
+    const taking = request.options.steal ? this.#steal(request) : this.#tryTake(request)
+    this.#unanswered.add(taking)
+    return this.#hold(request, await taking)
   }
 
   async query(): Promise<LockManagerSnapshot> {
+    // A store may answer a question before a request that was sent earlier, on another connection.
+    await this.#requestsAnswered()
     const held: LockInfo[] = []
     const pending: LockInfo[] = []
     for await (const { key, holders, queue } of this.#locks.inspect({ prefix: this.#prefix })) {
@@ -151,10 +162,11 @@ class StoreLockManager implements LockManager {
     for (;;) {
       try {
         const key = this.#keyOf(name)
-        const lease =
+        const lease = await this.#unanswered.track(() =>
           mode === 'exclusive'
-            ? await this.#locks.acquire(key, terms)
-            : await this.#locks.readWrite(key).acquireRead(terms)
+            ? this.#locks.acquire(key, terms)
+            : this.#locks.readWrite(key).acquireRead(terms),
+        )
         if (signal?.aborted !== true) return lease
         // Granted, but the callback has not been called, and so the signal still counts.
         void lease.release()
@@ -166,6 +178,14 @@ class StoreLockManager implements LockManager {
         await pause(BEHIND_THIEF_MS, signal)
       }
     }
+  }
+
+  /** Those of before this call. Not for longer than a store is waited for: then the question itself will say what is wrong. */
+  async #requestsAnswered(): Promise<void> {
+    const enough = new AbortController()
+    const waited = pause(ANSWER_MS, enough.signal).catch(() => {})
+    await Promise.race([this.#unanswered.settled(), waited])
+    enough.abort()
   }
 
   #tryTake({ name, options: { mode } }: Request<unknown>): Promise<Lease | null> {

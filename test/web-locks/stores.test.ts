@@ -72,3 +72,43 @@ test.concurrent.each(Object.entries(places))(
     }
   },
 )
+
+test.concurrent.each(Object.entries(places))(
+  'on %s a query sees what was requested before it in the same tick',
+  { timeout: 60_000 },
+  async (_, open) => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-web-locks-'))
+    const place = await open(folder)
+    const locks = await connect(place.url, { ttl: '20s' })
+    const one = webLocks(locks)
+    try {
+      for (let round = 0; round < 20; round += 1) {
+        const [name, free] = [`r${round}`, `free${round}`]
+        const holder = await held(one, name)
+        let end = () => {}
+        const ended = new Promise<void>((resolve) => {
+          end = resolve
+        })
+        const requests = [
+          one.request(free, () => ended),
+          one.request(`tried${round}`, { ifAvailable: true }, () => ended),
+          one.request(`stolen${round}`, { steal: true }, () => ended),
+          one.request(name, () => {}),
+          one.request(name, { mode: 'shared' }, () => {}),
+        ]
+        const { held: holding, pending } = await one.query()
+        expect(holding.map((lock) => lock.name).sort()).toEqual(
+          [name, free, `tried${round}`, `stolen${round}`].sort(),
+        )
+        expect(pending.map((lock) => lock.name)).toEqual([name, name])
+        end()
+        holder.release('')
+        await Promise.all(requests)
+      }
+    } finally {
+      await locks.close()
+      await place.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+)

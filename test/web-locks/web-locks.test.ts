@@ -1,10 +1,12 @@
+import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import { createLocks, type Locks } from '../../src/index.ts'
+import { createLocks, type Locks, lockEvents, type Store } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { webLocks } from '../../src/web-locks/index.ts'
 import { afterTurns, block } from '../engine/block.ts'
 import { settled } from '../engine/fake-clock.ts'
+import { methodsOf } from '../engine/methods-of.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
 import { until } from '../servers/until.ts'
 import { held, scene } from './scene.ts'
@@ -220,6 +222,16 @@ test.each<[string, object]>([
   },
 )
 
+test('a theft in the tick of the grant is heard of at once', async () => {
+  const { one, store } = scene()
+  const stop = lockEvents.on('acquired', ({ key }) => {
+    if (key === 'web-locks:r') void store.evict({ key, id: undefined, reason: 'stolen' })
+  })
+  onTestFinished(stop)
+  const robbed = one.request('r', (lock) => once(lock.signal, 'abort'))
+  expect(await errorOf(robbed)).toMatchObject({ name: 'AbortError', cause: { reason: 'evicted' } })
+})
+
 test('a request inside of one of the same name waits for ever, as in a browser', async () => {
   const { one } = scene()
   const giveUp = new AbortController()
@@ -264,4 +276,41 @@ test.each<[string, object, string]>([
 
 test('says what is wrong with locks that are none', () => {
   expect(() => webLocks(memoryStore() as unknown as Locks)).toThrow('Expected `locks` to be locks')
+})
+
+test('a query does not wait for a request that the store leaves unanswered for longer than a few seconds', async () => {
+  const store = memoryStore()
+  const silent: Store = { ...methodsOf(store), acquire: () => new Promise(() => {}) }
+  const locks = createLocks(silent)
+  const manager = webLocks(locks)
+  const giveUp = new AbortController()
+  const unanswered = errorOf(manager.request('r', { signal: giveUp.signal }, () => {}))
+  expect(await manager.query()).toEqual({ held: [], pending: [] })
+  giveUp.abort(new Error('enough'))
+  expect(await unanswered).toMatchObject({ message: 'enough' })
+  await locks.close()
+})
+
+test('nothing is listened to when every request is answered', async () => {
+  const locks = createLocks(memoryStore())
+  onTestFinished(() => locks.close())
+  const listeners = new Set<unknown>()
+  const on = locks.on.bind(locks)
+  locks.on = ((event: 'queued', listener: () => void) => {
+    const stop = on(event, listener)
+    listeners.add(listener)
+    return () => {
+      listeners.delete(listener)
+      stop()
+    }
+  }) as Locks['on']
+  const manager = webLocks(locks)
+  const first = await held(manager, 'r')
+  const second = manager.request('r', () => 'done')
+  await settled()
+  expect(listeners.size).toBe(0)
+  first.release('')
+  expect(await second).toBe('done')
+  await manager.query()
+  expect(listeners.size).toBe(0)
 })

@@ -1,0 +1,60 @@
+import type { Locks } from '../index.ts'
+
+/** Which requests the store has not answered yet, neither with the lock nor with a place in its queue. */
+export class Unanswered {
+  readonly #locks: Locks
+  /** What to call when the store has answered, by ticket id. */
+  readonly #tickets = new Map<string, () => void>()
+  readonly #open = new Set<Promise<void>>()
+  #deaf: (() => void) | undefined
+
+  constructor(locks: Locks) {
+    this.#locks = locks
+  }
+
+  /** Resolves when the store has answered all that was asked before this call. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#open)
+  }
+
+  /** For one request that may wait in the queue of its lock. It is asked in this very call. */
+  track<T>(ask: () => Promise<T>): Promise<T> {
+    this.#deaf ??= this.#locks.on('queued', ({ id }) => this.#tickets.get(id)?.())
+    let id: string | undefined
+    let answered = () => {}
+    const isAnswered = new Promise<void>((resolve) => {
+      answered = resolve
+    })
+    const unhear = this.#locks.on('requested', (request) => {
+      id ??= request.id
+      // At once, as a store in this process answers before the call returns.
+      this.#tickets.set(request.id, answered)
+    })
+    const answer = ask()
+    unhear()
+    answer.then(answered, answered)
+    this.#remember(isAnswered, () => id !== undefined && this.#tickets.delete(id))
+    return answer
+  }
+
+  /** For what does not wait in a queue. */
+  add(answer: Promise<unknown>): void {
+    const settled = answer.then(
+      () => {},
+      () => {},
+    )
+    this.#remember(settled, () => {})
+  }
+
+  #remember(isAnswered: Promise<void>, forget: () => void): void {
+    this.#open.add(isAnswered)
+    void isAnswered.then(() => {
+      forget()
+      this.#open.delete(isAnswered)
+      if (this.#open.size > 0) return
+      // Nobody listens while there is nothing to hear.
+      this.#deaf?.()
+      this.#deaf = undefined
+    })
+  }
+}
