@@ -44,18 +44,14 @@ export interface Limit {
 
 /**
  * A limit per key, such as a user, over all processes that make it with the same name: at most `concurrency` run at once, and
- * no more begin within a window than the rate limiter lets. The name has no `:` in it, and the key may be any text.
+ * no more begin within any window of time than there are points. The name has no `:` in it, and the key may be any text.
  *
  * ```ts
  * import { connect } from 'holdfast'
  * import { createLimit } from 'holdfast/limits'
- * import { RateLimiterMemory } from 'rate-limiter-flexible'
  *
  * const locks = await connect('memory:')
- * const exports = createLimit(locks, 'exports', {
- *   concurrency: 2,
- *   rate: new RateLimiterMemory({ points: 10, duration: 60 }),
- * })
+ * const exports = createLimit(locks, 'exports', { concurrency: 2, rate: { points: 10, window: '1m' } })
  * const file = await exports.run('user:42', async (lease) => `export-${lease.fence}.csv`, { wait: '5s' })
  * console.log(file)
  * await locks.close()

@@ -1,17 +1,27 @@
-import { type Duration, parseDuration, show, WAIT_RANGE } from '../base/duration.ts'
+import { type Duration, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { checkOptions } from '../base/options.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { HoldOptions, Locks, WaitOptions } from '../index.ts'
 import type { RateLimiter } from './rate.ts'
+import { slidingWindow } from './sliding-window.ts'
+
+/** At most so many points in any stretch of time of that length, counted by the store of the locks. */
+export interface SlidingWindow {
+  /** 1 to 1000; each call costs one, if its `points` do not say otherwise. */
+  readonly points: number
+  /** From 50 ms to 24 days. */
+  readonly window: Duration
+}
 
 export interface LimitOptions {
   /** How many may run at once for one key, over all processes. */
   readonly concurrency: number
   /**
-   * How many may begin within a window for one key: a limiter of `rate-limiter-flexible`, whose points, window and store are
-   * its own. Its key is the one that `run` is given. Default: as many as there is room for.
+   * How many may begin within a window for one key. `{ points: 10, window: '1m' }`: at most ten in any minute. Or a limiter of
+   * `rate-limiter-flexible`, whose points, window and store are its own, and whose key is the one that `run` is given. Its windows
+   * are fixed, so up to twice as many may begin at the edge of two. Default: as many as there is room for.
    */
-  readonly rate?: RateLimiter | undefined
+  readonly rate?: SlidingWindow | RateLimiter | undefined
   /** How long a `run` waits for its slot and its window together. Default: 30 s, whatever the locks say. */
   readonly wait?: Duration | undefined
 }
@@ -48,14 +58,28 @@ export function parseLimit(locks: Locks, name: string, options: LimitOptions): L
   if (name.includes(':')) throw expected('name', 'a text without `:`, which ends it', name)
   checkOptions(options, LIMIT)
   const { concurrency, rate, wait } = options
-  if (rate !== undefined && typeof rate?.consume !== 'function') {
-    throw expected('rate', 'a limiter of rate-limiter-flexible, such as new RateLimiterRedis(…)', rate)
-  }
   return {
     concurrency: parseCount('concurrency', concurrency, MOST),
-    rate,
+    rate: rate === undefined ? undefined : parseRate(locks, name, rate),
     waitMs: parseWait(wait, 30_000),
   }
+}
+
+function parseRate(locks: Locks, name: string, rate: SlidingWindow | RateLimiter): RateLimiter {
+  if (typeof (rate as RateLimiter | null)?.consume === 'function') return rate as RateLimiter
+  const { points, window } = (rate ?? {}) as SlidingWindow
+  if (window === undefined) {
+    throw expected(
+      'rate',
+      "{ points, window } such as { points: 10, window: '1m' }, or a limiter of rate-limiter-flexible",
+      rate,
+    )
+  }
+  checkOptions(rate, WINDOW)
+  return slidingWindow(locks, name, {
+    points: parseCount('points', points, MOST_IN_WINDOW),
+    windowMs: parseDuration('window', window, TTL_RANGE),
+  })
 }
 
 export function parseRun(
@@ -92,6 +116,7 @@ export function checkWork(work: unknown): void {
 const TRY = ['ttl', 'renew', 'maxHold', 'signal', 'points'] as const
 export const TRY_TAKES: ReadonlySet<string> = new Set<keyof TryRunOptions>(TRY)
 export const RUN_TAKES: ReadonlySet<string> = new Set<keyof RunOptions>([...TRY, 'wait'])
+const WINDOW: ReadonlySet<string> = new Set<keyof SlidingWindow>(['points', 'window'])
 const LIMIT: ReadonlySet<string> = new Set<keyof LimitOptions>(['concurrency', 'rate', 'wait'])
 
 /** As for every lock. */
@@ -99,6 +124,8 @@ const LONGEST_KEY = 1024
 /** Leaves room for the user's key behind it. */
 const LONGEST_NAME = 200
 const MOST = 1_000_000
+/** The store keeps each of them, and the room of a key is read as a whole. */
+const MOST_IN_WINDOW = 1000
 
 function parseWait(wait: unknown, otherwiseMs: number): number {
   return wait === undefined ? otherwiseMs : parseDuration('wait', wait, WAIT_RANGE)

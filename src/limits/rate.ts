@@ -1,5 +1,5 @@
 import { AcquireTimeoutError, StoreError } from '../errors.ts'
-import type { Lease } from '../index.ts'
+import { isHoldfastError, type Lease } from '../index.ts'
 import type { RunSettings } from './options.ts'
 import { patiently } from './patience.ts'
 
@@ -49,6 +49,8 @@ export async function consume(turn: Turn): Promise<Verdict> {
   const answer = await patiently(ask(turn), { limitMs, signals: signalsOf(turn) })
   if (answer === 'late') throw failure(turn, 'did not answer in time', undefined)
   if (answer.tag === 'consumed') return { admitted: true }
+  // Of the store of the locks, which says what is wrong by itself.
+  if (isHoldfastError(answer.rejection)) throw answer.rejection
   const msBeforeNext = refusalOf(answer.rejection)
   if (msBeforeNext === undefined) throw failure(turn, 'failed', answer.rejection)
   const comesBack = msBeforeNext >= 0 && msBeforeNext < NEVER_MS

@@ -524,8 +524,20 @@ describe('bad input', () => {
     ['`concurrency` to be a whole number from 1 to 1000000, got undefined', () => make({ rate })],
     ['`concurrency` to be a whole number from 1 to 1000000, got 0', () => make({ concurrency: 0 })],
     [
-      '`rate` to be a limiter of rate-limiter-flexible, such as new RateLimiterRedis(…), got an object (Object)',
+      "`rate` to be { points, window } such as { points: 10, window: '1m' }, or a limiter of rate-limiter-flexible, got an object (Object)",
       () => make({ concurrency: 1, rate: { points: 5, duration: 1 } }),
+    ],
+    [
+      '`points` to be a whole number from 1 to 1000, got 1001',
+      () => make({ concurrency: 1, rate: { points: 1001, window: '1m' } }),
+    ],
+    [
+      '`window` to be a duration from 50 ms',
+      () => make({ concurrency: 1, rate: { points: 1, window: 'day' } }),
+    ],
+    [
+      'the options to be among `points`, `window`, got `duration`',
+      () => make({ concurrency: 1, rate: { points: 1, window: '1m', duration: 1 } }),
     ],
     ['`wait` to be a duration from 0 ms to 24 days', () => make({ concurrency: 1, wait: 'soon' })],
     [
