@@ -15,14 +15,22 @@ const worker = lockWorker(locks, 'mailer', {
   stop: (reason) => console.log(`server ${port} works no more: ${reason}`),
 })
 worker.stopOn(['SIGINT', 'SIGTERM'])
+worker.subscribe(async ({ to }) => {
+  if (to !== 'waiting') return
+  const holder = await mailer().catch(() => 'not known')
+  console.log(`server ${port} waits: the mailer is ${holder}`)
+})
+
+async function mailer() {
+  for await (const room of locks.inspect({ prefix: 'mailer' })) {
+    for (const { owner } of room.holders) return JSON.parse(owner).label
+  }
+  return 'nobody'
+}
 
 createServer(async (_, response) => {
   try {
-    let holder = 'nobody'
-    for await (const room of locks.inspect({ prefix: 'mailer' })) {
-      for (const { owner } of room.holders) holder = JSON.parse(owner).label
-    }
-    response.end(`I am server ${port}, and ${worker.state}. The mailer is ${holder}.\n`)
+    response.end(`I am server ${port}, and ${worker.state}. The mailer is ${await mailer()}.\n`)
   } catch (error) {
     response.writeHead(503).end(`I am server ${port}, and ${worker.state}. Who the mailer is: ${error}\n`)
   }

@@ -57,6 +57,10 @@ describe.concurrent.each(['embedded', 'redis'])('two servers over the %s store',
       await first.untilSays('working', first)
       const second = await start()
       await second.untilSays('waiting', first)
+      await until('the second has printed for whom it waits', () =>
+        second.said().includes(`${second.name} waits: the mailer is ${first.name}\n`),
+      )
+      expect(first.said()).not.toContain('waits')
 
       first.child.kill('SIGINT')
       await second.untilSays('working', second)
