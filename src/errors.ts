@@ -5,6 +5,8 @@
  * An aborted wait rejects with the caller's own `signal.reason`, as everywhere else in Node.js.
  */
 
+import { escaped, shortened } from './base/text.ts'
+
 /** Stable codes; new ones may be added, none changes its meaning. */
 export type HoldfastErrorCode =
   | 'acquire-timeout'
@@ -33,11 +35,17 @@ export class HoldfastError extends Error {
   readonly key: string | undefined
 
   constructor(code: HoldfastErrorCode, message: string, options: HoldfastErrorOptions = {}) {
-    super(message, options.cause === undefined ? undefined : { cause: options.cause })
+    // Keys, labels and reasons in it are other people's text, and a log has one line for it.
+    super(
+      escaped(shortened(message, LONGEST_MESSAGE)),
+      options.cause === undefined ? undefined : { cause: options.cause },
+    )
     this.code = code
     this.key = options.key
   }
 }
+
+const LONGEST_MESSAGE = 4000
 
 /** The key was not granted within `wait`. Nothing is held, and the place in the queue is given up. */
 export class AcquireTimeoutError extends HoldfastError {
@@ -71,11 +79,14 @@ export class AcquireTimeoutError extends HoldfastError {
  */
 export type LossReason = 'expired' | 'evicted' | 'store-reset' | 'released'
 
+/** As long as `evict` takes it. A store that others write into may have more. */
+const LONGEST_REASON = 500
+
 /** The lease is gone: stop writing, others may hold the key. */
 export class LeaseLostError extends HoldfastError {
   override readonly name = 'LeaseLostError'
   readonly reason: LossReason
-  /** What the one who evicted it said; `undefined` for any other reason. */
+  /** What the one who evicted it said, 500 characters of it at most; `undefined` for any other reason. */
   readonly evictedBecause: string | undefined
 
   constructor(
@@ -84,7 +95,7 @@ export class LeaseLostError extends HoldfastError {
   ) {
     super('lease-lost', message, options)
     this.reason = options.reason
-    this.evictedBecause = options.evictedBecause
+    this.evictedBecause = options.evictedBecause && shortened(options.evictedBecause, LONGEST_REASON)
   }
 }
 

@@ -199,3 +199,21 @@ describe('what the library says when things go wrong', () => {
     await Promise.all([active, queued])
   })
 })
+
+test('a message is one line that steers no terminal, whatever keys and reasons are in it', () => {
+  const hostile = 'x\x1b[2J\u202e\u2028\r\n'
+  const { message, evictedBecause } = new holdfast.LeaseLostError(`The lease on "k" is over: ${hostile}.`, {
+    reason: 'evicted',
+    evictedBecause: hostile,
+  })
+  expect(message).toBe('The lease on "k" is over: x\\x1b[2J\\u{202e}\\u{2028}\\x0d\\x0a.')
+  // For programs it is what was said.
+  expect(evictedBecause).toBe(hostile)
+})
+
+test('what a stranger wrote into the store does not fill a log', () => {
+  const long = 'x'.repeat(2 ** 21)
+  const { message, evictedBecause } = new holdfast.LeaseLostError(long, { reason: 'evicted', evictedBecause: long })
+  expect(message.length).toBeLessThan(5000)
+  expect(evictedBecause).toMatch(/^x{500}… \(2097152 characters\)$/)
+})

@@ -32,6 +32,8 @@ ${columns([
 
 The store is --store URL, else HOLDFAST_STORE, else a file in your state folder:
   sqlite:./locks.db   redis://localhost:6379   rediss://…
+Others can read a command line: a URL with a password goes into a file
+(--store-file PATH or HOLDFAST_STORE_FILE) or into HOLDFAST_STORE.
 `)
 }
 

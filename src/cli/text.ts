@@ -1,13 +1,12 @@
-/**
- * Text of strangers – keys, labels, host names – as it may stand in a terminal: nothing in it moves the cursor, changes
- * colours, ends the line or turns the direction of writing.
- */
+import { escaped, shortened, UNPRINTABLE } from '../base/text.ts'
+
+/** Text of strangers as it may stand in one line of a terminal, and as much of it as anybody reads. */
 export function plain(text: string): string {
-  return text.replace(UNPRINTABLE, (character) => {
-    const code = character.codePointAt(0) ?? 0
-    return code < 0x100 ? `\\x${code.toString(16).padStart(2, '0')}` : `\\u{${code.toString(16)}}`
-  })
+  return escaped(shortened(text, LONGEST_TEXT))
 }
+
+/** Longer than every key, label and reason of ours. */
+const LONGEST_TEXT = 2000
 
 /** One line of JSON with the same characters escaped, because people read it in a terminal, too. */
 export function json(value: unknown): string {
@@ -23,9 +22,6 @@ export function json(value: unknown): string {
     }).join(''),
   )
 }
-
-/** Controls, line ends, unpaired surrogates, and what has no width or turns the direction (Unicode TR36 §2.9). */
-const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
 
 /** 950ms, 3.2s, 4m 05s, 2h 10m, 3d 4h. */
 export function age(durationMs: number): string {

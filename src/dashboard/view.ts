@@ -1,3 +1,4 @@
+import { shortened } from '../base/text.ts'
 import type { HolderView, RoomView, WaiterView } from '../index.ts'
 import { contentionIn } from '../watch/contention.ts'
 import type { KeyHistory, KeySample, Term } from '../watch/room-history.ts'
@@ -212,10 +213,7 @@ function ownerJson(owner: string, room: number): object {
 }
 
 function cut(text: string | undefined, room: number): string | undefined {
-  if (text === undefined || text.length <= room) return text
-  // Not between the two halves of a character.
-  const beginning = text.slice(0, room).replace(/[\ud800-\udbff]$/, '')
-  return `${beginning}… (${text.length} characters)`
+  return text === undefined ? undefined : shortened(text, room)
 }
 
 const PAGE_ROWS = 100

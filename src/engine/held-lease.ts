@@ -356,7 +356,7 @@ export class HeldLease extends Term implements Lease, Kept {
     // Only now: a listener may do anything with the lease, which has no other end any more.
     const { evicted, lost } = this.#events
     outsideOfCallers(() => {
-      if (reason === 'evicted') evicted.tell(this.#subject, { was: 'holder', reason: evictedBecause })
+      if (reason === 'evicted') evicted.tell(this.#subject, { was: 'holder', reason: error.evictedBecause })
       lost.tell(this.#subject, { fence: this.fence, reason, heldMs, error })
     })
   }

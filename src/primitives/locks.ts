@@ -77,8 +77,10 @@ export function createLocks(store: Store, options: LocksOptions = {}): Locks {
   }
   checkNames(options, TAKES.locks)
   const { label, ...terms } = options
-  if (label !== undefined && typeof label !== 'string') {
-    throw new InvalidArgumentError(`Expected \`label\` to be a string, got ${show(label)}.`)
+  if (label !== undefined && (typeof label !== 'string' || label.length > LONGEST_LABEL)) {
+    throw new InvalidArgumentError(
+      `Expected \`label\` to be a text of at most ${LONGEST_LABEL} characters, got ${show(label)}.`,
+    )
   }
   const engine = new Engine(store, { clock: systemClock, chance })
   return new Locks(
@@ -86,6 +88,9 @@ export function createLocks(store: Store, options: LocksOptions = {}): Locks {
     parseTerms(terms, TAKES.locks),
   )
 }
+
+/** It stands in every row of this process, in every store. */
+const LONGEST_LABEL = 500
 
 export class Locks {
   readonly #desk: Desk

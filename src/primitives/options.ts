@@ -48,7 +48,7 @@ export interface TryCallbackOptions extends HoldOptions {
 
 /** What is common to all keys of one `createLocks`. */
 export interface LocksOptions extends Omit<CallbackOptions, 'signal'> {
-  /** Names this process in `inspect`, next to its host and pid. */
+  /** Names this process in `inspect`, next to its host and pid. At most 500 characters. */
   readonly label?: string | undefined
 }
 

@@ -1,6 +1,7 @@
 import { messageOf } from '../base/thrown.ts'
 import { isHoldfastError, type Locks, type RoomView } from '../index.ts'
 import { type HistoryLimits, type KeyHistory, RoomHistory, type Totals } from './room-history.ts'
+import { boundedRoom } from './ticket-facts.ts'
 
 export interface WatchOptions {
   /** Only keys that begin with it. Default: all. */
@@ -132,7 +133,8 @@ class Watch implements RoomWatch {
         isCut = rooms.size >= maxRooms
         if (isCut || this.#isStopped) break
         // Stores that go through their keys may come across one twice.
-        rooms.set(room.key, room)
+        const bounded = boundedRoom(room)
+        rooms.set(bounded.key, bounded)
       }
     } catch (error) {
       this.#away(messageOf(error))

@@ -1,3 +1,4 @@
+import { escaped } from '../../base/text.ts'
 import type { JobCount, JobView } from '../../jobs/index.ts'
 import { table } from '../table.ts'
 import { paintFor, roomOnScreen } from '../terminal.ts'
@@ -56,10 +57,10 @@ export function jobPage(job: JobView): readonly string[] {
   ]
   const known = facts.filter((fact): fact is readonly [string, string] => fact[1] !== null)
   const width = Math.max(...known.map(([name]) => name.length))
-  const [first = '', ...rest] = (job.error ?? '').split('\n').map(plain)
+  const [first = '', ...rest] = (job.error ?? '').split('\n').map(escaped)
   return [
     ...painted([`${job.id}  ${plain(job.name)}  ${job.state}`]),
-    ...known.map(([name, value]) => `  ${name.padEnd(width)}  ${plain(value)}`),
+    ...known.map(([name, value]) => `  ${name.padEnd(width)}  ${escaped(value)}`),
     ...(job.error === null ? [] : [`  ${'error'.padEnd(width)}  ${first}`]),
     ...rest.map((line) => `  ${' '.repeat(width)}  ${line}`),
   ]

@@ -1,4 +1,5 @@
 import type { RoomView } from '../../index.ts'
+import { boundedRoom } from '../../watch/ticket-facts.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
@@ -21,7 +22,8 @@ export const ls: Command = {
     if (more !== undefined) throw new UsageError(`Expected one PREFIX, got ${given.words.length}.`)
     await using locks = await openLocks(await urlOf(given))
     const rows: string[][] = []
-    for await (const room of locks.inspect({ prefix })) {
+    for await (const found of locks.inspect({ prefix })) {
+      const room = boundedRoom(found)
       if (given.flag('json')) print(json(roomJson(room)))
       else rows.push(...rowsOf(room))
     }

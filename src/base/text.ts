@@ -1,0 +1,21 @@
+/**
+ * Text of strangers – keys, labels, reasons, host names – as it may stand in one line of a log or a terminal: nothing in it moves
+ * the cursor, changes colours, ends the line or turns the direction of writing.
+ */
+export function escaped(text: string): string {
+  return text.replace(UNPRINTABLE, (character) => {
+    const code = character.codePointAt(0) ?? 0
+    return code < 0x100 ? `\\x${code.toString(16).padStart(2, '0')}` : `\\u{${code.toString(16)}}`
+  })
+}
+
+/** Controls, line ends, unpaired surrogates, and what has no width or turns the direction (Unicode TR36 §2.9). */
+export const UNPRINTABLE: RegExp = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
+
+/** Its beginning, and how long it is, where it is longer than so many UTF-16 units. */
+export function shortened(text: string, most: number): string {
+  if (text.length <= most) return text
+  // Not between the two halves of a character.
+  const beginning = text.slice(0, most).replace(/[\ud800-\udbff]$/, '')
+  return `${beginning}… (${text.length} characters)`
+}
