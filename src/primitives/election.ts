@@ -8,6 +8,7 @@ import { type Leadership, LeaderTerm, markOf } from './leadership.ts'
 import {
   checkCallback,
   checkNames,
+  checkReason,
   EXCLUSIVE,
   type HoldOptions,
   parseTerms,
@@ -116,11 +117,7 @@ export class Election {
   async requestStepDown(options: { readonly reason: string }): Promise<boolean> {
     checkNames(options, new Set(['reason']))
     const reason: unknown = options.reason
-    if (typeof reason !== 'string' || reason === '' || reason.length > 500) {
-      throw new InvalidArgumentError(
-        `Expected \`reason\` to be a text of 1 to 500 characters, got ${show(reason)}.`,
-      )
-    }
+    checkReason(reason)
     const { engine } = this.#desk
     for (let asked = 1; ; asked += 1) {
       if (await this.#evictMarks(reason)) return true

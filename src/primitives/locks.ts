@@ -26,6 +26,7 @@ import {
   checkCallback,
   checkKey,
   checkNames,
+  checkReason,
   EXCLUSIVE,
   type HoldOptions,
   type LocksOptions,
@@ -311,11 +312,7 @@ export class Locks {
     }
     checkNames(options, new Set(['reason']))
     const reason: unknown = options.reason
-    if (typeof reason !== 'string' || reason === '' || reason.length > 500) {
-      throw new InvalidArgumentError(
-        `Expected \`reason\` to be a text of 1 to 500 characters, got ${show(reason)}.`,
-      )
-    }
+    checkReason(reason)
     return this.#ask('evict', () => this.#desk.engine.store.evict({ key, id, reason }))
   }
 

@@ -158,6 +158,17 @@ export function checkKey(key: unknown): asserts key is string {
   lastKey = key
 }
 
+/** What whoever is evicted or asked to go is told. */
+export function checkReason(reason: unknown): asserts reason is string {
+  const isText = typeof reason === 'string' && reason !== '' && reason.length <= LONGEST_REASON
+  if (isText && !NOT_TEXT.test(reason)) return
+  throw new InvalidArgumentError(
+    `Expected \`reason\` to be a text of 1 to ${LONGEST_REASON} characters without NUL and unpaired surrogates, got ${show(reason)}.`,
+  )
+}
+
+const LONGEST_REASON = 500
+
 /** A key of ours beside one of the caller's, which has to leave room for what is added. */
 export function markedKey(key: string, mark: string): string {
   checkKey(key)

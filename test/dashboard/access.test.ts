@@ -276,6 +276,114 @@ test('another origin may send requests where it was named', async () => {
   expect((await from('https://locks.example.evil')).status).toBe(403)
 })
 
+test.each<
+  [string, DashboardOptions, { readonly sends?: object; readonly look: number; readonly evict: number }]
+>([
+  ['nothing', {}, { look: 200, evict: 403 }],
+  [
+    'nothing, from a name that was made to lead here',
+    {},
+    { sends: { host: 'evil.example' }, look: 403, evict: 403 },
+  ],
+  ['allowEvict', { allowEvict: true }, { look: 200, evict: 200 }],
+  [
+    'allowEvict, through a proxy',
+    { allowEvict: true },
+    { sends: { 'x-forwarded-for': '10.0.0.1' }, look: 403, evict: 403 },
+  ],
+  ['a token', { token: TOKEN }, { look: 401, evict: 401 }],
+  [
+    'a token that is sent',
+    { token: TOKEN },
+    { sends: { authorization: `Bearer ${TOKEN}` }, look: 200, evict: 403 },
+  ],
+  [
+    'a token that is sent, and allowEvict',
+    { token: TOKEN, allowEvict: true },
+    { sends: { authorization: `Bearer ${TOKEN}` }, look: 200, evict: 200 },
+  ],
+  ['authorize that says no', { authorize: () => false, allowEvict: true }, { look: 401, evict: 401 }],
+  ['authorize that says yes', { authorize: () => true }, { look: 200, evict: 403 }],
+  [
+    'authorize that says yes, and allowEvict',
+    { authorize: () => true, allowEvict: true },
+    { look: 200, evict: 200 },
+  ],
+  [
+    'authorize that says yes to a page of another site',
+    { authorize: () => true, allowEvict: true },
+    { sends: { origin: 'https://evil.example' }, look: 403, evict: 403 },
+  ],
+  [
+    'authorize that says yes to a page of a site that is named',
+    { authorize: () => true, allowEvict: true, origins: ['https://locks.example'] },
+    { sends: { origin: 'https://locks.example' }, look: 200, evict: 200 },
+  ],
+])(
+  'with %s, looking and evicting are answered as documented',
+  async (_, options, { sends = {}, ...expected }) => {
+    await start(options)
+    await locks.acquire('k')
+    const headers = { ...JSON_BODY, ...sends }
+    const body = JSON.stringify({ key: 'k', reason: 'stuck' })
+    const looked = await ask(server, { path: '/api/view', headers })
+    const evicted = await ask(server, { path: '/api/evict', method: 'POST', headers, body })
+    expect({ look: looked.status, evict: evicted.status }).toEqual(expected)
+    const { done: isFree } = await locks.inspect().next()
+    expect(isFree).toBe(expected.evict === 200)
+  },
+)
+
+test('no address, method, header or body is a mistake of the server', async () => {
+  await start({ allowEvict: true })
+  const warned: Error[] = []
+  const note = (warning: Error) => warned.push(warning)
+  process.on('warning', note)
+  const paths = [
+    '/%00',
+    '/%',
+    '/%zz',
+    '/%c0%af',
+    '/api/%00',
+    '/api/view%00',
+    '/?token=%00',
+    '/?%',
+    '/%00/',
+    '//%00',
+  ]
+  const queries = [
+    'key=%00',
+    'key=%',
+    'search=%ff',
+    'page=1e999',
+    'page=-1',
+    'sort=__proto__',
+    'show=%00',
+    'view=%00',
+  ]
+  const all = [...paths, ...queries.map((query) => `/api/view?${query}`)]
+  for (const path of all) {
+    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'OPTIONS']) {
+      const { status } = await ask(server, { path, method, headers: { connection: 'close' } })
+      expect([method, path, status < 500]).toEqual([method, path, true])
+    }
+  }
+  const odd = {
+    authorization: 'Bearer \xff',
+    cookie: '=;=;;a',
+    origin: 'http://[',
+    'x-forwarded-proto': '\xff',
+  }
+  for (const [name, value] of Object.entries(odd)) {
+    for (const path of ['/', '/api/view', `/?token=${TOKEN}`]) {
+      const { status } = await ask(server, { path, headers: { [name]: value } })
+      expect([name, path, status < 500]).toEqual([name, path, true])
+    }
+  }
+  process.off('warning', note)
+  expect(warned).toEqual([])
+})
+
 test('options that are not what they should be are refused in one sentence', async () => {
   await start({})
   const wrong: [object, RegExp][] = [

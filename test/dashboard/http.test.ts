@@ -346,6 +346,12 @@ describe('evicting', () => {
       { key: 1, reason: 'x' },
       { key: 'k' },
       { key: 'k', reason: '' },
+      // A database would refuse it later, and the dashboard would say that the store is away.
+      { key: 'k', reason: 'a\0b' },
+      { key: 'k', reason: 'a\ud800' },
+      { key: 'a\0b', reason: 'x' },
+      { key: 'k'.repeat(1025), reason: 'x' },
+      { key: 'k', id: 1, reason: 'x' },
     ]) {
       const { status, text } = await evict(body)
       expect([body, status]).toEqual([body, 400])
