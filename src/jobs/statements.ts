@@ -53,6 +53,7 @@ export const MIGRATIONS: readonly string[] = [
     scripts.version1Upkeep,
   ].join('\n'),
   [scripts.version2Enqueue, scripts.version2Settle, scripts.version2Claim].join('\n'),
+  scripts.version3Claim,
 ]
 
 export const ENQUEUE_ONE: string = `to_json(jobs_enqueue_one(
