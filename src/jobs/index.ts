@@ -20,7 +20,7 @@ export {
   type SettleOptions,
 } from './job.ts'
 export type { ClaimOptions, InspectOptions, Jobs, JobsOptions, StopOptions, Worker } from './jobs.ts'
-export type { EnqueueOptions, JobOptions, NewJob } from './new-job.ts'
+export type { EnqueueArguments, EnqueueOptions, JobOptions, NewJob } from './new-job.ts'
 export { openJobs } from './open.ts'
 export type { WorkOptions } from './work-options.ts'
 export type { JobFailure, JobHandler } from './worker.ts'

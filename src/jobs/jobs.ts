@@ -1,7 +1,7 @@
 import type { Duration } from '../base/duration.ts'
 import type { SqlClient } from '../postgres/executor.ts'
 import type { ClaimedJob, JobCount, JobState, JobView } from './job.ts'
-import type { EnqueueOptions, NewJob } from './new-job.ts'
+import type { EnqueueArguments, NameOf, NewJob } from './new-job.ts'
 import type { WorkOptions } from './work-options.ts'
 import type { JobHandler } from './worker.ts'
 
@@ -85,14 +85,13 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
    */
   enqueue<Name extends NameOf<Payloads>>(
     name: Name,
-    payload?: Payloads[Name],
-    options?: EnqueueOptions,
+    ...payloadAndOptions: EnqueueArguments<Payloads[Name]>
   ): Promise<string | null>
   /**
    * Adds many jobs in one statement: all of them or none. Resolves and throws as {@link enqueue}, in the same order.
    */
   enqueueAll(
-    jobs: readonly (NewJob & { readonly name: NameOf<Payloads> })[],
+    jobs: readonly NewJob<Payloads>[],
     options?: { readonly transaction?: SqlClient | undefined },
   ): Promise<readonly (string | null)[]>
   /**

@@ -42,12 +42,23 @@ export interface EnqueueOptions extends JobOptions {
   readonly transaction?: SqlClient | undefined
 }
 
-/** One of many jobs to enqueue. */
-export interface NewJob extends JobOptions {
-  readonly name: string
-  /** JSON. Default: null. */
-  readonly payload?: unknown
-}
+/** One of many jobs to enqueue. Its payload is JSON; it may be left out where it may be null or undefined, and is null then. */
+export type NewJob<Payloads extends object = Record<string, unknown>> = {
+  [Name in NameOf<Payloads>]: JobOptions & { readonly name: Name } & (IsOptional<Payloads[Name]> extends true
+      ? { readonly payload?: Payloads[Name] | undefined }
+      : { readonly payload: Payloads[Name] })
+}[NameOf<Payloads>]
+
+/** What follows the name of a job: its payload, which may be left out as in {@link NewJob}, and options. */
+export type EnqueueArguments<Payload> =
+  IsOptional<Payload> extends true
+    ? [payload?: Payload | undefined, options?: EnqueueOptions]
+    : [payload: Payload, options?: EnqueueOptions]
+
+export type NameOf<Payloads> = Extract<keyof Payloads, string>
+
+/** A payload that is left out is null. */
+type IsOptional<Payload> = undefined extends Payload ? true : null extends Payload ? true : false
 
 /** What the function of the database takes. */
 export interface Entry {
