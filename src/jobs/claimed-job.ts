@@ -3,6 +3,7 @@ import { reportOf } from '../base/thrown.ts'
 import { LeaseLostError } from '../errors.ts'
 import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, SettleOptions } from './job.ts'
 import type { JobTables } from './job-tables.ts'
+import type { LeaseTime } from './lease-time.ts'
 import { checkOptions, HOLD_RANGE } from './options.ts'
 import type { End, Settler } from './settler.ts'
 import type { Attempt } from './statements.ts'
@@ -17,9 +18,12 @@ export const COMPLETED: End = { how: 'completed' }
 export const GIVEN_BACK: End = { how: 'other', reason: null, retry: true, retry_in_ms: null }
 
 /** The facts of a claim with its ways to end. Methods need no `this`. */
-export function claimedJob(facts: JobFacts, settling: Settling): ClaimedJob {
+export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: Settling): ClaimedJob {
   return {
     ...facts,
+    assertHeld() {
+      if (lease.isOver) throw expiredError(facts, lease)
+    },
     async complete(options = {}) {
       await settle(facts, COMPLETED, checkOptions(options, ['transaction']), settling)
     },
@@ -72,6 +76,13 @@ async function settleIn(
 export function lostError({ id, attempt }: Pick<Attempt, 'id' | 'attempt'>): LeaseLostError {
   return new LeaseLostError(
     `Attempt ${attempt} of the job ${id} is not the one that runs (its lease ran out, it was cancelled, or it is settled already), so nothing was changed. Roll back what it did, or leave it to the next attempt.`,
+    { key: id, reason: 'expired' },
+  )
+}
+
+export function expiredError({ id, name }: JobFacts, { ttlMs }: LeaseTime): LeaseLostError {
+  return new LeaseLostError(
+    `The lease of the job ${id} (${name}) ran out: the database has not confirmed it within ${ttlMs} ms (\`ttl\`). Another worker may run the job now.`,
     { key: id, reason: 'expired' },
   )
 }

@@ -1,12 +1,13 @@
 import { parseDuration } from '../base/duration.ts'
-import { ClosedError } from '../errors.ts'
+import { ClosedError, StoreError } from '../errors.ts'
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../postgres/connections.ts'
 import type { SqlClient } from '../postgres/executor.ts'
 import { parseSchema } from '../postgres/identifiers.ts'
-import { claimedJob, type Settling } from './claimed-job.ts'
+import { claimedJob, GIVEN_BACK, type Settling } from './claimed-job.ts'
 import { type ClaimedJob, JOB_STATES, type JobCount, type JobState, type JobView } from './job.ts'
 import { JobTables } from './job-tables.ts'
 import type { ClaimOptions, InspectOptions, Jobs, JobsOptions, StopOptions, Worker } from './jobs.ts'
+import { LeaseTime, now } from './lease-time.ts'
 import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
 import {
   checkOptions,
@@ -46,7 +47,7 @@ import { type JobHandler, JobWorker } from './worker.ts'
  *     await fetch(`https://mail.example/receipts/${job.payload.order}`, { method: 'PUT', signal: job.signal })
  *   },
  * })
- * process.on('SIGTERM', () => worker.stop())
+ * process.once('SIGTERM', () => worker.stop())
  * ```
  */
 export function createJobs<Payloads extends object = Record<string, unknown>>(
@@ -157,8 +158,14 @@ class PostgresJobs implements Jobs {
       ttlMs: parseDuration('ttl', ttl, TTL_RANGE),
     }
     this.#assertOpen()
+    const lease = new LeaseTime(now(), request.ttlMs)
     const { jobs } = await this.#tables.claim(request)
-    return jobs.map((facts) => claimedJob(facts, this.#settling) as ClaimedJob<never>)
+    // Late, or the event loop was blocked: others may have these jobs by now. Those that nobody has are ready again.
+    if (jobs.length > 0 && lease.isOver) {
+      await Promise.allSettled(jobs.map((facts) => this.#settling.settler.settle(facts, GIVEN_BACK)))
+      throw answeredTooLate(lease)
+    }
+    return jobs.map((facts) => claimedJob(facts, lease, this.#settling) as ClaimedJob<never>)
   }
 
   async *inspect(options: InspectOptions = {}): AsyncGenerator<JobView, void, undefined> {
@@ -244,6 +251,13 @@ class PostgresJobs implements Jobs {
 
 const PAGE = 500
 const TIDY_EVERY_MS = 30_000
+
+function answeredTooLate({ ttlMs }: LeaseTime): StoreError {
+  return new StoreError(
+    'store-unavailable',
+    `The claim took longer than the \`ttl\` of ${ttlMs} ms, so its jobs were given back and none was begun. Claim again, with a longer \`ttl\`, and do not block the event loop for as long.`,
+  )
+}
 
 function graceOf(options: StopOptions): number {
   const { grace = '20s' } = checkOptions(options, ['grace'])

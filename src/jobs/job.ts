@@ -42,6 +42,13 @@ export type FailOutcome = 'ready' | 'delayed' | 'dead' | 'superseded'
 /** A job that was claimed, with its ways to end. */
 export interface ClaimedJob<Payload = unknown> extends JobFacts<Payload> {
   /**
+   * Looks at the clocks on the spot: returns while no other worker can have the job. Call it before a step that cannot be
+   * taken back, and before the work of each job of a batch. It asks nobody, so a job that was cancelled may pass.
+   *
+   * @throws {LeaseLostError} when the lease is over, also where the event loop was blocked and no timer has fired.
+   */
+  assertHeld(): void
+  /**
    * The job is done. Calls of the same moment share a statement.
    *
    * @throws {LeaseLostError} when this attempt is not the one that runs: nothing was changed, and a transaction given
@@ -71,7 +78,8 @@ export interface RunningJob<Payload = unknown> extends ClaimedJob<Payload> {
   /**
    * Aborts with a {@link LeaseLostError} when the job is no longer this worker's (before another one can have it),
    * with `task-failed` after `maxRun`, and with {@link ClosedError} when the grace of `stop` is over. Pass it on to
-   * whatever the handler awaits.
+   * whatever the handler awaits. While the handler blocks the event loop the signal cannot abort; reading `job.signal`
+   * afterwards looks at the clocks, as `assertHeld()` does.
    */
   readonly signal: AbortSignal
 }

@@ -106,7 +106,9 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
   ): Worker
   /**
    * Claims jobs for a loop of your own, most urgent first; an empty array when there are none. Nobody renews their
-   * leases.
+   * leases: call `job.assertHeld()` before the work of each.
+   *
+   * @throws {StoreError} `store-unavailable`: no answer, or one that came after the `ttl`. Nothing was begun.
    */
   claim<Name extends NameOf<Payloads>>(
     names: Name | readonly Name[],

@@ -1,5 +1,30 @@
-import type { Instant } from '../base/instant.ts'
+import { elapsedMs, type Instant, usableMs } from '../base/instant.ts'
 
 export function now(): Instant {
   return { monotonicMs: performance.now(), wallMs: Date.now() }
+}
+
+/** Until when this process may believe that a claimed job is its own, by its own clocks. */
+export class LeaseTime {
+  readonly ttlMs: number
+  #askedAt: Instant
+
+  /** `askedAt`: before the request was written that the database has confirmed. */
+  constructor(askedAt: Instant, ttlMs: number) {
+    this.#askedAt = askedAt
+    this.ttlMs = ttlMs
+  }
+
+  /** Not positive when the lease is over. Looks at the clocks, so it is right also where timers are late. */
+  get remainingMs(): number {
+    return usableMs(this.ttlMs) - elapsedMs(this.#askedAt, now())
+  }
+
+  get isOver(): boolean {
+    return this.remainingMs <= 0
+  }
+
+  renewed(askedAt: Instant): void {
+    if (askedAt.monotonicMs > this.#askedAt.monotonicMs) this.#askedAt = askedAt
+  }
 }

@@ -1,8 +1,8 @@
-import { elapsedMs, type Instant, usableMs } from '../base/instant.ts'
+import type { Instant } from '../base/instant.ts'
 import { isHoldfastError, LeaseLostError } from '../errors.ts'
-import { COMPLETED, claimedJob, failed, GIVEN_BACK, type Settling } from './claimed-job.ts'
-import type { FailOptions, FailOutcome, JobFacts, RunningJob, SettleOptions } from './job.ts'
-import { now } from './lease-time.ts'
+import { COMPLETED, claimedJob, expiredError, failed, GIVEN_BACK, type Settling } from './claimed-job.ts'
+import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, RunningJob, SettleOptions } from './job.ts'
+import type { LeaseTime } from './lease-time.ts'
 import type { End } from './settler.ts'
 
 /**
@@ -23,42 +23,41 @@ export class Run {
   /** Its handler is over, and how it ended cannot be recorded before somebody's transaction ends. */
   isHeldUp = false
   readonly #settling: Settling
-  readonly #ttlMs: number
   readonly #startedAt = performance.now()
   /** Made when it is first asked for: most handlers never look at it. */
   #controller: AbortController | undefined
-  #askedAt: Instant
+  readonly #lease: LeaseTime
   #settlements = 0
   #cutOff: (error: unknown) => void = () => {}
 
-  constructor(
-    facts: JobFacts,
-    { askedAt, ttlMs, settling }: { askedAt: Instant; ttlMs: number; settling: Settling },
-  ) {
+  constructor(facts: JobFacts, { lease, settling }: { lease: LeaseTime; settling: Settling }) {
     this.facts = facts
-    this.#askedAt = askedAt
-    this.#ttlMs = ttlMs
+    this.#lease = lease
     this.#settling = settling
     this.job = new HandledJob(facts, this)
   }
 
   async complete(options?: SettleOptions): Promise<void> {
-    const { complete } = claimedJob(this.facts, this.#settling)
+    const { complete } = this.#claimed
     await this.#asked(complete(options), options, () => COMPLETED)
     this.settledAs = 'completed'
   }
 
   async fail(error: unknown, options?: FailOptions): Promise<FailOutcome> {
-    const { fail } = claimedJob(this.facts, this.#settling)
+    const { fail } = this.#claimed
     const outcome = await this.#asked(fail(error, options), options, () => failed(error, options))
     this.settledAs = outcome
     return outcome
   }
 
   async giveBack(options?: SettleOptions): Promise<void> {
-    const { giveBack } = claimedJob(this.facts, this.#settling)
+    const { giveBack } = this.#claimed
     await this.#asked(giveBack(options), options, () => GIVEN_BACK)
     this.settledAs = 'ready'
+  }
+
+  get #claimed(): ClaimedJob {
+    return claimedJob(this.facts, this.#lease, this.#settling)
   }
 
   async #asked<Outcome>(
@@ -101,12 +100,22 @@ export class Run {
 
   /** How long the lease may still be believed in; not positive when it is over. */
   get remainingMs(): number {
-    return usableMs(this.#ttlMs) - elapsedMs(this.#askedAt, now())
+    return this.#lease.remainingMs
   }
 
   /** The database has confirmed it, asked at that instant. */
   renewed(askedAt: Instant): void {
-    if (askedAt.monotonicMs > this.#askedAt.monotonicMs) this.#askedAt = askedAt
+    this.#lease.renewed(askedAt)
+  }
+
+  /** By the clocks, as no timer fires while the event loop is blocked. */
+  loseIfOver(): void {
+    if (this.#lease.isOver) this.lose('expired')
+  }
+
+  assertHeld(): void {
+    this.loseIfOver()
+    if (this.isLost || this.isCutOff) throw this.signal.reason
   }
 
   /** Another worker may have the job from now on, or has it. */
@@ -114,14 +123,7 @@ export class Run {
     if (this.isLost || this.settledAs !== undefined) return
     if (reason === 'evicted' && this.#settlements > 0) return
     this.isLost = true
-    this.#abort(
-      new LeaseLostError(
-        reason === 'expired'
-          ? `The lease of the job ${this.facts.id} (${this.facts.name}) ran out: the database has not confirmed it within ${this.#ttlMs} ms (\`ttl\`). Another worker may run the job now.`
-          : `The job ${this.facts.id} (${this.facts.name}) is no longer this worker's: it was cancelled, or its lease ran out and another worker has it.`,
-        { key: this.facts.id, reason },
-      ),
-    )
+    this.#abort(reason === 'expired' ? expiredError(this.facts, this.#lease) : evictedError(this.facts))
   }
 
   /** Asks the handler to end, and waits for it no longer. */
@@ -140,6 +142,13 @@ export class Run {
     this.#controller ??= new AbortController()
     return this.#controller.signal
   }
+}
+
+function evictedError({ id, name }: JobFacts): LeaseLostError {
+  return new LeaseLostError(
+    `The job ${id} (${name}) is no longer this worker's: it was cancelled, or its lease ran out and another worker has it.`,
+    { key: id, reason: 'evicted' },
+  )
 }
 
 /**
@@ -174,7 +183,13 @@ class HandledJob implements RunningJob {
   }
 
   get signal(): AbortSignal {
+    // A handler that has blocked the event loop, and asks now whether it may go on, must not be told by a late timer.
+    if (!this.#run.isCutOff) this.#run.loseIfOver()
     return this.#run.signal
+  }
+
+  get assertHeld(): RunningJob['assertHeld'] {
+    return () => this.#run.assertHeld()
   }
 
   get complete(): RunningJob['complete'] {

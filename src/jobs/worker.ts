@@ -3,7 +3,7 @@ import { ClosedError, HoldfastError, isHoldfastError } from '../errors.ts'
 import { COMPLETED, failed, GIVEN_BACK, lostError, type Settling } from './claimed-job.ts'
 import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
 import type { JobTables } from './job-tables.ts'
-import { now } from './lease-time.ts'
+import { LeaseTime, now } from './lease-time.ts'
 import { Run } from './run.ts'
 import type { Companion, End } from './settler.ts'
 import type { Claim, ClaimRequest } from './statements.ts'
@@ -202,13 +202,17 @@ export class JobWorker {
   }
 
   async #run(facts: JobFacts, askedAt: Instant): Promise<void> {
-    const run = new Run(facts, { askedAt, ttlMs: this.#settings.ttlMs, settling: this.#parts.settling })
+    const lease = new LeaseTime(askedAt, this.#settings.ttlMs)
+    const run = new Run(facts, { lease, settling: this.#parts.settling })
     this.#runs.add(run)
     if (this.#isStopping) run.cut(stopped())
     this.#watch()
     try {
       // Stopped while it was claimed: it is given back and never begun, or it would run here and elsewhere.
       if (run.isCutOff) throw run.job.signal.reason
+      // The event loop may have been blocked since the claim was asked, also by the handler of the job before: another worker
+      // may have this job by now. If nobody has it, it is ready again.
+      if (lease.isOver) return void (await this.#settle(run, GIVEN_BACK))
       await run.until(this.#handlers.get(facts.name)?.(run.job))
       if (run.settledAs === undefined) await this.#settleEnded(run)
     } catch (error) {

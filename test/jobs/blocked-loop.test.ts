@@ -1,0 +1,122 @@
+import { fork } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startProxy } from '../servers/tcp-proxy.ts'
+import { until } from '../servers/until.ts'
+import { closeSharedServer, openScene, sharedServer } from './scene.ts'
+
+beforeAll(sharedServer)
+afterAll(closeSharedServer)
+
+interface Told {
+  readonly begun?: string
+  readonly attempt?: number
+  readonly failed?: string
+  readonly outcome?: string
+  readonly told?: unknown
+}
+
+test('a job is not begun once its lease is over because the handler before it has blocked the event loop', {
+  timeout: 60_000,
+}, async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = await jobs.enqueueAll([{ name: 'a' }, { name: 'a' }, { name: 'a' }])
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-blocked-'))
+  const gate = join(folder, 'gate')
+  const program = fileURLToPath(new URL('blocking-worker.ts', import.meta.url))
+  const child = fork(program, [scene.server.url, scene.schema, gate], { execArgv: ['--import', 'tsx'] })
+  const heard: Told[] = []
+  child.on('message', (message: Told) => heard.push(message))
+  try {
+    // Nobody may have them before the leases of the process that is blocked are over.
+    const taken: string[] = []
+    await until(
+      'they were taken over',
+      async () => {
+        if (heard.length > 0)
+          for (const { id } of await jobs.claim('a', { limit: 3, ttl: '1h' })) taken.push(id)
+        return taken.length === 3
+      },
+      { withinMs: 40_000, everyMs: 50 },
+    )
+    writeFileSync(gate, '')
+    await until('its job is lost', () => heard.some(({ outcome }) => outcome === 'lost'))
+    // Enqueued last, so it is begun after the others were given back.
+    const last = await jobs.enqueue('a')
+    await until('another one is begun', () => heard.some(({ begun }) => begun === last))
+    expect(heard.flatMap(({ begun, attempt }) => (begun === undefined ? [] : [[begun, attempt]]))).toEqual([
+      [ids[0], 1],
+      [last, 1],
+    ])
+    expect(heard.filter(({ outcome }) => outcome !== undefined)).toEqual([
+      { failed: ids[0], outcome: 'lost' },
+    ])
+    expect(heard.find(({ told }) => told !== undefined)).toEqual({ told: [true, 'lease-lost'] })
+    for (const id of ids) expect(await jobs.find(id ?? '')).toMatchObject({ state: 'running', attempt: 2 })
+  } finally {
+    child.kill('SIGKILL')
+    rmSync(folder, { recursive: true })
+  }
+})
+
+test('a job that was not begun in time and that nobody else has is ready again, without a failure', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = await jobs.enqueueAll([{ name: 'a' }, { name: 'a', maxAttempts: 1 }])
+  const begun: [string, number][] = []
+  const failures: unknown[] = []
+  jobs.work(
+    {
+      a: ({ id, attempt }) => {
+        begun.push([id, attempt])
+        if (begun.length === 1) block(600)
+      },
+    },
+    { ttl: 500, concurrency: 2, onFailure: (failure) => failures.push(failure) },
+  )
+  await until('both have run', async () => (await jobs.find(ids[1] ?? ''))?.state === 'completed')
+  expect(begun[0]).toEqual([ids[0], 1])
+  expect(begun.filter(([id]) => id === ids[1])).toEqual([[ids[1], 2]])
+  expect(await jobs.find(ids[1] ?? '')).toMatchObject({ failures: 0 })
+})
+
+test('a claim whose answer comes after its leases are over gives the jobs back, and says so', async () => {
+  await using scene = await openScene()
+  const direct = scene.open()
+  await direct.migrate()
+  const id = (await direct.enqueue('a')) ?? ''
+  await using proxy = await startProxy({ targetPort: scene.server.port })
+  const jobs = scene.open(
+    {},
+    { url: scene.server.url.replace(String(scene.server.port), String(proxy.port)) },
+  )
+  await jobs.count()
+  proxy.delay({ replyMs: 300 })
+  await expect(jobs.claim('a', { ttl: 100 })).rejects.toMatchObject({ code: 'store-unavailable' })
+  expect(await direct.find(id)).toMatchObject({ state: 'ready', attempt: 1, failures: 0 })
+})
+
+test('assertHeld of a claimed job looks at the clocks on the spot', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll([{ name: 'a' }, { name: 'a' }])
+  const [long] = await jobs.claim('a', { ttl: '1h' })
+  const [short] = await jobs.claim('a', { ttl: '1s' })
+  block(1000)
+  expect(() => long?.assertHeld()).not.toThrow()
+  expect(() => short?.assertHeld()).toThrow(
+    expect.objectContaining({ code: 'lease-lost', reason: 'expired', key: short?.id }),
+  )
+})
+
+/** As a handler does that computes: no timer fires, no answer is read. */
+function block(forMs: number): void {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs)
+}
