@@ -57,14 +57,14 @@ export interface Worker {
   readonly running: number
   /**
    * Takes no new jobs, and resolves when none runs here any more. What is left after `grace` is asked to end through
-   * its signal, and given back to other workers. Repeatable.
+   * its signal, and given back to other workers. If the database does not answer, it resolves one second after the grace all
+   * the same; others may then have these jobs when their leases are over, after `ttl`, and that counts as a failure of
+   * theirs. Never rejects. Repeatable.
    */
   stop(options?: StopOptions): Promise<void>
   /** `stop()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
 }
-
-type NameOf<Payloads> = Extract<keyof Payloads, string>
 
 /** What `createJobs` makes. */
 export interface Jobs<Payloads extends object = Record<string, unknown>> {

@@ -51,6 +51,8 @@ export class JobWorker {
   readonly #parts: WorkerParts
   readonly #runs = new Set<Run>()
   #isStopping = false
+  /** Stopped, and the time is over for what was to be given back: nothing is tried any more. */
+  #hasGivenUp = false
   #isClaiming = false
   #mayHaveMore = true
   #lostAnAnswer = false
@@ -88,22 +90,35 @@ export class JobWorker {
     if (this.#failures === 0) void this.#claim()
   }
 
-  /** Resolves when no job runs here any more: given back after the grace. */
+  /**
+   * Resolves when no job runs here any more: given back after the grace. Where the database does not take them back within
+   * {@link GIVE_BACK_MS} after it, their leases are left to run out.
+   */
   async stop(graceMs: number): Promise<void> {
     this.#isStopping = true
     this.#parts.wakes.delete(this)
     clearTimeout(this.#claimTimer)
-    const grace = setTimeout(() => this.#cutAll(), Math.min(graceMs, 2 ** 31 - 1))
+    const grace = setTimeout(() => this.#cutAll(), Math.min(graceMs, LONGEST_TIMER_MS))
     if (graceMs === 0) this.#cutAll()
-    await this.#idle()
+    let limit: NodeJS.Timeout | undefined
+    const late = new Promise<void>((resolve) => {
+      limit = setTimeout(resolve, Math.min(graceMs + GIVE_BACK_MS, LONGEST_TIMER_MS))
+    })
+    await Promise.race([late, this.#ended()])
     clearTimeout(grace)
-    await this.#giveBackUnseen()
+    clearTimeout(limit)
     clearTimeout(this.#watchTimer)
+    this.#hasGivenUp = true
+  }
+
+  async #ended(): Promise<void> {
+    await this.#idle()
+    await this.#giveBackUnseen()
   }
 
   /** What a claim took whose answer was lost: it would be nobody's until its lease ends, and that counts as a failure. */
   async #giveBackUnseen(): Promise<void> {
-    for (let attempt = 1; this.#lostAnAnswer && attempt <= 2; attempt += 1) {
+    for (let attempt = 1; this.#lostAnAnswer && !this.#hasGivenUp && attempt <= 2; attempt += 1) {
       const askedAt = now()
       try {
         const { jobs } = await this.#parts.tables.claim(this.#request(0))
@@ -111,7 +126,7 @@ export class JobWorker {
         // Stopped, so it begins none of them.
         for (const facts of jobs) void this.#run(facts, askedAt)
       } catch (error) {
-        this.#settings.onError(error)
+        this.#tellError(error)
       }
     }
     await this.#idle()
@@ -154,7 +169,7 @@ export class JobWorker {
         this.#lostAnAnswer = true
         this.#mayHaveMore = true
         this.#failures += 1
-        this.#settings.onError(error)
+        this.#tellError(error)
         this.#claimIn(pauseMs(this.#failures))
         this.#tellIdle()
       },
@@ -250,12 +265,17 @@ export class JobWorker {
         })
         return await run.settling(settlement)
       } catch (error) {
-        this.#settings.onError(error)
-        const isOver = run.remainingMs < -this.#settings.ttlMs || (this.#isStopping && attempt >= 5)
-        if (isOver) return null
+        this.#tellError(error)
+        if (this.#isInVain(run, attempt)) return null
         await new Promise((resolve) => setTimeout(resolve, pauseMs(attempt)))
+        if (this.#hasGivenUp) return null
       }
     }
+  }
+
+  #isInVain(run: Run, attempts: number): boolean {
+    if (this.#hasGivenUp || (this.#isStopping && attempts >= 5)) return true
+    return run.remainingMs < -this.#settings.ttlMs
   }
 
   /** Looks at the leases now and then: for the end of one, of a handler's time, and for when to renew them all. */
@@ -282,7 +302,7 @@ export class JobWorker {
   }
 
   async #renew(): Promise<void> {
-    const { ttlMs, onError } = this.#settings
+    const { ttlMs } = this.#settings
     const runs = [...this.#runs].filter((run) => !run.isLost && !run.isCutOff)
     this.#renewAt = performance.now() + (ttlMs / 3) * (0.9 + Math.random() / 5)
     // A second one beside the first, in case that hangs; more would only queue.
@@ -303,7 +323,7 @@ export class JobWorker {
       // Somebody was just changing them: another look well before the next turn.
       if (skipped.size > 0) this.#renewAt = performance.now() + ttlMs / 20
     } catch (error) {
-      onError(error)
+      this.#tellError(error)
       this.#renewAt = Math.min(this.#renewAt, performance.now() + Math.min(1000, ttlMs / 10))
     } finally {
       this.#renewing -= 1
@@ -326,10 +346,20 @@ export class JobWorker {
     for (const resolve of this.#whenIdle.splice(0)) resolve()
   }
 
+  /** Once stopped, there is nothing that it could go on trying. */
+  #tellError(error: unknown): void {
+    if (!this.#hasGivenUp) this.#settings.onError(error)
+  }
+
   #tellFailure(run: Run, error: unknown, outcome: JobFailure['outcome']): void {
     this.#settings.onFailure({ job: run.facts, error, outcome })
   }
 }
+
+/** How long a worker that stops waits, after the grace, for the database to take back what has not ended. */
+const GIVE_BACK_MS = 1000
+
+const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 /** 100 ms, doubled up to 3 s, less a random part. */
 function pauseMs(failures: number): number {

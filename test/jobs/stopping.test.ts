@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { startPostgres } from '../servers/postgres-server.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
-import { closeSharedServer, openScene, sharedServer } from './scene.ts'
+import { closeSharedServer, JobsScene, openScene, sharedServer } from './scene.ts'
 
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
@@ -103,6 +104,43 @@ test('a worker that is stopped gives back what a claim took whose answer was los
   expect(begun).toBe(0)
   expect(await direct.claim('a')).toMatchObject([{ attempt: 2, failures: 0 }])
 })
+
+test.each(['worker.stop', 'jobs.close'])(
+  '%s keeps to its grace while the database hangs, and the leases run out',
+  {
+    timeout: 60_000,
+  },
+  async (call) => {
+    await using server = await startPostgres()
+    await using scene = new JobsScene(server)
+    const others = scene.open()
+    await others.migrate()
+    const ids = await others.enqueueAll([{ name: 'a' }, { name: 'a' }])
+    const jobs = scene.open()
+    const errors: unknown[] = []
+    const worker = jobs.work(
+      { a: () => new Promise(() => {}) },
+      { ttl: '2s', onFailure: () => {}, onError: (error) => errors.push(error) },
+    )
+    await until('both run', () => worker.running === 2)
+    await server.pause()
+    const begunAt = performance.now()
+    if (call === 'worker.stop') await worker.stop({ grace: '500ms' })
+    else await jobs.close({ grace: '500ms' })
+    const tookMs = performance.now() - begunAt
+    // What hung before was waited for until its own limit of 11 s, and asked again.
+    expect(tookMs).toBeLessThan(8000)
+    const before = errors.length
+    await server.resume()
+    const taken: string[] = []
+    await until('another one may have them', async () => {
+      for (const { id } of await others.claim('a', { limit: 2 })) taken.push(id)
+      return taken.length === 2
+    })
+    expect(taken.sort()).toEqual([...ids].sort())
+    expect(errors).toHaveLength(before)
+  },
+)
 
 test('closing stops the workers, ends the connections, and takes no more jobs', async () => {
   await using scene = await openScene()
