@@ -213,7 +213,10 @@ test('a message is one line that steers no terminal, whatever keys and reasons a
 
 test('what a stranger wrote into the store does not fill a log', () => {
   const long = 'x'.repeat(2 ** 21)
-  const { message, evictedBecause } = new holdfast.LeaseLostError(long, { reason: 'evicted', evictedBecause: long })
+  const { message, evictedBecause } = new holdfast.LeaseLostError(long, {
+    reason: 'evicted',
+    evictedBecause: long,
+  })
   expect(message.length).toBeLessThan(5000)
   expect(evictedBecause).toMatch(/^x{500}… \(2097152 characters\)$/)
 })
