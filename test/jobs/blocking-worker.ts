@@ -12,7 +12,7 @@ let isFirst = true
 jobs.work(
   {
     a: (job) => {
-      process.send?.({ begun: job.id, attempt: job.attempt })
+      process.send?.({ begun: job.id })
       if (!isFirst) return
       isFirst = false
       while (!existsSync(gate)) Atomics.wait(sleep, 0, 0, 20)
