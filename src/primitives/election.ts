@@ -1,4 +1,6 @@
 import { type Duration, HOLD_RANGE, parseDuration, show } from '../base/duration.ts'
+import { callListener } from '../base/listener.ts'
+import { reportOf } from '../base/thrown.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { LockEvents } from '../engine/lock-events.ts'
 import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
@@ -212,11 +214,19 @@ async function elected(
       // Evicted from the queue: somebody wanted this place to be given up, and it is.
       if (isHoldfastError(error, 'lease-lost')) continue
       if (onError === undefined || !isHoldfastError(error, 'store-refused')) throw error
-      onError(error)
+      callListener(() => onError(error), warnOfListener)
       await paused(desk.engine.clock, Math.min(1000 * 2 ** (refusals - 1), 30_000), terms.signal)
       terms.signal?.throwIfAborted()
     }
   }
+}
+
+function warnOfListener(error: unknown): void {
+  process.emitWarning('`onError` of a campaign itself failed. The campaign goes on.', {
+    type: 'HoldfastWarning',
+    code: 'HOLDFAST_ELECTION',
+    detail: reportOf(error),
+  })
 }
 
 /** Tells that the term begins; the function that it returns tells that it is over. */

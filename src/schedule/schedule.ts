@@ -57,7 +57,7 @@ export interface Schedule extends AsyncDisposable {
  *   console.log('reports on the day before', scheduledAt, fence, signal.aborted)
  * }, { missed: 'once', catchUp: '6h', atMost: '1h' })
  * schedule.start()
- * process.on('SIGTERM', () => schedule.stop().then(() => locks.close()))
+ * process.once('SIGTERM', () => schedule.stop().then(() => locks.close()))
  * ```
  *
  * Once per tick is what a lock and a mark can do: a process that dies between the effect of its work and the moment when the

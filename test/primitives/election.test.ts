@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { createLocks, type Election, type Locks } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
@@ -413,6 +413,26 @@ test('says what is wrong with the key of an election', () => {
   expect(() => locks.election('k'.repeat(1024))).toThrow(
     'Expected `key` to have at most 1017 characters, got 1024.',
   )
+})
+
+test('a campaign goes on when its `onError` throws, whatever it throws', async () => {
+  const { store, locks, clock } = scene()
+  const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+  onTestFinished(() => warned.mockRestore())
+  store.always('refuse', ['acquire'])
+  const running = [
+    locks.election('k').campaign(() => 'led', {
+      onError: () => {
+        throw Object.create(null)
+      },
+    }),
+    locks.election('l').campaign(() => 'led', { onError: () => Promise.reject(Object.create(null)) }),
+  ]
+  await clock.advance(5000)
+  expect(warned.mock.calls.length).toBeGreaterThanOrEqual(2)
+  store.always('answer')
+  expect(await clock.until(Promise.all(running))).toEqual(['led', 'led'])
+  await clock.advance(5000)
 })
 
 test('a campaign that the store refuses ends, or tells and goes on where it has somebody to tell', async () => {
