@@ -32,8 +32,8 @@ export class Engine {
   /** Everybody who waits, by ticket id, for the wakes. */
   readonly waiting: Map<string, Acquisition> = new Map()
   /**
-   * Everything that is held, by ticket id, for evictions: some stores tell every process of every wake. Undefined in process,
-   * where a wake of another engine is rare, and an entry for each lease would be felt.
+   * Every lease by ticket id, to find the one that was evicted: a wake may be for somebody else, and walking over ten thousand
+   * leases for it would be felt. Undefined in process, where such wakes are rare and an entry for each lease would be felt.
    */
   readonly leases: Map<string, HeldLease> | undefined
   readonly signals: SignalWatch = new SignalWatch()
@@ -119,15 +119,10 @@ export class Engine {
     options: LeaseOptions,
   ): Promise<HeldLease | Exclude<RenewAnswer, { tag: 'held' }>> {
     const askedAt = this.now()
-    const { strangers } = this
     const [answer] = await this.ask('renew', () => this.store.renew([ticket]), this.attemptMs(1), ticket.key)
     this.assertOpen(ticket.key)
-    if (answer?.tag === 'held') {
-      const when = { askedAt, answeredAt: this.now() }
-      const lease = new HeldLease(this, ticket, answer.fence, when, options)
-      if (this.strangers !== strangers) lease.check()
-      return lease
-    }
+    if (answer?.tag === 'held')
+      return new HeldLease(this, ticket, answer.fence, { askedAt, answeredAt: this.now() }, options)
     return answer ?? { tag: 'gone', evicted: false }
   }
 

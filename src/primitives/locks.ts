@@ -252,13 +252,17 @@ export class Locks {
     // With patience: should it be a waiter's id, it does not lose its place by being asked about.
     const ticket = makeTicket(this.#desk, key, id, { units, limit }, terms, terms.patienceMs)
     terms.signal?.throwIfAborted()
-    const found = await this.#desk.engine.adopt(ticket, terms)
+    const { engine } = this.#desk
+    const { strangers } = engine
+    const found = await engine.adopt(ticket, terms)
     if (found instanceof HeldLease) {
       // Held by the same id under another fence: not this lease, and none that may be released here.
       if (found.fence === fence && terms.signal?.aborted !== true && found.remainingMs > 0) {
         // What its first holder had asked and never heard of may still arrive.
         found.origin = { doubts: 1 }
-        this.#desk.engine.events.adopted.tell({ ticket, lease: terms }, { fence })
+        engine.events.adopted.tell({ ticket, lease: terms }, { fence })
+        // One of these wakes may have been for an eviction that came before the answer.
+        if (engine.strangers !== strangers) found.check()
         return found
       }
       found.forget()
