@@ -51,6 +51,8 @@ export interface RedisServer extends AsyncDisposable {
   close(): Promise<void>
 }
 
+const MOST_ATTEMPTS = 10
+
 /** Starts `redis-server` (or what `REDIS_SERVER` names) on a free loopback port, in a folder of its own. */
 export async function startRedis(options: RedisOptions = {}): Promise<RedisServer> {
   const binary = ensureBinary('redis-server')
@@ -120,10 +122,12 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
         await end(child, 'SIGKILL')
         // Between our look and the server's bind somebody else may have taken the port.
         const lostTheRace = log().includes('Address already in use')
-        if (samePort || !lostTheRace || attempt === 5) {
+        if (!lostTheRace || attempt === MOST_ATTEMPTS) {
           throw new Error(`redis-server did not start on port ${port}: ${tail(log())}`, { cause: error })
         }
-        port = await freePort()
+        // The same port is free again when the connection ends that has taken it.
+        if (samePort) await new Promise((resolve) => setTimeout(resolve, 500))
+        else port = await freePort()
       }
     }
   }
