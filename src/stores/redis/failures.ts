@@ -118,8 +118,11 @@ function refusalOf(message: string): string | undefined {
 
 /** What the server has said, without the command: that may hold a password. */
 export function wordsOf(error: unknown): Error {
-  return new Error(messageOf(error))
+  return new Error(messageOf(error).slice(0, LONGEST_WORDS))
 }
+
+/** The words of a server may be of any length. */
+const LONGEST_WORDS = 1000
 
 /** Whether a request that failed with `error` can only succeed after a person has changed something. */
 export function needsPerson(error: unknown): boolean {
