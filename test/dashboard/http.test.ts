@@ -8,6 +8,7 @@ import { createDashboard, type Dashboard } from '../../src/dashboard/index.ts'
 import { files } from '../../src/dashboard/page/files.generated.ts'
 import { createLocks, type Locks, type Store } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
+import { watchRooms } from '../../src/watch/room-watch.ts'
 import { until } from '../servers/until.ts'
 import { ask, listen, send, serve, type TestServer } from './dashboard-server.ts'
 
@@ -281,6 +282,28 @@ describe('a view', () => {
     expect(rows[0].key).toContain('<img src=x onerror=alert(1)>\n\u202e')
     expect(rows[0].holders[0].owner.label).toMatch(/^x{200}… \(500 characters\)$/)
     await long.close()
+  })
+
+  test('of rows of megabytes that a stranger has written is short, and nothing of them is kept', async () => {
+    const acquire = store.acquire.bind(store)
+    const text = 'x'.repeat(2 ** 21)
+    let row = 0
+    store.acquire = (ticket, atMs) => {
+      row += 1
+      const owner = row % 2 === 0 ? text : JSON.stringify({ host: 'h', pid: 1, label: text })
+      return acquire({ ...ticket, owner }, atMs)
+    }
+    for (let each = 0; each < 50; each += 1) await locks.acquire(`k${each}`)
+    for (const query of ['', 'search=xxx', 'key=k1', 'view=contention']) {
+      const { status, text: answer } = await ask(server, { path: `/api/view?${query}` })
+      expect(status).toBe(200)
+      expect(answer.length).toBeLessThan(50 * 2000)
+    }
+    const watch = watchRooms(locks)
+    await until('it has looked', () => watch.snapshot.at > 0)
+    watch.stop()
+    expect(watch.snapshot.rooms).toHaveLength(50)
+    for (const { holders } of watch.snapshot.rooms) expect(holders[0]?.owner.length).toBeLessThan(20_000)
   })
 
   test('of contention has the keys that are waited for, with who holds them', async () => {
