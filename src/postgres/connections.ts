@@ -68,6 +68,8 @@ export interface MessageListener {
   onMessage(payload: string): void
   /** The connection was lost and messages flow again: some may have been missed in between. */
   onResubscribed(): void
+  /** A statement that each session runs before its messages count as flowing: it takes a lock that ends with the session. */
+  readonly presence?: string
 }
 
 /** @throws {InvalidArgumentError} when `client` is none of the clients we know. */
@@ -176,6 +178,9 @@ class Connections implements PostgresConnections {
     }
     this.#open.add(listening)
     return {
+      get isOpen() {
+        return listening.isOpen
+      },
       prove: () => listening.prove(),
       close: () => {
         this.#open.delete(listening)

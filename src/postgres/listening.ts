@@ -4,6 +4,8 @@ import { quoteIdentifier } from './identifiers.ts'
 import type { Line } from './line.ts'
 
 export interface Listening {
+  /** Whether messages flow, as far as this process knows. */
+  readonly isOpen: boolean
   /**
    * Asks the server whether this connection still lives, at most every few seconds. A connection that gives no answer is
    * replaced. A lost route shows itself only to a side that sends, and a listener sends nothing.
@@ -19,12 +21,16 @@ export async function listenOn(
   open: () => Promise<Line>,
 ): Promise<Listening> {
   const listen = `listen ${quoteIdentifier(channel)}`
+  const begin = listener.presence === undefined ? listen : `${listen}; ${listener.presence}`
   let line = await subscribe()
   let isClosed = false
   let pause: NodeJS.Timeout | undefined
   let proveAt = 0
   watch()
   return {
+    get isOpen() {
+      return !line.isLost
+    },
     prove() {
       const now = performance.now()
       if (line.isLost || now < proveAt) return
@@ -46,7 +52,7 @@ export async function listenOn(
       opened.session.onMessage((from, payload) => {
         if (from === channel) listener.onMessage(payload)
       })
-      await opened.ask(listen, [])
+      await opened.ask(begin, [])
       return opened
     } catch (error) {
       opened.session.close()

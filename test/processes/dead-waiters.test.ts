@@ -17,7 +17,7 @@ const ACCEPT_MS = 3000
 const DEAD = 5
 
 /** Which stores see that a process has ended, before its acceptance term is over. */
-const SEE_DEATH = new Set(['redis', 'redlock', 'sqlite'])
+const SEE_DEATH = new Set(['redis', 'redlock', 'postgres', 'sqlite'])
 
 for (const store of Object.keys(places)) {
   test(`${store}: a free key passes all waiters of a frozen process within one acceptance term`, async () => {

@@ -18,7 +18,7 @@ import type { Listening } from '../../postgres/listening.ts'
 import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
 import { type Batch, Lane, type Pending } from './lane.ts'
 import { roomView } from './room-view.ts'
-import { type Statements, statementsFor } from './statements.ts'
+import { presenceOf, type Statements, statementsFor } from './statements.ts'
 
 export interface PostgresStoreParts {
   readonly connections: PostgresConnections
@@ -137,7 +137,7 @@ export class PostgresStore implements Store {
       'owner',
     ])
     await this.#answer(batch, this.#statements.acquire, {
-      parameters: [...terms, this.#inbox, this.#isLogged],
+      parameters: [...terms, this.#inbox, this.#listens, this.#isLogged],
       doing: 'asking for a key',
       parse: (text) => this.#polling(acquireAnswer(text)),
       alone: (one) => this.#acquireBatch(one),
@@ -190,7 +190,7 @@ export class PostgresStore implements Store {
 
   async #renewBatch(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
     const terms = arraysOf(tickets, ['key', 'id', 'ttlMs', 'acceptMs', 'patienceMs', 'minHoldMs'])
-    const parameters = [...terms, this.#inbox, this.#isLogged]
+    const parameters = [...terms, this.#inbox, this.#listens, this.#isLogged]
     const lines = await this.#call(this.#statements.renew, parameters, { doing: 'renewing' })
     this.#follow(lines.slice(tickets.length))
     return tickets.map((_, index) => this.#polling(renewAnswer(lines[index] ?? '')))
@@ -253,8 +253,14 @@ export class PostgresStore implements Store {
     this.#ears = await this.#connections.listen(this.#inbox, {
       onMessage: (id) => this.#wake({ tag: 'ticket', id }),
       onResubscribed: () => this.#wake({ tag: 'all' }),
+      presence: presenceOf(this.#inbox),
     })
     return 'flows'
+  }
+
+  /** Whether the server may take the lock of our session for a sign of life. Behind a pooler there is none. */
+  get #listens(): string {
+    return String(this.#ears?.isOpen === true)
   }
 
   /** Where nobody can wake a waiter it has to look for itself, long before it would be forgotten. */

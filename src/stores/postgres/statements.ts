@@ -11,10 +11,15 @@ export interface Statements {
   readonly sweep: string
 }
 
+/** What a session that listens to an inbox runs beside LISTEN. An inbox has no characters that would have to be quoted. */
+export function presenceOf(inbox: string): string {
+  return scripts.presence.replace('{inbox}', inbox)
+}
+
 export function statementsFor(schema: string): Statements {
   return {
-    acquire: call('lock_acquire', ['text[]', 'text[]', ...numbers(7), 'text[]', 'text', 'boolean']),
-    renew: call('lock_renew', ['text[]', 'text[]', ...numbers(4), 'text', 'boolean']),
+    acquire: call('lock_acquire', ['text[]', 'text[]', ...numbers(7), 'text[]', 'text', 'boolean', 'boolean']),
+    renew: call('lock_renew', ['text[]', 'text[]', ...numbers(4), 'text', 'boolean', 'boolean']),
     release: call('lock_release', ['text[]', 'text[]', 'boolean[]', 'text']),
     evict: call('lock_evict', ['text', 'text', 'text', 'text', 'boolean']),
     inspect: inSchema(scripts.inspect, schema),

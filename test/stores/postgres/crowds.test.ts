@@ -69,7 +69,7 @@ test('the sweep drops waiters that are gone behind one that goes on waiting, and
       select 'room ' || n, 'holder', 1, 1, 0, 1, 0, 'h', 1e15, 0, '', '{}' from generate_series(1, 650) as n
       union all select 'zoo', 'dead', 1, 1, 0, 1, 0, 'h', 1, 0, '', '{}';
     insert into holdfast.lock_waiters
-      select 'room ' || n, place, 'waiter ' || place, 1, 1, 1000, 0, 0, case place when 1 then 1e15 else 1 end, case place when 1 then 1e15 else 1 end, '', '{}'
+      select 'room ' || n, place, 'waiter ' || place, 1, 1, 1000, 0, 0, case place when 1 then 1e15 else 1 end, case place when 1 then 1e15 else 1 end, '', false, '{}'
       from generate_series(1, 650) as n, generate_series(1, 2) as place`)
   const store = newStore()
   await until('it is swept', async () => {

@@ -5,7 +5,8 @@
 create function "{schema}".lock_acquire(
   p_keys text[], p_ids text[], p_units double precision[], p_limits double precision[], p_ttl_ms double precision[],
   p_accept_ms double precision[], p_patience_ms double precision[], p_min_hold_ms double precision[],
-  p_lock_delay_ms double precision[], p_owners text[], p_inbox text, p_logged boolean
+  p_lock_delay_ms double precision[], p_owners text[], p_inbox text,
+  p_listens boolean, p_logged boolean
 ) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
@@ -27,6 +28,7 @@ declare
   v_buried boolean;
   v_settled boolean;
   v_known boolean;
+  v_listens boolean;
   v_place bigint;
   v_ahead bigint;
 begin
@@ -52,7 +54,8 @@ begin
       v_known := v_mine or v_queued or v_buried;
       exit when v_attempt = 2 or v_settled and not v_known;
       if v_queued then
-        perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox);
+        v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
+        perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       end if;
       if not v_settled then
         v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
@@ -85,10 +88,11 @@ begin
     elsif v_answer is null and p_patience_ms[v_index] = 0 then
       v_answer := 'b' || "{schema}".lock_until_change(v_key, v_now);
     elsif v_answer is null then
+      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
       select coalesce(max(place), 0) + 1, count(*) into v_place, v_ahead from "{schema}".lock_waiters where key = v_key;
       insert into "{schema}".lock_waiters values (
         v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
-        v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, p_owners[v_index]
+        v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, v_listens, p_owners[v_index]
       );
       v_answer := 'q' || v_ahead || ' ' || "{schema}".lock_ask_again(
         v_key, v_now, p_patience_ms[v_index], p_accept_ms[v_index]

@@ -4,7 +4,8 @@
 --         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
 create function "{schema}".lock_renew(
   p_keys text[], p_ids text[], p_ttl_ms double precision[], p_accept_ms double precision[],
-  p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text, p_logged boolean
+  p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text,
+  p_listens boolean, p_logged boolean
 ) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
@@ -14,6 +15,7 @@ declare
   v_fence bigint;
   v_wakes text := '';
   v_holds boolean := false;
+  v_listens boolean;
   v_key text;
   v_id text;
 begin
@@ -43,7 +45,8 @@ begin
     if found then
       v_answer := 'h' || v_fence;
     else
-      perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox);
+      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
+      perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       v_answer := coalesce("{schema}".lock_find(
         v_key, v_id, v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index],

@@ -66,6 +66,16 @@ begin
   return '';
 end $body$;
 
+-- Whether no session listens to an inbox. One that does shares this lock for as long as it lives (see presence.sql), so nobody
+-- else gets it alone. A failed block gives it back at once: kept until the commit, it would keep the process from coming back.
+create function "{schema}".lock_is_deaf(p_inbox text) returns boolean language plpgsql as $body$
+begin
+  if pg_try_advisory_xact_lock(1212236373, hashtext(p_inbox)) then raise sqlstate 'HF001'; end if;
+  return false;
+exception when sqlstate 'HF001' then
+  return true;
+end $body$;
+
 -- Whether the commit waits for the disk: what was promised, and not what the role or the database is set to. Their stronger
 -- and weaker forms of waiting (`remote_apply`, `local`) stay.
 create function "{schema}".lock_durability(p_waits boolean) returns void language plpgsql as $body$
@@ -100,6 +110,12 @@ declare
   v_expired boolean;
   v_lapsed boolean := false;
   v_closed boolean;
+  -- The inboxes that are known to be heard, and those of the waiters that were passed over.
+  v_heard text[] := array[p_inbox];
+  v_deaf text[] := '{}';
+  -- What the first waiter that was passed over takes and tolerates, or null.
+  v_head_units double precision;
+  v_head_limit double precision;
   v_holder record;
   v_waiter record;
 begin
@@ -132,36 +148,55 @@ begin
       exists (select from "{schema}".lock_closures where key = p_key)
     into v_units, v_limit, v_last, v_closed from "{schema}".lock_holders where key = p_key;
   end if;
-  for v_waiter in select * from "{schema}".lock_waiters where key = p_key order by place loop
-    exit when v_waiter.remembered_until > v_now
-      and (v_closed or v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit));
-    if v_budget = 0 or strpos(p_wakes, E'\n+') > 0 then
-      v_wakes := v_wakes || E'\n+' || to_json(p_key)::text;
-      exit;
-    end if;
-    v_budget := v_budget - 1;
-    delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place;
-    continue when v_waiter.remembered_until <= v_now;
-    v_last := "{schema}".lock_fence(p_key, p_us, v_last);
-    v_units := v_units + v_waiter.units;
-    v_limit := least(v_limit, v_waiter.unit_limit);
-    insert into "{schema}".lock_holders values (
-      p_key, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms, v_last, v_now, 'o',
-      v_now + v_waiter.accept_ms, 0, v_waiter.inbox, v_waiter.owner
-    );
-    if v_waiter.id is distinct from p_asker then
-      v_wakes := v_wakes || "{schema}".lock_wake(v_waiter.id, v_waiter.inbox, p_inbox);
-    end if;
+  -- In the first round the waiters that nobody hears for are passed over, as long as the first of them might hold as well. They keep
+  -- their places: their processes may have lost only a connection. The second round offers them what nobody else could get.
+  for v_round in 1 .. 2 loop
+    for v_waiter in select * from "{schema}".lock_waiters where key = p_key order by place loop
+      exit when v_waiter.remembered_until > v_now
+        and (v_closed or v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit));
+      if v_budget = 0 or strpos(p_wakes, E'\n+') > 0 then
+        v_wakes := v_wakes || E'\n+' || to_json(p_key)::text;
+        exit;
+      end if;
+      if v_round = 1 and v_waiter.listens and v_waiter.remembered_until > v_now and v_waiter.inbox <> all (v_heard) then
+        if v_waiter.inbox = any (v_deaf) or "{schema}".lock_is_deaf(v_waiter.inbox) then
+          if cardinality(v_deaf) = 0 then
+            v_head_units := v_waiter.units;
+            v_head_limit := v_waiter.unit_limit;
+          end if;
+          v_deaf := v_deaf || v_waiter.inbox;
+          exit when cardinality(v_deaf) = 200;
+          continue;
+        end if;
+        v_heard := v_heard || v_waiter.inbox;
+      end if;
+      v_budget := v_budget - 1;
+      delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place;
+      continue when v_waiter.remembered_until <= v_now;
+      v_last := "{schema}".lock_fence(p_key, p_us, v_last);
+      v_units := v_units + v_waiter.units;
+      v_limit := least(v_limit, v_waiter.unit_limit);
+      insert into "{schema}".lock_holders values (
+        p_key, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms, v_last, v_now, 'o',
+        v_now + v_waiter.accept_ms, 0, v_waiter.inbox, v_waiter.owner
+      );
+      if v_waiter.id is distinct from p_asker then
+        v_wakes := v_wakes || "{schema}".lock_wake(v_waiter.id, v_waiter.inbox, p_inbox);
+      end if;
+      exit when v_units + v_head_units > least(v_limit, v_head_limit);
+    end loop;
+    exit when cardinality(v_deaf) = 0;
   end loop;
   return v_wakes;
 end $body$;
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
 create function "{schema}".lock_remember(
-  p_key text, p_id text, p_now double precision, p_patience_ms double precision, p_inbox text
+  p_key text, p_id text, p_now double precision, p_patience_ms double precision, p_inbox text, p_listens boolean
 ) returns void language plpgsql as $body$
 begin
-  update "{schema}".lock_waiters set heard_at = p_now, remembered_until = p_now + p_patience_ms, inbox = p_inbox
+  update "{schema}".lock_waiters
+  set heard_at = p_now, remembered_until = p_now + p_patience_ms, inbox = p_inbox, listens = p_listens
   where key = p_key and id = p_id;
 end $body$;
 

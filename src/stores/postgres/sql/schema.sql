@@ -24,7 +24,7 @@ create table "{schema}".lock_holders (
   autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
 );
 
--- Who waits, in order of arrival.
+-- Who waits, in order of arrival. listens: whether a session listened to its inbox when it asked last.
 create table "{schema}".lock_waiters (
   key text collate "C" not null,
   place bigint not null,
@@ -37,6 +37,7 @@ create table "{schema}".lock_waiters (
   heard_at double precision not null,
   remembered_until double precision not null,
   inbox text not null,
+  listens boolean not null,
   owner text not null,
   primary key (key, place),
   unique (key, id)

@@ -3,6 +3,7 @@ export const scripts: {
   readonly acquire: string
   readonly evict: string
   readonly inspect: string
+  readonly presence: string
   readonly release: string
   readonly renew: string
   readonly room: string
@@ -16,7 +17,8 @@ export const scripts: {
 create function "{schema}".lock_acquire(
   p_keys text[], p_ids text[], p_units double precision[], p_limits double precision[], p_ttl_ms double precision[],
   p_accept_ms double precision[], p_patience_ms double precision[], p_min_hold_ms double precision[],
-  p_lock_delay_ms double precision[], p_owners text[], p_inbox text, p_logged boolean
+  p_lock_delay_ms double precision[], p_owners text[], p_inbox text,
+  p_listens boolean, p_logged boolean
 ) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
@@ -38,6 +40,7 @@ declare
   v_buried boolean;
   v_settled boolean;
   v_known boolean;
+  v_listens boolean;
   v_place bigint;
   v_ahead bigint;
 begin
@@ -63,7 +66,8 @@ begin
       v_known := v_mine or v_queued or v_buried;
       exit when v_attempt = 2 or v_settled and not v_known;
       if v_queued then
-        perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox);
+        v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
+        perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       end if;
       if not v_settled then
         v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
@@ -96,10 +100,11 @@ begin
     elsif v_answer is null and p_patience_ms[v_index] = 0 then
       v_answer := 'b' || "{schema}".lock_until_change(v_key, v_now);
     elsif v_answer is null then
+      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
       select coalesce(max(place), 0) + 1, count(*) into v_place, v_ahead from "{schema}".lock_waiters where key = v_key;
       insert into "{schema}".lock_waiters values (
         v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
-        v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, p_owners[v_index]
+        v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, v_listens, p_owners[v_index]
       );
       v_answer := 'q' || v_ahead || ' ' || "{schema}".lock_ask_again(
         v_key, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
@@ -196,6 +201,10 @@ select page.key, json_build_object(
 )::text as room
 from page, present order by page.key
 `,
+  presence: `-- Shares a lock of the session for as long as it lives, so that others see in lock_is_deaf when nobody listens to the inbox any more.
+-- Two inboxes with the same number only look alive for longer.
+select pg_catalog.pg_advisory_lock_shared(1212236373, pg_catalog.hashtext('{inbox}'))
+`,
   release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
 --
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown)
@@ -257,7 +266,8 @@ end $body$;
 --         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
 create function "{schema}".lock_renew(
   p_keys text[], p_ids text[], p_ttl_ms double precision[], p_accept_ms double precision[],
-  p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text, p_logged boolean
+  p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text,
+  p_listens boolean, p_logged boolean
 ) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
@@ -267,6 +277,7 @@ declare
   v_fence bigint;
   v_wakes text := '';
   v_holds boolean := false;
+  v_listens boolean;
   v_key text;
   v_id text;
 begin
@@ -296,7 +307,8 @@ begin
     if found then
       v_answer := 'h' || v_fence;
     else
-      perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox);
+      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
+      perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       v_answer := coalesce("{schema}".lock_find(
         v_key, v_id, v_now, p_ttl_ms[v_index], p_accept_ms[v_index], p_patience_ms[v_index],
@@ -379,6 +391,16 @@ begin
   return '';
 end $body$;
 
+-- Whether no session listens to an inbox. One that does shares this lock for as long as it lives (see presence.sql), so nobody
+-- else gets it alone. A failed block gives it back at once: kept until the commit, it would keep the process from coming back.
+create function "{schema}".lock_is_deaf(p_inbox text) returns boolean language plpgsql as $body$
+begin
+  if pg_try_advisory_xact_lock(1212236373, hashtext(p_inbox)) then raise sqlstate 'HF001'; end if;
+  return false;
+exception when sqlstate 'HF001' then
+  return true;
+end $body$;
+
 -- Whether the commit waits for the disk: what was promised, and not what the role or the database is set to. Their stronger
 -- and weaker forms of waiting (\`remote_apply\`, \`local\`) stay.
 create function "{schema}".lock_durability(p_waits boolean) returns void language plpgsql as $body$
@@ -413,6 +435,12 @@ declare
   v_expired boolean;
   v_lapsed boolean := false;
   v_closed boolean;
+  -- The inboxes that are known to be heard, and those of the waiters that were passed over.
+  v_heard text[] := array[p_inbox];
+  v_deaf text[] := '{}';
+  -- What the first waiter that was passed over takes and tolerates, or null.
+  v_head_units double precision;
+  v_head_limit double precision;
   v_holder record;
   v_waiter record;
 begin
@@ -445,36 +473,55 @@ begin
       exists (select from "{schema}".lock_closures where key = p_key)
     into v_units, v_limit, v_last, v_closed from "{schema}".lock_holders where key = p_key;
   end if;
-  for v_waiter in select * from "{schema}".lock_waiters where key = p_key order by place loop
-    exit when v_waiter.remembered_until > v_now
-      and (v_closed or v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit));
-    if v_budget = 0 or strpos(p_wakes, E'\\n+') > 0 then
-      v_wakes := v_wakes || E'\\n+' || to_json(p_key)::text;
-      exit;
-    end if;
-    v_budget := v_budget - 1;
-    delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place;
-    continue when v_waiter.remembered_until <= v_now;
-    v_last := "{schema}".lock_fence(p_key, p_us, v_last);
-    v_units := v_units + v_waiter.units;
-    v_limit := least(v_limit, v_waiter.unit_limit);
-    insert into "{schema}".lock_holders values (
-      p_key, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms, v_last, v_now, 'o',
-      v_now + v_waiter.accept_ms, 0, v_waiter.inbox, v_waiter.owner
-    );
-    if v_waiter.id is distinct from p_asker then
-      v_wakes := v_wakes || "{schema}".lock_wake(v_waiter.id, v_waiter.inbox, p_inbox);
-    end if;
+  -- In the first round the waiters that nobody hears for are passed over, as long as the first of them might hold as well. They keep
+  -- their places: their processes may have lost only a connection. The second round offers them what nobody else could get.
+  for v_round in 1 .. 2 loop
+    for v_waiter in select * from "{schema}".lock_waiters where key = p_key order by place loop
+      exit when v_waiter.remembered_until > v_now
+        and (v_closed or v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit));
+      if v_budget = 0 or strpos(p_wakes, E'\\n+') > 0 then
+        v_wakes := v_wakes || E'\\n+' || to_json(p_key)::text;
+        exit;
+      end if;
+      if v_round = 1 and v_waiter.listens and v_waiter.remembered_until > v_now and v_waiter.inbox <> all (v_heard) then
+        if v_waiter.inbox = any (v_deaf) or "{schema}".lock_is_deaf(v_waiter.inbox) then
+          if cardinality(v_deaf) = 0 then
+            v_head_units := v_waiter.units;
+            v_head_limit := v_waiter.unit_limit;
+          end if;
+          v_deaf := v_deaf || v_waiter.inbox;
+          exit when cardinality(v_deaf) = 200;
+          continue;
+        end if;
+        v_heard := v_heard || v_waiter.inbox;
+      end if;
+      v_budget := v_budget - 1;
+      delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place;
+      continue when v_waiter.remembered_until <= v_now;
+      v_last := "{schema}".lock_fence(p_key, p_us, v_last);
+      v_units := v_units + v_waiter.units;
+      v_limit := least(v_limit, v_waiter.unit_limit);
+      insert into "{schema}".lock_holders values (
+        p_key, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms, v_last, v_now, 'o',
+        v_now + v_waiter.accept_ms, 0, v_waiter.inbox, v_waiter.owner
+      );
+      if v_waiter.id is distinct from p_asker then
+        v_wakes := v_wakes || "{schema}".lock_wake(v_waiter.id, v_waiter.inbox, p_inbox);
+      end if;
+      exit when v_units + v_head_units > least(v_limit, v_head_limit);
+    end loop;
+    exit when cardinality(v_deaf) = 0;
   end loop;
   return v_wakes;
 end $body$;
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
 create function "{schema}".lock_remember(
-  p_key text, p_id text, p_now double precision, p_patience_ms double precision, p_inbox text
+  p_key text, p_id text, p_now double precision, p_patience_ms double precision, p_inbox text, p_listens boolean
 ) returns void language plpgsql as $body$
 begin
-  update "{schema}".lock_waiters set heard_at = p_now, remembered_until = p_now + p_patience_ms, inbox = p_inbox
+  update "{schema}".lock_waiters
+  set heard_at = p_now, remembered_until = p_now + p_patience_ms, inbox = p_inbox, listens = p_listens
   where key = p_key and id = p_id;
 end $body$;
 
@@ -576,7 +623,7 @@ create table "{schema}".lock_holders (
   autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
 );
 
--- Who waits, in order of arrival.
+-- Who waits, in order of arrival. listens: whether a session listened to its inbox when it asked last.
 create table "{schema}".lock_waiters (
   key text collate "C" not null,
   place bigint not null,
@@ -589,6 +636,7 @@ create table "{schema}".lock_waiters (
   heard_at double precision not null,
   remembered_until double precision not null,
   inbox text not null,
+  listens boolean not null,
   owner text not null,
   primary key (key, place),
   unique (key, id)

@@ -1,0 +1,209 @@
+import pg from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import type { Store } from '../../../src/contract/store.ts'
+import { type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
+import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
+import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
+import { until } from '../../servers/until.ts'
+import { clients } from './clients.ts'
+import { fenceOf, releaseOf, ticket } from './tickets.ts'
+
+let server: PostgresServer
+let near: Store
+const newClient = clients['the package pg'] as NonNullable<(typeof clients)[string]>
+beforeAll(async () => {
+  server = await startPostgres()
+  near = postgresStore(newClient(server.url))
+  await near.acquire(ticket({ key: 'makes the tables', ttlMs: 1 }))
+  await near.listen?.(() => {})
+})
+beforeEach(() => server.sql('truncate holdfast.lock_holders, holdfast.lock_waiters'))
+afterAll(async () => {
+  await near?.close()
+  await server?.close()
+})
+
+interface Far {
+  readonly store: Store
+  readonly proxy: FaultProxy
+}
+
+/** The store of a process whose connections can be cut, and whose messages flow. */
+async function farStore(clientOf = newClient, options: PostgresStoreOptions = {}): Promise<Far> {
+  const proxy = await startProxy({ targetPort: server.port })
+  const client = clientOf(server.url.replace(`:${server.port}/`, `:${proxy.port}/`))
+  // Of a pool that is the application's, too.
+  if ('on' in client) client.on('error', () => {})
+  const store = postgresStore(client, options)
+  onTestFinished(async () => {
+    await store.close()
+    if ('end' in client) await client.end()
+    await proxy.close()
+  })
+  await store.listen?.(() => {})
+  return { store, proxy }
+}
+
+/** Until so many sessions listen; one is this process' own. */
+function untilListening(count: number): Promise<unknown> {
+  return until(`${count} sessions listen`, async () => {
+    const sessions = await server.sql(
+      `select 1 from pg_stat_activity where state = 'idle' and query like 'listen %'`,
+    )
+    return sessions.length === count
+  })
+}
+
+const untilDeaf = () => untilListening(1)
+
+async function roomOf(key: string) {
+  return (await near.inspect({ prefix: key, cursor: undefined, count: 1 })).rooms[0]
+}
+
+describe.each([
+  ...Object.entries(clients).map(([name, clientOf]) => ({ name, clientOf, options: {} })),
+  { name: 'a pool that is shared', clientOf: newClient, options: { connections: 'shared' } as const },
+])('on $name,', ({ clientOf, options }) => {
+  test('an offer passes a waiter whose process has no session any more, and it keeps its place', async () => {
+    const { store: far, proxy } = await farStore(clientOf, options)
+    const [holder, deaf, next, last] = [ticket(), ticket(), ticket(), ticket()]
+    const fence = fenceOf(await near.acquire(holder))
+    expect(await far.acquire(deaf)).toMatchObject({ tag: 'queued', ahead: 0 })
+    expect(await near.acquire(next)).toMatchObject({ tag: 'queued', ahead: 1 })
+    expect(await near.acquire(last)).toMatchObject({ tag: 'queued', ahead: 2 })
+    proxy.refuse()
+    await untilDeaf()
+    await near.release(releaseOf(holder))
+    expect(fenceOf(await near.acquire(next)) > fence).toBe(true)
+    expect((await roomOf('key'))?.queue).toMatchObject([{ id: deaf.id }, { id: last.id }])
+    // Its process lives, and comes back before the next turn.
+    proxy.normal()
+    await until('it can ask', async () => {
+      const answer = await far.acquire(deaf).catch(() => undefined)
+      return answer?.tag === 'queued'
+    })
+    await near.release(releaseOf(next))
+    expect(await near.acquire(last)).toMatchObject({ tag: 'queued', ahead: 0 })
+    expect(fenceOf(await far.acquire(deaf)) > fence).toBe(true)
+  })
+})
+
+test('a waiter that has asked without its messages is offered the key in its turn', async () => {
+  const silent = postgresStore(newClient(server.url))
+  onTestFinished(() => silent.close())
+  const [holder, early, next] = [ticket(), ticket(), ticket()]
+  const fence = fenceOf(await near.acquire(holder))
+  // As by a process that does not listen yet.
+  expect(await silent.acquire(early)).toMatchObject({ tag: 'queued', ahead: 0 })
+  expect(await near.acquire(next)).toMatchObject({ tag: 'queued', ahead: 1 })
+  await near.release(releaseOf(holder))
+  expect(await near.acquire(next)).toMatchObject({ tag: 'queued', ahead: 0 })
+  expect(fenceOf(await silent.acquire(early)) > fence).toBe(true)
+})
+
+test('if no process in the queue has a session any more, the head is offered the key', async () => {
+  const { store: far, proxy } = await farStore()
+  const [holder, ...waiters] = [ticket(), ticket(), ticket(), ticket()] as const
+  fenceOf(await near.acquire(holder))
+  for (const waiter of waiters) await far.acquire(waiter)
+  proxy.refuse()
+  await untilDeaf()
+  await near.release(releaseOf(holder))
+  const room = await roomOf('key')
+  expect(room?.holders).toMatchObject([{ id: waiters[0].id, state: 'offered' }])
+  expect(room?.queue).toHaveLength(2)
+})
+
+test('nobody passes a waiter that is too wide to be let in, whoever is deaf in front of it', async () => {
+  const { store: far, proxy } = await farStore()
+  const [staying, leaving] = [ticket({ limit: 2 }), ticket({ limit: 2 })]
+  const [deaf, wide, last] = [ticket({ limit: 2 }), ticket({ limit: 2, units: 2 }), ticket({ limit: 2 })]
+  for (const holder of [staying, leaving]) fenceOf(await near.acquire(holder))
+  expect(await far.acquire(deaf)).toMatchObject({ tag: 'queued' })
+  for (const waiter of [wide, last]) expect(await near.acquire(waiter)).toMatchObject({ tag: 'queued' })
+  proxy.refuse()
+  await untilDeaf()
+  await near.release(releaseOf(leaving))
+  const room = await roomOf('key')
+  expect(room?.holders).toMatchObject([{ id: staying.id }, { id: deaf.id, state: 'offered' }])
+  expect(room?.queue).toMatchObject([{ id: wide.id }, { id: last.id }])
+})
+
+test('of a crowd that nobody hears for, 200 are looked at, and the call ends', async () => {
+  const { store: far, proxy } = await farStore()
+  const [holder, living] = [ticket(), ticket()]
+  fenceOf(await near.acquire(holder))
+  const dead = Array.from({ length: 450 }, () => ticket())
+  await Promise.all(dead.map((each) => far.acquire(each)))
+  expect(await near.acquire(living)).toMatchObject({ tag: 'queued', ahead: 450 })
+  proxy.refuse()
+  await untilDeaf()
+  await near.release(releaseOf(holder))
+  const room = await roomOf('key')
+  expect(room?.holders).toMatchObject([{ id: dead[0]?.id, state: 'offered' }])
+  expect(room?.queue).toHaveLength(450)
+})
+
+test('a call that finds a process gone stops neither other calls from that nor the process from coming back', async () => {
+  const { store: far, proxy } = await farStore()
+  const roomAt = (key: string) => ({
+    holder: ticket({ key }),
+    dead: ticket({ key }),
+    living: ticket({ key }),
+  })
+  const [slow, quick] = [roomAt('slow'), roomAt('quick')]
+  for (const { holder, dead, living } of [slow, quick]) {
+    fenceOf(await near.acquire(holder))
+    await far.acquire(dead)
+    await near.acquire(living)
+  }
+  proxy.refuse()
+  await untilDeaf()
+  // As a process that freezes behind a pooler leaves its call.
+  const frozen = new pg.Client(server.url)
+  await frozen.connect()
+  onTestFinished(() => frozen.end())
+  await frozen.query('begin isolation level read committed')
+  await frozen.query(`select holdfast.lock_release('{slow}', $1, '{false}', '')`, [[slow.holder.id]])
+  await near.release(releaseOf(quick.holder))
+  fenceOf((await near.renew([quick.living]))[0])
+  proxy.normal()
+  await untilListening(2)
+  await frozen.query('commit')
+  fenceOf((await near.renew([slow.living]))[0])
+})
+
+test('a process has one lock however often it reconnects, and none when it is closed', async () => {
+  const locks = () =>
+    server.sql(`select 1 from pg_locks where locktype = 'advisory' and classid = 1212236373 and granted`)
+  const { store: far, proxy } = await farStore()
+  for (let round = 0; round < 3; round += 1) {
+    proxy.refuse()
+    await untilDeaf()
+    proxy.normal()
+    await untilListening(2)
+  }
+  expect(await locks()).toHaveLength(2)
+  await far.close()
+  await untilDeaf()
+  expect(await locks()).toHaveLength(1)
+})
+
+test('a process that takes itself for heard, and has no session any more, is offered the key once it has asked', async () => {
+  const { store: far, proxy } = await farStore()
+  const [holder, lost, next] = [ticket(), ticket(), ticket()]
+  fenceOf(await near.acquire(holder))
+  await far.acquire(lost)
+  await near.acquire(next)
+  // The server ends the session, and the process does not hear of it.
+  expect(proxy.silence('listen "holdfast_')).toBe(1)
+  await server.sql(
+    `select pg_terminate_backend(pid) from pg_stat_activity
+     where query like 'listen %' and client_port <> all (array(
+       select client_port from pg_stat_activity where query like 'listen %' order by backend_start limit 1))`,
+  )
+  await untilDeaf()
+  expect(await far.acquire(lost)).toMatchObject({ tag: 'queued', ahead: 0 })
+  await near.release(releaseOf(holder))
+  fenceOf(await far.acquire(lost))
+})
