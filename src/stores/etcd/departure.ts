@@ -1,10 +1,11 @@
 import { type ReleaseAnswer, type ReleaseRequest, TOMBSTONE_MS } from '../../contract/store.ts'
 import { isAt, isNew } from './conditions.ts'
-import type { Operation } from './messages.ts'
-import type { OwnTicket } from './own-ticket.ts'
+import { isLeaseGone } from './failures.ts'
+import type { Operation, TxnReply } from './messages.ts'
+import { type OwnTicket, termMs } from './own-ticket.ts'
 import type { Register } from './register.ts'
 import { Room } from './room.ts'
-import { ticketValue, tombstoneValue } from './ticket-value.ts'
+import { kept, ticketValue, tombstoneValue } from './ticket-value.ts'
 
 /** How a ticket leaves its room. */
 export class Departure {
@@ -22,18 +23,68 @@ export class Departure {
     // Its deletion is our own doing, and wakes nobody.
     own.questions += 1
     try {
-      const operation = await this.#removal(own.name, request.cancel || own.isDoubtful)
-      const { reply } = await this.#register.transact({
-        when: [isAt(own.name, own.modRevision)],
-        apply: [operation],
-        otherwise: [],
-      })
+      const removal = await this.#removal(own.name, request.cancel || own.isDoubtful)
+      const next = this.#next(own)
+      const reply = await this.#leave(own, removal, next)
       this.#register.forget(own)
-      if (!reply.succeeded) return undefined
+      if (reply === undefined) return undefined
       this.#register.removed(own)
       return { was }
     } finally {
       own.questions -= 1
+    }
+  }
+
+  /**
+   * Who is let in by this, of the same process: it lives as surely as the one that leaves, so its key is bound to the lease
+   * by which it will hold in the same transaction. A waiter of another process does that itself. Until it has, nobody knows
+   * whether that process lives.
+   */
+  #next(own: OwnTicket): readonly OwnTicket[] {
+    const room = this.#register.rooms.get(own.ticket.key)
+    if (room === undefined || room.closings.size > 0) return []
+    const next: OwnTicket[] = []
+    for (const { id, createRevision } of room.divide({ without: own.ticket.id }).holders) {
+      const other = this.#register.own.get(id)
+      const isWaiting = other?.state === 'waiting' && other.createRevision === createRevision
+      if (!isWaiting || other.ticket.minHoldMs > 0) continue
+      if (other.lease !== other.holdLease && other.holdLease.backs(termMs(other.ticket))) next.push(other)
+    }
+    return next.slice(0, MOST_NEXT)
+  }
+
+  /** Undefined when its key is not ours any more. */
+  async #leave(
+    own: OwnTicket,
+    removal: Operation,
+    next: readonly OwnTicket[],
+  ): Promise<TxnReply | undefined> {
+    const { keys } = this.#register
+    const puts = next.map(({ name, ticket, at, holdLease }): Operation => {
+      return { tag: 'put', key: name, value: ticketValue(kept(ticket, { at })), lease: holdLease.id }
+    })
+    let isTogether = false
+    try {
+      const reply = await keys.change(own, (tries) => {
+        isTogether = tries === 0
+        if (!isTogether) return { apply: [removal] }
+        return {
+          when: next.map(({ name, modRevision }) => isAt(name, modRevision)),
+          apply: [removal, ...puts],
+        }
+      })
+      for (const other of isTogether ? next : []) {
+        if (reply === undefined) other.isDoubtful = true
+        else keys.bound(other, { revision: reply.revision, lease: other.holdLease })
+      }
+      return reply
+    } catch (error) {
+      if (next.length === 0) throw error
+      // One of their leases is gone, say, and the one who waits by it will find out.
+      if (isLeaseGone(error)) return this.#leave(own, removal, [])
+      // Perhaps carried out: then their keys outlast the lease of waiters.
+      for (const other of next) other.isDoubtful = true
+      throw error
     }
   }
 
@@ -81,3 +132,6 @@ export class Departure {
     return { tag: 'put', key: name, value: tombstoneValue({ evicted: false }), lease: id }
   }
 }
+
+/** A condition and an operation for each, of 128 that etcd takes unless it is told to take more. */
+const MOST_NEXT = 50

@@ -1,7 +1,6 @@
 import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
-import { isEmpty, isNew, isOlder, tooBusy } from './conditions.ts'
-import type { Lease } from './leases.ts'
-import type { Compare, KeyValue, Operation, TxnReply, TxnRequest } from './messages.ts'
+import { isEmpty, isNew, isOlder, MOST_TRIES, tooBusy } from './conditions.ts'
+import type { KeyValue, Operation } from './messages.ts'
 import { termMs } from './own-ticket.ts'
 import type { Presence } from './presence.ts'
 import type { Register } from './register.ts'
@@ -20,14 +19,37 @@ export class Entrance {
     this.#presence = presence
   }
 
-  /** One try to come in. Undefined when something changed meanwhile, so that it has to be tried again. */
-  async enter(ticket: Ticket): Promise<AcquireAnswer | undefined> {
-    const base = await this.#register.base.value()
-    const lease = await this.#register.leases.shared(termMs(ticket))
+  async enter(ticket: Ticket): Promise<AcquireAnswer> {
+    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+      const { coming } = await this.#inTurn(ticket, () => this.#comeIn(ticket))
+      const answer = await coming
+      if (answer !== undefined) return answer
+    }
+    throw tooBusy(ticket.key)
+  }
+
+  async #comeIn(ticket: Ticket): Promise<Coming> {
+    let seen = ticket.patienceMs > 0 ? this.#register.rooms.get(ticket.key) : undefined
+    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+      const tried = await this.#try(ticket, seen)
+      if ('coming' in tried) return tried
+      seen = tried.seen
+    }
+    throw tooBusy(ticket.key)
+  }
+
+  /** One try to come in, by what was seen of the room. If that is not so any more, it comes back with what is. */
+  async #try(ticket: Ticket, seen: Room | undefined): Promise<Coming | { readonly seen: Room | undefined }> {
+    const way = wayIn(ticket, seen)
+    if (way.tag === 'none') return this.#refuse(way.room)
+    const { names, leases, rooms, base: bases } = this.#register
+    const base = await bases.value()
+    const holdLease = await leases.shared(termMs(ticket))
     // Side by side with the request that needs it.
-    const backed = this.#register.leases.back(lease, termMs(ticket))
-    backed.catch(() => {})
-    const name = this.#register.names.ticket(ticket.key, ticket.id)
+    leases.back(holdLease, termMs(ticket)).catch(() => {})
+    const lease = way.tag === 'behind' ? await leases.waiting() : holdLease
+    const name = names.ticket(ticket.key, ticket.id)
+    const range = names.room(ticket.key)
     const at = Date.now()
     const put: Operation = {
       tag: 'put',
@@ -35,34 +57,54 @@ export class Entrance {
       value: ticketValue(kept(ticket, { at })),
       lease: lease.id,
     }
-    const range: Operation = { tag: 'range', ...this.#register.names.room(ticket.key) }
-    const otherwise: Operation[] = [{ tag: 'range', key: base.name }, range]
-    const known: Compare = { that: 'value', is: 'equal', key: base.name, value: base.text }
-    const room = this.#register.rooms.get(ticket.key)
-    const isPatient = ticket.patienceMs > 0
-    const told = await this.#inTurn(ticket, {
-      // Who does not wait comes in only where nobody is. Or else it reads who is there.
-      when: [known, isPatient ? isNew(name) : isEmpty(this.#register.names.room(ticket.key))],
-      apply: isPatient && room === undefined ? [range, put] : [put],
-      otherwise,
-    }).catch((error: unknown) => this.#register.leaseGone(error, lease))
-    if (told === undefined) return undefined
+    const read: Operation = { tag: 'range', ...range }
+    // Where there is a watch, it tells a waiter who is there.
+    const isUnwatched = way.tag === 'behind' && rooms.get(ticket.key) === undefined
+    const told = await this.#register
+      .transact({
+        when: [
+          { that: 'value', is: 'equal', key: base.name, value: base.text },
+          way.tag === 'first' ? isEmpty(range) : isNew(name),
+          ...(way.tag === 'beside' ? [isOlder(range, way.revision)] : []),
+        ],
+        apply: isUnwatched ? [read, put] : [put],
+        otherwise: [{ tag: 'range', key: base.name }, read],
+      })
+      .catch((error: unknown) => this.#register.leaseGone(error, lease))
+    if (told === undefined) return { seen }
     const { reply, isDoubtful } = told
     if (reply.succeeded) {
       const entry = this.#register.entryOf(ticket, { name, at, lease: lease.id, revision: reply.revision })
-      const own = this.#register.track(entry, ticket, { lease, isDoubtful })
-      // Where nobody waits for its turn, it came in because nobody was there.
-      const others = isPatient && room !== undefined ? undefined : reply.ranges[0]?.pairs
-      return this.#presence.entered(own, others, reply.revision)
+      const own = this.#register.track(entry, ticket, { lease, holdLease, isDoubtful })
+      if (way.tag !== 'behind') own.state = 'offered'
+      const others = isUnwatched ? reply.ranges[0]?.pairs : undefined
+      return { coming: this.#presence.entered(own, others, reply.revision) }
     }
     const pairs = reply.ranges[1]?.pairs ?? []
     const present = pairs.find((pair) => pair.key === name)
     // An earlier try of it may come in yet, after its caller has left.
     if (isDoubtful && present === undefined) this.#register.doubts.add(ticket)
-    if (this.#register.base.changed(reply.ranges[0]?.pairs[0])) return undefined
-    if (present !== undefined) return this.#presence.found(present, ticket, { isDoubtful })
-    if (isPatient) return undefined
-    return this.#squeezeIn(ticket, { pairs, revision: reply.revision, put, known, lease, at })
+    if (bases.changed(reply.ranges[0]?.pairs[0])) return { seen: undefined }
+    if (present !== undefined) return { coming: this.#presence.found(present, ticket, { isDoubtful }) }
+    return { seen: this.#seen(ticket, pairs, reply.revision) }
+  }
+
+  #seen(ticket: Ticket, pairs: readonly KeyValue[], revision: number): Room {
+    const entries = this.#register.entries(pairs)
+    const isWatched = this.#register.rooms.get(ticket.key) !== undefined
+    if (isWatched && ticket.patienceMs > 0) return this.#register.rooms.open(ticket.key, entries, revision)
+    const room = new Room(ticket.key)
+    room.fill(entries, revision)
+    return room
+  }
+
+  /** Tickets of this process whose time is over are no reason to be refused. */
+  async #refuse(room: Room): Promise<Coming | { readonly seen: undefined }> {
+    const clearing = this.#register.wardens.clearing(room)
+    if (clearing === undefined)
+      return { coming: Promise.resolve({ tag: 'busy', retryMs: this.#register.untilChange(room) }) }
+    await clearing
+    return { seen: undefined }
   }
 
   /**
@@ -105,8 +147,9 @@ export class Entrance {
             lease: lease.id,
             revision: reply.revision,
           })
-          const own = this.#register.track(entry, ticket, { lease, isDoubtful })
-          return this.#presence.entered(own, [], reply.revision)
+          const own = this.#register.track(entry, ticket, { lease, holdLease: lease, isDoubtful })
+          own.state = 'offered'
+          return this.#presence.entered(own, undefined, reply.revision)
         })
       : reply.ranges.map(({ pairs: [pair] }, index) =>
           pair === undefined
@@ -124,51 +167,12 @@ export class Entrance {
     })
   }
 
-  /** For one that does not wait, where others are: it comes in if it may stand beside them and nobody comes before it. */
-  async #squeezeIn(ticket: Ticket, seen: Seen): Promise<AcquireAnswer | undefined> {
-    const room = new Room(ticket.key)
-    room.fill(this.#register.entries(seen.pairs), seen.revision)
-    const { head } = room.divide()
-    const name = this.#register.names.ticket(ticket.key, ticket.id)
-    room.put(this.#register.entryOf(ticket, { name, at: seen.at, lease: 0, revision: seen.revision + 1 }))
-    const isAdmitted = head === undefined && room.closings.size === 0 && room.divide().head === undefined
-    if (!isAdmitted) {
-      room.delete(ticket.id)
-      // Tickets of ours whose time is over are no reason to be refused.
-      const clearing = this.#register.wardens.clearing(room)
-      if (clearing === undefined) return { tag: 'busy', retryMs: this.#register.untilChange(room) }
-      await clearing
-      return undefined
-    }
-    const { reply, isDoubtful } = await this.#register.transact({
-      when: [seen.known, isOlder(this.#register.names.room(ticket.key), seen.revision)],
-      apply: [seen.put],
-      otherwise: [],
-    })
-    if (!reply.succeeded) {
-      if (isDoubtful) this.#register.doubts.add(ticket)
-      return undefined
-    }
-    const entry = this.#register.entryOf(ticket, {
-      name,
-      at: seen.at,
-      lease: seen.lease.id,
-      revision: reply.revision,
-    })
-    const own = this.#register.track(entry, ticket, { lease: seen.lease, isDoubtful })
-    own.state = 'offered'
-    return this.#presence.ask(own, ticket) as Promise<AcquireAnswer | undefined>
-  }
-
   /** etcd carries out what it gets at the same time in any order. Those of one process stay in the order of their calls. */
-  #inTurn(ticket: Ticket, request: TxnRequest): Promise<{ reply: TxnReply; isDoubtful: boolean }> {
-    if (ticket.patienceMs === 0) return this.#register.transact(request)
+  #inTurn(ticket: Ticket, comeIn: () => Promise<Coming>): Promise<Coming> {
+    if (ticket.patienceMs === 0) return comeIn()
     const { key } = ticket
     const before = this.#entering.get(key)
-    const turn =
-      before === undefined
-        ? this.#register.transact(request)
-        : before.then(() => this.#register.transact(request))
+    const turn = before === undefined ? comeIn() : before.then(comeIn)
     const done = turn.then(
       () => {},
       () => {},
@@ -179,13 +183,25 @@ export class Entrance {
   }
 }
 
-interface Seen {
-  readonly pairs: readonly KeyValue[]
-  readonly revision: number
-  readonly put: Operation
-  readonly known: Compare
-  readonly lease: Lease
-  readonly at: number
+/**
+ * What a ticket is put into a room for: to hold as the first one, to hold beside others, or to wait behind them. A key that
+ * waits is bound to the lease of waiters, and a key that holds is not, so this is known before the key is written.
+ */
+function wayIn(ticket: Ticket, seen: Room | undefined): Way {
+  if (seen === undefined || seen.size === 0) return { tag: 'first' }
+  if (seen.admits(ticket)) return { tag: 'beside', revision: seen.revision }
+  return ticket.patienceMs > 0 ? { tag: 'behind' } : { tag: 'none', room: seen }
+}
+
+type Way =
+  | { readonly tag: 'first' }
+  | { readonly tag: 'beside'; readonly revision: number }
+  | { readonly tag: 'behind' }
+  | { readonly tag: 'none'; readonly room: Room }
+
+/** What is to be said is on its way, and the next one may come in. */
+interface Coming {
+  readonly coming: Promise<AcquireAnswer | undefined>
 }
 
 /** A comparison and an operation for each, of 128 that etcd takes in all unless it is told to take more; and one for the fence. */

@@ -56,11 +56,7 @@ export class EtcdStore implements Store {
       if (answer !== undefined)
         return answer.tag === 'queued' ? { ...answer, ahead: this.#register.ahead(ticket) } : answer
     }
-    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-      const answer = await this.#entrance.enter(ticket)
-      if (answer !== undefined) return answer
-    }
-    throw tooBusy(ticket.key)
+    return this.#entrance.enter(ticket)
   }
 
   async acquireAll(tickets: readonly Ticket[]): Promise<readonly bigint[] | undefined> {

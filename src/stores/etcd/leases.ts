@@ -12,6 +12,8 @@ export class Lease {
   readonly id: number
   /** What etcd granted. */
   readonly ttlMs: number
+  /** The longest term of a ticket that may hold by it. */
+  readonly termMs: number
   /** How many tickets are bound to it; without any it is not kept alive. */
   tickets = 0
   isLost = false
@@ -22,6 +24,7 @@ export class Lease {
   constructor(id: number, ttlMs: number, since: Moment) {
     this.id = id
     this.ttlMs = ttlMs
+    this.termMs = longestTerm(ttlMs / 1000)
     this.#since = since
   }
 
@@ -52,11 +55,14 @@ export class Lease {
 }
 
 /**
- * The leases of one process: one for each length of time that its tickets ask for, which is one for most.
+ * The leases of one process: one for each length of time that its holders ask for, which is one for most, and a short one
+ * for all its waiters.
  *
  * A lease is longer than the ttl of its tickets, by a fifth and a second, and is kept alive so often that at any moment it
- * surely lasts for that ttl. So a ticket can be promised its ttl without a request: when it is its turn, and when it is
- * renewed. That a single ticket ends in time is the matter of its own process, as long as that is alive.
+ * surely lasts for that ttl. So a ticket can be promised its ttl without a request: when it is renewed, and when its own
+ * process hands the key to it. That a single ticket ends in time is the matter of its own process, as long as that is alive.
+ *
+ * The waiters of a process that has died, hangs, or is cut off vanish with the short lease, so they hold up nobody for long.
  */
 export class Leases {
   readonly #cluster: Cluster
@@ -71,9 +77,26 @@ export class Leases {
     this.#onLost = onLost
   }
 
-  /** The one for tickets that have to be kept for `termMs`. */
-  shared(termMs: number): Promise<Lease> {
+  /** The one for holders that have to be kept for `termMs`. */
+  async shared(termMs: number): Promise<Lease> {
     const ttl = lengthFor(termMs)
+    const lease = await this.#lasting(ttl)
+    if (lease.ttlMs > ttl * 1000) throw tooShort(ttl, lease.ttlMs / 1000)
+    return lease
+  }
+
+  /** The one for waiters: the shortest that etcd grants. A key never comes back to it from a longer one. */
+  waiting(): Promise<Lease> {
+    return this.#lasting(SHORTEST)
+  }
+
+  /** A lease that this process keeps alive, by its id. */
+  kept(id: number): Lease | undefined {
+    for (const { lease } of this.#shared.values()) if (lease?.id === id) return lease
+    return undefined
+  }
+
+  #lasting(ttl: number): Promise<Lease> {
     let shared = this.#shared.get(ttl)
     if (shared === undefined) {
       shared = { lease: undefined, granting: undefined, beat: undefined }
@@ -85,13 +108,11 @@ export class Leases {
   }
 
   /** One that is not kept alive: for what ends at its time whatever becomes of this process. */
-  once(durationMs: number, options: GrantOptions = {}): Promise<Lease> {
+  async once(durationMs: number, { mayBeLonger = false }: OnceOptions = {}): Promise<Lease> {
     const ttl = lengthFor(durationMs)
-    const lease = this.#grant(ttl, options)
-    lease.then(
-      ({ id }) => setTimeout(() => this.#ids.delete(id), 2 * ttl * 1000).unref(),
-      () => {},
-    )
+    const lease = await this.#grant(ttl)
+    this.#forgetLater(lease)
+    if (lease.ttlMs > ttl * 1000 && !mayBeLonger) throw tooShort(ttl, lease.ttlMs / 1000)
     return lease
   }
 
@@ -170,6 +191,7 @@ export class Leases {
       this.lost(before)
     }
     const lease = await this.#grant(ttl)
+    if (before !== undefined) this.#forgetLater(before)
     shared.lease = lease
     shared.beat ??= this.#beat(shared, ttl)
     return lease
@@ -198,23 +220,27 @@ export class Leases {
       if (shared.lease === lease && shared.beat === undefined) shared.beat = this.#beat(shared, ttl)
   }
 
-  async #grant(ttl: number, { mayBeLonger = false }: GrantOptions = {}): Promise<Lease> {
+  async #grant(ttl: number): Promise<Lease> {
     // Chosen here, so that the request may be repeated.
     const id = 1 + Math.floor(Math.random() * (Number.MAX_SAFE_INTEGER - 1))
     const since = moment()
     this.#ids.add(id)
     try {
       const { reply } = await this.#cluster.ask(LEASE_GRANT, { id, ttl })
-      if (reply.ttl > ttl && !mayBeLonger) throw tooShort(ttl, reply.ttl)
       return new Lease(id, reply.ttl * 1000, since)
     } catch (error) {
       if (!isLeaseThere(error)) throw error
       return new Lease(id, ttl * 1000, since)
     }
   }
+
+  /** By then etcd has ended it, and its keys with it. */
+  #forgetLater({ id, ttlMs }: Lease): void {
+    setTimeout(() => this.#ids.delete(id), 2 * ttlMs).unref()
+  }
 }
 
-interface GrantOptions {
+interface OnceOptions {
   /** What is bound to it is removed at its time by this process, and without that it may be there for longer. */
   readonly mayBeLonger?: boolean
 }

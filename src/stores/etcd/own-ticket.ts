@@ -11,7 +11,10 @@ export interface OwnTicket {
   readonly fence: bigint
   /** Whoever finds another one has found that somebody else has taken it over, or removed it. */
   modRevision: number
+  /** What its key is bound to: the lease of waiters until it is its turn, and then one that lasts for its term. */
   lease: Lease
+  /** The one by which it holds, or will: kept alive while it waits, so that it can be promised its ttl at once. */
+  readonly holdLease: Lease
   /** Bound to a lease that lasts for its minimum hold. */
   pinned: boolean
   /** By the wall clock, for people. */
@@ -20,6 +23,8 @@ export interface OwnTicket {
   /** By the monotonic clock: the end of its ttl, of its acceptance term, or of its minimum hold after a release. */
   until: number
   rememberedUntil: number
+  /** When it was asked about last. */
+  heardAt: number
   /** The end of its minimum hold; 0 without one, or before it was confirmed. */
   holdUntil: number
   heldSince: number

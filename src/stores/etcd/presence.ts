@@ -16,8 +16,8 @@ export class Presence {
   }
 
   /**
-   * The hand-over: all of them were offered their keys, and their leases surely last. There is nothing to ask, and no need
-   * to wait for as much as a tick, in which the one before would begin to ask for the key again.
+   * The hand-over within this process: all of them were offered their keys, which are bound to leases that surely last. There
+   * is nothing to ask, and no need to wait for as much as a tick, in which the one before would begin to ask for the key again.
    */
   takeOffers(tickets: readonly Ticket[]): readonly RenewAnswer[] | undefined {
     const now = performance.now()
@@ -69,6 +69,7 @@ export class Presence {
     own.questions += 1
     try {
       const now = performance.now()
+      own.heardAt = now
       own.rememberedUntil = now + ticket.patienceMs
       if (own.state === 'held') {
         own.until = Math.max(own.until, now + ticket.ttlMs)
@@ -111,12 +112,12 @@ export class Presence {
 
   /** Asks whether the keys of holders are as we left them; who is not is no longer ours. */
   async verify(held: readonly OwnTicket[]): Promise<void> {
+    const { keys, names } = this.#register
     const batches: OwnTicket[][] = []
     for (let start = 0; start < held.length; start += MOST_COMPARES)
       batches.push(held.slice(start, start + MOST_COMPARES))
     await Promise.all(
       batches.map(async (batch) => {
-        const revisions = batch.map(({ modRevision }) => modRevision)
         const { reply } = await this.#register.transact({
           when: batch.map(({ name, modRevision }) => isAt(name, modRevision)),
           apply: [],
@@ -126,10 +127,8 @@ export class Presence {
         if (reply.succeeded) return
         for (const [index, own] of batch.entries()) {
           const pair = reply.ranges[index]?.pairs[0]
-          const isOurs = pair !== undefined && pair.modRevision === revisions[index]
-          // Moved to another lease of ours while this was asked.
-          const isMoved = own.modRevision !== revisions[index]
-          if (!isOurs && !isMoved) this.#register.forget(own)
+          const isOurs = pair !== undefined && keys.adopt(own, entryOf(pair, names))
+          if (!isOurs) this.#register.forget(own)
         }
       }),
     )
@@ -167,7 +166,7 @@ export class Presence {
   /** Promises the ticket its ttl, once the lease surely lasts as long. */
   async #confirm(own: OwnTicket, ticket: Ticket): Promise<RenewAnswer | undefined> {
     this.#hold(own, ticket)
-    const isBound = await this.#register.wardens.bind(own)
+    const isBound = await this.#register.keys.bind(own)
     if (isBound) await this.#register.leases.back(own.lease, termMs(ticket))
     // Evicted meanwhile, say.
     if (
@@ -212,7 +211,11 @@ export class Presence {
       return value.evicted ? { tag: 'gone', evicted: true, reason: value.reason } : GONE
     if (value.state !== 'here') return GONE
     await this.#register.base.value()
-    const lease = await this.#register.leases.shared(termMs(ticket))
+    const holdLease = await this.#register.leases.shared(termMs(ticket))
+    const bound = this.#register.leases.kept(pair.lease)
+    // One that comes from another process may hold: its key must never be bound to the lease of waiters.
+    const lease = bound ?? holdLease
+    const isOurs = bound !== undefined
     const put: Operation = {
       tag: 'put',
       key: pair.key,
@@ -220,7 +223,6 @@ export class Presence {
       lease: lease.id,
     }
     const range: Operation = { tag: 'range', ...this.#register.names.room(ticket.key) }
-    const isOurs = pair.lease === lease.id
     const told = await this.#register
       .transact({
         when: [isAt(pair.key, pair.modRevision)],
@@ -233,6 +235,7 @@ export class Presence {
     const modRevision = isOurs ? pair.modRevision : reply.revision
     const own = this.#register.track({ ...entry, modRevision }, ticket, {
       lease,
+      holdLease,
       isDoubtful: isDoubtful || told.isDoubtful,
     })
     const pairs = reply.ranges.at(-1)?.pairs ?? []

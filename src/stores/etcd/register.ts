@@ -5,6 +5,7 @@ import { isLeaseGone } from './failures.ts'
 import { FenceBase } from './fence-base.ts'
 import { type Lease, Leases } from './leases.ts'
 import { type KeyValue, TXN, type TxnReply, type TxnRequest } from './messages.ts'
+import { OwnKeys } from './own-keys.ts'
 import type { OwnTicket } from './own-ticket.ts'
 import type { Room } from './room.ts'
 import { RoomNames } from './room-names.ts'
@@ -18,6 +19,7 @@ export class Register {
   readonly names: RoomNames
   readonly leases: Leases
   readonly rooms: Rooms
+  readonly keys: OwnKeys
   readonly wardens: Wardens
   readonly doubts: Doubts
   readonly base: FenceBase
@@ -34,10 +36,12 @@ export class Register {
       names: this.names,
       onChange: (room, { entries, gone }) => this.#changed(room, entries, gone),
     })
+    this.keys = new OwnKeys({ cluster, names: this.names, leases: this.leases, own: this.own })
     this.doubts = new Doubts(this)
     this.wardens = new Wardens({
       cluster,
       names: this.names,
+      keys: this.keys,
       leases: this.leases,
       rooms: this.rooms,
       own: this.own,
@@ -88,7 +92,7 @@ export class Register {
   track(
     entry: Entry,
     ticket: Ticket,
-    { lease, isDoubtful }: { lease: Lease; isDoubtful: boolean },
+    { lease, holdLease, isDoubtful }: { lease: Lease; holdLease: Lease; isDoubtful: boolean },
   ): OwnTicket {
     const present = this.own.get(ticket.id)
     if (present !== undefined && present.createRevision === entry.createRevision && present.lease === lease) {
@@ -103,11 +107,13 @@ export class Register {
       modRevision: entry.modRevision,
       fence: this.base.fence(entry.createRevision),
       lease,
+      holdLease,
       pinned: false,
       at: Date.now(),
       state: 'waiting',
       until: performance.now() + ticket.ttlMs,
       rememberedUntil: performance.now() + ticket.patienceMs,
+      heardAt: performance.now(),
       holdUntil: 0,
       heldSince: performance.now(),
       attendAt: Number.POSITIVE_INFINITY,
@@ -118,6 +124,7 @@ export class Register {
     }
     this.own.set(ticket.id, own)
     this.leases.used(lease)
+    this.leases.used(holdLease)
     this.wardens.look(own)
     return own
   }
@@ -127,6 +134,7 @@ export class Register {
     if (this.own.get(own.ticket.id) !== own) return
     this.own.delete(own.ticket.id)
     own.lease.tickets -= 1
+    own.holdLease.tickets -= 1
   }
 
   /** Its key is deleted, which may let others in; no need to wait until the watch says so. */
@@ -142,6 +150,7 @@ export class Register {
   /** Its holder asks, and is told that it is gone. */
   #lose(own: OwnTicket): void {
     this.forget(own)
+    if (own.isDoubtful) this.doubts.add(own.ticket)
     if (own.questions === 0) this.#wake(own.ticket.id)
   }
 
@@ -149,7 +158,10 @@ export class Register {
     for (const entry of entries) {
       const own = this.own.get(entry.id)
       if (own === undefined || entry.modRevision <= own.modRevision || own.ticket.key !== room.key) continue
-      if (entry.value.state === 'here' && this.leases.isOurs(entry.lease)) continue
+      if (entry.value.state === 'here' && this.leases.isOurs(entry.lease)) {
+        this.keys.adopt(own, entry)
+        continue
+      }
       if (entry.value.state === 'leaving' && this.leases.isOurs(entry.lease)) {
         // Released by another process before its minimum hold was over: we still end it.
         own.modRevision = entry.modRevision
@@ -211,13 +223,12 @@ export class Register {
     return this.rooms.get(key)?.ahead(id) ?? 0
   }
 
-  /** The head watches for the next thing that may let it in; the others only have to stay remembered. */
+  /** In time to stay remembered, and for the next expiry: every waiter watches for that, as all in front of it may be dead. */
   askAgain({ ticket }: OwnTicket): number {
     const staying = Math.min(ticket.patienceMs / 3, (ticket.acceptMs * 2) / 3)
     const room = this.rooms.get(ticket.key)
-    if (room === undefined) return Math.ceil(staying)
-    const isFirst = room.closings.size > 0 ? this.ahead(ticket) === 0 : room.divide().head?.id === ticket.id
-    return Math.max(1, Math.ceil(isFirst ? Math.min(staying, this.untilChange(room)) : staying))
+    const changeMs = room === undefined ? staying : this.untilChange(room)
+    return Math.max(1, Math.ceil(Math.min(staying, changeMs)))
   }
 
   /** When time alone may let somebody in: exactly for tickets of our own, and at the latest for those of others. */

@@ -1,4 +1,4 @@
-import { Sum } from '../../law/law.ts'
+import { type Share, Sum } from '../../law/law.ts'
 import { Roster } from '../../law/roster.ts'
 import type { Entry, KeptTicket } from './ticket-value.ts'
 
@@ -63,11 +63,26 @@ export class Room {
     this.#tombstones.delete(id)
   }
 
-  /** Who may stand at the front, and who is the first that may not. */
-  divide(): { readonly holders: readonly Entry[]; readonly head: Entry | undefined } {
+  /** Whether a ticket that comes now may stand with all that are there. */
+  admits(share: Share): boolean {
+    if (this.closings.size > 0) return false
+    const sum = new Sum()
+    for (const { value } of this.tickets.values()) {
+      if (!sum.admits(value)) return false
+      sum.add(value)
+    }
+    return sum.admits(share)
+  }
+
+  /** Who may stand at the front, and who is the first that may not; as if `without` were not there. */
+  divide({ without }: { readonly without?: string } = {}): {
+    readonly holders: readonly Entry[]
+    readonly head: Entry | undefined
+  } {
     const sum = new Sum()
     const holders: Entry[] = []
     for (const entry of this.tickets.values()) {
+      if (entry.id === without) continue
       if (!sum.admits(entry.value)) return { holders, head: entry }
       sum.add(entry.value)
       holders.push(entry)

@@ -1,7 +1,8 @@
 import type { Cluster } from './cluster.ts'
 import type { Leases } from './leases.ts'
 import { type Operation, TXN } from './messages.ts'
-import { type OwnTicket, termMs } from './own-ticket.ts'
+import type { OwnKeys } from './own-keys.ts'
+import type { OwnTicket } from './own-ticket.ts'
 import type { Room } from './room.ts'
 import type { RoomNames } from './room-names.ts'
 import type { Rooms } from './rooms.ts'
@@ -10,6 +11,7 @@ import { closingValue, type Entry, kept, ticketValue } from './ticket-value.ts'
 export interface WardensOptions {
   readonly cluster: Cluster
   readonly names: RoomNames
+  readonly keys: OwnKeys
   readonly leases: Leases
   readonly rooms: Rooms
   readonly own: ReadonlyMap<string, OwnTicket>
@@ -46,8 +48,26 @@ export class Wardens {
 
   /** Ends a ticket of ours, if it is still as we know it. */
   end(own: OwnTicket): Promise<void> {
-    own.ending ??= this.#end(own)
+    if (own.ending === undefined) {
+      if (own.state === 'offered') this.#endSilent(own)
+      own.ending = this.#end(own)
+    }
     return own.ending
+  }
+
+  /**
+   * An offer that lapses also lapses for those of ours right behind it that have been silent for as long as an offer to them
+   * would stand. Those of another process are the matter of that process.
+   */
+  #endSilent({ ticket: { key }, createRevision }: OwnTicket): void {
+    const now = performance.now()
+    for (const entry of this.#options.rooms.get(key)?.tickets.values() ?? []) {
+      if (entry.createRevision <= createRevision) continue
+      const own = this.#options.own.get(entry.id)
+      const isWaiting = own?.state === 'waiting' && own.createRevision === entry.createRevision
+      if (!isWaiting || own.heardAt + own.ticket.acceptMs > now) return
+      void this.end(own)
+    }
   }
 
   /** Set while tickets of ours at the front of a room are being ended; ends those whose time is over. */
@@ -66,30 +86,15 @@ export class Wardens {
 
   /** Released before its minimum hold was over. False when it is no longer ours. */
   async leave(own: OwnTicket): Promise<boolean> {
-    const value = ticketValue(kept(own.ticket, { at: own.at, state: 'leaving', pinned: own.pinned }))
-    if (!(await this.#put(own, value, own.lease.id))) return false
+    const reply = await this.#options.keys.change(own, () => {
+      const value = ticketValue(kept(own.ticket, { at: own.at, state: 'leaving', pinned: own.pinned }))
+      return { apply: [{ tag: 'put', key: own.name, value, lease: own.lease.id }] }
+    })
+    if (reply === undefined) return false
+    own.modRevision = reply.revision
     own.state = 'leaving'
     own.until = own.holdUntil
     this.look(own)
-    return true
-  }
-
-  /** Sees to it that its key is bound to a lease that is long enough. False when it is no longer ours. */
-  async bind(own: OwnTicket): Promise<boolean> {
-    const { leases } = this.#options
-    const holdMs = own.holdUntil - performance.now()
-    const isPinned = holdMs > 0
-    const needMs = termMs(own.ticket)
-    if (isPinned === own.pinned && (isPinned || own.lease.ttlMs >= needMs)) return true
-    const lease = isPinned
-      ? await leases.once(Math.max(holdMs, own.ticket.ttlMs) + own.ticket.lockDelayMs)
-      : await leases.shared(needMs)
-    const value = ticketValue(kept(own.ticket, { at: own.at, pinned: isPinned }))
-    if (!(await this.#put(own, value, lease.id))) return false
-    own.lease.tickets -= 1
-    own.lease = lease
-    own.pinned = isPinned
-    leases.used(lease)
     return true
   }
 
@@ -112,16 +117,6 @@ export class Wardens {
     clearTimeout(this.#timer)
   }
 
-  async #put(own: OwnTicket, value: string, lease: number): Promise<boolean> {
-    const { reply } = await this.#options.cluster.ask(TXN, {
-      when: [{ that: 'modified', is: 'equal', key: own.name, revision: own.modRevision }],
-      apply: [{ tag: 'put', key: own.name, value, lease }],
-      otherwise: [],
-    })
-    if (reply.succeeded) own.modRevision = reply.revision
-    return reply.succeeded
-  }
-
   async #end(own: OwnTicket): Promise<void> {
     const { key, id, lockDelayMs } = own.ticket
     const isDelayed = own.state === 'held' && lockDelayMs > 0
@@ -140,12 +135,7 @@ export class Wardens {
           operations.push({ tag: 'put', key: name, value: closingValue(leftMs), lease: lease.id })
           this.closing(name, leftMs)
         }
-        const { reply } = await this.#options.cluster.ask(TXN, {
-          when: [{ that: 'modified', is: 'equal', key: own.name, revision: own.modRevision }],
-          apply: operations,
-          otherwise: [],
-        })
-        isDeleted = reply.succeeded
+        isDeleted = (await this.#options.keys.change(own, () => ({ apply: operations }))) !== undefined
       },
     )
     this.#options.onEnded(own, { isDeleted })
@@ -226,7 +216,7 @@ export class Wardens {
   async #unpin(own: OwnTicket): Promise<void> {
     own.holdUntil = 0
     try {
-      if (await this.bind(own)) return
+      if (await this.#options.keys.bind(own)) return
       const { reply } = await this.#options.cluster.ask(TXN, {
         when: [],
         apply: [{ tag: 'range', key: own.name }],

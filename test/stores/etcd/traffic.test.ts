@@ -132,7 +132,7 @@ test('all who wait for a key in one process cost one small request when they say
   await Promise.all([holder, ...waiters].map((one) => store.release(releaseOf(one))))
 })
 
-test('a hand-over costs the release and nothing else: the one who is woken has the key by then', async () => {
+test('a hand-over within a process costs the release and nothing else: the one who is woken has the key by then', async () => {
   const woken = new Map<string, () => void>()
   await store.listen?.((wake) => wake.tag === 'ticket' && woken.get(wake.id)?.())
   const queue = Array.from({ length: 20 }, () => ticket({ key: 'hand-over' }))
@@ -150,6 +150,28 @@ test('a hand-over costs the release and nothing else: the one who is woken has t
   })
   expect(cost).toEqual({ Txn: queue.length })
   expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : 1)))
+})
+
+test('a hand-over to another process costs the release, and one transaction of the one who has the key then', async () => {
+  const other = etcdStore({ endpoints: [server.url] })
+  const woken = new Map<string, () => void>()
+  for (const one of [store, other])
+    await one.listen?.((wake) => wake.tag === 'ticket' && woken.get(wake.id)?.())
+  const queue = Array.from({ length: 20 }, () => ticket({ key: 'to-another' }))
+  const storeOf = (index: number) => (index % 2 === 0 ? store : other)
+  const wakes = queue.map(({ id }) => new Promise<void>((wake) => woken.set(id, wake)))
+  for (const [index, waiter] of queue.entries()) await storeOf(index).acquire(waiter)
+  const cost = await spent(async () => {
+    await store.release(releaseOf(queue[0] as Ticket))
+    for (const [index, waiter] of queue.entries()) {
+      if (index === 0) continue
+      await wakes[index]
+      fenceOf((await storeOf(index).renew([waiter]))[0])
+      await storeOf(index).release(releaseOf(waiter))
+    }
+  })
+  expect(cost).toEqual({ Txn: 2 * queue.length - 1 })
+  await other.close()
 })
 
 interface KeyValue {
