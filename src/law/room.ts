@@ -331,12 +331,15 @@ function bury(room: Room, id: string, tombstone: Tombstone): void {
 
 /**
  * When a waiter should ask again if nobody wakes it: in time to stay remembered, and to find an offer before its acceptance
- * term is over, should its wake be lost. Sooner where the next expiry comes sooner: every waiter watches for that, because
- * all in front of it may be dead.
+ * term is over, should its wake be lost. The head also watches for the next expiry. So do the others, because all in front of
+ * them may be dead; but no more often than six times in an acceptance term, because a short lease may be renewed for ever.
  */
 function askAgain(room: Room, ticket: Ticket, time: StoreTime): number {
   const staying = Math.min(ticket.patienceMs / 3, (ticket.acceptMs * 2) / 3)
-  return Math.ceil(Math.min(staying, untilChange(room, time)))
+  // Nothing expires before: no need to look at each holder.
+  if (room.closedUntil <= time.ms && room.nextExpiry - time.ms >= staying) return Math.ceil(staying)
+  const leastMs = room.queue.first?.id === ticket.id ? 0 : ticket.acceptMs / 6
+  return Math.ceil(Math.min(staying, Math.max(leastMs, untilChange(room, time))))
 }
 
 /** How long until the store's clock alone may let somebody in; at least 1 ms, so that nobody spins. */

@@ -151,20 +151,21 @@ export const queueCases: readonly ConformanceScript[] = [
     },
   },
   {
-    name: 'every waiter is told to watch the next expiry, because all in front of it may be dead',
+    name: 'the head is told to watch the next expiry, and the others soon after it, because all in front may be dead',
     async play(scene) {
       const store = await scene.view()
       const limit = scene.several(3)
       heldFence(await store.acquire(scene.ticket({ limit, ttlMs: LONG / 6 })))
       heldFence(await store.acquire(scene.ticket({ limit, ttlMs: LONG / 12 })))
       const [head, other] = [scene.ticket(), scene.ticket()]
-      for (const ticket of [head, other]) {
-        const { askAgainMs } = queuedAnswer(await store.acquire(ticket))
-        assert.ok(askAgainMs > 0 && askAgainMs <= LONG / 12, `${askAgainMs} ms`)
-      }
-      for (const renewed of await store.renew([head, other])) {
-        assert.ok(renewed.tag === 'queued')
-        assert.ok(renewed.askAgainMs > 0 && renewed.askAgainMs <= LONG / 12, `${renewed.askAgainMs} ms`)
+      const asked = [queuedAnswer(await store.acquire(head)), queuedAnswer(await store.acquire(other))]
+      for (const [first, second] of [asked, await store.renew([head, other])]) {
+        assert.ok(first?.tag === 'queued' && second?.tag === 'queued')
+        assert.ok(first.askAgainMs > 0 && first.askAgainMs <= LONG / 12, `the head: ${first.askAgainMs} ms`)
+        assert.ok(
+          second.askAgainMs > 0 && second.askAgainMs <= LONG / 6,
+          `the other: ${second.askAgainMs} ms`,
+        )
       }
     },
   },

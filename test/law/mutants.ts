@@ -254,14 +254,21 @@ const wakes = [
     ['the evicted are not woken', ', ...evicted])', '])'],
     [
       'no waiter watches the expiry',
-      'Math.ceil(Math.min(staying, untilChange(room, time)))',
+      'Math.ceil(Math.min(staying, Math.max(leastMs, untilChange(room, time))))',
       'Math.ceil(staying)',
     ],
     [
       'every waiter watches nothing but the expiry',
-      'Math.ceil(Math.min(staying, untilChange(room, time)))',
+      'Math.ceil(Math.min(staying, Math.max(leastMs, untilChange(room, time))))',
       'untilChange(room, time)',
     ],
+    [
+      'the head watches no better than the others',
+      'room.queue.first?.id === ticket.id ? 0 : ',
+      '',
+      ['conformance'],
+    ],
+    ['only the head watches the expiry', ': ticket.acceptMs / 6', ': staying'],
     [
       'the last expiry is watched, not the first',
       'change = Math.min(change, entry.value.expiresAt)',

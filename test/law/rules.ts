@@ -237,7 +237,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     if (told.tag !== 'queued') return
     if ('ahead' in told) assert.equal(told.ahead, place)
     else assert.equal(action.verb, 'renew')
-    assert.equal(told.askAgainMs, askAgain(asking, untilChange(after, ms)))
+    assert.equal(told.askAgainMs, askAgain(asking, place, untilChange(after, ms)))
   },
 
   'everybody who was let in without asking is woken, and the evicted are'(step) {
@@ -310,8 +310,9 @@ function untilChange({ holders, closedUntil }: Observation['after'], ms: number)
 }
 
 /** Often enough to stay remembered, to find an offer whose wake was lost while it still stands, and to see who expires. */
-function askAgain({ patienceMs, acceptMs }: Ticket, changeMs: number): number {
-  return Math.ceil(Math.min(patienceMs / 3, (acceptMs * 2) / 3, changeMs))
+function askAgain({ patienceMs, acceptMs }: Ticket, place: number, changeMs: number): number {
+  const watched = place === 0 ? changeMs : Math.max(changeMs, acceptMs / 6)
+  return Math.ceil(Math.min(patienceMs / 3, (acceptMs * 2) / 3, watched))
 }
 
 /** Whether an offer lapsed in this step, and the waiter had been silent for its own acceptance term by then. */

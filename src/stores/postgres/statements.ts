@@ -18,7 +18,15 @@ export function presenceOf(inbox: string): string {
 
 export function statementsFor(schema: string): Statements {
   return {
-    acquire: call('lock_acquire', ['text[]', 'text[]', ...numbers(7), 'text[]', 'text', 'boolean', 'boolean']),
+    acquire: call('lock_acquire', [
+      'text[]',
+      'text[]',
+      ...numbers(7),
+      'text[]',
+      'text',
+      'boolean',
+      'boolean',
+    ]),
     renew: call('lock_renew', ['text[]', 'text[]', ...numbers(4), 'text', 'boolean', 'boolean']),
     release: call('lock_release', ['text[]', 'text[]', 'boolean[]', 'text']),
     evict: call('lock_evict', ['text', 'text', 'text', 'text', 'boolean']),

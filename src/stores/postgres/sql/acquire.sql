@@ -95,7 +95,7 @@ begin
         v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, v_listens, p_owners[v_index]
       );
       v_answer := 'q' || v_ahead || ' ' || "{schema}".lock_ask_again(
-        v_key, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
+        v_key, v_ahead = 0, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
       );
     end if;
     v_holds := v_holds or v_answer like 'h%';

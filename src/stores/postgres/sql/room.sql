@@ -108,7 +108,7 @@ declare
   v_limit double precision;
   v_last bigint;
   v_expired boolean;
-  v_lapsed boolean := false;
+  v_dropped integer;
   v_closed boolean;
   -- The inboxes that are known to be heard, and those of the waiters that were passed over.
   v_heard text[] := array[p_inbox];
@@ -124,6 +124,21 @@ begin
     coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
     coalesce(bool_or(expires_at <= v_now), false), exists (select from "{schema}".lock_closures where key = p_key)
   into v_units, v_limit, v_last, v_expired, v_closed from "{schema}".lock_holders where key = p_key;
+  -- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it. Where
+  -- they are too many for one call, the offer stays until the next.
+  if v_expired and exists (
+    select from "{schema}".lock_holders where key = p_key and state = 'o' and expires_at <= v_now
+  ) then
+    delete from "{schema}".lock_waiters where key = p_key and place in (
+      select place from "{schema}".lock_waiters where key = p_key and place < coalesce((
+        select place from "{schema}".lock_waiters
+        where key = p_key and heard_at + accept_ms > v_now order by place limit 1
+      ), 9223372036854775807) order by place limit v_budget
+    );
+    get diagnostics v_dropped = row_count;
+    v_budget := v_budget - v_dropped;
+    if v_budget = 0 then return v_wakes || E'\n+' || to_json(p_key)::text; end if;
+  end if;
   if v_expired or v_closed then
     for v_holder in
       delete from "{schema}".lock_holders where key = p_key and expires_at <= v_now
@@ -133,15 +148,7 @@ begin
       if v_holder.state = 'h' and v_holder.lock_delay_ms > 0 then
         perform "{schema}".lock_close(p_key, v_holder.expires_at + v_holder.lock_delay_ms);
       end if;
-      v_lapsed := v_lapsed or v_holder.state = 'o';
     end loop;
-    -- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places too.
-    if v_lapsed then
-      delete from "{schema}".lock_waiters where key = p_key and place < coalesce((
-        select place from "{schema}".lock_waiters
-        where key = p_key and heard_at + accept_ms > v_now order by place limit 1
-      ), 9223372036854775807);
-    end if;
     delete from "{schema}".lock_closures where key = p_key and until <= v_now;
     select
       coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
@@ -213,12 +220,15 @@ begin
 end $body$;
 
 -- When a waiter should ask again if nobody wakes it: to stay remembered, and to see the next expiry, because all in front of it
--- may be dead.
+-- may be dead. None except the head asks more often than six times in an acceptance term.
 create function "{schema}".lock_ask_again(
-  p_key text, p_now double precision, p_patience_ms double precision, p_accept_ms double precision
+  p_key text, p_is_head boolean, p_now double precision, p_patience_ms double precision, p_accept_ms double precision
 ) returns double precision language plpgsql as $body$
 begin
-  return ceil(least(p_patience_ms / 3, p_accept_ms * 2 / 3, "{schema}".lock_until_change(p_key, p_now)));
+  return ceil(least(
+    p_patience_ms / 3, p_accept_ms * 2 / 3,
+    greatest(case when p_is_head then 0 else p_accept_ms / 6 end, "{schema}".lock_until_change(p_key, p_now))
+  ));
 end $body$;
 
 -- The end of the minimum hold of a ticket that is confirmed now. No minimum is 0 and no instant: one that is over would lie
@@ -237,6 +247,7 @@ create function "{schema}".lock_find(
 ) returns text language plpgsql as $body$
 declare
   v_fence bigint;
+  v_is_head boolean;
   v_evicted boolean;
   v_reason text;
 begin
@@ -252,9 +263,9 @@ begin
   returning fence into v_fence;
   if found then return 'h' || v_fence; end if;
   if exists (select from "{schema}".lock_holders where key = p_key and id = p_id) then return 'g'; end if;
-  if exists (select from "{schema}".lock_waiters where key = p_key and id = p_id) then
-    return 'q' || "{schema}".lock_ask_again(p_key, p_now, p_patience_ms, p_accept_ms);
-  end if;
+  select place = (select min(place) from "{schema}".lock_waiters where key = p_key) into v_is_head
+  from "{schema}".lock_waiters where key = p_key and id = p_id;
+  if found then return 'q' || "{schema}".lock_ask_again(p_key, v_is_head, p_now, p_patience_ms, p_accept_ms); end if;
   select evicted, reason into v_evicted, v_reason from "{schema}".lock_tombstones
   where key = p_key and id = p_id and until > p_now;
   if not found then return null; end if;

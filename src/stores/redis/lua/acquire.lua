@@ -46,7 +46,8 @@ if #KEYS == 2 and plain then
     local entry = 't' .. id .. '\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' ' .. now .. listens .. ' ' .. ARGV[4]
     redis.call('ZREM', key, was.summary)
     redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
-    local staying = math.min(patience / 3, accept * 2 / 3, was.till - now)
+    local least = was.head and accept / 6 or 0
+    local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, was.till - now))
     return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying)
   end
 

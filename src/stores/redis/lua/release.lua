@@ -45,7 +45,7 @@ local function handOver(key, id)
   local till = now + accept
   if till + delay > was.kept then return end
   -- Another one may get it; see room.lua.
-  if wake(inbox, nextId) == 0 and string.sub(heard, -1) == '1' then return end
+  if string.find(heard, '2$') or wake(inbox, nextId) == 0 and string.find(heard, '1$') then return end
   -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
   local fence = nextFence()

@@ -67,7 +67,8 @@ if #KEYS == 2 and plain then
     local entry = 't' .. id .. '\\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' ' .. now .. listens .. ' ' .. ARGV[4]
     redis.call('ZREM', key, was.summary)
     redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
-    local staying = math.min(patience / 3, accept * 2 / 3, was.till - now)
+    local least = was.head and accept / 6 or 0
+    local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, was.till - now))
     return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying)
   end
 
@@ -387,7 +388,7 @@ local function handOver(key, id)
   local till = now + accept
   if till + delay > was.kept then return end
   -- Another one may get it; see room.lua.
-  if wake(inbox, nextId) == 0 and string.sub(heard, -1) == '1' then return end
+  if string.find(heard, '2$') or wake(inbox, nextId) == 0 and string.find(heard, '1$') then return end
   -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
   local fence = nextFence()
@@ -532,7 +533,8 @@ return table.concat(answers, '\\n')
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
--- heard: when a waiter asked last, and as a 14th digit 1 if its process listened to its inbox then.
+-- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -594,6 +596,10 @@ local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
 end
+
+-- Of a waiter; see above.
+local function heardAt(waiter) return math.floor(waiter.hold / 10) end
+local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
 
@@ -754,7 +760,7 @@ local function dropSilent()
   while true do
     local place = first('q')
     local waiter = place and share(find(string.sub(place, 15)))
-    if not waiter or math.floor(waiter.hold / 10) + waiter.accept > now then return true end
+    if not waiter or heardAt(waiter) + waiter.accept > now then return true end
     if budget == 0 then
       unsettled[room.key] = true
       return false
@@ -779,26 +785,41 @@ end
 -- just lost its connection. If somebody does get it, that was the wake.
 local deaf = {}
 local function isDeaf(waiter)
-  share(waiter)
-  if #waiter.hold ~= 14 or string.sub(waiter.hold, -1) == '0' then return false end
-  if deaf[waiter.inbox] == nil then
-    deaf[waiter.inbox] = wake(waiter.inbox, waiter.id) == 0
+  if isMarked(waiter, '2') then return true end
+  if not isMarked(waiter, '1') then return false end
+  local inbox = share(waiter).inbox
+  if deaf[inbox] == nil then
+    deaf[inbox] = wake(inbox, waiter.id) == 0
     waiter.told = true
   end
-  return deaf[waiter.inbox]
+  if deaf[inbox] then
+    erase(waiter)
+    waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
+    write(waiter)
+  end
+  return deaf[inbox]
 end
 
 -- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
--- keep their places, as one whose process lives asks soon.
+-- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+local steps = 200
 local function chosen(head)
   if not isDeaf(head) then return head end
-  local rank = (room.summary and 1 or 0) + room.holders
-  for _, place in ipairs(redis.call('ZRANGE', room.key, tostring(rank + 1), tostring(rank + 200))) do
-    if string.sub(place, 1, 1) ~= 'q' then return head end
+  local front = (room.summary and 1 or 0) + room.holders
+  room.deaf = math.max(room.deaf or 1, 1)
+  while steps > 0 do
+    local rank = tostring(front + room.deaf)
+    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not place or string.sub(place, 1, 1) ~= 'q' then break end
     local waiter = find(string.sub(place, 15))
-    if waiter.till > now and not admits(waiter) then return head end
-    if waiter.till > now and not isDeaf(waiter) then return waiter end
+    if waiter.till > now then
+      if not admits(waiter) then break end
+      if not isDeaf(waiter) then return waiter end
+    end
+    room.deaf, steps = room.deaf + 1, steps - 1
   end
+  -- Offered although nobody hears it. Those behind come one place nearer.
+  room.deaf = room.deaf - 1
   return head
 end
 
@@ -850,8 +871,9 @@ local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
   if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead.
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, untilChange()))
+    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
+    local least = first('q') == ticket.place and 0 or asked.accept / 6
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
   end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
@@ -867,7 +889,8 @@ local function remember(id, asked)
   local ticket = find(id)
   if ticket and ticket.state == 'w' then
     erase(ticket)
-    ticket.till, ticket.hold = now + asked.patience, now .. asked.listens
+    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
+    ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
     write(ticket)
   end

@@ -27,7 +27,7 @@ local function yield()
     if waits then
       room.arrivals = room.arrivals + 1
       ticket.state, ticket.number, ticket.since = 'w', stamp(room.arrivals), usText
-      ticket.till, ticket.hold = now + tonumber(ARGV[2]), '0'
+      ticket.till, ticket.hold = now + tonumber(ARGV[2]), now .. '0'
       write(ticket)
     end
   end
