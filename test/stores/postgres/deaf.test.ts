@@ -1,7 +1,7 @@
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
-import type { Store } from '../../../src/contract/store.ts'
-import { type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
+import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
+import { postgresStore } from '../../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
@@ -29,19 +29,23 @@ interface Far {
 }
 
 /** The store of a process whose connections can be cut, and whose messages flow. */
-async function farStore(clientOf = newClient, options: PostgresStoreOptions = {}): Promise<Far> {
+async function farStore(open = (url: string): Store => postgresStore(newClient(url))): Promise<Far> {
   const proxy = await startProxy({ targetPort: server.port })
-  const client = clientOf(server.url.replace(`:${server.port}/`, `:${proxy.port}/`))
-  // Of a pool that is the application's, too.
-  if ('on' in client) client.on('error', () => {})
-  const store = postgresStore(client, options)
+  const store = open(server.url.replace(`:${server.port}/`, `:${proxy.port}/`))
   onTestFinished(async () => {
     await store.close()
-    if ('end' in client) await client.end()
     await proxy.close()
   })
   await store.listen?.(() => {})
   return { store, proxy }
+}
+
+function sharingStore(url: string): Store {
+  const pool = new pg.Pool({ connectionString: url })
+  // That its idle connections are cut is for the application to hear.
+  pool.on('error', () => {})
+  onTestFinished(() => pool.end())
+  return postgresStore(pool, { connections: 'shared' })
 }
 
 /** Until so many sessions listen; one is this process' own. */
@@ -61,11 +65,14 @@ async function roomOf(key: string) {
 }
 
 describe.each([
-  ...Object.entries(clients).map(([name, clientOf]) => ({ name, clientOf, options: {} })),
-  { name: 'a pool that is shared', clientOf: newClient, options: { connections: 'shared' } as const },
-])('on $name,', ({ clientOf, options }) => {
+  ...Object.entries(clients).map(([name, clientOf]) => ({
+    name,
+    open: (url: string) => postgresStore(clientOf(url)),
+  })),
+  { name: 'a pool that is shared', open: sharingStore },
+])('on $name,', ({ open }) => {
   test('an offer passes a waiter whose process has no session any more, and it keeps its place', async () => {
-    const { store: far, proxy } = await farStore(clientOf, options)
+    const { store: far, proxy } = await farStore(open)
     const [holder, deaf, next, last] = [ticket(), ticket(), ticket(), ticket()]
     const fence = fenceOf(await near.acquire(holder))
     expect(await far.acquire(deaf)).toMatchObject({ tag: 'queued', ahead: 0 })
@@ -79,8 +86,8 @@ describe.each([
     // Its process lives, and comes back before the next turn.
     proxy.normal()
     await until('it can ask', async () => {
-      const answer = await far.acquire(deaf).catch(() => undefined)
-      return answer?.tag === 'queued'
+      const [answer] = await Promise.allSettled([far.acquire(deaf)])
+      return answer.status === 'fulfilled' && answer.value.tag === 'queued'
     })
     await near.release(releaseOf(next))
     expect(await near.acquire(last)).toMatchObject({ tag: 'queued', ahead: 0 })
@@ -127,6 +134,21 @@ test('nobody passes a waiter that is too wide to be let in, whoever is deaf in f
   const room = await roomOf('key')
   expect(room?.holders).toMatchObject([{ id: staying.id }, { id: deaf.id, state: 'offered' }])
   expect(room?.queue).toMatchObject([{ id: wide.id }, { id: last.id }])
+})
+
+test('readers pass a deaf writer one at a time, and only while it could hold the key itself', async () => {
+  const { store: far, proxy } = await farStore()
+  const [holder, writer] = [ticket(), ticket()]
+  const readers = Array.from({ length: 3 }, () => ticket({ limit: UNLIMITED }))
+  fenceOf(await near.acquire(holder))
+  await far.acquire(writer)
+  for (const reader of readers) await near.acquire(reader)
+  proxy.refuse()
+  await untilDeaf()
+  await near.release(releaseOf(holder))
+  const room = await roomOf('key')
+  expect(room?.holders).toMatchObject([{ id: readers[0]?.id }])
+  expect(room?.queue).toMatchObject([writer, ...readers.slice(1)].map(({ id }) => ({ id })))
 })
 
 test('of a crowd that nobody hears for, 200 are looked at, and the call ends', async () => {

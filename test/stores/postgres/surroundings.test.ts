@@ -59,6 +59,7 @@ describe.each(Object.entries(clients))('behind a pooler that shares connections,
     await one?.close()
     await other?.close()
     expect(await server.sql(`select 1 from pg_stat_activity where query ilike 'listen%'`)).toEqual([])
+    expect(await server.sql(`select 1 from pg_locks where locktype = 'advisory'`)).toEqual([])
   })
 })
 

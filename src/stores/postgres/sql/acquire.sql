@@ -5,8 +5,8 @@
 create function "{schema}".lock_acquire(
   p_keys text[], p_ids text[], p_units double precision[], p_limits double precision[], p_ttl_ms double precision[],
   p_accept_ms double precision[], p_patience_ms double precision[], p_min_hold_ms double precision[],
-  p_lock_delay_ms double precision[], p_owners text[], p_inbox text,
-  p_listens boolean, p_logged boolean
+  p_lock_delay_ms double precision[], p_owners text[], p_inbox text, p_listens boolean,
+  p_logged boolean
 ) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
@@ -54,6 +54,7 @@ begin
       v_known := v_mine or v_queued or v_buried;
       exit when v_attempt = 2 or v_settled and not v_known;
       if v_queued then
+        -- The process may not know yet that its session has ended. Such a waiter must not be passed over for ever.
         v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
         perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       end if;

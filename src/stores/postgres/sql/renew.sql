@@ -4,8 +4,8 @@
 --         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
 create function "{schema}".lock_renew(
   p_keys text[], p_ids text[], p_ttl_ms double precision[], p_accept_ms double precision[],
-  p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text,
-  p_listens boolean, p_logged boolean
+  p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text, p_listens boolean,
+  p_logged boolean
 ) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;

@@ -66,8 +66,9 @@ begin
   return '';
 end $body$;
 
--- Whether no session listens to an inbox. One that does shares this lock for as long as it lives (see presence.sql), so nobody
--- else gets it alone. A failed block gives it back at once: kept until the commit, it would keep the process from coming back.
+-- Whether no session listens to an inbox. A session that does shares this lock for as long as it lives (see presence.sql), and
+-- nobody else gets the lock alone. The exception gives it back at once: a process that comes back need not wait for our commit, and
+-- a call that meets many dead processes does not fill the server's lock table.
 create function "{schema}".lock_is_deaf(p_inbox text) returns boolean language plpgsql as $body$
 begin
   if pg_try_advisory_xact_lock(1212236373, hashtext(p_inbox)) then raise sqlstate 'HF001'; end if;
@@ -155,8 +156,8 @@ begin
       exists (select from "{schema}".lock_closures where key = p_key)
     into v_units, v_limit, v_last, v_closed from "{schema}".lock_holders where key = p_key;
   end if;
-  -- In the first round the waiters that nobody hears for are passed over, as long as the first of them might hold as well. They keep
-  -- their places: their processes may have lost only a connection. The second round offers them what nobody else could get.
+  -- The first round passes over waiters whose process had a session and has none any more, as long as the first of them fits, too.
+  -- They keep their places: the process may have lost only the connection. The second round offers them what is left.
   for v_round in 1 .. 2 loop
     for v_waiter in select * from "{schema}".lock_waiters where key = p_key order by place loop
       exit when v_waiter.remembered_until > v_now

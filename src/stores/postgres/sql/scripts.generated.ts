@@ -17,8 +17,8 @@ export const scripts: {
 create function "{schema}".lock_acquire(
   p_keys text[], p_ids text[], p_units double precision[], p_limits double precision[], p_ttl_ms double precision[],
   p_accept_ms double precision[], p_patience_ms double precision[], p_min_hold_ms double precision[],
-  p_lock_delay_ms double precision[], p_owners text[], p_inbox text,
-  p_listens boolean, p_logged boolean
+  p_lock_delay_ms double precision[], p_owners text[], p_inbox text, p_listens boolean,
+  p_logged boolean
 ) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
@@ -66,6 +66,7 @@ begin
       v_known := v_mine or v_queued or v_buried;
       exit when v_attempt = 2 or v_settled and not v_known;
       if v_queued then
+        -- The process may not know yet that its session has ended. Such a waiter must not be passed over for ever.
         v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
         perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       end if;
@@ -201,8 +202,8 @@ select page.key, json_build_object(
 )::text as room
 from page, present order by page.key
 `,
-  presence: `-- Shares a lock of the session for as long as it lives, so that others see in lock_is_deaf when nobody listens to the inbox any more.
--- Two inboxes with the same number only look alive for longer.
+  presence: `-- What a session runs beside LISTEN: it shares a lock for as long as it lives, which lock_is_deaf looks for. Where two inboxes have
+-- the same number, one whose session has ended looks alive while the other session lives.
 select pg_catalog.pg_advisory_lock_shared(1212236373, pg_catalog.hashtext('{inbox}'))
 `,
   release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
@@ -266,8 +267,8 @@ end $body$;
 --         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
 create function "{schema}".lock_renew(
   p_keys text[], p_ids text[], p_ttl_ms double precision[], p_accept_ms double precision[],
-  p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text,
-  p_listens boolean, p_logged boolean
+  p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text, p_listens boolean,
+  p_logged boolean
 ) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
@@ -391,8 +392,9 @@ begin
   return '';
 end $body$;
 
--- Whether no session listens to an inbox. One that does shares this lock for as long as it lives (see presence.sql), so nobody
--- else gets it alone. A failed block gives it back at once: kept until the commit, it would keep the process from coming back.
+-- Whether no session listens to an inbox. A session that does shares this lock for as long as it lives (see presence.sql), and
+-- nobody else gets the lock alone. The exception gives it back at once: a process that comes back need not wait for our commit, and
+-- a call that meets many dead processes does not fill the server's lock table.
 create function "{schema}".lock_is_deaf(p_inbox text) returns boolean language plpgsql as $body$
 begin
   if pg_try_advisory_xact_lock(1212236373, hashtext(p_inbox)) then raise sqlstate 'HF001'; end if;
@@ -480,8 +482,8 @@ begin
       exists (select from "{schema}".lock_closures where key = p_key)
     into v_units, v_limit, v_last, v_closed from "{schema}".lock_holders where key = p_key;
   end if;
-  -- In the first round the waiters that nobody hears for are passed over, as long as the first of them might hold as well. They keep
-  -- their places: their processes may have lost only a connection. The second round offers them what nobody else could get.
+  -- The first round passes over waiters whose process had a session and has none any more, as long as the first of them fits, too.
+  -- They keep their places: the process may have lost only the connection. The second round offers them what is left.
   for v_round in 1 .. 2 loop
     for v_waiter in select * from "{schema}".lock_waiters where key = p_key order by place loop
       exit when v_waiter.remembered_until > v_now

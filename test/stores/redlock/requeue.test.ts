@@ -1,0 +1,37 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import { Redis } from 'ioredis'
+import { expect, onTestFinished, test } from 'vitest'
+import { ioredisLink } from '../../../src/stores/redis/ioredis.ts'
+import { RedlockNode } from '../../../src/stores/redlock/node.ts'
+import { startRedis } from '../../servers/redis-server.ts'
+import { fenceOf, ticket } from '../redis/tickets.ts'
+import { age } from './masters.ts'
+
+test('a waiter that has just given way is not silent: a lapsed offer in front of it leaves it its place', async () => {
+  const server = await startRedis()
+  await age(server)
+  const node = new RedlockNode(ioredisLink(new Redis(server.url, { lazyConnect: true })), {
+    index: 0,
+    prefix: 'holdfast:',
+    maxTtlMs: 600_000,
+    watch: { canSpare: () => true, onBack: () => {}, onStanding: () => undefined, onRefusal: () => {} },
+  })
+  onTestFinished(async () => {
+    await node.close()
+    await server.close()
+  })
+  // All acceptance terms but that of the dead one are a minute.
+  const [mine, dead, behind] = [ticket(), ticket({ acceptMs: 150 }), ticket()]
+  fenceOf(await node.store.acquire(mine))
+  expect(await node.store.acquire(dead)).toMatchObject({ tag: 'queued', ahead: 0 })
+  // The turn of the dead comes, as `mine` gives way.
+  const [look] = await node.scripts.look(mine.key)
+  expect(await node.scripts.requeue(mine, look?.till ?? '')).toBe(true)
+  expect(await node.store.acquire(behind)).toMatchObject({ tag: 'queued', ahead: 1 })
+  await pause(200)
+  // Its offer has lapsed; whoever asks first.
+  const [answer] = await node.store.renew([behind])
+  const [room] = (await node.store.inspect({ prefix: '', cursor: undefined, count: 1 })).rooms
+  expect(room?.holders).toMatchObject([{ id: mine.id }])
+  expect(answer).toMatchObject({ tag: 'queued' })
+})
