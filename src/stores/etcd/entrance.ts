@@ -31,16 +31,15 @@ export class Entrance {
   async #comeIn(ticket: Ticket): Promise<Coming> {
     let seen = ticket.patienceMs > 0 ? this.#register.rooms.get(ticket.key) : undefined
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-      const tried = await this.#try(ticket, seen)
+      const tried = await this.#try(ticket, wayIn(ticket, seen, tries))
       if ('coming' in tried) return tried
       seen = tried.seen
     }
     throw tooBusy(ticket.key)
   }
 
-  /** One try to come in, by what was seen of the room. If that is not so any more, it comes back with what is. */
-  async #try(ticket: Ticket, seen: Room | undefined): Promise<Coming | { readonly seen: Room | undefined }> {
-    const way = wayIn(ticket, seen)
+  /** One try to come in. If the room is not as it was seen, it comes back with how it is. */
+  async #try(ticket: Ticket, way: Way): Promise<Coming | { readonly seen: Room | undefined }> {
     if (way.tag === 'none') return this.#refuse(way.room)
     const { names, leases, rooms, base: bases } = this.#register
     const base = await bases.value()
@@ -71,7 +70,7 @@ export class Entrance {
         otherwise: [{ tag: 'range', key: base.name }, read],
       })
       .catch((error: unknown) => this.#register.leaseGone(error, lease))
-    if (told === undefined) return { seen }
+    if (told === undefined) return { seen: undefined }
     const { reply, isDoubtful } = told
     if (reply.succeeded) {
       const entry = this.#register.entryOf(ticket, { name, at, lease: lease.id, revision: reply.revision })
@@ -187,11 +186,16 @@ export class Entrance {
  * What a ticket is put into a room for: to hold as the first one, to hold beside others, or to wait behind them. A key that
  * waits is bound to the lease of waiters, and a key that holds is not, so this is known before the key is written.
  */
-function wayIn(ticket: Ticket, seen: Room | undefined): Way {
+function wayIn(ticket: Ticket, seen: Room | undefined, tries: number): Way {
+  const isPatient = ticket.patienceMs > 0
   if (seen === undefined || seen.size === 0) return { tag: 'first' }
-  if (seen.admits(ticket)) return { tag: 'beside', revision: seen.revision }
-  return ticket.patienceMs > 0 ? { tag: 'behind' } : { tag: 'none', room: seen }
+  // Where many come at once, each of them changes the room for the others. Behind them nothing has to be as it was.
+  const isCrowded = isPatient && tries > MOST_BESIDE
+  if (seen.admits(ticket) && !isCrowded) return { tag: 'beside', revision: seen.revision }
+  return isPatient ? { tag: 'behind' } : { tag: 'none', room: seen }
 }
+
+const MOST_BESIDE = 2
 
 type Way =
   | { readonly tag: 'first' }

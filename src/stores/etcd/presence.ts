@@ -25,7 +25,8 @@ export class Presence {
     for (const ticket of tickets) {
       const own = this.#register.own.get(ticket.id)
       const isOpen = own?.state === 'offered' && own.until > now && ticket.minHoldMs === 0
-      if (!isOpen || !own.lease.backs(termMs(ticket))) return undefined
+      // One that is still bound to the lease of waiters has to find out first whether it is still there.
+      if (!isOpen || own.lease.termMs < termMs(ticket) || !own.lease.backs(termMs(ticket))) return undefined
       offered.push(own)
     }
     return offered.map((own, index): RenewAnswer => {

@@ -187,12 +187,12 @@ async function viewOf(
     entries.filter((entry) => !isOver(mine(entry), now)),
     0,
   )
-  for (const entry of entries) {
-    if (mine(entry) !== undefined || entry.value.state === 'gone' || leases.has(entry.lease)) continue
+  const { holders } = room.divide()
+  for (const entry of [...holders, ...room.closings.values()]) {
+    if (mine(entry) !== undefined || leases.has(entry.lease)) continue
     const { reply } = await cluster.ask(LEASE_TIME_TO_LIVE, { id: entry.lease })
     leases.set(entry.lease, Math.max(0, reply.ttl * 1000))
   }
-  const { holders } = room.divide()
   const views = [...room.tickets.values()].map((entry) => {
     const { units, limit, ttlMs, at, owner } = entry.value as KeptTicket
     return {
