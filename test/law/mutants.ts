@@ -261,13 +261,9 @@ const wakes = [
       'every waiter watches nothing but the expiry',
       'Math.ceil(Math.min(staying, Math.max(leastMs, untilChange(room, time))))',
       'untilChange(room, time)',
-    ],
-    [
-      'the head watches no better than the others',
-      'room.queue.first?.id === ticket.id ? 0 : ',
-      '',
       ['conformance'],
     ],
+    ['the head watches no better than the others', 'room.queue.first?.id === ticket.id ? 0 : ', ''],
     ['only the head watches the expiry', ': ticket.acceptMs / 6', ': staying'],
     [
       'the last expiry is watched, not the first',
