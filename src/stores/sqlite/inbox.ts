@@ -24,7 +24,7 @@ export class Inbox {
   #server: Promise<Listening> | undefined
   #closed = false
 
-  /** `onUnheard`: the process that a notice was for is gone. */
+  /** `onUnheard`: nobody listens any more where a notice went to, so its process is gone. Runs in the background. */
   constructor(lockFile: string, onUnheard: (notice: Notice) => Promise<void>) {
     this.#lockFile = lockFile
     this.#onUnheard = onUnheard
@@ -67,8 +67,7 @@ export class Inbox {
 
   /**
    * Never fails: a wake is a hint. Returns a promise while connections are new, because a process that gives a key back and
-   * ends at once would take these wakes along. The promise also covers the wakes of those that come next, where a process
-   * turns out to be gone.
+   * ends at once would take these wakes along. It never waits for what `onUnheard` does.
    */
   tell(notices: readonly Notice[]): Promise<unknown> | undefined {
     const connecting: Promise<void>[] = []
@@ -81,8 +80,18 @@ export class Inbox {
       }
       const outgoing = this.#connectionTo(inbox)
       if (outgoing === undefined) continue
-      if (!outgoing.socket.connecting) void this.#write(outgoing, notice, true)
-      else connecting.push(outgoing.isThere.then((isThere) => this.#write(outgoing, notice, isThere)))
+      const { socket, answer } = outgoing
+      // While it connects, the socket keeps what is written.
+      const isConnecting = socket.connecting
+      socket.write(`${id}\n`)
+      if (!isConnecting) remember(outgoing, notice)
+      else
+        connecting.push(
+          answer.then((result) => {
+            if (result === 'connected') remember(outgoing, notice)
+            else if (result === 'refused') this.#unheard([notice])
+          }),
+        )
     }
     return connecting.length === 0 ? undefined : Promise.all(connecting)
   }
@@ -141,14 +150,8 @@ export class Inbox {
     socket.on('close', () => this.#incoming.delete(socket))
   }
 
-  /** A wake is a line. If the process turns out to be gone, its other waiters are passed with it. */
-  async #write(outgoing: Outgoing, notice: Notice, isThere: boolean): Promise<void> {
-    if (!isThere) return this.#closed ? undefined : this.#onUnheard(notice)
-    const { socket, unproven } = outgoing
-    const now = performance.now()
-    while (unproven[0] !== undefined && unproven[0].at < now - UNPROVEN_MS) unproven.shift()
-    unproven.push({ notice, at: now })
-    socket.write(`${notice.id}\n`)
+  #unheard(notices: readonly Notice[]): void {
+    for (const notice of notices) if (!this.#closed) void this.#onUnheard(notice)
   }
 
   /** `undefined` where no socket is to be seen, or the row names no place of ours: its ticket asks by itself. */
@@ -159,7 +162,7 @@ export class Inbox {
     if (opening === undefined) return undefined
     // As an object: a text that is a number would be a port.
     const socket = connect({ path: opening.path })
-    const outgoing: Outgoing = { socket, isThere: answered(socket), unproven: [] }
+    const outgoing: Outgoing = { socket, answer: answerOf(socket), unproven: [] }
     const forget = (): void => {
       if (this.#outgoing.get(inbox) === outgoing) this.#outgoing.delete(inbox)
     }
@@ -177,13 +180,27 @@ export class Inbox {
     socket.resume().on('close', () => {
       forget()
       opening.close()
-      // Its process has ended, and may not have read what was written last.
       const since = performance.now() - UNPROVEN_MS
-      for (const { notice, at } of outgoing.unproven)
-        if (at >= since && !this.#closed) void this.#onUnheard(notice)
+      const recent = outgoing.unproven.filter(({ at }) => at >= since).map(({ notice }) => notice)
+      if (recent.length > 0 && !this.#closed)
+        setTimeout(() => void this.#probe(inbox, recent), ENDING_MS).unref()
     })
     this.#outgoing.set(inbox, outgoing)
     return outgoing
+  }
+
+  /**
+   * Its process may have ended before it read what was written last. Or it lives and has no file descriptor left: then it closes
+   * every connection that it accepts. One more connection tells which.
+   */
+  async #probe(inbox: string, notices: readonly Notice[]): Promise<void> {
+    const opening = this.#openingTo(inbox)
+    if (opening === undefined) return
+    const socket = connect({ path: opening.path }).unref()
+    const result = await answerOf(socket)
+    socket.destroy()
+    opening.close()
+    if (result === 'refused') this.#unheard(notices)
   }
 
   #openingTo(inbox: string): Opening | undefined {
@@ -199,11 +216,13 @@ export class Inbox {
 
 interface Outgoing {
   readonly socket: Socket
-  /** False when nobody listens at the socket any more: its process has ended. */
-  readonly isThere: Promise<boolean>
-  /** What was written lately. */
+  readonly answer: Promise<ConnectAnswer>
+  /** What was written lately to a process that listened; whether it has read it, nobody tells. */
   readonly unproven: { readonly notice: Notice; readonly at: number }[]
 }
+
+/** `refused`: nobody listens at the socket any more, so its process has ended. `unknown` says nothing about the process. */
+type ConnectAnswer = 'connected' | 'refused' | 'unknown'
 
 interface Listening {
   readonly server: Server
@@ -212,8 +231,10 @@ interface Listening {
 
 /** A connection that was not needed for so long is closed. */
 const IDLE_MS = 5000
-/** An offer lasts no longer than this. */
+/** The longest acceptance term that `engine/terms.ts` gives: an offer of before that has ended by itself. */
 const UNPROVEN_MS = 3000
+/** A process that ends closes its sockets one after the other, within microseconds. */
+const ENDING_MS = 10
 const LONGEST_LINE = 4096
 const FLUSH_MS = 500
 
@@ -228,13 +249,27 @@ function listening(server: Server, address: string): Promise<void> {
   })
 }
 
-/** Whether somebody listens there. Anything but a clear no is a yes: a frozen process does not answer either. */
-function answered(socket: Socket): Promise<boolean> {
+function remember({ unproven }: Outgoing, notice: Notice): void {
+  const now = performance.now()
+  while (unproven[0] !== undefined && unproven[0].at < now - UNPROVEN_MS) unproven.shift()
+  unproven.push({ notice, at: now })
+}
+
+/**
+ * Whether somebody listens there. Only a refusal is a no: a frozen process with a full backlog answers EAGAIN, the socket of
+ * another user EACCES.
+ */
+function answerOf(socket: Socket): Promise<ConnectAnswer> {
   return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve(true), FLUSH_MS)
-    socket.once('connect', () => resolve(true))
-    socket.once('error', (error: NodeJS.ErrnoException) => resolve(error.code !== 'ECONNREFUSED'))
-    socket.once('close', () => clearTimeout(timer))
+    const timer = setTimeout(() => resolve('unknown'), FLUSH_MS)
+    socket.once('connect', () => resolve('connected'))
+    socket.once('error', (error: NodeJS.ErrnoException) =>
+      resolve(error.code === 'ECONNREFUSED' ? 'refused' : 'unknown'),
+    )
+    socket.once('close', () => {
+      clearTimeout(timer)
+      resolve('unknown')
+    })
   })
 }
 

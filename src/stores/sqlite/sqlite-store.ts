@@ -172,12 +172,18 @@ class SqliteStore implements Store {
     return answers
   }
 
-  /** An offer that reached nobody goes to the next waiter at once. Otherwise it would last for its acceptance term. */
-  async #withdraw({ key, id }: Notice): Promise<void> {
+  /**
+   * An offer to a process that is gone goes to the next waiter at once, past all waiters of that process. Otherwise it would last
+   * for its acceptance term.
+   */
+  async #withdraw({ key, id, inbox }: Notice): Promise<void> {
     try {
-      await this.#write((statements, time) =>
-        step(statements, { key, id, inbox: undefined, time }, (room, at) => withdraw(room, id, at)),
-      )
+      await this.#write((statements, time) => {
+        // Not if it was confirmed, has lapsed, or its process has another inbox by now.
+        if (statements.offeredTo.get(key, id)?.[0] !== inbox) return { answer: undefined, notices: [] }
+        statements.dropWaitersOf.run(key, inbox)
+        return step(statements, { key, id, inbox: undefined, time }, (room, at) => withdraw(room, id, at))
+      })
     } catch {
       // The offer then ends with its acceptance term.
     }

@@ -41,6 +41,7 @@ export interface Statements {
   readonly keepHolder: Query<
     [state: HolderState, expiresAt: number, holdUntil: number, inbox: string, key: string, id: string]
   >
+  readonly offeredTo: Query<[key: string, id: string], readonly [inbox: string]>
   readonly dropHolder: Query<[key: string, id: string]>
   readonly addWaiter: Query<
     [
@@ -61,6 +62,7 @@ export interface Statements {
     [heardAt: number, rememberedUntil: number, inbox: string, key: string, place: number]
   >
   readonly dropWaiter: Query<[key: string, place: number]>
+  readonly dropWaitersOf: Query<[key: string, inbox: string]>
   readonly bury: Query<[key: string, id: string, until: number, evicted: number, reason: string]>
   readonly shut: Query<[key: string, until: number]>
   readonly open: Query<[key: string]>
@@ -170,6 +172,7 @@ export function prepareStatements(database: Database): Statements {
     keepHolder: query(
       'UPDATE holder SET state = ?, expires_at = ?, hold_until = ?, inbox = ? WHERE key = ? AND id = ?',
     ),
+    offeredTo: query("SELECT inbox FROM holder WHERE key = ? AND id = ? AND state = 'offered'"),
     dropHolder: query('DELETE FROM holder WHERE key = ? AND id = ?'),
     addWaiter: query(
       'INSERT INTO waiter SELECT ?1, ifnull(max(place), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 FROM waiter WHERE key = ?1',
@@ -178,6 +181,7 @@ export function prepareStatements(database: Database): Statements {
       'UPDATE waiter SET heard_at = ?, remembered_until = ?, inbox = ? WHERE key = ? AND place = ?',
     ),
     dropWaiter: query('DELETE FROM waiter WHERE key = ? AND place = ?'),
+    dropWaitersOf: query('DELETE FROM waiter WHERE key = ? AND inbox = ?'),
     bury: query('INSERT OR REPLACE INTO tombstone VALUES (?, ?, ?, ?, ?)'),
     shut: query('INSERT OR REPLACE INTO closure VALUES (?, ?)'),
     open: query('DELETE FROM closure WHERE key = ?'),
