@@ -229,7 +229,8 @@ export class Register {
     const room = this.rooms.get(ticket.key)
     if (room === undefined) return Math.max(1, Math.ceil(staying))
     // As the law has it: none but the head asks too often, however short the lease in front of it is.
-    const leastMs = room.divide().head?.id === ticket.id ? 1 : ticket.acceptMs / 6
+    const isFirst = room.closings.size > 0 ? this.ahead(ticket) === 0 : room.divide().head?.id === ticket.id
+    const leastMs = isFirst ? 1 : ticket.acceptMs / 6
     return Math.ceil(Math.min(staying, Math.max(leastMs, this.untilChange(room))))
   }
 
