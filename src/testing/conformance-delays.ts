@@ -55,6 +55,19 @@ export const delayCases: readonly ConformanceScript[] = [
     },
   },
   {
+    name: 'a minimum hold that is over ends nothing: its holder still holds, until its ttl is over',
+    async play(scene) {
+      const [store, other] = [await scene.view(), await scene.view()]
+      const minHoldMs = scene.span(100)
+      const holder = scene.ticket({ minHoldMs })
+      const fence = heldFence(await store.acquire(holder))
+      await scene.outlive(2 * minHoldMs)
+      busyAnswer(await other.acquire(scene.ticket({ patienceMs: 0 })))
+      assert.deepEqual(await store.renew([holder]), [{ tag: 'held', fence }])
+      assert.deepEqual(await store.release(releaseOf(holder)), { was: 'held' })
+    },
+  },
+  {
     name: 'a minimum hold counts once, from the moment the hold was confirmed',
     async play(scene) {
       const store = await scene.view()

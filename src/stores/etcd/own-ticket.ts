@@ -25,7 +25,7 @@ export interface OwnTicket {
   rememberedUntil: number
   /** When it was asked about last. */
   heardAt: number
-  /** The end of its minimum hold; 0 without one, or before it was confirmed. */
+  /** The end of its minimum hold; 0 without one, before it was confirmed, and once it is over. */
   holdUntil: number
   heldSince: number
   /** When its room is looked at, to hear of an eviction, should it still be held. */

@@ -6,7 +6,7 @@ import type { OwnTicket } from './own-ticket.ts'
 import type { Room } from './room.ts'
 import type { RoomNames } from './room-names.ts'
 import type { Rooms } from './rooms.ts'
-import { closingValue, type Entry, kept, ticketValue } from './ticket-value.ts'
+import { closingValue, type Entry, entryOf, kept, ticketValue } from './ticket-value.ts'
 
 export interface WardensOptions {
   readonly cluster: Cluster
@@ -184,7 +184,7 @@ export class Wardens {
         return own.until
       case 'held': {
         const attendAt = this.#isUnattended(own) ? own.attendAt : Number.POSITIVE_INFINITY
-        return Math.min(own.until, attendAt, own.pinned ? own.holdUntil : Number.POSITIVE_INFINITY)
+        return Math.min(own.until, attendAt, isToUnpin(own) ? own.holdUntil : Number.POSITIVE_INFINITY)
       }
       case 'ended':
         return Number.POSITIVE_INFINITY
@@ -196,7 +196,7 @@ export class Wardens {
   #due(own: OwnTicket, now: number): void {
     const isOver = own.state === 'waiting' ? own.rememberedUntil + LATE_MS <= now : own.until <= now
     if (isOver) void this.end(own)
-    else if (own.pinned && own.holdUntil <= now) void this.#unpin(own)
+    else if (isToUnpin(own) && own.holdUntil <= now) void this.#unpin(own)
     // Somebody wants to hear of an eviction.
     else if (this.#isUnattended(own)) {
       own.attendAt = now + ATTEND_AGAIN_MS
@@ -224,6 +224,7 @@ export class Wardens {
       })
       const pair = reply.ranges[0]?.pairs[0]
       if (pair?.lease !== own.lease.id || pair.createRevision !== own.createRevision) return
+      if (entryOf(pair, this.#options.names).value.state !== 'leaving') return
       own.modRevision = pair.modRevision
       await this.end(own)
     } catch {
@@ -270,6 +271,11 @@ export class Wardens {
     }
     return next
   }
+}
+
+/** Once its minimum hold is over, the request that unpins it is under way. */
+function isToUnpin(own: OwnTicket): boolean {
+  return own.pinned && own.holdUntil > 0
 }
 
 /** Who is not heard of in time is passed over when its turn comes. If it never comes, it is forgotten after so long. */

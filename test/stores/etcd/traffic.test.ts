@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Store, Ticket } from '../../../src/contract/store.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
 import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
+import { passed } from './passed.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 let server: EtcdServer
@@ -65,6 +66,19 @@ test('all tickets of a process are keys of their own under one lease, and a fenc
   expect(new Set(kept.map(({ lease }) => lease)).size).toBe(1)
   expect(kept[0]?.lease).toMatch(/^\d+$/)
   await Promise.all(tickets.map((one) => store.release(releaseOf(one))))
+})
+
+test('a minimum hold costs two transactions and a lease, and its holder still holds when it is over', async () => {
+  const mine = ticket({ minHoldMs: 100 })
+  let fence = 0n
+  const cost = await spent(async () => {
+    fence = fenceOf(await store.acquire(mine))
+    await passed(1000)
+  })
+  expect(cost).toEqual({ Txn: 3, LeaseGrant: 1 })
+  expect(await store.acquire(ticket({ key: mine.key, patienceMs: 0 }))).toMatchObject({ tag: 'busy' })
+  expect(await store.renew([mine])).toEqual([{ tag: 'held', fence }])
+  await store.release(releaseOf(mine))
 })
 
 test('several free keys cost one transaction to take, and have one fence', async () => {
