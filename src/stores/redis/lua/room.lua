@@ -72,7 +72,6 @@ local function moveTo(inbox, ticket)
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
 end
 
--- Of a waiter; see above.
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
@@ -264,8 +263,7 @@ local function isDeaf(waiter)
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
   if deaf[inbox] == nil then
-    deaf[inbox] = wake(inbox, waiter.id) == 0
-    waiter.told = true
+    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
   end
   if deaf[inbox] then
     erase(waiter)
@@ -293,7 +291,7 @@ local function chosen(head)
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
-  -- Offered although nobody hears it. Those behind come one place nearer.
+  -- Those behind come one place nearer.
   room.deaf = room.deaf - 1
   return head
 end
