@@ -95,7 +95,10 @@ export interface Ticket {
   readonly ttlMs: number
   /** How long an admitted waiter has to confirm, before the next one is admitted in its place. At most `ttlMs`. */
   readonly acceptMs: number
-  /** How long the store remembers it as a waiter without hearing of it. 0: never queue. */
+  /**
+   * How long the store remembers it as a waiter without hearing of it. 0: never queue. It loses its place sooner if it is
+   * silent for its acceptance term while an offer right in front of it lapses.
+   */
   readonly patienceMs: number
   /** Once confirmed, the key stays taken for at least this long, even after a release. 0: no minimum. */
   readonly minHoldMs: number
