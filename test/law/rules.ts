@@ -62,11 +62,10 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     const { action, admitted, before, after, asking } = step
     if (action.verb === 'idle') return
     const entered = new Set(admitted.map(({ ticket }) => ticket.id))
-    const first = [...before.queue].find(
-      ([id]) => entered.has(id) || after.queue.has(id) || isRemovedBy(action, id),
-    )
-    if (first === undefined || first[0] === asking?.id || isRemovedBy(action, first[0])) return
-    assert.ok(!lapsedWith(step, first[1]), first[0])
+    for (const [id, waiter] of before.queue) {
+      if (id === asking?.id || isRemovedBy(action, id) || !lapsedWith(step, waiter)) return
+      assert.ok(!entered.has(id) && !after.queue.has(id), `${id} kept its place`)
+    }
   },
 
   'only an acquire queues, and only the ticket that asks and waits'({ action, before, after, asking }) {
