@@ -419,7 +419,11 @@ describe('the page', () => {
       await until('its queue is drawn', async () => (await line.getAttribute('d'))?.startsWith('M') === true)
       expect(await isTooWide(page)).toBe(false)
       const widthOf = async (part: string) => (await page.locator(part).boundingBox())?.width ?? Number.NaN
-      expect(await widthOf('.contention')).toBeLessThanOrEqual(await widthOf('.totals'))
+      // The page may draw it anew in this very moment, and it then has no width.
+      await until(
+        'it is as wide as the totals at most',
+        async () => (await widthOf('.contention')) <= (await widthOf('.totals')),
+      )
       await often.getByRole('link').click()
       await page.getByText('1 holding, 4 waiting').waitFor()
     }
