@@ -293,7 +293,9 @@ describe('createLocks', () => {
     expect(() => createLocks(store, { signal: new AbortController().signal } as never)).toThrow(
       /^Expected the options to be among .*, got `signal`\.$/,
     )
-    expect(() => createLocks(store, { label: 5 as never })).toThrow('Expected `label` to be a text of at most 500 characters, got 5.')
+    expect(() => createLocks(store, { label: 5 as never })).toThrow(
+      'Expected `label` to be a text of at most 500 characters, got 5.',
+    )
     expect(() => createLocks(store, null as never)).toThrow('Expected the options to be an object, got null.')
   })
 })
