@@ -122,7 +122,7 @@ export function release(room: Room, request: ReleaseRequest, time: StoreTime): O
  * Takes back an offer of which the store knows that nobody heard: the process of the waiter is gone. A ticket that was confirmed
  * meanwhile is not touched.
  */
-export function withdraw(room: Room, id: string, time: StoreTime): Outcome<undefined> {
+export function withdrawOffer(room: Room, id: string, time: StoreTime): Outcome<undefined> {
   const offered = settle(room, time)
   const holder = room.holders.get(id)
   if (holder?.state !== 'offered') return { answer: undefined, offered }

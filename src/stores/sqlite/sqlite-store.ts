@@ -16,7 +16,7 @@ import type {
   Wake,
 } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
-import { acquire, evict, release, renew, type StoreTime, view, withdraw } from '../../law/room.ts'
+import { acquire, evict, release, renew, type StoreTime, view, withdrawOffer } from '../../law/room.ts'
 import { parsePath } from './file-path.ts'
 import { Inbox } from './inbox.ts'
 import type { LockFileOptions } from './lock-file.ts'
@@ -182,7 +182,9 @@ class SqliteStore implements Store {
         // Not if it was confirmed, has lapsed, or its process has another inbox by now.
         if (statements.offeredTo.get(key, id)?.[0] !== inbox) return { answer: undefined, notices: [] }
         statements.dropWaitersOf.run(key, inbox)
-        return step(statements, { key, id, inbox: undefined, time }, (room, at) => withdraw(room, id, at))
+        return step(statements, { key, id, inbox: undefined, time }, (room, at) =>
+          withdrawOffer(room, id, at),
+        )
       })
     } catch {
       // The offer then ends with its acceptance term.
