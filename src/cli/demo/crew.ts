@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { monotonicMs } from '../machine-time.ts'
 import type { Chronicle } from './chronicle.ts'
-import { ASSIGNMENT, type Assignment, type WorkerEvent } from './worker-messages.ts'
+import { ASSIGNMENT, type Assignment, FREEZE, type WorkerEvent } from './worker-messages.ts'
 
 /** The worker processes of a demo. Numbers are never used twice. */
 export class Crew {
@@ -59,7 +59,7 @@ export class Crew {
     waker.unref()
     waker.on('error', () => {})
     this.#wakers.set(worker, waker)
-    this.signal(worker, 'SIGSTOP')
+    this.#processes.get(worker)?.send(FREEZE, () => {})
   }
 
   proceed(worker: number): void {

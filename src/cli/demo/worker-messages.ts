@@ -1,6 +1,9 @@
 /** The environment variable in which a worker finds its assignment, as JSON. */
 export const ASSIGNMENT = 'HOLDFAST_DEMO_ASSIGNMENT'
 
+/** The message to a worker that is to send itself SIGSTOP. */
+export const FREEZE = 'freeze'
+
 /** What a worker is started with. */
 export interface Assignment {
   readonly worker: number

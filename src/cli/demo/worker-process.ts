@@ -7,7 +7,7 @@ import { connect, isHoldfastError, type LeaseLostError, type Locks } from '../..
 import { monotonicMs } from '../machine-time.ts'
 import { Register } from './register.ts'
 import { Term } from './term.ts'
-import { ASSIGNMENT, type Assignment, type Tell } from './worker-messages.ts'
+import { ASSIGNMENT, type Assignment, FREEZE, type Tell } from './worker-messages.ts'
 
 const assignment = JSON.parse(process.env[ASSIGNMENT] ?? '') as Assignment
 const { worker, storeUrl, registerPath, key, ttlMs, shortestTermMs } = assignment
@@ -19,6 +19,10 @@ const stop = new AbortController()
 
 process.on('SIGTERM', () => stop.abort())
 process.on('disconnect', () => stop.abort())
+// By itself: stopped from outside, it could stand in the middle of an SQLite transaction and keep everybody from the file.
+process.on('message', (order) => {
+  if (order === FREEZE) process.kill(process.pid, 'SIGSTOP')
+})
 // The director may have ended before that line.
 if (!process.connected) stop.abort()
 // Ctrl-C reaches every process of the terminal; who ends when is the director's to say.
