@@ -1,4 +1,4 @@
-import { checkObject } from '../base/options.ts'
+import { checkObject } from '../base/arguments.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import { connect, type Locks, type LocksOptions } from '../index.ts'
 import { checkStatusCodes } from './http-error.ts'

@@ -1,5 +1,5 @@
 import { show } from '../base/duration.ts'
-import { checkOptions } from '../base/options.ts'
+import { checkOptions } from '../base/arguments.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import type { CallbackOptions, Lease, Locks } from '../index.ts'

@@ -1,5 +1,5 @@
 import { type Duration, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
-import { checkOptions } from '../base/options.ts'
+import { checkOptions } from '../base/arguments.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { HoldOptions, Locks, WaitOptions } from '../index.ts'
 import type { RateLimiter } from './rate.ts'

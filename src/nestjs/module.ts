@@ -1,6 +1,6 @@
 import { type DynamicModule, Module, type ModuleMetadata } from '@nestjs/common'
 import { show } from '../base/duration.ts'
-import { checkOptions } from '../base/options.ts'
+import { checkOptions } from '../base/arguments.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { ServerLocksOptions } from '../http/index.ts'
 import type { Locks } from '../index.ts'

@@ -1,6 +1,6 @@
 import { createSecureContext } from 'node:tls'
 import { show } from '../../base/duration.ts'
-import { checkOptions } from '../../base/options.ts'
+import { checkOptions } from '../../base/arguments.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { Cluster } from './cluster.ts'

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { show } from '../../base/duration.ts'
 import { opened } from '../../base/opened.ts'
-import { checkOptions } from '../../base/options.ts'
+import { checkOptions } from '../../base/arguments.ts'
 import type {
   AcquireAnswer,
   Answer,
