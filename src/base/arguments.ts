@@ -1,18 +1,69 @@
 import { InvalidArgumentError } from '../errors.ts'
 import { show } from './duration.ts'
 
-/** @throws {InvalidArgumentError} unless it is an object of options, with none that is not known. */
-export function checkOptions(options: unknown, known: Iterable<string>): asserts options is object {
+/**
+ * The checks of what a caller passes in. Public functions run them once; inside, arguments are trusted. Each check throws an
+ * {@link InvalidArgumentError} in the words *Expected `name` to be …, got …*.
+ */
+
+/** The error for an argument: *Expected `name` to be `what`, got `got`.* */
+export function expected(
+  name: string,
+  what: string,
+  got: unknown,
+  details: { readonly argument?: 'key' | undefined } = {},
+): InvalidArgumentError {
+  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(got)}.`, details)
+}
+
+/** Refuses unknown names: a misspelt option would otherwise have no effect, and nobody would notice. */
+export function checkOptions(
+  options: unknown,
+  known: readonly string[] | ReadonlySet<string>,
+): asserts options is object {
   checkObject(options)
-  const names = [...known]
   for (const name of Object.keys(options)) {
-    if (names.includes(name)) continue
-    const list = names.map((one) => `\`${one}\``).join(', ')
-    throw new InvalidArgumentError(`Expected the options to be among ${list}, got \`${name}\`.`)
+    if (known instanceof Set ? known.has(name) : (known as readonly string[]).includes(name)) continue
+    const names = Array.from(known, (one) => `\`${one}\``).join(', ')
+    throw new InvalidArgumentError(`Expected the options to be among ${names}, got \`${name}\`.`)
   }
 }
 
+/** An object with options by name. Arrays and Maps are objects, too, but hold no options. */
 export function checkObject(options: unknown): asserts options is object {
-  if (typeof options === 'object' && options !== null && !Array.isArray(options)) return
+  const isObject = typeof options === 'object' && options !== null
+  if (isObject && !Array.isArray(options) && !(options instanceof Map)) return
   throw new InvalidArgumentError(`Expected the options to be an object, got ${show(options)}.`)
+}
+
+/** From `least` to `most`, both included. A `most` of Infinity allows Infinity itself. */
+export interface CountRange {
+  readonly least: number
+  readonly most: number
+}
+
+export function parseCount(name: string, value: unknown, { least, most }: CountRange): number {
+  const isEndless = most === Number.POSITIVE_INFINITY
+  if (typeof value === 'number' && value >= least && value <= most) {
+    if (Number.isSafeInteger(value) || (isEndless && value === most)) return value
+  }
+  const range = isEndless ? `${least} on, or Infinity` : `${least} to ${most}`
+  throw expected(name, `a whole number from ${range}`, value)
+}
+
+export function parseFlag(name: string, value: unknown, otherwise: boolean): boolean {
+  if (value === undefined) return otherwise
+  if (typeof value === 'boolean') return value
+  throw expected(name, 'true or false', value)
+}
+
+export function parseFunction<F>(name: string, value: F): F {
+  if (typeof value === 'function') return value
+  throw expected(name, 'a function', value)
+}
+
+/** The option `signal`, which may be left out. */
+export function parseSignal(signal: unknown): AbortSignal | undefined {
+  if (signal === undefined || signal instanceof AbortSignal) return signal
+  throw expected('signal', 'an AbortSignal', signal)
 }

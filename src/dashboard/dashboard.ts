@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { show } from '../base/duration.ts'
+import { expected } from '../base/arguments.ts'
 import { reportOf } from '../base/thrown.ts'
-import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
+import { isHoldfastError } from '../errors.ts'
 import type { Locks } from '../index.ts'
 import { watchRooms } from '../watch/room-watch.ts'
 import { Access } from './access.ts'
@@ -42,9 +42,7 @@ export interface Dashboard {
  */
 export function createDashboard(locks: Locks, options: DashboardOptions = {}): Dashboard {
   if (typeof locks?.inspect !== 'function') {
-    throw new InvalidArgumentError(
-      `Expected \`locks\` to be what createLocks() or connect() returns, got ${show(locks)}.`,
-    )
+    throw expected('locks', 'what createLocks() or connect() returns', locks)
   }
   const desk = new Desk(locks, parseOptions(options))
   return Object.assign(

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import { show } from '../base/duration.ts'
+import { checkOptions, expected, parseFlag, parseFunction } from '../base/arguments.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { Jobs } from '../jobs/index.ts'
 
@@ -38,9 +38,8 @@ export interface Settings {
 }
 
 export function parseOptions(options: DashboardOptions): Settings {
-  const unknown = Object.keys(options).find((name) => !NAMES.has(name))
-  if (unknown !== undefined) throw expected('options', `names of ${[...NAMES].join(', ')}`, unknown)
-  const { token, authorize, allowEvict = false, path = '', prefix = '', jobs, title = 'Locks' } = options
+  checkOptions(options, NAMES)
+  const { token, authorize, path = '', prefix = '', jobs, title = 'Locks' } = options
   const { origins = [] } = options
   if (token !== undefined && (typeof token !== 'string' || !/^[!-~]{16,}$/.test(token))) {
     // Not what was given: it is nearly a token.
@@ -48,11 +47,10 @@ export function parseOptions(options: DashboardOptions): Settings {
       'Expected `token` to be at least 16 characters of ASCII without spaces, got something else.',
     )
   }
-  if (authorize !== undefined && typeof authorize !== 'function')
-    throw expected('authorize', 'a function', authorize)
+  if (authorize !== undefined) parseFunction('authorize', authorize)
   if (token !== undefined && authorize !== undefined)
     throw new InvalidArgumentError('Expected one of `token` and `authorize`, got both.')
-  if (typeof allowEvict !== 'boolean') throw expected('allowEvict', 'true or false', allowEvict)
+  const allowEvict = parseFlag('allowEvict', options.allowEvict, false)
   if (typeof path !== 'string' || !/^(\/[^/?#]+)*\/?$/.test(path))
     throw expected('path', 'like /locks, or empty', path)
   if (typeof prefix !== 'string') throw expected('prefix', 'a string', prefix)
@@ -77,8 +75,4 @@ const NAMES: ReadonlySet<string> = new Set([
 
 function isOrigin(text: unknown): boolean {
   return typeof text === 'string' && URL.canParse(text) && new URL(text).origin === text
-}
-
-function expected(name: string, shape: string, got: unknown): InvalidArgumentError {
-  return new InvalidArgumentError(`Expected \`${name}\` to be ${shape}, got ${show(got)}.`)
 }

@@ -1,9 +1,9 @@
 import { type Channel, channel, subscribe, unsubscribe } from 'node:diagnostics_channel'
-import { show } from '../base/duration.ts'
+import { expected, parseFunction } from '../base/arguments.ts'
 import { reportOf } from '../base/thrown.ts'
 import type { Clock } from '../contract/clock.ts'
 import type { Ticket } from '../contract/store.ts'
-import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
+import { isHoldfastError } from '../errors.ts'
 import { isLater } from './later.ts'
 import type { LockEventName, LockEvents, StoreVerb } from './lock-events.ts'
 
@@ -228,10 +228,9 @@ function channelName(name: LockEventName): string {
 
 function check(name: unknown, listener: unknown): void {
   if (typeof name !== 'string' || !Object.hasOwn(NAMES, name)) {
-    throw new InvalidArgumentError(`Expected \`event\` to be one of ${names.join(', ')}, got ${show(name)}.`)
+    throw expected('event', `one of ${names.join(', ')}`, name)
   }
-  if (typeof listener !== 'function')
-    throw new InvalidArgumentError(`Expected \`listener\` to be a function, got ${show(listener)}.`)
+  parseFunction('listener', listener)
 }
 
 /** One for all, as listeners bring another `wrap` for every callback: one that fails is warned of once. */

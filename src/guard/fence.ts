@@ -1,3 +1,4 @@
+import { expected } from '../base/arguments.ts'
 import { show } from '../base/duration.ts'
 import { InvalidArgumentError, StaleFenceError } from '../errors.ts'
 
@@ -27,9 +28,7 @@ export function parseResource(resource: unknown, fence: unknown): string {
   if (typeof name === 'string' && name !== '' && !UNSTORABLE.test(name) && byteLength(name) <= MOST_BYTES) {
     return name
   }
-  throw new InvalidArgumentError(
-    `Expected \`resource\` to be a text of 1 to ${MOST_BYTES} bytes without NUL and unpaired surrogates, got ${show(name)}.`,
-  )
+  throw expected('resource', `a text of 1 to ${MOST_BYTES} bytes without NUL and unpaired surrogates`, name)
 }
 
 export function staleFence(resource: string, fence: string, cause: unknown): StaleFenceError {

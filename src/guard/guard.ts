@@ -1,3 +1,4 @@
+import { checkOptions, expected } from '../base/arguments.ts'
 import { StoreError } from '../errors.ts'
 import {
   executorOf,
@@ -8,9 +9,7 @@ import {
 } from '../postgres/executor.ts'
 import { parseSchema } from '../postgres/identifiers.ts'
 import { inSchema } from '../postgres/migrations.ts'
-import { expected } from '../postgres/rows.ts'
 import { type Fence, parseFence, parseResource, staleFence } from './fence.ts'
-import { checkOptions } from './options.ts'
 
 export interface GuardOptions {
   /** The lease under which this transaction writes, or its fence. */

@@ -1,16 +1,8 @@
+import { checkOptions, expected } from '../base/arguments.ts'
 import { executorOf, type SqlClient, type SqlExecutor, sqlStateOf } from '../postgres/executor.ts'
-import {
-  type Columns,
-  expected,
-  parseColumns,
-  parseId,
-  quoted,
-  quotedTable,
-  rowText,
-} from '../postgres/rows.ts'
+import { type Columns, parseColumns, parseId, quoted, quotedTable, rowText } from '../postgres/rows.ts'
 import { type Fence, parseFence, staleFence } from './fence.ts'
 import { STALE_FENCE } from './guard.ts'
-import { checkOptions } from './options.ts'
 
 export interface GuardedUpdateOptions {
   /** `'account'`, or `'bank.account'` in another schema. Names are quoted, so case counts. */

@@ -1,7 +1,7 @@
+import { checkOptions } from '../base/arguments.ts'
 import { connectionsOf, type PostgresPool } from '../postgres/connections.ts'
 import { migrate } from '../postgres/migrations.ts'
 import { DEFAULT_SCHEMA } from './guard.ts'
-import { checkOptions } from './options.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
 export interface MigrateGuardOptions {

@@ -1,10 +1,9 @@
+import { checkOptions, expected } from '../base/arguments.ts'
 import { show } from '../base/duration.ts'
 import { messageOf } from '../base/thrown.ts'
 import { InvalidArgumentError } from '../errors.ts'
-import { expected } from '../postgres/rows.ts'
 import { type Fence, parseFence, parseResource, staleFence } from './fence.ts'
 import { scripts } from './lua/scripts.generated.ts'
-import { checkOptions } from './options.ts'
 
 /** A `Redis` or `Cluster` of the package ioredis, as far as it is used. */
 export interface IoredisScripting {

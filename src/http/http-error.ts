@@ -1,4 +1,4 @@
-import { show } from '../base/duration.ts'
+import { expected, parseCount } from '../base/arguments.ts'
 import { HoldfastError, type HoldfastErrorCode, InvalidArgumentError, isHoldfastError } from '../errors.ts'
 
 /** What Express, Fastify, Koa and NestJS look for on an error, as the `http-errors` package has it. */
@@ -51,9 +51,7 @@ export function withStatus<E>(error: E, statusCodes: StatusCodes): E {
 
 export function checkStatusCodes(statusCodes: unknown): asserts statusCodes is StatusCodes {
   if (typeof statusCodes !== 'object' || statusCodes === null) {
-    throw new InvalidArgumentError(
-      `Expected \`statusCodes\` to be an object such as { 'acquire-timeout': 423 }, got ${show(statusCodes)}.`,
-    )
+    throw expected('statusCodes', "an object such as { 'acquire-timeout': 423 }", statusCodes)
   }
   for (const [code, status] of Object.entries(statusCodes)) {
     if (!isHoldfastError(new HoldfastError(code as HoldfastErrorCode, ''))) {
@@ -61,10 +59,7 @@ export function checkStatusCodes(statusCodes: unknown): asserts statusCodes is S
         `Expected \`statusCodes\` to have codes of Holdfast's errors, got \`${code}\`.`,
       )
     }
-    if (Number.isInteger(status) && status >= 400 && status <= 599) continue
-    throw new InvalidArgumentError(
-      `Expected \`statusCodes['${code}']\` to be a whole number from 400 to 599, got ${show(status)}.`,
-    )
+    parseCount(`statusCodes['${code}']`, status, { least: 400, most: 599 })
   }
 }
 

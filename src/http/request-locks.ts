@@ -1,7 +1,6 @@
-import { show } from '../base/duration.ts'
-import { checkOptions } from '../base/arguments.ts'
+import { checkObject, checkOptions, expected, parseFunction, parseSignal } from '../base/arguments.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
-import { ClosedError, InvalidArgumentError } from '../errors.ts'
+import { ClosedError } from '../errors.ts'
 import type { CallbackOptions, Lease, Locks } from '../index.ts'
 import { checkStatusCodes, type StatusCodes, withStatus } from './http-error.ts'
 import { isResponse, type OutgoingResponse, requestSignal } from './request-signal.ts'
@@ -170,13 +169,7 @@ function closing(key: string | undefined): ClosedError {
 }
 
 function checkCall(options: unknown, work: unknown): void {
-  if (typeof work !== 'function') throw expected('work', 'a function', work)
-  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
-  const { signal } = options as { readonly signal?: unknown }
-  if (signal === undefined || signal instanceof AbortSignal) return
-  throw expected('signal', 'an AbortSignal', signal)
-}
-
-function expected(name: string, what: string, value: unknown): InvalidArgumentError {
-  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(value)}.`)
+  parseFunction('work', work)
+  checkObject(options)
+  parseSignal((options as { readonly signal?: unknown }).signal)
 }

@@ -1,5 +1,4 @@
-import { show } from '../base/duration.ts'
-import { InvalidArgumentError } from '../errors.ts'
+import { expected } from '../base/arguments.ts'
 
 /** What a `ServerResponse` of Node.js has, and thereby that of Express, `reply.raw` of Fastify, and HTTP/2's. */
 export interface OutgoingResponse {
@@ -41,9 +40,7 @@ interface Connection {
  */
 export function requestSignal(response: OutgoingResponse): AbortSignal {
   if (!isResponse(response)) {
-    throw new InvalidArgumentError(
-      `Expected \`response\` to be the response of a request, got ${show(response)}.`,
-    )
+    throw expected('response', 'the response of a request', response)
   }
   const known = signals.get(response)
   if (known !== undefined) return known

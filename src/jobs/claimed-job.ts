@@ -1,10 +1,11 @@
+import { checkOptions } from '../base/arguments.ts'
 import { parseDuration } from '../base/duration.ts'
 import { reportOf } from '../base/thrown.ts'
 import { LeaseLostError } from '../errors.ts'
 import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, SettleOptions } from './job.ts'
 import type { JobTables } from './job-tables.ts'
 import type { LeaseTime } from './lease-time.ts'
-import { checkOptions, HOLD_RANGE } from './options.ts'
+import { HOLD_RANGE } from './options.ts'
 import type { End, Settler } from './settler.ts'
 import type { Attempt } from './statements.ts'
 
@@ -25,19 +26,22 @@ export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: Settling
       if (lease.isOver) throw expiredError(facts, lease)
     },
     async complete(options = {}) {
-      await settle(facts, COMPLETED, checkOptions(options, ['transaction']), settling)
+      checkOptions(options, ['transaction'])
+      await settle(facts, COMPLETED, options, settling)
     },
     async fail(error, options = {}) {
       return (await settle(facts, failed(error, options), options, settling)) as FailOutcome
     },
     async giveBack(options = {}) {
-      await settle(facts, GIVEN_BACK, checkOptions(options, ['transaction']), settling)
+      checkOptions(options, ['transaction'])
+      await settle(facts, GIVEN_BACK, options, settling)
     },
   }
 }
 
 export function failed(error: unknown, options: FailOptions = {}): End {
-  const { retry = true, retryIn } = checkOptions(options, ['transaction', 'retry', 'retryIn'])
+  checkOptions(options, ['transaction', 'retry', 'retryIn'])
+  const { retry = true, retryIn } = options
   const retryInMs = retryIn === undefined ? null : parseDuration('retryIn', retryIn, HOLD_RANGE)
   return { how: 'other', reason: reasonOf(error), retry, retry_in_ms: retryInMs }
 }

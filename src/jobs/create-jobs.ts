@@ -1,3 +1,4 @@
+import { checkObject, checkOptions, expected, parseCount } from '../base/arguments.ts'
 import { parseDuration } from '../base/duration.ts'
 import { ClosedError, StoreError } from '../errors.ts'
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../postgres/connections.ts'
@@ -9,16 +10,7 @@ import { JobTables } from './job-tables.ts'
 import type { ClaimOptions, InspectOptions, Jobs, JobsOptions, StopOptions, Worker } from './jobs.ts'
 import { LeaseTime, now } from './lease-time.ts'
 import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
-import {
-  checkOptions,
-  expected,
-  parseIds,
-  parseNames,
-  parseText,
-  parseWhole,
-  TTL_RANGE,
-  WAIT_RANGE,
-} from './options.ts'
+import { parseIds, parseNames, parseText, TTL_RANGE, WAIT_RANGE } from './options.ts'
 import { Settler } from './settler.ts'
 import { Wakes } from './wakes.ts'
 import { parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
@@ -78,8 +70,8 @@ class PostgresJobs implements Jobs {
     this.#keepCompletedMs = parseDuration('keepCompleted', options.keepCompleted ?? '1h', WAIT_RANGE)
     this.#keepEndedMs = parseDuration('keepEnded', options.keepEnded ?? '336h', WAIT_RANGE)
     const bytes = { least: 1, most: 256 * 1024 * 1024 }
-    this.#maxPayloadBytes = parseWhole('maxPayloadBytes', options.maxPayloadBytes ?? 1_048_576, bytes)
-    const max = parseWhole('maxConnections', options.maxConnections ?? 2, { least: 1, most: 100 })
+    this.#maxPayloadBytes = parseCount('maxPayloadBytes', options.maxPayloadBytes ?? 1_048_576, bytes)
+    const max = parseCount('maxConnections', options.maxConnections ?? 2, { least: 1, most: 100 })
     this.#connections = connectionsOf(client, { max, applicationName: 'holdfast jobs' })
     this.#renewing = connectionsOf(client, { max: 1, applicationName: 'holdfast jobs renewal' })
     this.#tables = new JobTables(this.#connections, schema)
@@ -95,7 +87,8 @@ class PostgresJobs implements Jobs {
   }
 
   async enqueue(name: string, payload?: unknown, options: EnqueueOptions = {}): Promise<string | null> {
-    const { transaction, ...jobOptions } = checkObject(options)
+    checkObject(options)
+    const { transaction, ...jobOptions } = options
     const [id = null] = await this.enqueueAll([{ name, payload, ...jobOptions }], { transaction })
     return id
   }
@@ -104,13 +97,12 @@ class PostgresJobs implements Jobs {
     jobs: readonly NewJob[],
     options: { readonly transaction?: SqlClient | undefined } = {},
   ): Promise<readonly (string | null)[]> {
-    const { transaction } = checkOptions(options, ['transaction'])
+    checkOptions(options, ['transaction'])
+    const { transaction } = options
     if (!Array.isArray(jobs)) throw expected('jobs', 'an array of jobs', jobs)
     this.#assertOpen()
     const limits = { maxPayloadBytes: this.#maxPayloadBytes }
-    const entries = (jobs as readonly NewJob[]).map((job, position) =>
-      parseNewJob(checkObject(job), position, limits),
-    )
+    const entries = (jobs as readonly NewJob[]).map((job, position) => parseNewJob(job, position, limits))
     return entries.length === 0 ? [] : this.#tables.enqueue(entries, transaction)
   }
 
@@ -146,14 +138,11 @@ class PostgresJobs implements Jobs {
     names: string | readonly string[],
     options: ClaimOptions = {},
   ): Promise<readonly ClaimedJob<never>[]> {
-    const {
-      limit = 1,
-      ttl = '30s',
-      worker = `pid ${process.pid}`,
-    } = checkOptions(options, ['limit', 'ttl', 'worker'])
+    checkOptions(options, ['limit', 'ttl', 'worker'])
+    const { limit = 1, ttl = '30s', worker = `pid ${process.pid}` } = options
     const request = {
       names: parseNames('names', names),
-      limit: parseWhole('limit', limit, { least: 1, most: 1000 }),
+      limit: parseCount('limit', limit, { least: 1, most: 1000 }),
       worker: parseText('worker', worker),
       ttlMs: parseDuration('ttl', ttl, TTL_RANGE),
     }
@@ -169,7 +158,8 @@ class PostgresJobs implements Jobs {
   }
 
   async *inspect(options: InspectOptions = {}): AsyncGenerator<JobView, void, undefined> {
-    const { state, name, after = '0' } = checkOptions(options, ['state', 'name', 'after'])
+    checkOptions(options, ['state', 'name', 'after'])
+    const { state, name, after = '0' } = options
     const names = name === undefined ? undefined : parseNames('name', name)
     const filter = { states: parseStates(state), names }
     let from = after === '0' ? after : (parseIds('after', after)[0] ?? '0')
@@ -203,8 +193,8 @@ class PostgresJobs implements Jobs {
 
   async cancel(id: string, options: { readonly reason: string }): Promise<boolean> {
     const [parsed = ''] = parseIds('id', id)
-    const { reason } = checkOptions(checkObject(options), ['reason'])
-    return (await this.#tables.cancel(parsed, parseText('reason', reason))) !== null
+    checkOptions(options, ['reason'])
+    return (await this.#tables.cancel(parsed, parseText('reason', options.reason))) !== null
   }
 
   async remove(ids: string | readonly string[]): Promise<readonly string[]> {
@@ -260,7 +250,8 @@ function answeredTooLate({ ttlMs }: LeaseTime): StoreError {
 }
 
 function graceOf(options: StopOptions): number {
-  const { grace = '20s' } = checkOptions(options, ['grace'])
+  checkOptions(options, ['grace'])
+  const { grace = '20s' } = options
   return parseDuration('grace', grace, WAIT_RANGE)
 }
 
@@ -270,9 +261,4 @@ function parseStates(state: InspectOptions['state']): readonly JobState[] {
   const wrong = states.find((each) => !JOB_STATES.includes(each))
   if (wrong === undefined) return states
   throw expected('state', `one of ${JOB_STATES.join(', ')}`, wrong)
-}
-
-function checkObject<Options extends object>(options: Options): Options {
-  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
-  return options
 }

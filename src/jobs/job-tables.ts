@@ -1,3 +1,4 @@
+import { expected } from '../base/arguments.ts'
 import { StoreError } from '../errors.ts'
 import type { PostgresConnections } from '../postgres/connections.ts'
 import {
@@ -11,7 +12,6 @@ import { storeErrorOf } from '../postgres/failures.ts'
 import { inSchema, migrate } from '../postgres/migrations.ts'
 import type { JobCount, JobState, JobView } from './job.ts'
 import type { Entry } from './new-job.ts'
-import { expected } from './options.ts'
 import { scripts } from './sql/scripts.generated.ts'
 import {
   type Attempt,

@@ -1,6 +1,7 @@
+import { checkOptions, expected, parseCount } from '../base/arguments.ts'
 import { type Duration, parseDuration } from '../base/duration.ts'
 import type { SqlClient } from '../postgres/executor.ts'
-import { checkOptions, expected, HOLD_RANGE, parseText, parseWhole } from './options.ts'
+import { HOLD_RANGE, parseText } from './options.ts'
 import { payloadText } from './payload.ts'
 
 export interface JobOptions {
@@ -76,10 +77,12 @@ export interface Entry {
 }
 
 export function parseNewJob(
-  { name, payload, ...options }: NewJob,
+  job: NewJob,
   position: number,
   { maxPayloadBytes }: { readonly maxPayloadBytes: number },
 ): Entry {
+  if (typeof job !== 'object' || job === null) throw expected(`jobs[${position}]`, 'an object', job)
+  const { name, payload, ...options } = job
   checkOptions(options, [
     'priority',
     'delay',
@@ -107,10 +110,10 @@ export function parseNewJob(
     position,
     name: parseText('name', name),
     payload: payloadText(payload, { maxBytes: maxPayloadBytes }),
-    priority: parseWhole('priority', priority, { least: -32768, most: 32767 }),
+    priority: parseCount('priority', priority, { least: -32768, most: 32767 }),
     unique_key: key === undefined ? null : parseText('key', key),
     group_key: group === undefined ? null : parseText('group', group),
-    max_attempts: parseWhole('maxAttempts', maxAttempts, { least: 1, most: 1000 }),
+    max_attempts: parseCount('maxAttempts', maxAttempts, { least: 1, most: 1000 }),
     backoff_ms: parseDuration('backoff', backoff, HOLD_RANGE),
     max_backoff_ms: parseDuration('maxBackoff', maxBackoff, HOLD_RANGE),
     delay_ms: delay === undefined ? null : parseDuration('delay', delay, HOLD_RANGE),

@@ -1,15 +1,8 @@
+import { checkOptions, expected, parseCount, parseFunction } from '../base/arguments.ts'
 import { type Duration, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
-import {
-  checkOptions,
-  expected,
-  LIMIT_RANGE,
-  POLL_RANGE,
-  parseText,
-  parseWhole,
-  TTL_RANGE,
-} from './options.ts'
+import { LIMIT_RANGE, POLL_RANGE, parseText, TTL_RANGE } from './options.ts'
 import type { JobFailure, JobHandler, WorkerSettings } from './worker.ts'
 
 export interface WorkOptions {
@@ -45,19 +38,23 @@ export interface WorkOptions {
 export function parseWorkOptions(options: WorkOptions): WorkerSettings {
   checkOptions(options, ['concurrency', 'ttl', 'maxRun', 'pollInterval', 'label', 'onFailure', 'onError'])
   const label = parseText('label', options.label ?? 'worker')
-  const onError = guarded(parseFunction('onError', options.onError) ?? warnOfError, (error) =>
+  const onError = guarded(listenerOr(warnOfError, 'onError', options.onError), (error) =>
     warn('`onError` of a worker itself failed.', error),
   )
   return {
-    concurrency: parseWhole('concurrency', options.concurrency ?? 10, { least: 1, most: 1000 }),
+    concurrency: parseCount('concurrency', options.concurrency ?? 10, { least: 1, most: 1000 }),
     ttlMs: parseDuration('ttl', options.ttl ?? '30s', TTL_RANGE),
     maxRunMs: parseDuration('maxRun', options.maxRun ?? '1h', LIMIT_RANGE),
     pollMs: parseDuration('pollInterval', options.pollInterval ?? '2s', POLL_RANGE),
     // Unlike any other worker's: what an answer was lost of is found by it.
     name: `${label}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`,
-    onFailure: guarded(parseFunction('onFailure', options.onFailure) ?? warnOfFailure, onError),
+    onFailure: guarded(listenerOr(warnOfFailure, 'onFailure', options.onFailure), onError),
     onError,
   }
+}
+
+function listenerOr<F>(otherwise: F, name: string, listener: F | undefined): F {
+  return listener === undefined ? otherwise : parseFunction(name, listener)
 }
 
 /** What the user's function throws or rejects with must not end the worker. */
@@ -79,11 +76,6 @@ export function parseHandlers(
   }
   if (map.size === 0) throw expected('handlers', 'an object with at least one function', handlers)
   return map
-}
-
-function parseFunction<Given>(name: string, value: Given): Given {
-  if (value === undefined || typeof value === 'function') return value
-  throw expected(name, 'a function', value)
 }
 
 function warnOfFailure({ job, error, outcome }: JobFailure): void {

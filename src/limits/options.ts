@@ -1,5 +1,5 @@
-import { type Duration, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
-import { checkOptions } from '../base/arguments.ts'
+import { checkOptions, expected, parseCount, parseFunction } from '../base/arguments.ts'
+import { type Duration, parseDuration, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { HoldOptions, Locks, WaitOptions } from '../index.ts'
 import type { RateLimiter } from './rate.ts'
@@ -59,7 +59,7 @@ export function parseLimit(locks: Locks, name: string, options: LimitOptions): L
   checkOptions(options, LIMIT)
   const { concurrency, rate, wait } = options
   return {
-    concurrency: parseCount('concurrency', concurrency, MOST),
+    concurrency: parseCount('concurrency', concurrency, { least: 1, most: MOST }),
     rate: rate === undefined ? undefined : parseRate(locks, name, rate),
     waitMs: parseWait(wait, 30_000),
   }
@@ -77,7 +77,7 @@ function parseRate(locks: Locks, name: string, rate: SlidingWindow | RateLimiter
   }
   checkOptions(rate, WINDOW)
   return slidingWindow(locks, name, {
-    points: parseCount('points', points, MOST_IN_WINDOW),
+    points: parseCount('points', points, { least: 1, most: MOST_IN_WINDOW }),
     windowMs: parseDuration('window', window, TTL_RANGE),
   })
 }
@@ -93,7 +93,7 @@ export function parseRun(
     throw expected('points', 'left out where the limit has no `rate`', points)
   }
   return {
-    points: points === undefined ? 1 : parseCount('points', points, rate?.points ?? MOST),
+    points: points === undefined ? 1 : parseCount('points', points, { least: 1, most: rate?.points ?? MOST }),
     waitMs: takes.has('wait') ? parseWait(wait, waitMs) : 0,
     signal: hold.signal,
     hold,
@@ -110,7 +110,7 @@ export function slotsKeyOf(name: string, key: unknown): string {
 }
 
 export function checkWork(work: unknown): void {
-  if (typeof work !== 'function') throw expected('work', 'a function', work)
+  parseFunction('work', work)
 }
 
 const TRY = ['ttl', 'renew', 'maxHold', 'signal', 'points'] as const
@@ -129,13 +129,4 @@ const MOST_IN_WINDOW = 1000
 
 function parseWait(wait: unknown, otherwiseMs: number): number {
   return wait === undefined ? otherwiseMs : parseDuration('wait', wait, WAIT_RANGE)
-}
-
-function parseCount(name: string, value: unknown, most: number): number {
-  if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= most) return value
-  throw expected(name, `a whole number from 1 to ${most}`, value)
-}
-
-function expected(name: string, what: string, value: unknown): InvalidArgumentError {
-  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(value)}.`)
 }

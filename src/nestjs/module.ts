@@ -1,6 +1,5 @@
 import { type DynamicModule, Module, type ModuleMetadata } from '@nestjs/common'
-import { show } from '../base/duration.ts'
-import { checkOptions } from '../base/arguments.ts'
+import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { ServerLocksOptions } from '../http/index.ts'
 import type { Locks } from '../index.ts'
@@ -42,7 +41,7 @@ export class HoldfastModule {
   static forRootAsync(options: HoldfastModuleAsyncOptions): DynamicModule {
     checkOptions(options, ['imports', 'inject', 'useFactory'])
     const { inject, useFactory } = options
-    if (typeof useFactory !== 'function') throw expected('useFactory', 'a function', useFactory)
+    parseFunction('useFactory', useFactory)
     if (inject !== undefined && !Array.isArray(inject)) throw expected('inject', 'an array', inject)
     return moduleWith(options)
   }
@@ -89,8 +88,4 @@ function moduleWith({ imports = [], inject = [], useFactory }: HoldfastModuleAsy
     providers: [moduleLocks, locks, { provide: 'APP_INTERCEPTOR', useValue: rememberResponse }],
     exports: [MODULE_LOCKS, LOCKS],
   }
-}
-
-function expected(name: string, what: string, value: unknown): InvalidArgumentError {
-  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(value)}.`)
 }

@@ -1,6 +1,6 @@
 import { Inject } from '@nestjs/common'
-import { show } from '../base/duration.ts'
 import { checkOptions } from '../base/arguments.ts'
+import { show } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { CallbackOptions } from '../index.ts'
 import { MODULE_LOCKS, type ModuleLocks } from './module-locks.ts'

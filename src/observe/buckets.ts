@@ -1,5 +1,4 @@
-import { show } from '../base/duration.ts'
-import { InvalidArgumentError } from '../index.ts'
+import { expected } from '../base/arguments.ts'
 
 /** Upper bounds of histograms in seconds: from a lock in the same room to one that somebody forgot. */
 export const BUCKETS: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300]
@@ -7,9 +6,7 @@ export const BUCKETS: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1
 /** @throws {InvalidArgumentError} where nothing could be counted in them, or in the wrong ones. */
 export function checkBuckets(buckets: unknown): void {
   if (Array.isArray(buckets) && buckets.every(isRising)) return
-  throw new InvalidArgumentError(
-    `Expected \`buckets\` to be rising numbers of seconds, got ${show(buckets)}.`,
-  )
+  throw expected('buckets', 'rising numbers of seconds', buckets)
 }
 
 function isRising(bound: unknown, index: number, all: readonly unknown[]): boolean {

@@ -1,5 +1,4 @@
-import { show } from '../base/duration.ts'
-import { InvalidArgumentError } from '../index.ts'
+import { expected } from '../base/arguments.ts'
 
 /** What keys are counted by, as metrics by key would be as many as there are keys. */
 export interface GroupOptions {
@@ -11,12 +10,9 @@ export interface GroupOptions {
 
 /** @throws {InvalidArgumentError} at once, as later it would be an error in a listener, and numbers that are missing. */
 export function keyGroups({ group = beforeColon, maxGroups = 50 }: GroupOptions): (key: string) => string {
-  if (typeof group !== 'function')
-    throw new InvalidArgumentError(`Expected \`group\` to be a function of a key, got ${show(group)}.`)
+  if (typeof group !== 'function') throw expected('group', 'a function of a key', group)
   if (!Number.isSafeInteger(maxGroups) || maxGroups < 1)
-    throw new InvalidArgumentError(
-      `Expected \`maxGroups\` to be a whole number from 1, got ${show(maxGroups)}.`,
-    )
+    throw expected('maxGroups', 'a whole number from 1', maxGroups)
   const known = new Set<string>()
   return (key) => {
     const name = String(group(key))

@@ -1,7 +1,7 @@
+import { checkOptions, parseCount, parseFunction, parseSignal } from '../base/arguments.ts'
 import { type Duration, parseDuration, WAIT_RANGE } from '../base/duration.ts'
-import { HoldfastError, InvalidArgumentError, isHoldfastError } from '../errors.ts'
+import { HoldfastError, isHoldfastError } from '../errors.ts'
 import { sqlStateOf } from '../postgres/executor.ts'
-import { expected } from '../postgres/rows.ts'
 
 export interface RetryOptions {
   /** How often to try at most, the first time included. Default: 10. */
@@ -91,24 +91,13 @@ export const RETRY_OPTIONS: readonly string[] = ['attempts', 'wait', 'signal']
 
 /** @throws {InvalidArgumentError} also for options that are not known: a misspelt bound would be no bound. */
 export function parseRetryOptions(options: object, known: readonly string[] = RETRY_OPTIONS): RetrySettings {
-  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
-  const stranger = Object.keys(options).find((name) => !known.includes(name))
-  if (stranger !== undefined) {
-    const names = known.map((name) => `\`${name}\``).join(', ')
-    throw new InvalidArgumentError(`Expected \`options\` to have nothing but ${names}, got \`${stranger}\`.`)
-  }
+  checkOptions(options, known)
   const { attempts = 10, wait = 10_000, signal } = options as RetryOptions
-  if (!(Number.isSafeInteger(attempts) && attempts >= 1) && attempts !== Number.POSITIVE_INFINITY) {
-    throw expected('attempts', 'a whole number from 1 on, or Infinity', attempts)
+  return {
+    attempts: parseCount('attempts', attempts, { least: 1, most: Number.POSITIVE_INFINITY }),
+    waitMs: parseDuration('wait', wait, WAIT_RANGE),
+    signal: parseSignal(signal),
   }
-  if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw expected('signal', 'an AbortSignal', signal)
-  }
-  return { attempts, waitMs: parseDuration('wait', wait, WAIT_RANGE), signal }
-}
-
-export function parseFunction(name: string, value: unknown): void {
-  if (typeof value !== 'function') throw expected(name, 'a function', value)
 }
 
 function exhausted(attempts: number, spentMs: number, error: unknown): HoldfastError {

@@ -1,13 +1,6 @@
+import { expected, parseFunction } from '../base/arguments.ts'
 import { HoldfastError } from '../errors.ts'
-import { expected } from '../postgres/rows.ts'
-import {
-  isConflict,
-  parseFunction,
-  parseRetryOptions,
-  RETRY_OPTIONS,
-  type RetryOptions,
-  retry,
-} from './retry.ts'
+import { isConflict, parseRetryOptions, RETRY_OPTIONS, type RetryOptions, retry } from './retry.ts'
 
 export interface OptimisticUpdate<Current, Next> extends RetryOptions {
   /** Reads what is there, with its version; called again for every attempt. */

@@ -1,3 +1,4 @@
+import { expected, parseFunction } from '../base/arguments.ts'
 import {
   executorOf,
   inTransaction,
@@ -5,23 +6,8 @@ import {
   type SqlExecutor,
   type SqlRow,
 } from '../postgres/executor.ts'
-import {
-  type Columns,
-  expected,
-  parseColumns,
-  parseId,
-  quoted,
-  quotedTable,
-  rowText,
-} from '../postgres/rows.ts'
-import {
-  isSqlConflict,
-  parseFunction,
-  parseRetryOptions,
-  RETRY_OPTIONS,
-  type RetryOptions,
-  retry,
-} from './retry.ts'
+import { type Columns, parseColumns, parseId, quoted, quotedTable, rowText } from '../postgres/rows.ts'
+import { isSqlConflict, parseRetryOptions, RETRY_OPTIONS, type RetryOptions, retry } from './retry.ts'
 
 export interface RowUpdate<Row extends object> extends RetryOptions {
   /** `'account'`, or `'bank.account'` in another schema. Names are quoted, so case counts. */

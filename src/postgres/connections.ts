@@ -1,4 +1,4 @@
-import { show } from '../base/duration.ts'
+import { expected } from '../base/arguments.ts'
 import { InvalidArgumentError, StoreError } from '../errors.ts'
 import type { PostgresDriver } from './driver.ts'
 import type { SqlExecutor, SqlRow } from './executor.ts'
@@ -86,8 +86,10 @@ function driverOf(client: unknown): PostgresDriver {
   if (has(client, 'options', 'totalCount', 'connect')) return pgPoolDriver(client as unknown as PgPool)
   if (has(client, 'connectionParameters', 'query')) return pgClientDriver(client as unknown as PgClient)
   if (has(client, 'options', 'unsafe', 'reserve')) return postgresJsDriver(client as unknown as PostgresJs)
-  throw new InvalidArgumentError(
-    `Expected \`client\` to be a \`Pool\` or \`Client\` of the package pg, or a \`sql\` of the package postgres, got ${show(client)}.`,
+  throw expected(
+    'client',
+    'a `Pool` or `Client` of the package pg, or a `sql` of the package postgres',
+    client,
   )
 }
 

@@ -1,5 +1,4 @@
-import { show } from '../base/duration.ts'
-import { InvalidArgumentError } from '../errors.ts'
+import { expected } from '../base/arguments.ts'
 
 export function quoteIdentifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
@@ -11,7 +10,9 @@ export function parseSchema(schema: unknown): string {
   const isName =
     typeof schema === 'string' && /^[A-Za-z_](?!.*\$.*\$)[A-Za-z0-9_$-]*$/.test(schema) && schema.length <= 63
   if (isName && !/^pg_/i.test(schema) && schema !== 'information_schema') return schema
-  throw new InvalidArgumentError(
-    `Expected \`schema\` to be a name of 1 to 63 letters, digits, _, - or one $, that begins with a letter or _ and not with pg_, got ${show(schema)}.`,
+  throw expected(
+    'schema',
+    'a name of 1 to 63 letters, digits, _, - or one $, that begins with a letter or _ and not with pg_',
+    schema,
   )
 }

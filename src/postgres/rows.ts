@@ -1,5 +1,4 @@
-import { show } from '../base/duration.ts'
-import { InvalidArgumentError } from '../errors.ts'
+import { expected } from '../base/arguments.ts'
 import { quoteIdentifier } from './identifiers.ts'
 
 /**
@@ -58,10 +57,6 @@ export function rowText(columns: Columns): string {
     const lost = typeof value === 'bigint' || (typeof value === 'number' && !Number.isFinite(value))
     return lost ? String(value) : value
   })
-}
-
-export function expected(argument: string, what: string, value: unknown): InvalidArgumentError {
-  return new InvalidArgumentError(`Expected \`${argument}\` to be ${what}, got ${show(value)}.`)
 }
 
 function literal(value: unknown): unknown {

@@ -1,5 +1,4 @@
-import { show } from '../base/duration.ts'
-import { InvalidArgumentError } from '../errors.ts'
+import { expected } from '../base/arguments.ts'
 import {
   type ConnectionsOptions,
   connectionsOf,
@@ -39,8 +38,10 @@ interface Sql {
 export function sharedConnectionsOf(client: PostgresPool, options: ConnectionsOptions): PostgresConnections {
   const isPool = 'totalCount' in client && 'connect' in client
   if (!isPool && !('begin' in client)) {
-    throw new InvalidArgumentError(
-      `Expected \`client\` to be a \`Pool\` of the package pg or a \`sql\` of the package postgres, to share its connections, got ${show(client)}.`,
+    throw expected(
+      'client',
+      'a `Pool` of the package pg or a `sql` of the package postgres, to share its connections',
+      client,
     )
   }
   return new SharedConnections(client, connectionsOf(client, { ...options, max: 1 }))

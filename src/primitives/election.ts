@@ -1,15 +1,15 @@
-import { type Duration, HOLD_RANGE, parseDuration, show } from '../base/duration.ts'
+import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
+import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { LockEvents } from '../engine/lock-events.ts'
-import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
+import { isHoldfastError } from '../errors.ts'
 import { type Desk, hold } from './hold.ts'
 import { currentLeader, type Leader, LeaderWatch, roomOf } from './leader-watch.ts'
 import { type Leadership, LeaderTerm, markOf } from './leadership.ts'
 import {
   checkCallback,
-  checkNames,
   checkReason,
   EXCLUSIVE,
   type HoldOptions,
@@ -117,7 +117,7 @@ export class Election {
    * @returns whether there was somebody to ask.
    */
   async requestStepDown(options: { readonly reason: string }): Promise<boolean> {
-    checkNames(options, new Set(['reason']))
+    checkOptions(options, ['reason'])
     const reason: unknown = options.reason
     checkReason(reason)
     const { engine } = this.#desk
@@ -158,12 +158,12 @@ export class Election {
   observe(
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): AsyncGenerator<Leader | null, void, void> {
-    checkNames(options, new Set(['signal']))
+    checkOptions(options, ['signal'])
     return new LeaderWatch(this.#desk, this.key, this.#defaults).changes(options.signal)
   }
 
   #parse(options: CampaignOptions) {
-    checkNames(options, CAMPAIGN)
+    checkOptions(options, CAMPAIGN)
     const { value, stopTimeout, onError, ...rest } = options
     const terms = parseTerms(rest, TAKES.try, {
       ...this.#defaults,
@@ -174,18 +174,14 @@ export class Election {
     const stopMs =
       stopTimeout === undefined ? terms.ttlMs : parseDuration('stopTimeout', stopTimeout, HOLD_RANGE)
     if (value !== undefined && (typeof value !== 'string' || value.length > 1000)) {
-      throw new InvalidArgumentError(
-        `Expected \`value\` to be a text of at most 1000 characters, got ${show(value)}.`,
-      )
+      throw expected('value', 'a text of at most 1000 characters', value)
     }
-    if (onError !== undefined && typeof onError !== 'function') {
-      throw new InvalidArgumentError(`Expected \`onError\` to be a function, got ${show(onError)}.`)
-    }
+    if (onError !== undefined) parseFunction('onError', onError)
     return { terms, stopMs, value, onError }
   }
 }
 
-const CAMPAIGN: ReadonlySet<string> = new Set([
+const CAMPAIGN: readonly string[] = [
   'ttl',
   'minHold',
   'lockDelay',
@@ -193,7 +189,7 @@ const CAMPAIGN: ReadonlySet<string> = new Set([
   'value',
   'stopTimeout',
   'onError',
-])
+]
 const ADMINISTRATION_MS = 10_000
 /** With the pauses in between about a second. */
 const MOST_ASKED = 6

@@ -1,4 +1,4 @@
-import { show } from '../base/duration.ts'
+import { checkOptions, expected, parseCount } from '../base/arguments.ts'
 import type { RoomView, Store } from '../contract/store.ts'
 import { Engine } from '../engine/engine.ts'
 import { listen } from '../engine/events.ts'
@@ -25,12 +25,10 @@ import {
   type CallbackOptions,
   checkCallback,
   checkKey,
-  checkNames,
   checkReason,
   EXCLUSIVE,
   type HoldOptions,
   type LocksOptions,
-  parseCount,
   parseTerms,
   TAKES,
   type Terms,
@@ -72,16 +70,12 @@ export function createLocks(store: Store, options: LocksOptions = {}): Locks {
     )
   }
   if (typeof store?.acquire !== 'function') {
-    throw new InvalidArgumentError(
-      `Expected \`store\` to be a store, such as memoryStore() or redisStore(client), got ${show(store)}.`,
-    )
+    throw expected('store', 'a store, such as memoryStore() or redisStore(client)', store)
   }
-  checkNames(options, TAKES.locks)
+  checkOptions(options, TAKES.locks)
   const { label, ...terms } = options
   if (label !== undefined && (typeof label !== 'string' || label.length > LONGEST_LABEL)) {
-    throw new InvalidArgumentError(
-      `Expected \`label\` to be a text of at most ${LONGEST_LABEL} characters, got ${show(label)}.`,
-    )
+    throw expected('label', `a text of at most ${LONGEST_LABEL} characters`, label)
   }
   const engine = new Engine(store, { clock: systemClock, chance })
   return new Locks(
@@ -246,7 +240,7 @@ export class Locks {
    */
   async adopt(json: LeaseJson, options?: HoldOptions): Promise<Lease> {
     const { key, id, fence, units, limit, ttlMs, minHoldMs, lockDelayMs } = parseLeaseJson(json)
-    if (options !== undefined) checkNames(options, TAKES.try)
+    if (options !== undefined) checkOptions(options, TAKES.try)
     const { ttl = ttlMs, minHold = minHoldMs, lockDelay = lockDelayMs, ...rest } = options ?? {}
     const terms = parseTerms({ ttl, minHold, lockDelay, ...rest }, TAKES.try, this.#defaults)
     // With patience: should it be a waiter's id, it does not lose its place by being asked about.
@@ -282,11 +276,10 @@ export class Locks {
   async *inspect(
     options: { readonly prefix?: string; readonly pageSize?: number } = {},
   ): AsyncGenerator<RoomView, void, void> {
-    checkNames(options, new Set(['prefix', 'pageSize']))
+    checkOptions(options, ['prefix', 'pageSize'])
     const { prefix = '', pageSize = 100 } = options
-    if (typeof prefix !== 'string')
-      throw new InvalidArgumentError(`Expected \`prefix\` to be a string, got ${show(prefix)}.`)
-    const count = parseCount('pageSize', pageSize, 10_000)
+    if (typeof prefix !== 'string') throw expected('prefix', 'a string', prefix)
+    const count = parseCount('pageSize', pageSize, { least: 1, most: 10_000 })
     let cursor: string | undefined
     do {
       const page = await this.#ask('inspect', () =>
@@ -310,11 +303,9 @@ export class Locks {
   ): Promise<readonly string[]> {
     checkKey(key)
     if (id !== undefined && (typeof id !== 'string' || id === '')) {
-      throw new InvalidArgumentError(
-        `Expected \`id\` to be a ticket's id, or undefined for all, got ${show(id)}.`,
-      )
+      throw expected('id', "a ticket's id, or undefined for all", id)
     }
-    checkNames(options, new Set(['reason']))
+    checkOptions(options, ['reason'])
     const reason: unknown = options.reason
     checkReason(reason)
     return this.#ask('evict', () => this.#desk.engine.store.evict({ key, id, reason }))

@@ -1,19 +1,11 @@
+import { checkObject } from '../base/arguments.ts'
 import { type Duration, parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { Lease } from '../engine/lease.ts'
 import { terms } from '../engine/terms.ts'
 import { AcquireTimeoutError, isHoldfastError, StoreError } from '../errors.ts'
 import { type Desk, hold, makeTicket, tryHold, withHold } from './hold.ts'
-import {
-  checkOptions,
-  EXCLUSIVE,
-  markedKey,
-  parseTerms,
-  SHARED,
-  TAKES,
-  type Terms,
-  type WaitOptions,
-} from './options.ts'
+import { EXCLUSIVE, markedKey, parseTerms, SHARED, TAKES, type Terms, type WaitOptions } from './options.ts'
 
 export interface OnceOptions extends Omit<WaitOptions, 'minHold' | 'lockDelay'> {
   /** How long a success is remembered: as long as a repetition may come. From 50 ms to 24 days. No default. */
@@ -29,7 +21,7 @@ export interface OnceTerms {
 }
 
 export function parseOnce(options: OnceOptions, defaults: Terms): OnceTerms {
-  checkOptions(options)
+  checkObject(options)
   const { remember, ...rest } = options
   return {
     terms: parseTerms(rest, TAKES.once, { ...defaults, minHoldMs: 0, lockDelayMs: 0 }),

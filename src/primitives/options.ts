@@ -1,3 +1,4 @@
+import { checkOptions, expected, parseFlag, parseSignal } from '../base/arguments.ts'
 import { type Duration, HOLD_RANGE, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { UNLIMITED } from '../contract/store.ts'
 import { patienceFor, terms } from '../engine/terms.ts'
@@ -108,13 +109,13 @@ export function parseTerms(
   defaults: Terms = DEFAULTS,
 ): Terms {
   if (options === undefined) return defaults
-  checkNames(options, takes)
+  checkOptions(options, takes)
   const ttlMs = options.ttl === undefined ? defaults.ttlMs : parseDuration('ttl', options.ttl, TTL_RANGE)
   return {
     ...terms(ttlMs),
     patienceMs: patienceFor(ttlMs),
     waitMs: options.wait === undefined ? defaults.waitMs : parseDuration('wait', options.wait, WAIT_RANGE),
-    renew: flag('renew', options.renew, defaults.renew),
+    renew: parseFlag('renew', options.renew, defaults.renew),
     maxHoldMs:
       options.maxHold === undefined
         ? defaults.maxHoldMs
@@ -127,7 +128,7 @@ export function parseTerms(
       options.lockDelay === undefined
         ? defaults.lockDelayMs
         : parseDuration('lockDelay', options.lockDelay, HOLD_RANGE),
-    reentrant: flag('reentrant', options.reentrant, defaults.reentrant),
+    reentrant: parseFlag('reentrant', options.reentrant, defaults.reentrant),
     signal: parseSignal(options.signal),
   }
 }
@@ -137,23 +138,14 @@ export function checkKey(key: unknown): asserts key is string {
   // The same key again and again is the usual case of a lock that has to be fast.
   if (key === lastKey && key !== undefined) return
   if (typeof key !== 'string' || key === '') {
-    throw new InvalidArgumentError(
-      `Expected \`key\` to be a string with at least one character, got ${show(key)}.`,
-      key === '' ? { argument: 'key' } : {},
-    )
+    throw expected('key', 'a string with at least one character', key, key === '' ? OF_KEY : {})
   }
   if (key.length > LONGEST_KEY) {
-    throw new InvalidArgumentError(
-      `Expected \`key\` to have at most ${LONGEST_KEY} characters, got ${key.length}.`,
-      { argument: 'key' },
-    )
+    throw tooLong(key, LONGEST_KEY)
   }
   // A lone surrogate becomes U+FFFD on its way to a server, so two keys would be one; NUL is no text in PostgreSQL.
   if (NOT_TEXT.test(key)) {
-    throw new InvalidArgumentError(
-      `Expected \`key\` to be text without NUL and unpaired surrogates, got ${show(key)}.`,
-      { argument: 'key' },
-    )
+    throw expected('key', 'text without NUL and unpaired surrogates', key, OF_KEY)
   }
   lastKey = key
 }
@@ -162,9 +154,8 @@ export function checkKey(key: unknown): asserts key is string {
 export function checkReason(reason: unknown): asserts reason is string {
   const isText = typeof reason === 'string' && reason !== '' && reason.length <= LONGEST_REASON
   if (isText && !NOT_TEXT.test(reason)) return
-  throw new InvalidArgumentError(
-    `Expected \`reason\` to be a text of 1 to ${LONGEST_REASON} characters without NUL and unpaired surrogates, got ${show(reason)}.`,
-  )
+  const what = `a text of 1 to ${LONGEST_REASON} characters without NUL and unpaired surrogates`
+  throw expected('reason', what, reason)
 }
 
 const LONGEST_REASON = 500
@@ -174,11 +165,17 @@ export function markedKey(key: string, mark: string): string {
   checkKey(key)
   const longest = LONGEST_KEY - mark.length
   if (key.length <= longest) return `${key}${mark}`
-  throw new InvalidArgumentError(
+  throw tooLong(key, longest)
+}
+
+function tooLong(key: string, longest: number): InvalidArgumentError {
+  return new InvalidArgumentError(
     `Expected \`key\` to have at most ${longest} characters, got ${key.length}.`,
-    { argument: 'key' },
+    OF_KEY,
   )
 }
+
+const OF_KEY = { argument: 'key' } as const
 
 export function checkCallback(callback: unknown): asserts callback is (...args: never[]) => unknown {
   if (typeof callback !== 'function') {
@@ -186,42 +183,7 @@ export function checkCallback(callback: unknown): asserts callback is (...args: 
   }
 }
 
-/** A whole number of units, as limits and permits are. */
-export function parseCount(name: string, value: unknown, most: number): number {
-  if (typeof value === 'number' && Number.isInteger(value) && value >= 1 && value <= most) return value
-  throw new InvalidArgumentError(
-    `Expected \`${name}\` to be a whole number from 1 to ${most}, got ${show(value)}.`,
-  )
-}
-
-/** @throws {InvalidArgumentError} unless it is an object of options, with none that is not known. */
-export function checkNames(options: unknown, takes: ReadonlySet<string>): void {
-  checkOptions(options)
-  for (const name of Object.keys(options)) {
-    if (takes.has(name)) continue
-    const known = [...takes].map((one) => `\`${one}\``).join(', ')
-    throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
-  }
-}
-
-export function checkOptions(options: unknown): asserts options is object {
-  const isPlain =
-    typeof options === 'object' && options !== null && !Array.isArray(options) && !(options instanceof Map)
-  if (!isPlain) throw new InvalidArgumentError(`Expected the options to be an object, got ${show(options)}.`)
-}
-
 let lastKey: string | undefined
 
 const LONGEST_KEY = 1024
 const NOT_TEXT = /[\0\p{Surrogate}]/u
-
-function flag(name: string, value: unknown, otherwise: boolean): boolean {
-  if (value === undefined) return otherwise
-  if (typeof value === 'boolean') return value
-  throw new InvalidArgumentError(`Expected \`${name}\` to be true or false, got ${show(value)}.`)
-}
-
-function parseSignal(signal: unknown): AbortSignal | undefined {
-  if (signal === undefined || signal instanceof AbortSignal) return signal
-  throw new InvalidArgumentError(`Expected \`signal\` to be an AbortSignal, got ${show(signal)}.`)
-}

@@ -1,10 +1,9 @@
+import { checkObject, parseCount } from '../base/arguments.ts'
 import type { Lease } from '../engine/lease.ts'
 import { type Desk, hold, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
   type CallbackOptions,
-  checkOptions,
   type HoldOptions,
-  parseCount,
   parseTerms,
   type Shape,
   TAKES,
@@ -34,7 +33,7 @@ export class Semaphore {
   constructor(desk: Desk, key: string, permits: number, defaults: Terms) {
     this.#desk = desk
     this.key = key
-    this.permits = parseCount('permits', permits, MOST_PERMITS)
+    this.permits = parseCount('permits', permits, { least: 1, most: MOST_PERMITS })
     this.#defaults = defaults
   }
 
@@ -72,9 +71,12 @@ export class Semaphore {
   }
 
   #shape(options: Permits | undefined): Shape {
-    if (options !== undefined) checkOptions(options)
+    if (options !== undefined) checkObject(options)
     const units = options?.units
-    return { units: units === undefined ? 1 : parseCount('units', units, this.permits), limit: this.permits }
+    return {
+      units: units === undefined ? 1 : parseCount('units', units, { least: 1, most: this.permits }),
+      limit: this.permits,
+    }
   }
 
   #terms(options: (CallbackOptions & Permits) | undefined, takes: ReadonlySet<string>): Terms {

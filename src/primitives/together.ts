@@ -1,3 +1,4 @@
+import { expected } from '../base/arguments.ts'
 import { show } from '../base/duration.ts'
 import { acquireAll } from '../engine/acquire-all.ts'
 import type { Engine } from '../engine/engine.ts'
@@ -181,9 +182,7 @@ class Together implements LeaseSet {
   fence(key: string): bigint {
     const lease = this.leases.find((one) => one.key === key)
     if (lease !== undefined) return lease.fence
-    throw new InvalidArgumentError(
-      `Expected \`key\` to be one of the keys held together (${this.keys.map(show).join(', ')}), got ${show(key)}.`,
-    )
+    throw expected('key', `one of the keys held together (${this.keys.map(show).join(', ')})`, key)
   }
 
   assertHeld(): void {
@@ -220,9 +219,7 @@ function refuseMinHold({ minHoldMs }: Terms): void {
 /** Order of UTF-16 code units: the same in every process, whatever its locale. */
 function canonical(keys: readonly string[]): string[] {
   if (!Array.isArray(keys) || keys.length === 0) {
-    throw new InvalidArgumentError(
-      `Expected \`keys\` to be an array with at least one key, got ${show(keys)}.`,
-    )
+    throw expected('keys', 'an array with at least one key', keys)
   }
   for (const key of keys) checkKey(key)
   return [...new Set(keys)].sort((one, other) => (one < other ? -1 : 1))

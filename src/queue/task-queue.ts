@@ -1,14 +1,9 @@
+import { parseFunction } from '../base/arguments.ts'
 import { callListener } from '../base/listener.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
 import { reportOf } from '../base/thrown.ts'
 import { ClosedError, HoldfastError } from '../errors.ts'
-import {
-  parseFunction,
-  parseQueueOptions,
-  parseStopOptions,
-  parseTaskOptions,
-  type QueueSettings,
-} from './options.ts'
+import { parseQueueOptions, parseStopOptions, parseTaskOptions, type QueueSettings } from './options.ts'
 import {
   type QueuedTask,
   type RunContext,

@@ -1,7 +1,7 @@
-import { type Duration, HOLD_RANGE, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
+import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
+import { type Duration, HOLD_RANGE, parseDuration, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
-import { InvalidArgumentError } from '../errors.ts'
 import type { Clock } from '../index.ts'
 import { systemClock } from './clock.ts'
 import type { FinishedRun } from './run.ts'
@@ -84,27 +84,22 @@ export interface JobSettings {
 }
 
 export function parseScheduleOptions(options: ScheduleOptions): ScheduleSettings {
-  const {
-    timezone = 'UTC',
-    stopTimeout = 10_000,
-    onRun,
-    onError,
-    clock = systemClock,
-  } = named(options, SCHEDULE)
+  checkOptions(options, SCHEDULE)
+  const { timezone = 'UTC', stopTimeout = 10_000, onRun, onError, clock = systemClock } = options
   checkTimezone(timezone)
   for (const verb of ['monotonicMs', 'wallMs', 'startTimer'] as const)
-    checkFunction(`clock.${verb}`, clock?.[verb])
+    parseFunction(`clock.${verb}`, clock?.[verb])
   return {
     timezone,
     stopTimeoutMs: parseDuration('stopTimeout', stopTimeout, HOLD_RANGE),
-    onRun: guarded('onRun', onRun === undefined ? () => {} : checkFunction('onRun', onRun)),
-    onError: guarded('onError', onError === undefined ? warnOfError : checkFunction('onError', onError)),
+    onRun: guarded('onRun', onRun === undefined ? () => {} : parseFunction('onRun', onRun)),
+    onError: guarded('onError', onError === undefined ? warnOfError : parseFunction('onError', onError)),
     clock,
   }
 }
 
 export function parseJobOptions(options: JobOptions, { timezone }: ScheduleSettings): JobSettings {
-  named(options, JOB)
+  checkOptions(options, JOB)
   const missed = oneOf('missed', options.missed ?? 'skip', ['skip', 'once', 'all'])
   if (missed === 'skip' && options.catchUp !== undefined) {
     throw expected('catchUp', "left out unless `missed` is 'once' or 'all'", options.catchUp)
@@ -127,22 +122,14 @@ export function parseJobOptions(options: JobOptions, { timezone }: ScheduleSetti
 }
 
 export function parseStopOptions(options: StopOptions, otherwiseMs: number): number {
-  const { timeout = otherwiseMs } = named(options, STOP)
+  checkOptions(options, STOP)
+  const { timeout = otherwiseMs } = options
   return parseDuration('timeout', timeout, { ...WAIT_RANGE, endless: false })
 }
 
 export function checkName(name: unknown): asserts name is string {
   if (typeof name === 'string' && name !== '' && name.length <= LONGEST_NAME) return
   throw expected('name', `a string of 1 to ${LONGEST_NAME} characters`, name)
-}
-
-export function checkFunction<F>(name: string, value: F): F {
-  if (typeof value !== 'function') throw expected(name, 'a function', value)
-  return value
-}
-
-export function expected(name: string, what: string, value: unknown): InvalidArgumentError {
-  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(value)}.`)
 }
 
 function warn(message: string, error: unknown): void {
@@ -176,16 +163,6 @@ const JOB: ReadonlySet<string> = new Set<keyof JobOptions>([
   'ttl',
 ])
 const STOP: ReadonlySet<string> = new Set<keyof StopOptions>(['timeout'])
-
-function named<Options extends object>(options: Options, names: ReadonlySet<string>): Options {
-  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
-  for (const name of Object.keys(options)) {
-    if (names.has(name)) continue
-    const known = [...names].map((one) => `\`${one}\``).join(', ')
-    throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
-  }
-  return options
-}
 
 function oneOf<Choice extends string>(name: string, value: Choice, choices: readonly Choice[]): Choice {
   if (choices.includes(value)) return value

@@ -1,10 +1,9 @@
+import { expected, parseFunction } from '../base/arguments.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import type { Locks } from '../index.ts'
 import { Job } from './job.ts'
 import {
-  checkFunction,
   checkName,
-  expected,
   type JobOptions,
   parseJobOptions,
   parseScheduleOptions,
@@ -96,7 +95,7 @@ class ScheduleOverLocks implements Schedule {
   ): ScheduledJob {
     if (this.#state === 'stopped') throw stopped()
     checkName(name)
-    checkFunction('work', work)
+    parseFunction('work', work)
     const settings = parseJobOptions(options, this.#settings)
     const names = namesOf(this.#locks)
     const taken = names.get(name)

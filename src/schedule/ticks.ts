@@ -1,4 +1,5 @@
 import { Cron } from 'croner'
+import { expected } from '../base/arguments.ts'
 import { show } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 
@@ -37,9 +38,7 @@ export function checkTimezone(timezone: unknown): asserts timezone is string {
   } catch {
     // Said below.
   }
-  throw new InvalidArgumentError(
-    `Expected \`timezone\` to be an IANA time zone, such as 'Europe/Berlin' or 'UTC', got ${show(timezone)}.`,
-  )
+  throw expected('timezone', "an IANA time zone, such as 'Europe/Berlin' or 'UTC'", timezone)
 }
 
 function parse(expression: unknown, timezone: string): Cron {

@@ -1,12 +1,6 @@
-import { parseDuration, show, TTL_RANGE } from '../base/duration.ts'
-import {
-  InvalidArgumentError,
-  isHoldfastError,
-  type Lease,
-  type Locks,
-  UNLIMITED,
-  type WaitOptions,
-} from '../index.ts'
+import { checkOptions, expected } from '../base/arguments.ts'
+import { parseDuration, TTL_RANGE } from '../base/duration.ts'
+import { isHoldfastError, type Lease, type Locks, UNLIMITED, type WaitOptions } from '../index.ts'
 import {
   escapeName,
   LONGEST_NAME,
@@ -92,19 +86,12 @@ export interface WebLocksOptions {
  */
 export function webLocks(locks: Locks, options: WebLocksOptions = {}): LockManager {
   if (typeof locks?.inspect !== 'function' || typeof locks.readWrite !== 'function') {
-    throw new InvalidArgumentError(
-      `Expected \`locks\` to be locks, such as createLocks(store) or await connect(url), got ${show(locks)}.`,
-    )
+    throw expected('locks', 'locks, such as createLocks(store) or await connect(url)', locks)
   }
-  for (const name of Object.keys(options)) {
-    if (name === 'prefix' || name === 'ttl') continue
-    throw new InvalidArgumentError(`Expected the options to be among \`prefix\`, \`ttl\`, got \`${name}\`.`)
-  }
+  checkOptions(options, ['prefix', 'ttl'])
   const { prefix = 'web-locks:', ttl } = options
   if (typeof prefix !== 'string' || !A_PREFIX.test(prefix)) {
-    throw new InvalidArgumentError(
-      `Expected \`prefix\` to be a text of 1 to ${LONGEST_PREFIX} characters, got ${show(prefix)}.`,
-    )
+    throw expected('prefix', `a text of 1 to ${LONGEST_PREFIX} characters`, prefix)
   }
   if (ttl !== undefined) parseDuration('ttl', ttl, TTL_RANGE)
   return new StoreLockManager(locks, prefix, ttl === undefined ? {} : { ttl })

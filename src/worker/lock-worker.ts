@@ -1,18 +1,12 @@
 import { type Actor, createActor } from 'xstate'
+import { expected, parseFunction } from '../base/arguments.ts'
 import { callListener } from '../base/listener.ts'
 import { ClosedError } from '../errors.ts'
 import type { Lease, Locks } from '../index.ts'
 import { KeyLock } from './key-lock.ts'
 import type { WorkerLease } from './lock.ts'
 import { lockWorkerMachine } from './machine.ts'
-import {
-  checkFunction,
-  expected,
-  type LockWorkerOptions,
-  type LockWorkerSettings,
-  parseOptions,
-  warn,
-} from './options.ts'
+import { type LockWorkerOptions, type LockWorkerSettings, parseOptions, warn } from './options.ts'
 import { type ShutdownSignal, stopOnSignals } from './shutdown.ts'
 import type { LockWorkerMachine, LockWorkerStateValue } from './signature.ts'
 
@@ -170,7 +164,7 @@ class LockWorkerOverLocks implements LockWorker {
   }
 
   subscribe(listener: (change: WorkerChange) => void): () => void {
-    checkFunction('listener', listener)
+    parseFunction('listener', listener)
     // Of its own, so that one function may be given twice.
     const own = (change: WorkerChange) => listener(change)
     this.#listeners.add(own)

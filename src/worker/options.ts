@@ -1,15 +1,14 @@
+import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
 import {
   type Duration,
   type DurationRange,
   HOLD_RANGE,
   parseDuration,
-  show,
   TTL_RANGE,
   WAIT_RANGE,
 } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
-import { InvalidArgumentError } from '../errors.ts'
 import type { HoldOptions, Lease } from '../index.ts'
 import type { Doing } from './signature.ts'
 import type { StopReason, Term } from './term.ts'
@@ -60,12 +59,7 @@ export interface LockWorkerSettings {
 }
 
 export function parseOptions(options: LockWorkerOptions): LockWorkerSettings {
-  if (typeof options !== 'object' || options === null) throw expected('options', 'an object', options)
-  for (const name of Object.keys(options)) {
-    if (NAMES.has(name)) continue
-    const known = [...NAMES].map((one) => `\`${one}\``).join(', ')
-    throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
-  }
+  checkOptions(options, NAMES)
   const { ttl, maxHold, minHold, lockDelay, start, stop, onError, clock } = options
   const pauseMs = durationOr('pause', options.pause, PAUSE_RANGE, 1000)
   const longestPauseMs = durationOr(
@@ -77,7 +71,7 @@ export function parseOptions(options: LockWorkerOptions): LockWorkerSettings {
   if (longestPauseMs < pauseMs) {
     throw expected('longestPause', `at least as long as \`pause\` (${pauseMs} ms)`, options.longestPause)
   }
-  if (clock !== undefined) checkFunction('clock.setTimeout', clock?.setTimeout)
+  if (clock !== undefined) parseFunction('clock.setTimeout', clock?.setTimeout)
   return {
     hold: {
       ...given('ttl', ttl, TTL_RANGE),
@@ -85,23 +79,14 @@ export function parseOptions(options: LockWorkerOptions): LockWorkerSettings {
       ...given('minHold', minHold, HOLD_RANGE),
       ...given('lockDelay', lockDelay, HOLD_RANGE),
     },
-    start: checkFunction('start', start),
-    stop: checkFunction('stop', stop),
-    onError: guarded(onError === undefined ? warnOfError : checkFunction('onError', onError)),
+    start: parseFunction('start', start),
+    stop: parseFunction('stop', stop),
+    onError: guarded(onError === undefined ? warnOfError : parseFunction('onError', onError)),
     stopTimeoutMs: durationOr('stopTimeout', options.stopTimeout, HOLD_RANGE, 10_000),
     pauseMs,
     longestPauseMs,
     clock,
   }
-}
-
-export function checkFunction<F>(name: string, value: F): F {
-  if (typeof value !== 'function') throw expected(name, 'a function', value)
-  return value
-}
-
-export function expected(name: string, what: string, value: unknown): InvalidArgumentError {
-  return new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${show(value)}.`)
 }
 
 export function warn(message: string, error: unknown): void {

@@ -403,7 +403,7 @@ test('options that are not what they should be are refused in one sentence', asy
       { origins: 'https://a.example' },
       /^Expected `origins` to be an array such as .*, got "https:\/\/a.example"\.$/,
     ],
-    [{ tokens: TOKEN }, /^Expected `options` to be names of token, .*, got "tokens"\.$/],
+    [{ tokens: TOKEN }, /^Expected the options to be among `token`, .*, got `tokens`\.$/],
   ]
   for (const [options, message] of wrong) {
     const make = () => createDashboard(locks, options)

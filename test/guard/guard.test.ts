@@ -244,7 +244,7 @@ describe('bad input', () => {
     [
       'a misspelt option',
       { resuorce: 'r', fence: 5n },
-      '`options` to have nothing but `fence`, `resource`, `schema`, got `resuorce`',
+      'the options to be among `fence`, `resource`, `schema`, got `resuorce`',
     ],
     [
       'a schema that is no name',

@@ -189,7 +189,7 @@ const wrong: [string, object, string][] = [
   ],
   ['a fence by hand', { ...base, set: { fence: 2 } }, '`set` to be columns other than'],
   ['a fence that is none', { ...base, fence: 1.5 }, '`fence` to be'],
-  ['a misspelt option', { ...base, where: {} }, '`options` to have nothing but'],
+  ['a misspelt option', { ...base, where: {} }, 'the options to be among'],
 ]
 test.each(wrong)('%s is refused before anything is asked', async (_, options, message) => {
   const untouched: SqlClient = { query: () => Promise.reject(new Error('asked')) }

@@ -39,7 +39,7 @@ test('a schema of one’s own, whose name has to be quoted', async () => {
   await migrateGuard(client, { schema: 'My-Guards' })
   await guarded(client, 'My-Guards')
   await expect(migrateGuard(client, { scheme: 'x' } as never)).rejects.toThrow(
-    'Expected `options` to have nothing but `schema`',
+    'Expected the options to be among `schema`',
   )
   await expect(migrateGuard(client, { schema: 'a"b' })).rejects.toThrow('Expected `schema` to be a name')
   await client.end()

@@ -211,7 +211,7 @@ const wrong: [string, object, string][] = [
   ['an argument that is an object', { ...base, args: [{}] }, '`args` to be an array of texts and numbers'],
   ['an argument that is no number', { ...base, args: [Number.NaN] }, '`args` to be'],
   ['a fence that is none', { ...base, fence: 'now' }, '`fence` to be'],
-  ['a misspelt option', { ...base, arguments: [] }, '`options` to have nothing but'],
+  ['a misspelt option', { ...base, arguments: [] }, 'the options to be among'],
 ]
 test.each(wrong)('%s is refused before anything is asked', async (_, options, message) => {
   const untouched = { evalsha: () => {}, eval: () => Promise.reject(new Error('asked')) }

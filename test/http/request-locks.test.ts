@@ -509,7 +509,10 @@ describe('bad input', () => {
       () => requests.withLock({} as never, 'k', () => 1),
     ],
     ['`work` to be a function, got undefined', () => requests.withLock(undefined, 'k', undefined as never)],
-    ['`options` to be an object, got "2s"', () => requests.withLock(undefined, 'k', '2s' as never, () => 1)],
+    [
+      'the options to be an object, got "2s"',
+      () => requests.withLock(undefined, 'k', '2s' as never, () => 1),
+    ],
     [
       '`signal` to be an AbortSignal, got 5',
       () => requests.withLock(undefined, 'k', { signal: 5 as never }, () => 1),

@@ -61,8 +61,8 @@ test('what cannot be enqueued is said in one sentence, and nothing is enqueued',
     [['a', 1, { key: '鍵'.repeat(200) }], 'Expected `key` to be a text of 1 to 500 bytes (UTF-8)'],
     [['a', 1, { runAt: new Date(8e15) }], 'Expected `runAt` to be a valid Date before the year 10000'],
     [['a', { toJSON: () => undefined }], 'Expected `payload` to be JSON, got an object (Object), whose'],
-    [['a', 1, { delayed: 5 }], 'Expected `options` to have nothing but `priority`, `delay`'],
-    [['a', 1, null], 'Expected `options` to be an object, got null.'],
+    [['a', 1, { delayed: 5 }], 'Expected the options to be among `priority`, `delay`'],
+    [['a', 1, null], 'Expected the options to be an object, got null.'],
     [['a', 1, { transaction: 5 }], 'Expected `transaction` to be a client of pg, postgres'],
   ]
   for (const [given, message] of cases) {

@@ -221,9 +221,9 @@ describe('retryOnConflict', () => {
     [
       'a misspelt option',
       { retries: 5 },
-      '`options` to have nothing but `attempts`, `wait`, `signal`, got `retries`',
+      'the options to be among `attempts`, `wait`, `signal`, got `retries`',
     ],
-    ['options that are none', null, '`options` to be an object'],
+    ['options that are none', null, 'the options to be an object'],
   ]
   test.each(wrong)('%s is refused', (_, options, message) => {
     expect(() => retryOnConflict(() => 1, options as never)).toThrow(`Expected ${message}`)

@@ -207,7 +207,7 @@ test.each([
   [{ ...unbounded, maxTaskDuration: '1 week' }, 'got "1 week"'],
   [{ ...unbounded, maxTaskDuration: '25000h' }, 'to 24 days'],
   [{ ...unbounded, onLateError: 'log' }, 'Expected `onLateError` to be a function'],
-  [null, 'Expected `options` to be an object, got null'],
+  [null, 'Expected the options to be an object, got null'],
 ])('createTaskQueue(%j) is refused in one clear sentence', (options, sentence) => {
   expect(() => createTaskQueue(options as never)).toThrow(
     expect.objectContaining({ code: 'invalid-argument', message: expect.stringContaining(sentence) }),

@@ -80,8 +80,8 @@ test.each<[JobOptions, string]>([
   [{ overlap: broken(true) }, "Expected `overlap` to be 'skip' or 'queue', got true."],
   [{ afterCrash: broken('') }, "Expected `afterCrash` to be 'retry' or 'skip', got \"\"."],
   [broken({ jitter: 5 }), 'Expected the options to be among `timezone`, `missed`, `catchUp`, '],
-  [broken(7), 'Expected `options` to be an object, got 7.'],
-  [broken(null), 'Expected `options` to be an object, got null.'],
+  [broken(7), 'Expected the options to be an object, got 7.'],
+  [broken(null), 'Expected the options to be an object, got null.'],
 ])('the job options %j are refused', (options, message) => {
   const { schedule } = new Stage().member('a')
   expect(() => schedule.add('job', '* * * * *', work, options)).toThrow(message)

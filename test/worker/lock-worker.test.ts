@@ -310,7 +310,7 @@ describe('a lock worker refuses in one sentence', () => {
       /^Expected `locks` to be what/,
     ],
     ['a key that is none', () => lockWorker(locks, '', { start, stop }), /^Expected `key` to be a string/],
-    ['no options', () => of(undefined), /^Expected `options` to be an object, got undefined\.$/],
+    ['no options', () => of(undefined), /^Expected the options to be an object, got undefined\.$/],
     ['no start', () => of({ stop }), /^Expected `start` to be a function, got undefined\.$/],
     ['no stop', () => of({ start }), /^Expected `stop` to be a function, got undefined\.$/],
     [

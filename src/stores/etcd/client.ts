@@ -1,6 +1,5 @@
 import { createSecureContext } from 'node:tls'
-import { show } from '../../base/duration.ts'
-import { checkOptions } from '../../base/arguments.ts'
+import { checkOptions, expected } from '../../base/arguments.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { Cluster } from './cluster.ts'
@@ -59,9 +58,7 @@ function checked(options: EtcdStoreOptions): EtcdStoreOptions {
   checkOptions(options, ['endpoints', 'auth', 'tls', 'prefix'])
   const { endpoints, auth, tls, prefix } = options
   if (!Array.isArray(endpoints) || endpoints.length === 0) {
-    throw new InvalidArgumentError(
-      `Expected \`endpoints\` to be an array with at least one URL, got ${show(endpoints)}.`,
-    )
+    throw expected('endpoints', 'an array with at least one URL', endpoints)
   }
   for (const endpoint of endpoints) originOf(endpoint)
   if (new Set(endpoints.map((endpoint) => new URL(endpoint).protocol)).size > 1) {
@@ -73,9 +70,7 @@ function checked(options: EtcdStoreOptions): EtcdStoreOptions {
     throw new InvalidArgumentError('Expected `auth` to have a `username` and a `password`, got one without.')
   }
   if (prefix !== undefined && (typeof prefix !== 'string' || prefix === '' || prefix.includes('\0'))) {
-    throw new InvalidArgumentError(
-      `Expected \`prefix\` to be a string with at least one character and without NUL, got ${show(prefix)}.`,
-    )
+    throw expected('prefix', 'a string with at least one character and without NUL', prefix)
   }
   if (tls !== undefined) checkTls(tls, endpoints)
   return options
@@ -85,7 +80,7 @@ function checkTls(tls: EtcdTls, endpoints: readonly string[]): void {
   checkOptions(tls, ['ca', 'cert', 'key', 'servername'])
   const { servername, ...certificates } = tls
   if (servername !== undefined && typeof servername !== 'string') {
-    throw new InvalidArgumentError(`Expected \`servername\` to be a string, got ${show(servername)}.`)
+    throw expected('servername', 'a string', servername)
   }
   const isUsed = Object.values(tls).some((value) => value !== undefined)
   if (isUsed && endpoints.some((endpoint) => new URL(endpoint).protocol !== 'https:')) {

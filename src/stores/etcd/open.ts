@@ -1,5 +1,5 @@
-import { opened } from '../../base/opened.ts'
 import { checkOptions } from '../../base/arguments.ts'
+import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { type EtcdStoreOptions, etcdStore } from './client.ts'

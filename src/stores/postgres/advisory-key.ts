@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
-import { show } from '../../base/duration.ts'
-import { InvalidArgumentError } from '../../errors.ts'
+import { expected } from '../../base/arguments.ts'
 
 /**
  * The number under which PostgreSQL knows the advisory lock of a key: the first eight bytes of the SHA-256 of its UTF-8
@@ -21,9 +20,7 @@ import { InvalidArgumentError } from '../../errors.ts'
  */
 export function advisoryLockId(key: string): bigint {
   if (typeof key !== 'string' || key === '') {
-    throw new InvalidArgumentError(
-      `Expected \`key\` to be a string with at least one character, got ${show(key)}.`,
-    )
+    throw expected('key', 'a string with at least one character', key)
   }
   return createHash('sha256').update(key).digest().readBigInt64BE()
 }

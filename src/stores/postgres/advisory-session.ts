@@ -1,11 +1,11 @@
-import { type Duration, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../../base/duration.ts'
+import { checkOptions, parseFlag, parseSignal } from '../../base/arguments.ts'
+import { type Duration, parseDuration, TTL_RANGE, WAIT_RANGE } from '../../base/duration.ts'
 import { AcquireTimeoutError, InvalidArgumentError } from '../../errors.ts'
 import type { PostgresPool } from '../../postgres/connections.ts'
 import { parseSchema } from '../../postgres/identifiers.ts'
 import { LockConnection, type LockRequest } from './advisory-connection.ts'
 import { advisoryLockId } from './advisory-key.ts'
 import { type AdvisoryLease, now, SessionLease } from './advisory-lease.ts'
-import { checkOptions, parseFlag } from './options.ts'
 
 export interface TryAdvisorySessionOptions {
   /** Together with other shared ones, and with no exclusive one. Default: false. */
@@ -121,11 +121,6 @@ function refuseConnections(client: unknown): void {
     'Expected `client` to be a `Pool` or `Client` of the package pg, or a `sql` of the package postgres, got a connection ' +
       'of one: a lock of a session would go back into the pool with it. Pass the pool; the lock gets a connection of its own.',
   )
-}
-
-function parseSignal(signal: unknown): AbortSignal | undefined {
-  if (signal === undefined || signal instanceof AbortSignal) return signal
-  throw new InvalidArgumentError(`Expected \`signal\` to be an AbortSignal, got ${show(signal)}.`)
 }
 
 /** Null when the time is over. */

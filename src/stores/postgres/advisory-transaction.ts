@@ -1,3 +1,4 @@
+import { checkOptions, parseFlag } from '../../base/arguments.ts'
 import { type Duration, parseDuration, WAIT_RANGE } from '../../base/duration.ts'
 import { AcquireTimeoutError, DeadlockError, InvalidArgumentError, StoreError } from '../../errors.ts'
 import {
@@ -11,7 +12,6 @@ import {
 import { storeErrorOf } from '../../postgres/failures.ts'
 import { scripts } from './advisory/sql/scripts.generated.ts'
 import { advisoryLockId } from './advisory-key.ts'
-import { checkOptions, parseFlag } from './options.ts'
 
 export interface TryAdvisoryXactOptions {
   /** Together with other shared ones, and with no exclusive one. Default: false. */

@@ -1,11 +1,9 @@
-import { show } from '../../base/duration.ts'
+import { checkOptions, expected, parseFlag } from '../../base/arguments.ts'
 import type { Store } from '../../contract/store.ts'
-import { InvalidArgumentError } from '../../errors.ts'
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../../postgres/connections.ts'
 import { parseSchema } from '../../postgres/identifiers.ts'
 import { assertMigrated } from '../../postgres/migrations.ts'
 import { sharedConnectionsOf } from '../../postgres/shared-connections.ts'
-import { checkOptions, parseFlag } from './options.ts'
 import { PostgresStore } from './postgres-store.ts'
 import { MIGRATIONS, migrateTables } from './tables.ts'
 
@@ -92,14 +90,10 @@ function parse(options: PostgresStoreOptions): {
   checkOptions(options, ['schema', 'migrate', 'connections', 'durability'])
   const { schema = 'holdfast', connections: count = 2, durability = 'logged' } = options
   if (count !== 'shared' && !(Number.isInteger(count) && count >= 1 && count <= 20)) {
-    throw new InvalidArgumentError(
-      `Expected \`connections\` to be a whole number from 1 to 20 or 'shared', got ${show(count)}.`,
-    )
+    throw expected('connections', "a whole number from 1 to 20 or 'shared'", count)
   }
   if (durability !== 'logged' && durability !== 'asynchronous') {
-    throw new InvalidArgumentError(
-      `Expected \`durability\` to be 'logged' or 'asynchronous', got ${show(durability)}.`,
-    )
+    throw expected('durability', "'logged' or 'asynchronous'", durability)
   }
   const migrate = parseFlag('migrate', options.migrate, true)
   return { schema: parseSchema(schema), migrate, count, durability }

@@ -1,4 +1,4 @@
-import { show } from '../../base/duration.ts'
+import { checkOptions, expected, parseCount } from '../../base/arguments.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import {
@@ -69,27 +69,10 @@ export function settingsOf(options: RedisStoreOptions): {
   readonly prefix: string
   readonly replicas: number
 } {
-  for (const name of Object.keys(options)) {
-    if (!OPTIONS.includes(name)) {
-      const known = OPTIONS.map((option) => `\`${option}\``).join(', ')
-      throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
-    }
-  }
-  return { prefix: parsePrefix(options), replicas: parseReplicas(options) }
-}
-
-const OPTIONS: readonly string[] = ['prefix', 'sentinel', 'replicas']
-
-function parseReplicas({ replicas = 0 }: RedisStoreOptions): number {
-  if (Number.isInteger(replicas) && replicas >= 0 && replicas <= 100) return replicas
-  throw new InvalidArgumentError(
-    `Expected \`replicas\` to be a whole number from 0 to 100, got ${show(replicas)}.`,
-  )
-}
-
-function parsePrefix({ prefix = 'holdfast:' }: RedisStoreOptions): string {
-  if (typeof prefix === 'string') return prefix
-  throw new InvalidArgumentError(`Expected \`prefix\` to be a string, got ${show(prefix)}.`)
+  checkOptions(options, ['prefix', 'sentinel', 'replicas'])
+  const { prefix = 'holdfast:', replicas = 0 } = options
+  if (typeof prefix !== 'string') throw expected('prefix', 'a string', prefix)
+  return { prefix, replicas: parseCount('replicas', replicas, { least: 0, most: 100 }) }
 }
 
 function linkOf(client: unknown, { sentinel }: RedisStoreOptions): RedisLink | ClusterLink {
@@ -113,8 +96,10 @@ export function linksOf(client: unknown): (target?: Target) => RedisLink {
       'Expected `client` to be made with createClient(), and the option `sentinel` to say who knows the master, got a client of createSentinel(), which does not tell how it was made.',
     )
   }
-  throw new InvalidArgumentError(
-    `Expected \`client\` to be a \`Redis\` or a \`Cluster\` of the package ioredis or a client of the package redis, got ${show(client)}.`,
+  throw expected(
+    'client',
+    'a `Redis` or a `Cluster` of the package ioredis or a client of the package redis',
+    client,
   )
 }
 

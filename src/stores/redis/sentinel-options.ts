@@ -1,3 +1,4 @@
+import { checkOptions, expected } from '../../base/arguments.ts'
 import { show } from '../../base/duration.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import type { ServerAddress } from './connection.ts'
@@ -19,21 +20,11 @@ export interface SentinelOptions {
 
 export const SENTINEL_PORT = 26_379
 
-const NAMES: readonly string[] = ['name', 'nodes', 'username', 'password', 'tls']
-
 export function parseSentinel(options: unknown): SentinelSettings {
   if (typeof options !== 'object' || options === null) {
-    throw new InvalidArgumentError(
-      `Expected \`sentinel\` to be an object with \`name\` and \`nodes\`, got ${show(options)}.`,
-    )
+    throw expected('sentinel', 'an object with `name` and `nodes`', options)
   }
-  for (const option of Object.keys(options)) {
-    if (!NAMES.includes(option)) {
-      throw new InvalidArgumentError(
-        `Expected the options of \`sentinel\` to be among ${NAMES.map((name) => `\`${name}\``).join(', ')}, got \`${option}\`.`,
-      )
-    }
-  }
+  checkOptions(options, ['name', 'nodes', 'username', 'password', 'tls'])
   const { name, nodes, username, password, tls } = options as Partial<SentinelOptions>
   return {
     name: parseName(name),
@@ -68,9 +59,7 @@ export function sentinelOf(client: IoredisClient): SentinelSettings | undefined 
 
 function parseName(name: unknown): string {
   if (typeof name === 'string' && name !== '') return name
-  throw new InvalidArgumentError(
-    `Expected \`name\` to be what the Sentinels call the master, such as mymaster, got ${show(name)}.`,
-  )
+  throw expected('name', 'what the Sentinels call the master, such as mymaster', name)
 }
 
 function parseNodes(option: string, nodes: unknown): ServerAddress[] {

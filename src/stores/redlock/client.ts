@@ -1,3 +1,4 @@
+import { checkOptions, expected, parseFlag } from '../../base/arguments.ts'
 import { type Duration, parseDuration, show, TTL_RANGE } from '../../base/duration.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
@@ -71,23 +72,14 @@ export function newRedlockStore(
 const MOST_SERVERS = 31
 
 function parseOptions(options: RedlockStoreOptions): RedlockSettings {
-  for (const name of Object.keys(options)) {
-    if (!OPTIONS.includes(name)) {
-      const known = OPTIONS.map((option) => `\`${option}\``).join(', ')
-      throw new InvalidArgumentError(`Expected the options to be among ${known}, got \`${name}\`.`)
-    }
-  }
-  const { prefix = 'holdfast:', fences = true, maxTtl = 30_000 } = options
+  checkOptions(options, ['prefix', 'maxTtl', 'fences'])
+  const { prefix = 'holdfast:', maxTtl = 30_000 } = options
   if (typeof prefix !== 'string') {
-    throw new InvalidArgumentError(`Expected \`prefix\` to be a string, got ${show(prefix)}.`)
+    throw expected('prefix', 'a string', prefix)
   }
-  if (typeof fences !== 'boolean') {
-    throw new InvalidArgumentError(`Expected \`fences\` to be true or false, got ${show(fences)}.`)
-  }
+  const fences = parseFlag('fences', options.fences, true)
   return { prefix, fences, maxTtlMs: parseDuration('maxTtl', maxTtl, TTL_RANGE) }
 }
-
-const OPTIONS: readonly string[] = ['prefix', 'maxTtl', 'fences']
 
 function linkOf(client: unknown): RedisLink {
   if (has(client, 'status', 'call', 'duplicate') && !has(client, 'nodes'))

@@ -1,11 +1,12 @@
 import { homedir, userInfo } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
+import { expected } from '../../base/arguments.ts'
 import { InvalidArgumentError, StoreError } from '../../errors.ts'
 
 /** @throws {InvalidArgumentError} unless it is the path of a file, which need not exist yet. */
 export function parsePath(path: unknown): string {
   if (typeof path !== 'string' || path === '' || path.includes('\0')) {
-    throw new InvalidArgumentError(`Expected \`path\` to be the path of a file, got ${show(path)}.`)
+    throw expected('path', 'the path of a file', path)
   }
   if (path === ':memory:') {
     throw new InvalidArgumentError(
@@ -25,9 +26,7 @@ export function parsePath(path: unknown): string {
   try {
     return resolve(path)
   } catch {
-    throw new InvalidArgumentError(
-      `Expected \`path\` to be absolute, because the working folder is gone, got ${show(path)}.`,
-    )
+    throw expected('path', 'absolute, because the working folder is gone', path)
   }
 }
 

@@ -1,7 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { show } from '../../base/duration.ts'
+import { checkOptions, expected } from '../../base/arguments.ts'
 import { opened } from '../../base/opened.ts'
-import { checkOptions } from '../../base/arguments.ts'
 import type {
   AcquireAnswer,
   Answer,
@@ -15,7 +14,6 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
-import { InvalidArgumentError } from '../../errors.ts'
 import { acquire, evict, release, renew, type StoreTime, view, withdrawOffer } from '../../law/room.ts'
 import { parsePath } from './file-path.ts'
 import { Inbox } from './inbox.ts'
@@ -217,9 +215,7 @@ function parseOptions(pathOrOptions: string | SqliteStoreOptions): LockFileOptio
   checkOptions(options, ['path', 'engine', 'now', 'boot'])
   const { path, engine, now = machineTime, boot = bootOfMachine() } = options
   if (engine !== undefined && engine !== 'node:sqlite' && engine !== '@photostructure/sqlite') {
-    throw new InvalidArgumentError(
-      `Expected \`engine\` to be "node:sqlite" or "@photostructure/sqlite", got ${show(engine)}.`,
-    )
+    throw expected('engine', '"node:sqlite" or "@photostructure/sqlite"', engine)
   }
   return { path: parsePath(path), engine, now, boot }
 }
