@@ -1,3 +1,4 @@
+import { outsideOfCallers } from '../base/async-context.ts'
 import type { Abortable } from '../base/signal-watch.ts'
 import type { AcquireAnswer, RenewAnswer, Ticket } from '../contract/store.ts'
 import {
@@ -6,7 +7,6 @@ import {
   isHoldfastError,
   type LeaseLostError,
 } from '../errors.ts'
-import { outsideOfCallers } from './async-context.ts'
 import type { Engine } from './engine.ts'
 import { tellStoreError } from './events.ts'
 import { HeldLease } from './held-lease.ts'

@@ -1,7 +1,7 @@
+import { outsideOfCallers } from '../base/async-context.ts'
 import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { RenewAnswer, Ticket } from '../contract/store.ts'
 import { type ClosedError, isHoldfastError, type LeaseLostError, StoreError } from '../errors.ts'
-import { outsideOfCallers } from './async-context.ts'
 import type { Engine } from './engine.ts'
 import { type Events, observed } from './events.ts'
 import type { Exchange, Instant } from './instant.ts'

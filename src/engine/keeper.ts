@@ -1,6 +1,6 @@
+import { outsideOfCallers } from '../base/async-context.ts'
 import type { Clock, Timer } from '../contract/clock.ts'
 import type { RenewAnswer, Store, Ticket } from '../contract/store.ts'
-import { outsideOfCallers } from './async-context.ts'
 import { type Events, tellStoreError } from './events.ts'
 import { type Exchange, type Instant, now } from './instant.ts'
 import { isLater } from './later.ts'

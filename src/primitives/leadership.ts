@@ -1,5 +1,5 @@
+import { outsideOfCallers } from '../base/async-context.ts'
 import { fieldOf } from '../base/thrown.ts'
-import { outsideOfCallers } from '../engine/async-context.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { HoldfastError, isHoldfastError, LeaseLostError } from '../errors.ts'
 import { heldHere } from './held-keys.ts'

@@ -1,4 +1,5 @@
 import { checkOptions, expected, parseCount } from '../base/arguments.ts'
+import { systemClock } from '../base/clock.ts'
 import type { RoomView, Store } from '../contract/store.ts'
 import { Engine } from '../engine/engine.ts'
 import { listen } from '../engine/events.ts'
@@ -6,7 +7,6 @@ import { HeldLease } from '../engine/held-lease.ts'
 import { chance, describeOwner, nextTicketId } from '../engine/ids.ts'
 import type { Lease, LeaseJson } from '../engine/lease.ts'
 import type { LockEventName, LockEvents } from '../engine/lock-events.ts'
-import { systemClock } from '../engine/system-clock.ts'
 import { InvalidArgumentError, LeaseLostError } from '../errors.ts'
 import { Election } from './election.ts'
 import {

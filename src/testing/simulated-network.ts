@@ -1,3 +1,4 @@
+import { systemClock } from '../base/clock.ts'
 import type { Clock } from '../contract/clock.ts'
 import type {
   AcquireAnswer,
@@ -11,7 +12,6 @@ import type {
   Ticket,
   Wake,
 } from '../contract/store.ts'
-import { systemClock } from '../engine/system-clock.ts'
 import { StoreError } from '../errors.ts'
 import type { Random } from './random.ts'
 import type { Reception, SimulatedServer, StoreAnswer, StoreCall } from './simulated-server.ts'

@@ -46,7 +46,7 @@ const allowed: Record<string, string[]> = {
   'src/contract/ok.ts': ['./store.ts', '../errors.ts'],
   'src/law/ok.ts': ['./law.ts', '../contract/store.ts', '../errors.ts'],
   'src/engine/ok.ts': ['./keeper.ts', '../contract/store.ts', '../errors.ts'],
-  'src/engine/system-clock.ts': ['node:perf_hooks', '../contract/clock.ts'],
+  'src/engine/ids.ts': ['node:crypto', '../contract/clock.ts'],
   'src/primitives/ok.ts': [
     './mutex.ts',
     '../engine/keeper.ts',
