@@ -107,6 +107,15 @@ export class Departure {
       })
       return burial.reply.succeeded ? { was: 'unknown' } : undefined
     }
+    // An eviction may be nearly forgotten, and what comes late has to have no effect from now on.
+    if (present.value.state === 'gone' && cancel) {
+      const again = await this.#register.transact({
+        when: [isAt(name, present.modRevision)],
+        apply: [await this.#removal(name, true)],
+        otherwise: [],
+      })
+      return again.reply.succeeded ? { was: 'unknown' } : undefined
+    }
     if (present.value.state !== 'here') return { was: 'unknown' }
     room.fill(entries, reply.revision)
     const isIn = room.divide().holders.some((entry) => entry.id === id)

@@ -147,6 +147,14 @@ export class Register {
     this.wardens.look()
   }
 
+  /** Evicted by this process: no need to wait until the watch says so, and where nobody looks there is none. */
+  evicted({ id, createRevision }: Entry): void {
+    const own = this.own.get(id)
+    if (own?.createRevision !== createRevision) return
+    this.forget(own)
+    this.#wake(id)
+  }
+
   /** Its holder asks, and is told that it is gone. */
   #lose(own: OwnTicket): void {
     this.forget(own)
@@ -171,8 +179,8 @@ export class Register {
         continue
       }
       this.forget(own)
-      // Evicted; where it was taken over by another process, that one goes on with it.
-      if (entry.value.state === 'gone') this.#wake(entry.id)
+      // Cancelled, its caller waits for nothing; taken over by another process, that one goes on with it.
+      if (entry.value.state === 'gone' && entry.value.evicted) this.#wake(entry.id)
     }
     for (const id of gone) {
       const own = this.own.get(id)

@@ -24,6 +24,8 @@ export interface Surroundings {
   readonly base: FenceBase
   readonly leases: Leases
   readonly wardens: Wardens
+  /** Its key is a tombstone now. */
+  evicted(entry: Entry): void
 }
 
 /** A page of rooms as etcd has them, with what this process knows better of its own tickets. */
@@ -108,7 +110,10 @@ async function evictThose(
       leases.tombsLost()
       return false
     }
-    for (const entry of some) evicted.add(entry.id)
+    for (const entry of some) {
+      evicted.add(entry.id)
+      surroundings.evicted(entry)
+    }
   }
   return true
 }

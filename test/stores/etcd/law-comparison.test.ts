@@ -1,0 +1,70 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { RenewAnswer, Store, Ticket } from '../../../src/contract/store.ts'
+import { etcdStore } from '../../../src/stores/etcd/index.ts'
+import { lawComparison } from '../../../src/testing/index.ts'
+import { type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
+
+let server: EtcdServer
+beforeAll(async () => {
+  server = await startEtcd()
+})
+afterAll(() => server.close())
+
+test('the etcd store follows the law step by step on its own clock', async () => {
+  const store = keyByKey(etcdStore({ endpoints: [server.url] }))
+  const { answers } = await lawComparison({ store, histories: 60 })
+  expect(Object.keys(answers).sort()).toEqual(EVERY_ANSWER)
+  await store.close()
+}, 60_000)
+
+/**
+ * The law renews the tickets of a batch one after the other, and the etcd store all at once, so `askAgainMs` of a waiter may
+ * know of a holder behind it in the list. Here no batch has two tickets of one key.
+ */
+function keyByKey(store: Store): Store {
+  const renew = async (tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> => {
+    const answers = new Map<Ticket, RenewAnswer>()
+    for (const batch of batches(tickets)) {
+      const answered = await store.renew(batch)
+      for (const [index, ticket] of batch.entries()) answers.set(ticket, answered[index] as RenewAnswer)
+    }
+    return tickets.map((ticket) => answers.get(ticket) as RenewAnswer)
+  }
+  return new Proxy(store, {
+    get(_, name: keyof Store) {
+      if (name === 'renew') return renew
+      const member = store[name]
+      return typeof member === 'function' ? member.bind(store) : member
+    },
+  })
+}
+
+/** The first ticket of each key, then the second of each, and so on. */
+function batches(tickets: readonly Ticket[]): readonly (readonly Ticket[])[] {
+  const found: Ticket[][] = []
+  const counts = new Map<string, number>()
+  for (const ticket of tickets) {
+    const count = counts.get(ticket.key) ?? 0
+    counts.set(ticket.key, count + 1)
+    const batch = found[count] ?? []
+    found[count] = batch
+    batch.push(ticket)
+  }
+  return found
+}
+
+const EVERY_ANSWER = [
+  'acquire busy',
+  'acquire evicted',
+  'acquire gone',
+  'acquire held',
+  'acquire queued',
+  'evict removed',
+  'release held',
+  'release queued',
+  'release unknown',
+  'renew evicted',
+  'renew gone',
+  'renew held',
+  'renew queued',
+]
