@@ -47,10 +47,7 @@ export class Register {
       own: this.own,
       isHeard: () => this.listeners.size > 0,
       onSettle: (room) => this.settle(room),
-      onSeen: (own, room) => {
-        const isGone = !room.tickets.has(own.ticket.id) && this.own.get(own.ticket.id) === own
-        if (isGone && own.createRevision <= room.revision) this.#lose(own)
-      },
+      onSeen: (room) => this.#loseMissing(room),
       onEnded: (own, { isDeleted }) => {
         this.forget(own)
         if (own.isDoubtful) this.doubts.add(own.ticket)
@@ -205,6 +202,14 @@ export class Register {
         this.wardens.look(own)
         if (own.questions === 0) this.#wake(entry.id)
       }
+    }
+  }
+
+  /** Of a room that is looked at from now on, the watch tells what happens after this. */
+  #loseMissing(room: Room): void {
+    for (const own of [...this.own.values()]) {
+      const isThere = own.ticket.key !== room.key || room.tickets.has(own.ticket.id)
+      if (!isThere && own.createRevision <= room.revision) this.#lose(own)
     }
   }
 

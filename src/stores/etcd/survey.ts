@@ -222,9 +222,7 @@ async function viewOf(
         heldMs: Math.max(0, Math.floor(known === undefined ? sinceMs : now - known.heldSince)),
         remainingMs: Math.max(
           0,
-          Math.floor(
-            known === undefined ? Math.min(ttlMs, leases.get(entry.lease) ?? ttlMs) : known.until - now,
-          ),
+          Math.floor(remainingOf(known, now) ?? Math.min(ttlMs, leases.get(entry.lease) ?? ttlMs)),
         ),
         state: stateOf(entry, known),
       })),
@@ -239,6 +237,12 @@ async function viewOf(
 function isOver(known: OwnTicket | undefined, now: number): boolean {
   if (known === undefined) return false
   return known.state === 'ended' || (known.state === 'waiting' ? known.rememberedUntil : known.until) <= now
+}
+
+/** Undefined for a ticket of another process. */
+function remainingOf(known: OwnTicket | undefined, now: number): number | undefined {
+  // The watch has not told yet that it is its turn.
+  return known?.state === 'waiting' ? known.ticket.acceptMs : known && known.until - now
 }
 
 function stateOf(entry: Entry, known: OwnTicket | undefined): 'held' | 'offered' | 'leaving' {

@@ -18,8 +18,8 @@ export interface WardensOptions {
   /** Whether anybody listens to wakes. */
   isHeard(): boolean
   onSettle(room: Room): void
-  /** The room of a holder is looked at from now on. */
-  onSeen(own: OwnTicket, room: Room): void
+  /** The room is looked at from now on. */
+  onSeen(room: Room): void
   /** Its key is no longer ours; `isDeleted`: and it is no longer there. */
   onEnded(own: OwnTicket, outcome: { readonly isDeleted: boolean }): void
 }
@@ -201,7 +201,7 @@ export class Wardens {
     else if (this.#isUnattended(own)) {
       own.attendAt = now + ATTEND_AGAIN_MS
       this.#options.rooms.read(own.ticket.key).then(
-        (room) => this.#options.onSeen(own, room),
+        (room) => this.#options.onSeen(room),
         () => {},
       )
     }

@@ -3,6 +3,7 @@ import type { RenewAnswer, Store, Ticket } from '../../../src/contract/store.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
 import { lawComparison } from '../../../src/testing/index.ts'
 import { type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
+import { twoProcesses } from './two-processes.ts'
 
 let server: EtcdServer
 beforeAll(async () => {
@@ -12,6 +13,14 @@ afterAll(() => server.close())
 
 test('the etcd store follows the law step by step on its own clock', async () => {
   const store = keyByKey(etcdStore({ endpoints: [server.url] }))
+  const { answers } = await lawComparison({ store, histories: 60 })
+  expect(Object.keys(answers).sort()).toEqual(EVERY_ANSWER)
+  await store.close()
+}, 60_000)
+
+test('the stores of two processes follow the law together', async () => {
+  const [one, other] = [etcdStore({ endpoints: [server.url] }), etcdStore({ endpoints: [server.url] })]
+  const store = twoProcesses(one, other)
   const { answers } = await lawComparison({ store, histories: 60 })
   expect(Object.keys(answers).sort()).toEqual(EVERY_ANSWER)
   await store.close()

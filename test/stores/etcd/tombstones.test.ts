@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { Store } from '../../../src/contract/store.ts'
+import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
 import { type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
 import { until } from '../../servers/until.ts'
@@ -43,4 +43,13 @@ test('a ticket that leaves is woken when its own process evicts it', async () =>
   expect(await store.release(releaseOf(mine))).toEqual({ was: 'held' })
   expect(await store.evict({ key: 'leaving', id: undefined, reason: 'stuck' })).toEqual([mine.id])
   await until('it is woken', () => woken.includes(mine.id), { withinMs: 5000 })
+})
+
+test('all holders of one key are woken soon when another process evicts them', async () => {
+  const other = etcdStore({ endpoints: [server.url] })
+  const mine = Array.from({ length: 3 }, () => ticket({ key: 'readers', limit: UNLIMITED }))
+  for (const one of mine) fenceOf(await store.acquire(one))
+  expect(await other.evict({ key: 'readers', id: undefined, reason: 'stuck' })).toHaveLength(3)
+  await until('all are woken', () => mine.every(({ id }) => woken.includes(id)), { withinMs: 5000 })
+  await other.close()
 })
