@@ -11,10 +11,10 @@ import type { Engine } from './engine.ts'
 import { tellStoreError } from './events.ts'
 import { HeldLease } from './held-lease.ts'
 import type { Exchange, Instant } from './instant.ts'
-import type { Kept } from './keeper.ts'
 import { isLater } from './later.ts'
+import type { LeaseOptions } from './lease-deadline.ts'
 import type { Withdrawal } from './lock-events.ts'
-import type { LeaseOptions } from './term.ts'
+import type { Kept } from './renewal-loop.ts'
 import { evictionOf, silenceOf, timeoutOf } from './ticket-errors.ts'
 
 export interface AcquireRequest {

@@ -5,13 +5,13 @@ import type { Answer, ReleaseAnswer, RenewAnswer, Store, Ticket, Wake } from '..
 import { ClosedError, isHoldfastError, StoreError } from '../errors.ts'
 import { type AcquireRequest, Acquisition } from './acquisition.ts'
 import { createEvents, type Events, tellStoreError } from './events.ts'
-import { GiveBack, type GiveBackOptions, Returning } from './give-back.ts'
 import { HeldLease } from './held-lease.ts'
 import { type Instant, now } from './instant.ts'
-import { Keeper } from './keeper.ts'
 import { isLater } from './later.ts'
+import type { LeaseOptions } from './lease-deadline.ts'
 import type { StoreVerb } from './lock-events.ts'
-import type { LeaseOptions } from './term.ts'
+import { GiveBack, type GiveBackOptions, Returning } from './pending-release.ts'
+import { Keeper } from './renewal-loop.ts'
 
 export interface EngineOptions {
   readonly clock: Clock

@@ -5,12 +5,12 @@ import { type ClosedError, isHoldfastError, type LeaseLostError, StoreError } fr
 import type { Engine } from './engine.ts'
 import { type Events, observed } from './events.ts'
 import type { Exchange, Instant } from './instant.ts'
-import type { Kept } from './keeper.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
+import { type LeaseOptions, Term } from './lease-deadline.ts'
 import type { LockEvents } from './lock-events.ts'
-import { type LeaseOptions, Term } from './term.ts'
-import { terms } from './terms.ts'
+import type { Kept } from './renewal-loop.ts'
 import { lossOf, releasedOf } from './ticket-errors.ts'
+import { terms } from './ticket-fields.ts'
 
 type State =
   | { readonly tag: 'held' }

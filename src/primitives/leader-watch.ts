@@ -1,7 +1,7 @@
 import type { RoomView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
-import { terms } from '../engine/terms.ts'
+import { terms } from '../engine/ticket-fields.ts'
 import { isHoldfastError } from '../errors.ts'
 import { type Desk, makeTicket, tryHold } from './hold.ts'
 import { markOf, vacancyOf } from './leadership.ts'

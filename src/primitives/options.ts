@@ -1,7 +1,7 @@
 import { checkOptions, expected, parseFlag, parseSignal } from '../base/arguments.ts'
 import { type Duration, HOLD_RANGE, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { UNLIMITED } from '../contract/store.ts'
-import { patienceFor, terms } from '../engine/terms.ts'
+import { patienceFor, terms } from '../engine/ticket-fields.ts'
 import { InvalidArgumentError } from '../errors.ts'
 
 /** How a key is held. All of them may be set for all calls in `createLocks(store, …)`. */

@@ -92,7 +92,7 @@ export const mutants: readonly Mutant[] = [
     replace: 'this.ticket, fence, { ...when, askedAt: when.answeredAt }, this.#request.lease)',
   }),
   mutant('the deadline of a renewal counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
-    file: 'engine/keeper.ts',
+    file: 'engine/renewal-loop.ts',
     find: 'kept.ticket, when)',
     replace: 'kept.ticket, { ...when, askedAt: when.answeredAt })',
   }),
@@ -132,7 +132,7 @@ export const mutants: readonly Mutant[] = [
     },
   ),
   mutant('a give-back is not repeated', NETWORK, ['left behind'], {
-    file: 'engine/give-back.ts',
+    file: 'engine/pending-release.ts',
     find: 'if (at.monotonicMs >= this.#until) {',
     replace: 'if (at.monotonicMs >= 0) {',
   }),
@@ -178,7 +178,7 @@ export const mutants: readonly Mutant[] = [
     replace: 'const third = (this.ticket.ttlMs * 3)',
   }),
   mutant('answers to a batch go to the wrong tickets', NETWORK, ['deadline', 'lost without a reason'], {
-    file: 'engine/keeper.ts',
+    file: 'engine/renewal-loop.ts',
     find: 'const answer = answers[index]',
     replace: 'const answer = answers[answers.length - 1 - index]',
   }),
@@ -233,7 +233,7 @@ export const mutants: readonly Mutant[] = [
     replace: 'to.wallMs - from.wallMs',
   }),
   mutant('a machine that slept is not noticed', PROCESSES, ['signal'], {
-    file: 'engine/keeper.ts',
+    file: 'engine/renewal-loop.ts',
     find: 'return this.#wallLead - before > SLEPT_MS',
     replace: 'return this.#wallLead - before > Number.POSITIVE_INFINITY',
   }),

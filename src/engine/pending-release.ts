@@ -3,8 +3,8 @@ import { isHoldfastError } from '../errors.ts'
 import type { Engine } from './engine.ts'
 import { tellStoreError } from './events.ts'
 import type { Instant } from './instant.ts'
-import type { Kept } from './keeper.ts'
 import { isLater } from './later.ts'
+import type { Kept } from './renewal-loop.ts'
 
 export interface GiveBackOptions {
   readonly cancel: boolean
