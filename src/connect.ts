@@ -2,6 +2,7 @@ import type { Store } from './contract/store.ts'
 import { InvalidArgumentError } from './errors.ts'
 import { createLocks, type Locks } from './primitives/locks.ts'
 import type { LocksOptions } from './primitives/options.ts'
+import { DRIVERS, driverOf } from './stores/drivers.ts'
 
 /**
  * Locks over the store that a URL names. What it opens – the store and its client – is closed by `locks.close()`.
@@ -59,70 +60,16 @@ export async function openStore(url: unknown): Promise<Store> {
     )
   }
   const scheme = schemeOf(url)
-  switch (scheme) {
-    case 'memory':
-      return openMemory(url)
-    case 'sqlite':
-      return openSqlite(url)
-    case 'redis':
-    case 'rediss': {
-      const { openRedis } = await import('./stores/redis/index.ts')
-      return openRedis(url)
-    }
-    case 'redis+sentinel':
-    case 'rediss+sentinel': {
-      const { openRedisSentinel } = await import('./stores/redis/index.ts')
-      return openRedisSentinel(url)
-    }
-    case 'redis+cluster':
-    case 'rediss+cluster': {
-      const { openRedisCluster } = await import('./stores/redis/index.ts')
-      return openRedisCluster(url)
-    }
-    case 'redlock': {
-      const { openRedlock } = await import('./stores/redlock/index.ts')
-      return openRedlock(url)
-    }
-    case 'postgres':
-    case 'postgresql': {
-      const { openPostgres } = await import('./stores/postgres/index.ts')
-      return openPostgres(url)
-    }
-    case 'etcd':
-    case 'etcds': {
-      const { openEtcd } = await import('./stores/etcd/index.ts')
-      return openEtcd(url)
-    }
-    default:
-      throw new InvalidArgumentError(
-        `Expected \`url\` to begin with ${KNOWN}, got ${scheme === '' ? 'no scheme' : `${scheme}:`}.`,
-      )
-  }
-}
-
-const KNOWN =
-  'memory:, sqlite:, redis:, rediss:, redis+sentinel:, rediss+sentinel:, redis+cluster:, rediss+cluster:, redlock:, postgres:, postgresql:, etcd: or etcds:'
-
-async function openMemory(url: string): Promise<Store> {
-  if (!/^memory:$/i.test(url)) {
-    throw new InvalidArgumentError('Expected a `memory:` url to have nothing behind the colon, got more.')
-  }
-  const { memoryStore } = await import('./stores/memory/index.ts')
-  return memoryStore()
-}
-
-async function openSqlite(url: string): Promise<Store> {
-  const { openSqlite } = await import('./stores/sqlite/index.ts')
-  return openSqlite(sqlitePathOf(url))
-}
-
-/** What stands behind `sqlite:` is a path as the file system has it, with an empty host in front of it or none. */
-export function sqlitePathOf(url: string): string {
-  const path = url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, '')
-  if (path === '' || path.startsWith('//')) {
+  const driver = await driverOf(scheme)
+  if (driver === undefined) {
     throw new InvalidArgumentError(
-      'Expected a `sqlite:` url to name a file, as in sqlite:./locks.db or sqlite:///var/lib/locks.db, got no path.',
+      `Expected \`url\` to begin with ${knownSchemes()}, got ${scheme === '' ? 'no scheme' : `${scheme}:`}.`,
     )
   }
-  return path
+  return driver.open(url)
+}
+
+function knownSchemes(): string {
+  const known = DRIVERS.flatMap(({ schemes }) => schemes.map((scheme) => `${scheme}:`))
+  return `${known.slice(0, -1).join(', ')} or ${known.at(-1)}`
 }

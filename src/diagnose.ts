@@ -1,9 +1,10 @@
 import { awaited } from './base/awaited.ts'
 import { type Finding, milliseconds, within } from './base/diagnosis.ts'
 import { messageOf } from './base/thrown.ts'
-import { openStore, schemeOf, sqlitePathOf } from './connect.ts'
+import { openStore, schemeOf } from './connect.ts'
 import type { Store } from './contract/store.ts'
 import { isHoldfastError } from './errors.ts'
+import { driverOf } from './stores/drivers.ts'
 
 export interface Diagnosis {
   /** The scheme of the URL: `redis`, `postgres`, … */
@@ -44,50 +45,10 @@ function worst(findings: readonly Finding[]): Finding['verdict'] {
   return 'ok'
 }
 
-/** Each store brings its own list. A scheme that is none was refused before anything of it is shown. */
+/** Findings that only this kind of store has. Of an unknown scheme {@link general} complains. */
 async function particular(url: string): Promise<readonly Finding[]> {
-  switch (schemeOf(url)) {
-    case 'memory':
-      return [
-        { check: 'sharing', verdict: 'ok', text: 'These locks are for this process alone, and end with it.' },
-        { check: 'clock', verdict: 'ok', text: 'The clock is that of this process.' },
-      ]
-    case 'sqlite': {
-      const { diagnoseSqlite } = await import('./stores/sqlite/index.ts')
-      return diagnoseSqlite(sqlitePathOf(url))
-    }
-    case 'redis':
-    case 'rediss': {
-      const { diagnoseRedis } = await import('./stores/redis/index.ts')
-      return diagnoseRedis(url)
-    }
-    case 'redis+sentinel':
-    case 'rediss+sentinel': {
-      const { diagnoseRedisSentinel } = await import('./stores/redis/index.ts')
-      return diagnoseRedisSentinel(url)
-    }
-    case 'redis+cluster':
-    case 'rediss+cluster': {
-      const { diagnoseRedisCluster } = await import('./stores/redis/index.ts')
-      return diagnoseRedisCluster(url)
-    }
-    case 'postgres':
-    case 'postgresql': {
-      const { diagnosePostgres } = await import('./stores/postgres/index.ts')
-      return diagnosePostgres(url)
-    }
-    case 'redlock': {
-      const { diagnoseRedlock } = await import('./stores/redlock/doctor.ts')
-      return diagnoseRedlock(url)
-    }
-    case 'etcd':
-    case 'etcds': {
-      const { diagnoseEtcd } = await import('./stores/etcd/doctor.ts')
-      return diagnoseEtcd(url)
-    }
-    default:
-      return []
-  }
+  const driver = await driverOf(schemeOf(url))
+  return driver === undefined ? [] : driver.diagnose(url)
 }
 
 /** What can be seen of any store, as those who use it see it. */

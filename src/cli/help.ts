@@ -1,3 +1,4 @@
+import { DRIVERS } from '../stores/drivers.ts'
 import type { Command, Option } from './arguments.ts'
 import { roomOnScreen } from './terminal.ts'
 import { wrap } from './text.ts'
@@ -31,11 +32,17 @@ ${columns([
 ])}
 
 The store is --store URL, else HOLDFAST_STORE, else a file in your state folder:
-  sqlite:./locks.db   redis://localhost:6379   rediss://…
+${URLS}
 Others can read a command line: a URL with a password goes into a file
 (--store-file PATH or HOLDFAST_STORE_FILE) or into HOLDFAST_STORE.
 `)
 }
+
+/** Locks in memory are of no use to a command: no other process has them. */
+const URLS = DRIVERS.map(({ example }) => example)
+  .filter((example) => example !== 'memory:')
+  .map((example) => `  ${example}`)
+  .join('\n')
 
 function leftOf(name: string, { short, value }: Option): string {
   return `${short === undefined ? '    ' : `-${short}, `}--${name}${value === undefined ? '' : ` ${value}`}`

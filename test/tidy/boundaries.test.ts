@@ -24,6 +24,7 @@ const forbidden: Record<string, string[]> = {
   'src/engine/ids.ts': ['../stores/memory/index.ts', 'ioredis'],
   'src/primitives/mutex.ts': ['../stores/memory/index.ts', '../index.ts', 'node:async_hooks', 'node:fs'],
   'src/primitives/held-keys.ts': ['node:fs', '../stores/memory/index.ts'],
+  'src/stores/drivers.ts': ['./redis/index.ts', '../index.ts', 'ioredis'],
   'src/stores/redis/redis-store.ts': [
     '../../engine/renewal-loop.ts',
     '../../primitives/mutex.ts',
@@ -31,6 +32,8 @@ const forbidden: Record<string, string[]> = {
     '../../testing/index.ts',
     '../sqlite/sqlite-store.ts',
   ],
+  'src/stores/redis/server/connection.ts': ['../redis-store.ts', '../cluster/map.ts', '../../driver.ts'],
+  'src/stores/redis/sentinel/link.ts': ['../cluster/map.ts', '../../redlock/index.ts', '../../../index.ts'],
   'src/postgres/listener.ts': ['../stores/postgres/index.ts', '../index.ts', '../contract/store.ts'],
   'src/queue/queue.ts': [
     '../engine/renewal-loop.ts',
@@ -63,6 +66,12 @@ const allowed: Record<string, string[]> = {
     '../law/law.ts',
     '../contract/store.ts',
   ],
+  'src/stores/ok.ts': [
+    './driver.ts',
+    './redis/driver.ts',
+    './redis/cluster/driver.ts',
+    '../contract/store.ts',
+  ],
   'src/stores/redis/ok.ts': [
     './redis-store.ts',
     './lua/scripts.generated.ts',
@@ -74,7 +83,21 @@ const allowed: Record<string, string[]> = {
     'node:net',
     'ioredis',
   ],
-  'src/cli/ok.ts': ['../index.ts', '../stores/sqlite/index.ts', '../errors.ts', './run.ts', 'node:fs'],
+  'src/stores/redis/server/ok.ts': [
+    './connection.ts',
+    '../lua/scripts.generated.ts',
+    '../../../contract/store.ts',
+    'ioredis',
+  ],
+  'src/stores/redis/cluster/ok.ts': ['../server/connection.ts', '../redis-store.ts', '../../driver.ts'],
+  'src/cli/ok.ts': [
+    '../stores/drivers.ts',
+    '../index.ts',
+    '../stores/sqlite/index.ts',
+    '../errors.ts',
+    './run.ts',
+    'node:fs',
+  ],
   'src/cli/demo/ok.ts': ['../../index.ts', '../../stores/sqlite/index.ts', '../run.ts', '../../errors.ts'],
   'src/cli/top/ok.ts': ['../../watch/room-watch.ts', '../../base/duration.ts'],
   'src/dashboard/ok.ts': ['../watch/room-watch.ts', '../index.ts', '../base/duration.ts', 'node:http'],

@@ -21,6 +21,5 @@ export {
   tryAdvisoryXact,
 } from './advisory-transaction.ts'
 export { type PostgresStoreOptions, postgresStore } from './client.ts'
-export { diagnosePostgres } from './doctor.ts'
 export { openPostgres } from './open.ts'
 export { type MigrateOptions, migrate } from './tables.ts'

@@ -1,8 +1,5 @@
 export { type RedisStoreOptions, redisStore } from './client.ts'
 export type { IoredisCluster, NodeRedisCluster } from './cluster-clients.ts'
-export { diagnoseRedis } from './doctor.ts'
-export { diagnoseRedisCluster } from './doctor-cluster.ts'
-export { diagnoseRedisSentinel } from './doctor-sentinel.ts'
 export type { IoredisClient, IoredisConnection } from './ioredis.ts'
 export type { NodeRedisClient, NodeRedisConnection } from './node-redis.ts'
 export { openRedis } from './open.ts'

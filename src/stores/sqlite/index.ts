@@ -1,3 +1,2 @@
-export { diagnoseSqlite } from './doctor.ts'
 export { defaultSqlitePath } from './file-path.ts'
 export { openSqlite, type SqliteStoreOptions, sqliteStore } from './sqlite-store.ts'

@@ -3,8 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { diagnose } from '../../../src/index.ts'
-import { roomOn } from '../../../src/stores/sqlite/doctor.ts'
-import { diagnoseSqlite } from '../../../src/stores/sqlite/index.ts'
+import { diagnoseSqlite, roomOn } from '../../../src/stores/sqlite/doctor.ts'
 import { openDatabase } from '../../../src/stores/sqlite/sqlite-engine.ts'
 
 let folder: string

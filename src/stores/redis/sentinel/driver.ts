@@ -1,0 +1,10 @@
+import type { Driver } from '../../driver.ts'
+import { openRedisSentinel } from '../open-sentinel.ts'
+
+export const driver: Driver = {
+  open: (url) => openRedisSentinel(url),
+  async diagnose(url) {
+    const { diagnoseRedisSentinel } = await import('../doctor-sentinel.ts')
+    return diagnoseRedisSentinel(url)
+  },
+}
