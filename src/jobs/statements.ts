@@ -43,7 +43,10 @@ export interface Claim {
   readonly againMs: number | null
 }
 
-/** For ever in this order; what processes of the version before call stays, since they go on working meanwhile. */
+/**
+ * One entry for each version. A published entry never changes. A later version keeps every function that an older one calls,
+ * because older processes go on working while a fleet is updated.
+ */
 export const MIGRATIONS: readonly string[] = [
   [
     scripts.version1Tables,
@@ -52,8 +55,6 @@ export const MIGRATIONS: readonly string[] = [
     scripts.version1Claim,
     scripts.version1Upkeep,
   ].join('\n'),
-  [scripts.version2Enqueue, scripts.version2Settle, scripts.version2Claim].join('\n'),
-  scripts.version3Claim,
 ]
 
 export const ENQUEUE_ONE: string = `to_json(jobs_enqueue_one(
@@ -61,9 +62,9 @@ export const ENQUEUE_ONE: string = `to_json(jobs_enqueue_one(
   $9::text::bigint, $10::text::timestamptz
 )::text)`
 export const CLAIM: string =
-  'jobs_claim_2($1::text::text[], $2::text::integer, $3::text, $4::text::bigint, $5::text::bigint[])'
+  'jobs_claim($1::text::text[], $2::text::integer, $3::text, $4::text::bigint, $5::text::bigint[])'
 export const SETTLE: string =
-  'jobs_settle_2($1::text::bigint[], $2::text::integer[], $3::text::text[], $4::text::json, $5::text::boolean, $6::text::boolean)'
+  'jobs_settle($1::text::bigint[], $2::text::integer[], $3::text::text[], $4::text::json, $5::text::boolean, $6::text::boolean)'
 
 export function enqueueParameters(entry: Entry): (string | null)[] {
   return [

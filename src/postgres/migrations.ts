@@ -70,7 +70,7 @@ export async function assertMigrated(
   if (version === migrations.length) return
   throw new StoreError(
     'store-refused',
-    `The schema ${schema} has version ${version} of the ${component}'s tables, and this version of Holdfast needs ` +
+    `The tables of the ${component} in the schema ${schema} have version ${version}, and this version of Holdfast needs ` +
       `${migrations.length}. Run migrate() with a role that may create them.`,
   )
 }
@@ -144,7 +144,7 @@ class Target {
     if (version <= this.#migrations.length) return version
     throw new StoreError(
       'store-refused',
-      `The schema ${this.#schema} has version ${version} of the ${this.#component}'s tables, and this version of Holdfast knows ` +
+      `The tables of the ${this.#component} in the schema ${this.#schema} have version ${version}, and this version of Holdfast knows ` +
         `${this.#migrations.length} at most. Update Holdfast in this process, or give it another \`schema\`.`,
     )
   }

@@ -184,13 +184,13 @@ test('jobs are enqueued, claimed and settled many in a statement', async () => {
   await jobs.close()
   const calls = await until('they are counted', async () => {
     const rows = await server.sql<{ name: string; calls: number }>(
-      `select funcname as name, calls::int from pg_stat_user_functions where funcname ~ '^jobs_(enqueue|claim_2|settle_2)$'`,
+      `select funcname as name, calls::int from pg_stat_user_functions where funcname ~ '^jobs_(enqueue|claim|settle)$'`,
     )
     const counted = new Map(rows.map(({ name, calls }) => [name, calls]))
     return counted.size === 3 && counted
   })
   expect(calls.get('jobs_enqueue')).toBe(1)
-  for (const verb of ['jobs_claim_2', 'jobs_settle_2']) {
+  for (const verb of ['jobs_claim', 'jobs_settle']) {
     expect(calls.get(verb), verb).toBeGreaterThanOrEqual(10)
     expect(calls.get(verb), verb).toBeLessThan(100)
   }
@@ -244,10 +244,10 @@ test('claims stay cheap beside 100,000 jobs that are over and 100,000 that are d
   // As the database counts it, because the clock of this machine is shared.
   await client.query('begin')
   for (let warm = 0; warm < 2; warm += 1) {
-    await client.query(`select ${scene.schema}.jobs_claim_2('{a}', 10, 'w', 30000, null)`)
+    await client.query(`select ${scene.schema}.jobs_claim('{a}', 10, 'w', 30000, null)`)
   }
   const plan = await client.query(
-    `explain (analyze, buffers, format json) select ${scene.schema}.jobs_claim_2('{a}', 10, 'w', 30000, null)`,
+    `explain (analyze, buffers, format json) select ${scene.schema}.jobs_claim('{a}', 10, 'w', 30000, null)`,
   )
   await client.query('rollback')
   const [{ Plan: node }] = (plan.rows[0] as { 'QUERY PLAN': [{ Plan: Record<string, number> }] })[
@@ -274,7 +274,7 @@ test('idle workers ask once in a poll interval, also beside jobs that are due in
   for (let n = 0; n < 4; n += 1) jobs.work({ a: ({ id }) => done.push(id) }, { pollInterval: 400 })
   const calls = async (): Promise<number> => {
     const [row] = await server.sql<{ calls: number }>(
-      `select coalesce(sum(calls), 0)::int as calls from pg_stat_user_functions where funcname = 'jobs_claim_2'`,
+      `select coalesce(sum(calls), 0)::int as calls from pg_stat_user_functions where funcname = 'jobs_claim'`,
     )
     return row?.calls ?? 0
   }

@@ -8,43 +8,58 @@ import { closeSharedServer, openScene, sharedServer } from './scene.ts'
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
 
-test('processes of version 1 go on beside those of this one while a fleet is updated, and cannot go back', async () => {
-  await using scene = await openScene()
-  const connections = connectionsOf(scene.pool, { max: 1, applicationName: 'version 1' })
-  const older = { schema: scene.schema, component: 'jobs', migrations: MIGRATIONS.slice(0, 1) } as const
-  await migrate(connections, older)
-  const v1 = async (call: string): Promise<unknown> =>
-    (await scene.sql(`select $schema.${call} as answer`))[0]?.['answer']
-  const entry = (position: number, group: string | null) => ({
-    position,
-    name: 'a',
-    payload: JSON.stringify(position),
-    priority: 0,
-    group_key: group,
-    max_attempts: 10,
-    backoff_ms: 1000,
-    max_backoff_ms: 1000,
-  })
-  const enqueueV1 = (...groups: (string | null)[]) =>
-    v1(`jobs_enqueue('${JSON.stringify(groups.map((group, position) => entry(position, group)))}')`)
-  await enqueueV1('g', 'g', null)
-  const claimed = (await v1(`jobs_claim('{a}', 10, 'old', 60000, null)`)) as { jobs: { id: string }[] }
-  expect(claimed.jobs).toHaveLength(2)
+/** What a later version of the library might add: a column, and a function beside those that older processes call. */
+const LATER = `
+alter table "{schema}".jobs add column region text not null default 'north';
+alter table "{schema}".finished_jobs add column region text not null default 'north';
+create function "{schema}".jobs_move(moved bigint, to_region text) returns void language sql
+set search_path = "{schema}", pg_temp as $function$
+  update jobs set region = to_region where id = moved
+$function$;`
 
+test('processes of this version go on while a later one changes the tables, and cannot start again after it', async () => {
+  await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
-
+  const connections = connectionsOf(scene.pool, { max: 1, applicationName: 'later version' })
+  let finishFirst = (): void => {}
+  const firstMayFinish = new Promise<void>((resolve) => {
+    finishFirst = resolve
+  })
   const done: unknown[] = []
-  const worker = jobs.work({ a: ({ payload }) => done.push(payload) }, { pollInterval: 100 })
-  await jobs.enqueue('a', 'of this version', { group: 'g' })
-  const ids = claimed.jobs.map(({ id }) => id)
-  expect(await v1(`jobs_settle('{${ids}}', '{1,1}', '[]', true, false)`)).toEqual({ lost: [], outcomes: [] })
-  await until('the rest of the group is done, in its order', () => done.length === 2)
-  expect(done).toEqual([1, 'of this version'])
-  await enqueueV1(null)
-  await until('what version 1 enqueues is done', () => done.length === 3)
-  await worker.stop()
+  const worker = jobs.work(
+    {
+      a: async ({ payload }) => {
+        if (payload === 'before') await firstMayFinish
+        done.push(payload)
+      },
+    },
+    { pollInterval: 100 },
+  )
+  await jobs.enqueue('a', 'before', { group: 'g' })
+  await jobs.enqueue('a', 'after it in its group', { group: 'g' })
+  await until('the first one runs', () => worker.running === 1)
 
-  await expect(migrate(connections, older)).rejects.toMatchObject({ code: 'store-refused' })
+  await migrate(connections, {
+    schema: scene.schema,
+    component: 'jobs',
+    migrations: [...MIGRATIONS, LATER],
+  })
+
+  finishFirst()
+  await until('what was enqueued before is done', () => done.length === 2)
+  await jobs.enqueue('a', 'enqueued after')
+  await jobs.enqueueAll([{ name: 'a', payload: 'enqueued together' }])
+  await until('what was enqueued after is done', () => done.length === 4)
+  expect(done).toEqual(['before', 'after it in its group', 'enqueued after', 'enqueued together'])
+  await worker.stop()
+  expect(await scene.sql('select distinct state, region from $schema.finished_jobs')).toEqual([
+    { state: 'completed', region: 'north' },
+  ])
+
+  await expect(scene.open().migrate()).rejects.toMatchObject({
+    code: 'store-refused',
+    message: expect.stringContaining('have version 2, and this version of Holdfast knows 1 at most'),
+  })
   await connections.close()
 })

@@ -75,7 +75,7 @@ test('refuses a schema that is newer, and changes nothing', async () => {
   ).rejects.toMatchObject({
     code: 'store-refused',
     message: expect.stringContaining(
-      "has version 2 of the store's tables, and this version of Holdfast knows 1 at most",
+      'The tables of the store in the schema newer have version 2, and this version of Holdfast knows 1 at most',
     ),
   })
   expect(await server.sql('select version from newer.holdfast_versions')).toEqual([{ version: 2 }])

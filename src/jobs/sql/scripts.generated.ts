@@ -7,10 +7,6 @@ export const scripts: {
   readonly version1Settle: string
   readonly version1Tables: string
   readonly version1Upkeep: string
-  readonly version2Claim: string
-  readonly version2Enqueue: string
-  readonly version2Settle: string
-  readonly version3Claim: string
 } = {
   count: `-- How many jobs there are.
 -- Inputs: none.
@@ -100,68 +96,98 @@ $function$;
 
 -- Claims up to wanted jobs of the names handled, for term_ms. known is null, or the jobs that the claimant knows it has:
 -- what it has beyond them is delivered once more, because the answer that brought it was lost.
--- Answers { jobs: [...], again_ms }: after how long asking again may bring more, null when no time is known.
+-- Places that are left because jobs have to wait for their groups are given to jobs of other groups in the same claim, in up
+-- to 5 rounds.
+-- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
+-- enqueued_at]], again_ms }: after how long asking again may bring more, null when no time is known.
 create function "{schema}".jobs_claim(handled text[], wanted integer, claimant text, term_ms bigint, known bigint[])
-returns json language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
   more boolean := false;
-  taken bigint[];
-  grouped boolean;
+  -- Where the rows are. They are locked, so they stay there, and are not looked up again.
+  places tid[];
+  again tid[];
+  grouped bigint[];
   refused bigint[];
+  -- Groups that this claim has been at.
+  passed text[] := '{}';
+  met text[];
+  taken integer;
   leased_until timestamptz;
   again_ms double precision;
-  answer json;
+  part text;
+  answer text;
+  is_busy boolean := false;
 begin
   if exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
     more := jobs_wake(asked_at);
   end if;
 
-  select array_agg(c.id), bool_or(c.group_key is not null) into taken, grouped
-  from (
-    select j.* from unnest(handled) as h (name) cross join lateral (
-      select r.id, r.priority, r.group_key from jobs r where r.state = 'ready' and r.name = h.name
-      order by r.priority desc, r.id limit wanted for update skip locked
-    ) j order by j.priority desc, j.id limit wanted
-  ) c;
-  more := more or cardinality(taken) = wanted;
-  if grouped then
-    refused := jobs_refuse_groups(taken);
+  -- First, because it may wait for an end of one of them that is on its way.
+  if known is not null then
+    select array_agg(mine.ctid) into again from (
+      select ctid from jobs where state = 'running' and worker = claimant and not (id = any (known)) for update
+    ) mine;
   end if;
+  for round in 1..5 loop
+    select array_agg(c.place), array_agg(c.id) filter (where c.group_key is not null),
+      array_agg(c.group_key) filter (where c.group_key is not null)
+    into places, grouped, met
+    from (
+      select j.* from unnest(handled) as h (name) cross join lateral (
+        select r.ctid as place, r.id, r.priority, r.group_key from jobs r where r.state = 'ready' and r.name = h.name
+          and (r.group_key is null or r.group_key <> all (passed))
+        order by r.priority desc, r.id limit wanted for update skip locked
+      ) j order by j.priority desc, j.id limit wanted
+    ) c;
+    more := more or cardinality(places) = wanted;
+    exit when places is null and again is null;
+    refused := null;
+    if grouped is not null then
+      refused := jobs_refuse_groups(grouped);
+      is_busy := is_busy or cardinality(refused) > 0;
+    end if;
 
-  leased_until := clock_timestamp() + term_ms * interval '1 ms';
-  with running as (
-    update jobs j set state = 'running', attempt = j.attempt + 1, started_at = asked_at, worker = claimant, due_at = leased_until
-    where j.id = any (taken) and j.state = 'ready' and (refused is null or not (j.id = any (refused)))
-    returning j.*
-  ), again as (
-    update jobs j set due_at = leased_until
-    where known is not null and j.state = 'running' and j.worker = claimant and not (j.id = any (known))
-    returning j.*
-  )
-  select json_agg(json_build_object(
-    'id', id::text, 'name', name, 'payload', payload, 'priority', priority, 'key', unique_key, 'group', group_key,
-    'attempt', attempt, 'failures', failures, 'maxAttempts', max_attempts,
-    'enqueuedAt', floor(date_part('epoch', enqueued_at) * 1000)::bigint
-  ) order by priority desc, id) into answer
-  from (select * from running union all select * from again) claimed;
+    leased_until := clock_timestamp() + term_ms * interval '1 ms';
+    with claimed as (
+      -- Those that were found to be blocked are elsewhere by now.
+      update jobs j set state = 'running', attempt = j.attempt + (j.state = 'ready')::integer, worker = claimant,
+        started_at = case when j.state = 'ready' then asked_at else j.started_at end, due_at = leased_until
+      where j.ctid = any (places || again) and (refused is null or not (j.id = any (refused)))
+      returning j.*
+    )
+    select string_agg(
+      concat(
+        '["', id, '",', to_json(array[name, unique_key, group_key]), ',', payload, ',', priority, ',', attempt, ',', failures, ',',
+        max_attempts, ',', floor(date_part('epoch', enqueued_at) * 1000)::bigint, ']'
+      ), ',' order by priority desc, id
+    ), count(*) into part, taken from claimed;
+    answer := nullif(concat_ws(',', answer, part), '');
+    taken := taken - coalesce(cardinality(again), 0);
+    -- All that were found were taken, so there are no others.
+    exit when taken >= coalesce(cardinality(places), 0);
+    again := null;
+    wanted := wanted - taken;
+    passed := passed || met;
+  end loop;
 
   if more then
     again_ms := 0;
   else
-    select extract(epoch from min(due_at) - clock_timestamp()) * 1000 into again_ms
+    select ceil(extract(epoch from min(due_at) - clock_timestamp()) * 1000) into again_ms
     from jobs where state in ('delayed', 'running') and due_at > asked_at;
     -- Somebody else is at one of these groups at this very moment, and tells when it is through; unless it gives up.
-    if cardinality(refused) > 0 then
+    if is_busy then
       again_ms := least(again_ms, 200);
     end if;
   end if;
-  return json_build_object('jobs', coalesce(answer, '[]'), 'again_ms', case when again_ms > 0 then ceil(again_ms) else again_ms end);
+  return concat('{"jobs":[', answer, '],"again_ms":', coalesce(again_ms::text, 'null'), '}');
 end
 $function$;
 
--- Of jobs that the caller has locked, blocks those whose turn in their groups comes later, and answers those whose groups
--- somebody else is at.
+-- Of jobs that the caller has locked, blocks those whose turn in their groups comes later, with up to 1,000 more of each of
+-- these groups, and answers those whose groups somebody else is at. One by one, 50,000 jobs of a group took 5 s of claims.
 create function "{schema}".jobs_refuse_groups(taken bigint[]) returns bigint[] language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -169,10 +195,17 @@ declare
   head record;
   refused bigint[] := '{}';
   blocked bigint[] := '{}';
+  -- Groups with jobs that have to wait, and the one of each that may be claimed next; 0: none, as one runs.
+  crowded text[] := '{}';
+  heads bigint[] := '{}';
 begin
   for candidate in
     select id, group_key from jobs where id = any (taken) and group_key is not null order by priority desc, id
   loop
+    if candidate.group_key = any (crowded) then
+      blocked := blocked || candidate.id;
+      continue;
+    end if;
     if not pg_try_advisory_xact_lock(jobs_group_lock(candidate.group_key)) then
       refused := refused || candidate.id;
       continue;
@@ -184,11 +217,20 @@ begin
     from jobs where group_key = candidate.group_key and state in ('ready', 'blocked') order by priority desc, id limit 1;
     continue when head.id = candidate.id and not head.running;
     blocked := blocked || candidate.id;
+    crowded := crowded || candidate.group_key;
+    heads := heads || case when head.running then 0 else head.id end;
     if head.state = 'blocked' and not head.running then
       perform jobs_unblock(array[candidate.group_key]);
     end if;
   end loop;
   update jobs set state = 'blocked' where id = any (blocked);
+  with later as (
+    select l.id from unnest(crowded, heads) as g (group_key, head) cross join lateral (
+      select j.id from jobs j where j.group_key = g.group_key and j.state = 'ready' and j.id <> g.head
+      order by j.priority desc, j.id limit 1000 for update skip locked
+    ) l
+  )
+  update jobs j set state = 'blocked' from later where j.id = later.id;
   return refused;
 end
 $function$;
@@ -229,6 +271,35 @@ begin
   if pg_current_xact_id_if_assigned()::text is distinct from earlier then
     raise exception using errcode = 'ZF002', message = 'there is no open transaction';
   end if;
+end
+$function$;
+
+-- Enqueues one job in the caller's transaction, and wakes its workers when it commits.
+-- Answers its id, or null where a job with its unique key waits already.
+create function "{schema}".jobs_enqueue_one(
+  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
+  first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz
+) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
+declare
+  asked_at timestamptz := clock_timestamp();
+  starts_at timestamptz := coalesce(run_at, asked_at + delay_ms * interval '1 ms');
+  is_delayed boolean := coalesce(starts_at > asked_at, false);
+  enqueued bigint;
+begin
+  insert into jobs (
+    id, name, state, priority, payload, unique_key, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at, enqueued_at
+  )
+  values (
+    nextval('job_ids'), job_name, case when is_delayed then 'delayed' else 'ready' end, job_priority, job_payload::json, own_key,
+    of_group, most_attempts, first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at
+  )
+  on conflict (name, unique_key) where unique_key is not null and state <> 'running' do nothing
+  returning id into enqueued;
+  -- Workers that sleep look at the next due time every few seconds; what is due before that has to be told.
+  if enqueued is not null and (not is_delayed or starts_at < asked_at + interval '10 s') then
+    perform pg_notify('holdfast_jobs', job_name);
+  end if;
+  return enqueued;
 end
 $function$;
 
@@ -388,16 +459,18 @@ begin
 end
 $function$;
 
--- Ends attempts: of the jobs that are done, in order of their ids, with their attempts, and of others:
--- [{ id, attempt, reason, retry, retry_in_ms }], without reason when it is given back unharmed.
+-- Ends attempts: of the jobs that are done, in order of their ids, with their attempts, and of others, null when there are
+-- none: [{ id, attempt, reason, retry, retry_in_ms }], without reason when it is given back unharmed. groups has those of
+-- all these jobs.
 -- Answers { lost: [id], outcomes: [...] }: the done ones whose attempt was not the one that runs, so that nothing was changed, and
 -- what became of each of the others, null for the same. Asked again after a lost answer, a job that is kept is not lost.
 -- Unless it is patient, an outcome may be busy: that one has to be asked again, alone. After the first busy one the others
 -- that have a unique key are not tried, so that it costs those that are done one wait at most.
-create function "{schema}".jobs_settle(done bigint[], attempts integer[], others json, keeps_completed boolean, patient boolean)
-returns json language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+create function "{schema}".jobs_settle(
+  done bigint[], attempts integer[], groups text[], others json, keeps_completed boolean, patient boolean
+) returns json language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
-  groups text[];
   completed bigint[];
   lost json := '[]';
   other record;
@@ -405,51 +478,52 @@ declare
   is_busy boolean := false;
   outcomes jsonb := '[]';
 begin
-  -- Hidden from the planner: its statistics mostly know of no running jobs, so it would take a partial index and read them all.
-  select array_agg(distinct group_key) into groups from jobs
-  where id = any (done || array(select e.id from json_to_recordset(others) as e (id bigint)))
-    and group_key is not null and coalesce(state = 'running', false);
-  if groups is not null then
+  if groups <> '{}' then
     perform pg_advisory_xact_lock(key) from (
       select distinct jobs_group_lock(g) as key from unnest(groups) as g order by key
     ) keys;
   end if;
 
-  with gone as (
-    delete from jobs
-    where id = any (done) and attempt = attempts[width_bucket(id, done)] and coalesce(state = 'running', false)
-    returning *
-  ), kept as (
-    insert into finished_jobs (
-      id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-      enqueued_at, started_at, finished_at, worker, error
+  if done <> '{}' then
+    with gone as (
+      delete from jobs
+      -- Hidden from the planner: its statistics mostly know of no running jobs, so it would take a partial index and read them all.
+      where id = any (done) and attempt = attempts[width_bucket(id, done)] and coalesce(state = 'running', false)
+      returning *
+    ), kept as (
+      insert into finished_jobs (
+        id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
+        enqueued_at, started_at, finished_at, worker, error
+      )
+      select id, name, 'completed', priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
+        max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error
+      from gone where keeps_completed
     )
-    select id, name, 'completed', priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error
-    from gone where keeps_completed
-  )
-  select array_agg(id) into completed from gone;
-  if cardinality(done) > coalesce(cardinality(completed), 0) then
-    select coalesce(json_agg(d.id::text), '[]') into lost from unnest(done, attempts) as d (id, attempt)
-    where not exists (select from unnest(completed) as c (id) where c.id = d.id) and not exists (
-      select from finished_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
-    );
+    select array_agg(id) into completed from gone;
+    if cardinality(done) > coalesce(cardinality(completed), 0) then
+      select coalesce(json_agg(d.id::text), '[]') into lost from unnest(done, attempts) as d (id, attempt)
+      where not exists (select from unnest(completed) as c (id) where c.id = d.id) and not exists (
+        select from finished_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
+      );
+    end if;
   end if;
 
-  for other in
-    select * from json_to_recordset(others) as e (
-      id bigint, attempt integer, reason text, retry boolean, retry_in_ms bigint
-    )
-  loop
-    outcome := case
-      when is_busy and exists (select from jobs where id = other.id and unique_key is not null) then 'busy'
-      else jobs_end_attempt(other.id, other.attempt, other.reason, other.retry, other.retry_in_ms, patient)
-    end;
-    is_busy := is_busy or outcome is not distinct from 'busy';
-    outcomes := outcomes || coalesce(to_jsonb(outcome), 'null');
-  end loop;
+  if others is not null then
+    for other in
+      select * from json_to_recordset(others) as e (
+        id bigint, attempt integer, reason text, retry boolean, retry_in_ms bigint
+      )
+    loop
+      outcome := case
+        when is_busy and exists (select from jobs where id = other.id and unique_key is not null) then 'busy'
+        else jobs_end_attempt(other.id, other.attempt, other.reason, other.retry, other.retry_in_ms, patient)
+      end;
+      is_busy := is_busy or outcome is not distinct from 'busy';
+      outcomes := outcomes || coalesce(to_jsonb(outcome), 'null');
+    end loop;
+  end if;
 
-  if groups is not null then
+  if groups <> '{}' then
     perform jobs_unblock(groups);
   end if;
   return json_build_object('lost', lost, 'outcomes', outcomes);
@@ -491,6 +565,8 @@ create table "{schema}".jobs (
   worker text,
   error text
 ) with (
+  -- A claimed row finds place beside what it was, in the page that is locked and in memory anyway.
+  fillfactor = 50,
   -- Every job leaves dead rows behind that the next claim has to step over.
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0
 );
@@ -630,335 +706,6 @@ begin
     perform jobs_unblock(array[stuck.group_key]);
   end loop;
   return deleted_completed = 1000 or deleted_ended = 1000;
-end
-$function$;
-`,
-  version2Claim: `-- The functions of the jobs, version 2: claims, in two thirds of the time that those of version 1 take.
--- Inputs: none; "{schema}" is replaced by the name of the schema.
--- Result: none.
---
--- The functions of version 1 stay for the processes that still call them while a fleet is updated.
-
--- A claimed row finds place beside what it was, in the page that is locked and in memory anyway.
-alter table "{schema}".jobs set (fillfactor = 50);
-
--- Claims up to wanted jobs of the names handled, for term_ms. known is null, or the jobs that the claimant knows it has:
--- what it has beyond them is delivered once more, because the answer that brought it was lost.
--- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
--- enqueued_at]], again_ms }: after how long asking again may bring more, null when no time is known.
-create function "{schema}".jobs_claim_2(handled text[], wanted integer, claimant text, term_ms bigint, known bigint[])
-returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
-declare
-  asked_at timestamptz := clock_timestamp();
-  more boolean := false;
-  -- Where the rows are. They are locked, so they stay there, and are not looked up again.
-  places tid[];
-  again tid[];
-  grouped bigint[];
-  refused bigint[];
-  leased_until timestamptz;
-  again_ms double precision;
-  answer text;
-begin
-  if exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
-    more := jobs_wake(asked_at);
-  end if;
-
-  -- First, because it may wait for an end of one of them that is on its way.
-  if known is not null then
-    select array_agg(mine.ctid) into again from (
-      select ctid from jobs where state = 'running' and worker = claimant and not (id = any (known)) for update
-    ) mine;
-  end if;
-  select array_agg(c.place), array_agg(c.id) filter (where c.group_key is not null) into places, grouped
-  from (
-    select j.* from unnest(handled) as h (name) cross join lateral (
-      select r.ctid as place, r.id, r.priority, r.group_key from jobs r where r.state = 'ready' and r.name = h.name
-      order by r.priority desc, r.id limit wanted for update skip locked
-    ) j order by j.priority desc, j.id limit wanted
-  ) c;
-  more := more or cardinality(places) = wanted;
-  if grouped is not null then
-    refused := jobs_refuse_groups(grouped);
-  end if;
-
-  leased_until := clock_timestamp() + term_ms * interval '1 ms';
-  with claimed as (
-    -- Those that were found to be blocked are elsewhere by now.
-    update jobs j set state = 'running', attempt = j.attempt + (j.state = 'ready')::integer, worker = claimant,
-      started_at = case when j.state = 'ready' then asked_at else j.started_at end, due_at = leased_until
-    where j.ctid = any (places || again) and (refused is null or not (j.id = any (refused)))
-    returning j.*
-  )
-  select string_agg(
-    concat(
-      '["', id, '",', to_json(array[name, unique_key, group_key]), ',', payload, ',', priority, ',', attempt, ',', failures, ',',
-      max_attempts, ',', floor(date_part('epoch', enqueued_at) * 1000)::bigint, ']'
-    ), ',' order by priority desc, id
-  ) into answer from claimed;
-
-  if more then
-    again_ms := 0;
-  else
-    select ceil(extract(epoch from min(due_at) - clock_timestamp()) * 1000) into again_ms
-    from jobs where state in ('delayed', 'running') and due_at > asked_at;
-    -- Somebody else is at one of these groups at this very moment, and tells when it is through; unless it gives up.
-    if cardinality(refused) > 0 then
-      again_ms := least(again_ms, 200);
-    end if;
-  end if;
-  return concat('{"jobs":[', answer, '],"again_ms":', coalesce(again_ms::text, 'null'), '}');
-end
-$function$;
-`,
-  version2Enqueue: `-- The functions of the jobs, version 2: enqueuing a single job, which is what most callers do.
--- Inputs: none; "{schema}" is replaced by the name of the schema.
--- Result: none.
-
--- Enqueues one job in the caller's transaction, and wakes its workers when it commits.
--- Answers its id, or null where a job with its unique key waits already.
-create function "{schema}".jobs_enqueue_one(
-  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
-  first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz
-) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
-declare
-  asked_at timestamptz := clock_timestamp();
-  starts_at timestamptz := coalesce(run_at, asked_at + delay_ms * interval '1 ms');
-  is_delayed boolean := coalesce(starts_at > asked_at, false);
-  enqueued bigint;
-begin
-  insert into jobs (
-    id, name, state, priority, payload, unique_key, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at, enqueued_at
-  )
-  values (
-    nextval('job_ids'), job_name, case when is_delayed then 'delayed' else 'ready' end, job_priority, job_payload::json, own_key,
-    of_group, most_attempts, first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at
-  )
-  on conflict (name, unique_key) where unique_key is not null and state <> 'running' do nothing
-  returning id into enqueued;
-  -- Workers that sleep look at the next due time every few seconds; what is due before that has to be told.
-  if enqueued is not null and (not is_delayed or starts_at < asked_at + interval '10 s') then
-    perform pg_notify('holdfast_jobs', job_name);
-  end if;
-  return enqueued;
-end
-$function$;
-`,
-  version2Settle: `-- The functions of the jobs, version 2: how attempts end, with fewer statements.
--- Inputs: none; "{schema}" is replaced by the name of the schema.
--- Result: none.
-
--- Ends attempts: of the jobs that are done, in order of their ids, with their attempts, and of others, null when there are
--- none: [{ id, attempt, reason, retry, retry_in_ms }], without reason when it is given back unharmed. groups has those of
--- all these jobs.
--- Answers { lost: [id], outcomes: [...] }: the done ones whose attempt was not the one that runs, so that nothing was changed, and
--- what became of each of the others, null for the same. Asked again after a lost answer, a job that is kept is not lost.
--- Unless it is patient, an outcome may be busy: that one has to be asked again, alone. After the first busy one the others
--- that have a unique key are not tried, so that it costs those that are done one wait at most.
-create function "{schema}".jobs_settle_2(
-  done bigint[], attempts integer[], groups text[], others json, keeps_completed boolean, patient boolean
-) returns json language plpgsql
-set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
-declare
-  completed bigint[];
-  lost json := '[]';
-  other record;
-  outcome text;
-  is_busy boolean := false;
-  outcomes jsonb := '[]';
-begin
-  if groups <> '{}' then
-    perform pg_advisory_xact_lock(key) from (
-      select distinct jobs_group_lock(g) as key from unnest(groups) as g order by key
-    ) keys;
-  end if;
-
-  if done <> '{}' then
-    with gone as (
-      delete from jobs
-      -- Hidden from the planner: its statistics mostly know of no running jobs, so it would take a partial index and read them all.
-      where id = any (done) and attempt = attempts[width_bucket(id, done)] and coalesce(state = 'running', false)
-      returning *
-    ), kept as (
-      insert into finished_jobs (
-        id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-        enqueued_at, started_at, finished_at, worker, error
-      )
-      select id, name, 'completed', priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
-        max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error
-      from gone where keeps_completed
-    )
-    select array_agg(id) into completed from gone;
-    if cardinality(done) > coalesce(cardinality(completed), 0) then
-      select coalesce(json_agg(d.id::text), '[]') into lost from unnest(done, attempts) as d (id, attempt)
-      where not exists (select from unnest(completed) as c (id) where c.id = d.id) and not exists (
-        select from finished_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
-      );
-    end if;
-  end if;
-
-  if others is not null then
-    for other in
-      select * from json_to_recordset(others) as e (
-        id bigint, attempt integer, reason text, retry boolean, retry_in_ms bigint
-      )
-    loop
-      outcome := case
-        when is_busy and exists (select from jobs where id = other.id and unique_key is not null) then 'busy'
-        else jobs_end_attempt(other.id, other.attempt, other.reason, other.retry, other.retry_in_ms, patient)
-      end;
-      is_busy := is_busy or outcome is not distinct from 'busy';
-      outcomes := outcomes || coalesce(to_jsonb(outcome), 'null');
-    end loop;
-  end if;
-
-  if groups <> '{}' then
-    perform jobs_unblock(groups);
-  end if;
-  return json_build_object('lost', lost, 'outcomes', outcomes);
-end
-$function$;
-`,
-  version3Claim: `-- The functions of the jobs, version 3: claims that many jobs of one group do not hold up.
--- Inputs: none; "{schema}" is replaced by the name of the schema.
--- Result: none.
---
--- In the place of those before, which take and give the same: processes of the version before call these from now on.
-
--- Of jobs that the caller has locked, blocks those whose turn in their groups comes later, with up to 1,000 more of each of
--- these groups, and answers those whose groups somebody else is at. One by one, 50,000 jobs of a group took 5 s of claims.
-create or replace function "{schema}".jobs_refuse_groups(taken bigint[]) returns bigint[] language plpgsql
-set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
-declare
-  candidate record;
-  head record;
-  refused bigint[] := '{}';
-  blocked bigint[] := '{}';
-  -- Groups with jobs that have to wait, and the one of each that may be claimed next; 0: none, as one runs.
-  crowded text[] := '{}';
-  heads bigint[] := '{}';
-begin
-  for candidate in
-    select id, group_key from jobs where id = any (taken) and group_key is not null order by priority desc, id
-  loop
-    if candidate.group_key = any (crowded) then
-      blocked := blocked || candidate.id;
-      continue;
-    end if;
-    if not pg_try_advisory_xact_lock(jobs_group_lock(candidate.group_key)) then
-      refused := refused || candidate.id;
-      continue;
-    end if;
-    -- A statement of its own, after the lock: so it sees what the last one who had the lock has done.
-    select id, state, exists (
-      select from jobs r where r.group_key = candidate.group_key and r.state = 'running'
-    ) as running into head
-    from jobs where group_key = candidate.group_key and state in ('ready', 'blocked') order by priority desc, id limit 1;
-    continue when head.id = candidate.id and not head.running;
-    blocked := blocked || candidate.id;
-    crowded := crowded || candidate.group_key;
-    heads := heads || case when head.running then 0 else head.id end;
-    if head.state = 'blocked' and not head.running then
-      perform jobs_unblock(array[candidate.group_key]);
-    end if;
-  end loop;
-  update jobs set state = 'blocked' where id = any (blocked);
-  with later as (
-    select l.id from unnest(crowded, heads) as g (group_key, head) cross join lateral (
-      select j.id from jobs j where j.group_key = g.group_key and j.state = 'ready' and j.id <> g.head
-      order by j.priority desc, j.id limit 1000 for update skip locked
-    ) l
-  )
-  update jobs j set state = 'blocked' from later where j.id = later.id;
-  return refused;
-end
-$function$;
-
--- Claims as before. Places that are left because jobs have to wait for their groups are given to jobs of other groups in
--- the same claim, in up to 5 rounds.
-create or replace function "{schema}".jobs_claim_2(handled text[], wanted integer, claimant text, term_ms bigint, known bigint[])
-returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
-declare
-  asked_at timestamptz := clock_timestamp();
-  more boolean := false;
-  -- Where the rows are. They are locked, so they stay there, and are not looked up again.
-  places tid[];
-  again tid[];
-  grouped bigint[];
-  refused bigint[];
-  -- Groups that this claim has been at.
-  passed text[] := '{}';
-  met text[];
-  taken integer;
-  leased_until timestamptz;
-  again_ms double precision;
-  part text;
-  answer text;
-  is_busy boolean := false;
-begin
-  if exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
-    more := jobs_wake(asked_at);
-  end if;
-
-  -- First, because it may wait for an end of one of them that is on its way.
-  if known is not null then
-    select array_agg(mine.ctid) into again from (
-      select ctid from jobs where state = 'running' and worker = claimant and not (id = any (known)) for update
-    ) mine;
-  end if;
-  for round in 1..5 loop
-    select array_agg(c.place), array_agg(c.id) filter (where c.group_key is not null),
-      array_agg(c.group_key) filter (where c.group_key is not null)
-    into places, grouped, met
-    from (
-      select j.* from unnest(handled) as h (name) cross join lateral (
-        select r.ctid as place, r.id, r.priority, r.group_key from jobs r where r.state = 'ready' and r.name = h.name
-          and (r.group_key is null or r.group_key <> all (passed))
-        order by r.priority desc, r.id limit wanted for update skip locked
-      ) j order by j.priority desc, j.id limit wanted
-    ) c;
-    more := more or cardinality(places) = wanted;
-    exit when places is null and again is null;
-    refused := null;
-    if grouped is not null then
-      refused := jobs_refuse_groups(grouped);
-      is_busy := is_busy or cardinality(refused) > 0;
-    end if;
-
-    leased_until := clock_timestamp() + term_ms * interval '1 ms';
-    with claimed as (
-      -- Those that were found to be blocked are elsewhere by now.
-      update jobs j set state = 'running', attempt = j.attempt + (j.state = 'ready')::integer, worker = claimant,
-        started_at = case when j.state = 'ready' then asked_at else j.started_at end, due_at = leased_until
-      where j.ctid = any (places || again) and (refused is null or not (j.id = any (refused)))
-      returning j.*
-    )
-    select string_agg(
-      concat(
-        '["', id, '",', to_json(array[name, unique_key, group_key]), ',', payload, ',', priority, ',', attempt, ',', failures, ',',
-        max_attempts, ',', floor(date_part('epoch', enqueued_at) * 1000)::bigint, ']'
-      ), ',' order by priority desc, id
-    ), count(*) into part, taken from claimed;
-    answer := nullif(concat_ws(',', answer, part), '');
-    taken := taken - coalesce(cardinality(again), 0);
-    -- All that were found were taken, so there are no others.
-    exit when taken >= coalesce(cardinality(places), 0);
-    again := null;
-    wanted := wanted - taken;
-    passed := passed || met;
-  end loop;
-
-  if more then
-    again_ms := 0;
-  else
-    select ceil(extract(epoch from min(due_at) - clock_timestamp()) * 1000) into again_ms
-    from jobs where state in ('delayed', 'running') and due_at > asked_at;
-    -- Somebody else is at one of these groups at this very moment, and tells when it is through; unless it gives up.
-    if is_busy then
-      again_ms := least(again_ms, 200);
-    end if;
-  end if;
-  return concat('{"jobs":[', answer, '],"again_ms":', coalesce(again_ms::text, 'null'), '}');
 end
 $function$;
 `,

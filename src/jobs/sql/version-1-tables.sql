@@ -33,6 +33,8 @@ create table "{schema}".jobs (
   worker text,
   error text
 ) with (
+  -- A claimed row finds place beside what it was, in the page that is locked and in memory anyway.
+  fillfactor = 50,
   -- Every job leaves dead rows behind that the next claim has to step over.
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0
 );
