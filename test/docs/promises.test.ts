@@ -1,0 +1,67 @@
+import { existsSync } from 'node:fs'
+import { join, normalize } from 'node:path'
+import { expect, test } from 'vitest'
+import { projectFiles, readProjectFile, root } from '../tidy/project.ts'
+
+const PAGE = 'docs/promises.md'
+const tables = tablesOf(readProjectFile(PAGE))
+const links = linksOf(readProjectFile(PAGE))
+
+test('every link leads to a file that has a test of the title it names', () => {
+  expect(links.length).toBeGreaterThan(150)
+  expect(links.filter(({ path, title }) => !holds(path, title))).toEqual([])
+})
+
+test('a link whose file or title is gone is found', () => {
+  const [dead = { path: '', title: '' }] = linksOf('[gone](../test/docs/gone.test.ts "a title")')
+  expect(dead).toEqual({ path: 'test/docs/gone.test.ts', title: 'a title' })
+  expect(holds(dead.path, dead.title)).toBe(false)
+  expect(holds('test/docs/promises.test.ts', `no ${'such'} title`)).toBe(false)
+})
+
+test('each store has a column in both tables, and in each row a test or the reason why there is none', () => {
+  const stores = new Set(projectFiles().map((path) => /^src\/stores\/(\w+)\//.exec(path)?.[1]))
+  stores.delete(undefined)
+  const byStore = tables.filter(({ header }) => header.length > 2)
+  expect(byStore).toHaveLength(2)
+  for (const { header, rows } of byStore) {
+    for (const store of stores) expect(header).toContain(store)
+    for (const row of rows) {
+      expect(row).toHaveLength(header.length)
+      for (const cell of row.slice(1)) expect(cell).toMatch(/^(\[.+\]\(.+ ".+"\)|– \w+ .+)$/)
+    }
+  }
+})
+
+test('the ten promises are those of the contract', () => {
+  const contract = readProjectFile('src/contract/store.ts')
+  const promised = Array.from(contract.matchAll(/^ \* +(\d+)\. /gm), ([, number]) => number)
+  expect(promised).toHaveLength(10)
+  const named = tables[0]?.rows.flatMap(([name = '']) => /^(\d+)\. /.exec(name)?.[1] ?? [])
+  expect(named).toEqual(promised)
+})
+
+function holds(path: string, title: string): boolean {
+  return existsSync(root + path) && readProjectFile(path).includes(title)
+}
+
+function linksOf(markdown: string): { path: string; title: string }[] {
+  const found = markdown.matchAll(/\]\((\S+) "([^"]+)"\)/g)
+  return Array.from(found, ([, link = '', title = '']) => ({ path: normalize(join('docs', link)), title }))
+}
+
+/** Tables as lists of cells. A line of dashes stands between the header and the rows. */
+function tablesOf(markdown: string): { header: string[]; rows: string[][] }[] {
+  const blocks = markdown.match(/^\|.*\n\|[-|]+\n(\|.*\n?)*/gm) ?? []
+  return blocks.map((block) => {
+    const [header = [], , ...rows] = block.trim().split('\n').map(cellsOf)
+    return { header, rows }
+  })
+}
+
+function cellsOf(line: string): string[] {
+  return line
+    .replace(/^\| | \|$/g, '')
+    .split(' | ')
+    .map((cell) => cell.trim())
+}
