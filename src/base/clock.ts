@@ -1,7 +1,7 @@
 import type { Clock, Timer } from '../contract/clock.ts'
 import { outsideOfCallers } from './async-context.ts'
 
-/** The machine's clocks. The only place of the engine that touches them. */
+/** The machine's clocks. The engine and the schedule touch no others. */
 export const systemClock: Clock = {
   monotonicMs: () => performance.now(),
   wallMs: () => Date.now(),
@@ -21,3 +21,44 @@ export const systemClock: Clock = {
 
 /** Above this Node.js fires at once. Whoever waits longer looks at the clock when it fires, and sleeps again. */
 const LONGEST_TIMEOUT_MS = 2 ** 31 - 1
+
+/** One look at both clocks. */
+export interface Instant {
+  readonly monotonicMs: number
+  readonly wallMs: number
+}
+
+export function now(clock: Clock): Instant {
+  return { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() }
+}
+
+/**
+ * The time between two instants: the larger of what the two clocks say. The monotonic clock stands still while a machine
+ * is suspended (golang/go#24595), the wall clock may be set back; a lease is over as soon as either says so. A wall clock
+ * set forward ends leases too early, which is the safe side.
+ */
+export function elapsedMs(from: Instant, to: Instant): number {
+  return Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs)
+}
+
+/**
+ * Resolves after a while, or as soon as one of the signals aborts; the caller then looks at its signals. Keeps the process
+ * alive: the caller awaits it.
+ */
+export function paused(
+  clock: Clock,
+  durationMs: number,
+  ...signals: readonly (AbortSignal | undefined)[]
+): Promise<void> {
+  return new Promise((resolve) => {
+    if (signals.some((signal) => signal?.aborted === true)) return resolve()
+    const end = () => {
+      timer.stop()
+      for (const signal of signals) signal?.removeEventListener('abort', end)
+      resolve()
+    }
+    const timer = clock.startTimer(durationMs, end)
+    timer.keepAlive(true)
+    for (const signal of signals) signal?.addEventListener('abort', end)
+  })
+}

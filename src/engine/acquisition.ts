@@ -1,4 +1,5 @@
 import { outsideOfCallers } from '../base/async-context.ts'
+import type { Instant } from '../base/clock.ts'
 import type { Abortable } from '../base/signal-watch.ts'
 import type { AcquireAnswer, RenewAnswer, Ticket } from '../contract/store.ts'
 import {
@@ -10,7 +11,7 @@ import {
 import type { Engine } from './engine.ts'
 import { tellStoreError } from './events.ts'
 import { HeldLease } from './held-lease.ts'
-import type { Exchange, Instant } from './instant.ts'
+import type { Exchange } from './instant.ts'
 import { isLater } from './later.ts'
 import type { LeaseOptions } from './lease-deadline.ts'
 import type { Withdrawal } from './lock-events.ts'

@@ -1,8 +1,6 @@
-import type { Instant } from '../base/instant.ts'
+import type { Instant } from '../base/clock.ts'
 import type { Clock } from '../contract/clock.ts'
 import type { Store } from '../contract/store.ts'
-
-export { elapsedMs, type Instant, usableMs } from '../base/instant.ts'
 
 /**
  * A question to the store: before it was written, and when its answer was there. Where the store answered in the same tick
@@ -13,7 +11,7 @@ export interface Exchange {
   readonly answeredAt: Instant
 }
 
-/** One look at the clocks that matter for leases of a store. */
+/** One look at the clocks that matter for leases of a store: memory that ends with this process has no use for the wall clock. */
 export function now(clock: Clock, { inProcess }: Store): Instant {
   const monotonicMs = clock.monotonicMs()
   return { monotonicMs, wallMs: inProcess === true ? monotonicMs : clock.wallMs() }

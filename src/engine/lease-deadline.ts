@@ -1,4 +1,5 @@
-import { elapsedMs, type Instant, usableMs } from './instant.ts'
+import { elapsedMs, type Instant } from '../base/clock.ts'
+import { usableMs } from '../base/validity.ts'
 
 export interface LeaseOptions {
   readonly renew: boolean

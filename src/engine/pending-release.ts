@@ -1,8 +1,8 @@
+import type { Instant } from '../base/clock.ts'
 import type { ReleaseAnswer, Ticket } from '../contract/store.ts'
 import { isHoldfastError } from '../errors.ts'
 import type { Engine } from './engine.ts'
 import { tellStoreError } from './events.ts'
-import type { Instant } from './instant.ts'
 import { isLater } from './later.ts'
 import type { Kept } from './renewal-loop.ts'
 

@@ -1,8 +1,9 @@
 import { outsideOfCallers } from '../base/async-context.ts'
+import type { Instant } from '../base/clock.ts'
 import type { Clock, Timer } from '../contract/clock.ts'
 import type { RenewAnswer, Store, Ticket } from '../contract/store.ts'
 import { type Events, tellStoreError } from './events.ts'
-import { type Exchange, type Instant, now } from './instant.ts'
+import { type Exchange, now } from './instant.ts'
 import { isLater } from './later.ts'
 
 /** Something that has to be looked at now and then: a lease, a wait, a give-back. */

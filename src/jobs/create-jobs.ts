@@ -1,4 +1,5 @@
 import { checkObject, checkOptions, expected, parseCount } from '../base/arguments.ts'
+import { now, systemClock } from '../base/clock.ts'
 import { parseDuration } from '../base/duration.ts'
 import { ClosedError, StoreError } from '../errors.ts'
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../postgres/connections.ts'
@@ -8,7 +9,7 @@ import { claimedJob, GIVEN_BACK, type Settling } from './claimed-job.ts'
 import { type ClaimedJob, JOB_STATES, type JobCount, type JobState, type JobView } from './job.ts'
 import { JobTables } from './job-tables.ts'
 import type { ClaimOptions, InspectOptions, Jobs, JobsOptions, StopOptions, Worker } from './jobs.ts'
-import { LeaseTime, now } from './lease-time.ts'
+import { LeaseTime } from './lease-time.ts'
 import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
 import { parseIds, parseNames, parseText, TTL_RANGE, WAIT_RANGE } from './options.ts'
 import { Settler } from './settler.ts'
@@ -147,7 +148,7 @@ class PostgresJobs implements Jobs {
       ttlMs: parseDuration('ttl', ttl, TTL_RANGE),
     }
     this.#assertOpen()
-    const lease = new LeaseTime(now(), request.ttlMs)
+    const lease = new LeaseTime(now(systemClock), request.ttlMs)
     const { jobs } = await this.#tables.claim(request)
     // Late, or the event loop was blocked: others may have these jobs by now. Those that nobody has are ready again.
     if (jobs.length > 0 && lease.isOver) {

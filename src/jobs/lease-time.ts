@@ -1,8 +1,5 @@
-import { elapsedMs, type Instant, usableMs } from '../base/instant.ts'
-
-export function now(): Instant {
-  return { monotonicMs: performance.now(), wallMs: Date.now() }
-}
+import { elapsedMs, type Instant, now, systemClock } from '../base/clock.ts'
+import { usableMs } from '../base/validity.ts'
 
 /** Until when this process may believe that a claimed job is its own, by its own clocks. */
 export class LeaseTime {
@@ -17,7 +14,7 @@ export class LeaseTime {
 
   /** Not positive when the lease is over. Looks at the clocks, so it is right also where timers are late. */
   get remainingMs(): number {
-    return usableMs(this.ttlMs) - elapsedMs(this.#askedAt, now())
+    return usableMs(this.ttlMs) - elapsedMs(this.#askedAt, now(systemClock))
   }
 
   get isOver(): boolean {

@@ -1,4 +1,4 @@
-import type { Instant } from '../base/instant.ts'
+import type { Instant } from '../base/clock.ts'
 import { isHoldfastError, LeaseLostError } from '../errors.ts'
 import { COMPLETED, claimedJob, expiredError, failed, GIVEN_BACK, type Settling } from './claimed-job.ts'
 import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, RunningJob, SettleOptions } from './job.ts'

@@ -1,8 +1,7 @@
-import type { Instant } from '../base/instant.ts'
+import { type Instant, now, paused, systemClock } from '../base/clock.ts'
 import { StoreError } from '../errors.ts'
 import type { FailOutcome } from './job.ts'
 import type { JobTables } from './job-tables.ts'
-import { now } from './lease-time.ts'
 import type { Attempt, Claim, ClaimRequest, Failure, Settled, Settlement } from './statements.ts'
 
 /** How an attempt ends. */
@@ -116,7 +115,7 @@ export class Settler {
     if (this.#retries) return
     this.#retries = true
     for (let pauseMs = 50; this.#heldUp.length > 0; pauseMs = Math.min(2 * pauseMs, MOST_PAUSE_MS)) {
-      await new Promise((passed) => setTimeout(passed, pauseMs))
+      await paused(systemClock, pauseMs)
       const round = this.#heldUp.splice(0, BATCH)
       try {
         const settlement = { done: [], others: round.map(({ failure }) => failure) }
@@ -140,7 +139,7 @@ export class Settler {
   async #ask(settlement: Settlement, companion: Companion | undefined): Promise<Settled> {
     const keepsCompleted = this.#keepsCompleted
     if (companion === undefined) return this.#tables.settle(settlement, { keepsCompleted })
-    const askedAt = now()
+    const askedAt = now(systemClock)
     const { request } = companion
     const { settled, claim } = await this.#tables.settleAndClaim(settlement, { keepsCompleted, request })
     companion.claimed(claim, askedAt)

@@ -1,9 +1,9 @@
-import type { Instant } from '../base/instant.ts'
+import { type Instant, now, paused, systemClock } from '../base/clock.ts'
 import { ClosedError, HoldfastError, isHoldfastError } from '../errors.ts'
 import { COMPLETED, failed, GIVEN_BACK, lostError, type Settling } from './claimed-job.ts'
 import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
 import type { JobTables } from './job-tables.ts'
-import { LeaseTime, now } from './lease-time.ts'
+import { LeaseTime } from './lease-time.ts'
 import { Run } from './run.ts'
 import type { Companion, End } from './settler.ts'
 import type { Claim, ClaimRequest } from './statements.ts'
@@ -119,7 +119,7 @@ export class JobWorker {
   /** What a claim took whose answer was lost: it would be nobody's until its lease ends, and that counts as a failure. */
   async #giveBackUnseen(): Promise<void> {
     for (let attempt = 1; this.#lostAnAnswer && !this.#hasGivenUp && attempt <= 2; attempt += 1) {
-      const askedAt = now()
+      const askedAt = now(systemClock)
       try {
         const { jobs } = await this.#parts.tables.claim(this.#request(0))
         this.#lostAnAnswer = false
@@ -135,7 +135,7 @@ export class JobWorker {
   async #claim(): Promise<void> {
     const claim = this.#startClaim(0)
     if (claim === undefined) return
-    const askedAt = now()
+    const askedAt = now(systemClock)
     try {
       claim.claimed(await this.#parts.tables.claim(claim.request), askedAt)
     } catch (error) {
@@ -267,7 +267,7 @@ export class JobWorker {
       } catch (error) {
         this.#tellError(error)
         if (this.#isInVain(run, attempt)) return null
-        await new Promise((resolve) => setTimeout(resolve, pauseMs(attempt)))
+        await paused(systemClock, pauseMs(attempt))
         if (this.#hasGivenUp) return null
       }
     }
@@ -308,7 +308,7 @@ export class JobWorker {
     // A second one beside the first, in case that hangs; more would only queue.
     if (runs.length === 0 || this.#renewing >= 2) return
     this.#renewing += 1
-    const askedAt = now()
+    const askedAt = now(systemClock)
     try {
       const answer = await this.#parts.renewals.renew(
         runs.map(({ facts }) => facts),

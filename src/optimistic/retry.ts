@@ -1,4 +1,5 @@
 import { checkOptions, parseCount, parseFunction, parseSignal } from '../base/arguments.ts'
+import { paused, systemClock } from '../base/clock.ts'
 import { type Duration, parseDuration, WAIT_RANGE } from '../base/duration.ts'
 import { HoldfastError, isHoldfastError } from '../errors.ts'
 import { sqlStateOf } from '../postgres/executor.ts'
@@ -64,7 +65,7 @@ export async function retry<T>(
       const pauseMs = backoffMs(attempt, Math.random())
       const spentMs = performance.now() - startedAt
       if (attempt === attempts || spentMs + pauseMs > waitMs) throw exhausted(attempt, spentMs, error)
-      await pause(pauseMs, signal)
+      await paused(systemClock, pauseMs, signal)
     }
   }
 }
@@ -108,19 +109,4 @@ function exhausted(attempts: number, spentMs: number, error: unknown): HoldfastE
       'or take a lock where many write to the same row.',
     { cause: error },
   )
-}
-
-async function pause(durationMs: number, signal: AbortSignal | undefined): Promise<void> {
-  signal?.throwIfAborted()
-  await new Promise<void>((resolve, reject) => {
-    const onAbort = () => {
-      clearTimeout(timer)
-      reject(signal?.reason)
-    }
-    const timer = setTimeout(() => {
-      signal?.removeEventListener('abort', onAbort)
-      resolve()
-    }, durationMs)
-    signal?.addEventListener('abort', onAbort, { once: true })
-  })
 }

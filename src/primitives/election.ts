@@ -1,4 +1,5 @@
 import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
+import { paused } from '../base/clock.ts'
 import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
@@ -17,7 +18,6 @@ import {
   TAKES,
   type Terms,
 } from './options.ts'
-import { paused } from './paused.ts'
 
 export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold'> {
   /** What the others see of the leader: an address, a name. At most 1,000 characters. Default: nothing. */

@@ -1,3 +1,4 @@
+import { paused } from '../base/clock.ts'
 import type { RoomView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
@@ -6,7 +7,6 @@ import { isHoldfastError } from '../errors.ts'
 import { type Desk, makeTicket, tryHold } from './hold.ts'
 import { markOf, vacancyOf } from './leadership.ts'
 import { SHARED, type Terms } from './options.ts'
-import { paused } from './paused.ts'
 
 /** Who leads, as anybody can see it. */
 export interface Leader {

@@ -1,11 +1,11 @@
 import { outsideOfCallers } from '../base/async-context.ts'
+import { paused } from '../base/clock.ts'
 import { fieldOf } from '../base/thrown.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { HoldfastError, isHoldfastError, LeaseLostError } from '../errors.ts'
 import { heldHere } from './held-keys.ts'
 import { type Desk, hold, runObserved } from './hold.ts'
 import { EXCLUSIVE, markedKey, type Terms } from './options.ts'
-import { paused } from './paused.ts'
 
 /** What the leader is given for one term. */
 export interface Leadership {

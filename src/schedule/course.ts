@@ -1,4 +1,4 @@
-import { elapsedMs, type Instant } from '../base/instant.ts'
+import { elapsedMs, type Instant, now } from '../base/clock.ts'
 import type { Clock } from '../index.ts'
 import type { JobSettings } from './options.ts'
 import type { Ticks } from './ticks.ts'
@@ -22,7 +22,7 @@ export class Course {
     this.#clock = clock
     this.#settings = settings
     this.#doneUntilMs = this.#livedFromMs = this.nowMs
-    this.#lookedAt = this.#look()
+    this.#lookedAt = now(this.#clock)
   }
 
   get nowMs(): number {
@@ -78,29 +78,25 @@ export class Course {
   /** Only with a policy for missed ticks it matters since when the job is known at all: what came before was missed by nobody. */
   get shouldLearn(): boolean {
     if (this.#settings.missed === 'skip') return false
-    return this.#learnedAt === undefined || elapsedMs(this.#learnedAt, this.#look()) >= DAY_MS
+    return this.#learnedAt === undefined || elapsedMs(this.#learnedAt, now(this.#clock)) >= DAY_MS
   }
 
   learn(knownForMs: number | undefined): void {
     if (this.#learnedAt === undefined && knownForMs !== undefined) {
       this.#doneUntilMs = this.#livedFromMs = Math.min(this.#doneUntilMs, this.nowMs - knownForMs)
     }
-    this.#learnedAt = this.#look()
+    this.#learnedAt = now(this.#clock)
   }
 
   #readClock(): number {
     const before = this.#lookedAt
-    const now = this.#look()
-    this.#lookedAt = now
-    const jumpedMs = now.wallMs - before.wallMs - (now.monotonicMs - before.monotonicMs)
-    if (jumpedMs > JUMP_MS) this.#livedFromMs = now.wallMs
+    const at = now(this.#clock)
+    this.#lookedAt = at
+    const jumpedMs = at.wallMs - before.wallMs - (at.monotonicMs - before.monotonicMs)
+    if (jumpedMs > JUMP_MS) this.#livedFromMs = at.wallMs
     // Set back to where we have not been: these ticks are still to come. Where we have been, they were attended to.
-    if (now.wallMs < this.#livedFromMs) this.#livedFromMs = this.#doneUntilMs = now.wallMs
-    return now.wallMs
-  }
-
-  #look(): Instant {
-    return { wallMs: this.#clock.wallMs(), monotonicMs: this.#clock.monotonicMs() }
+    if (at.wallMs < this.#livedFromMs) this.#livedFromMs = this.#doneUntilMs = at.wallMs
+    return at.wallMs
   }
 }
 

@@ -1,6 +1,6 @@
+import { paused } from '../base/clock.ts'
 import { ClosedError, HoldfastError } from '../errors.ts'
 import { isHoldfastError, type Lease, type Locks } from '../index.ts'
-import { paused } from './clock.ts'
 import { Course, LONGEST_SLEEP_MS } from './course.ts'
 import { type Begin, LONGEST_MS, Marks, type Sighting, type TickResult } from './marks.ts'
 import { type JobSettings, parseStopOptions, type ScheduleSettings, type StopOptions } from './options.ts'

@@ -1,9 +1,9 @@
 import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
+import { systemClock } from '../base/clock.ts'
 import { type Duration, HOLD_RANGE, parseDuration, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
 import type { Clock } from '../index.ts'
-import { systemClock } from './clock.ts'
 import type { FinishedRun } from './run.ts'
 import { checkTimezone } from './ticks.ts'
 

@@ -1,6 +1,6 @@
+import { paused } from '../base/clock.ts'
 import { HoldfastError } from '../errors.ts'
 import type { Clock, Lease } from '../index.ts'
-import { paused } from './clock.ts'
 
 /** What the work of a job is given. */
 export interface ScheduledRun {

@@ -1,4 +1,5 @@
 import { checkOptions, expected } from '../base/arguments.ts'
+import { paused, systemClock } from '../base/clock.ts'
 import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import { isHoldfastError, type Lease, type Locks, UNLIMITED, type WaitOptions } from '../index.ts'
 import {
@@ -162,7 +163,8 @@ class StoreLockManager implements LockManager {
         // Its reason may be that another lease was lost.
         if (signal?.aborted === true) throw signal.reason
         if (!isHoldfastError(error, 'lease-lost')) throw error
-        await pause(BEHIND_THIEF_MS, signal)
+        await paused(systemClock, BEHIND_THIEF_MS, signal)
+        signal?.throwIfAborted()
       }
     }
   }
@@ -170,7 +172,7 @@ class StoreLockManager implements LockManager {
   /** Those of before this call. Not for longer than a store is waited for: then the question itself will say what is wrong. */
   async #requestsAnswered(): Promise<void> {
     const enough = new AbortController()
-    const waited = pause(ANSWER_MS, enough.signal).catch(() => {})
+    const waited = paused(systemClock, ANSWER_MS, enough.signal)
     await Promise.race([this.#unanswered.settled(), waited])
     enough.abort()
   }
@@ -238,20 +240,6 @@ function broken(name: string, cause: unknown): DOMException {
   const error = new DOMException(`The lock ${JSON.stringify(name)} was stolen or lost.`, 'AbortError')
   Object.defineProperty(error, 'cause', { value: cause, configurable: true, writable: true })
   return error
-}
-
-/** @throws the reason of the signal. */
-function pause(durationMs: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const end = () => {
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', end)
-      if (signal?.aborted === true) reject(signal.reason)
-      else resolve()
-    }
-    const timer = setTimeout(end, durationMs)
-    signal?.addEventListener('abort', end)
-  })
 }
 
 function infoOf(name: string, ticket: { readonly limit: number; readonly owner: string }): LockInfo {

@@ -101,7 +101,7 @@ export const mutants: readonly Mutant[] = [
     CLOCKS,
     ['deadline', 'exclusion among leases'],
     {
-      file: 'base/instant.ts',
+      file: 'base/validity.ts',
       find: 'return ttlMs - ttlMs * CLOCK_RATE_ERROR - Math.min(ttlMs / 20, MARGIN_MS)',
       replace: 'return ttlMs',
     },
@@ -223,12 +223,12 @@ export const mutants: readonly Mutant[] = [
     replace: 'return []',
   }),
   mutant('only the monotonic clock is read', PROCESSES, ['deadline', 'exclusion among leases'], {
-    file: 'base/instant.ts',
+    file: 'base/clock.ts',
     find: 'Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs)',
     replace: 'to.monotonicMs - from.monotonicMs',
   }),
   mutant('only the wall clock is read', CLOCKS, ['deadline', 'exclusion among leases'], {
-    file: 'base/instant.ts',
+    file: 'base/clock.ts',
     find: 'Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs)',
     replace: 'to.wallMs - from.wallMs',
   }),

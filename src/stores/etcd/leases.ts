@@ -1,6 +1,6 @@
+import { elapsedMs, type Instant, now, systemClock } from '../../base/clock.ts'
 import { StoreError } from '../../errors.ts'
 import type { Cluster } from './cluster.ts'
-import { elapsedMs, type Moment, moment } from './elapsed.ts'
 import { isLeaseThere } from './failures.ts'
 import { LEASE_GRANT, LEASE_KEEP_ALIVE } from './messages.ts'
 
@@ -18,10 +18,10 @@ export class Lease {
   tickets = 0
   isLost = false
   /** Before the request was written that etcd answered last: from here on it lasts for `ttlMs`. */
-  #since: Moment
+  #since: Instant
   #asking: Promise<void> | undefined
 
-  constructor(id: number, ttlMs: number, since: Moment) {
+  constructor(id: number, ttlMs: number, since: Instant) {
     this.id = id
     this.ttlMs = ttlMs
     this.termMs = longestTerm(ttlMs / 1000)
@@ -35,7 +35,7 @@ export class Lease {
 
   /** The least that is left of it. */
   get leftMs(): number {
-    return this.ttlMs - elapsedMs(this.#since)
+    return this.ttlMs - elapsedMs(this.#since, now(systemClock))
   }
 
   /** Resolves when etcd has kept it alive, or has said that it is no more. */
@@ -47,7 +47,7 @@ export class Lease {
   }
 
   async #keepAlive(cluster: Cluster): Promise<void> {
-    const since = moment()
+    const since = now(systemClock)
     const { reply } = await cluster.ask(LEASE_KEEP_ALIVE, { id: this.id })
     if (reply.ttl <= 0) this.isLost = true
     else this.#since = since
@@ -68,7 +68,7 @@ export class Leases {
   readonly #cluster: Cluster
   readonly #onLost: (lease: Lease) => void
   readonly #shared = new Map<number, Shared>()
-  #tombs: { readonly lease: Promise<Lease>; readonly since: Moment } | undefined
+  #tombs: { readonly lease: Promise<Lease>; readonly since: Instant } | undefined
   readonly #ids = new Set<number>()
   #isClosed = false
 
@@ -118,9 +118,9 @@ export class Leases {
 
   /** For tombstones: one for many, so each lasts for a minute, or for two. */
   tombs(lastMs: number): Promise<Lease> {
-    if (this.#tombs === undefined || elapsedMs(this.#tombs.since) > lastMs) {
+    if (this.#tombs === undefined || elapsedMs(this.#tombs.since, now(systemClock)) > lastMs) {
       const lease = this.#grant(Math.ceil((2 * lastMs) / 1000) + 1)
-      this.#tombs = { lease, since: moment() }
+      this.#tombs = { lease, since: now(systemClock) }
       lease.catch(() => {
         this.#tombs = undefined
       })
@@ -223,7 +223,7 @@ export class Leases {
   async #grant(ttl: number): Promise<Lease> {
     // Chosen here, so that the request may be repeated.
     const id = 1 + Math.floor(Math.random() * (Number.MAX_SAFE_INTEGER - 1))
-    const since = moment()
+    const since = now(systemClock)
     this.#ids.add(id)
     try {
       const { reply } = await this.#cluster.ask(LEASE_GRANT, { id, ttl })

@@ -1,3 +1,4 @@
+import { elapsedMs, type Instant, now, systemClock } from '../../base/clock.ts'
 import { LeaseLostError, type LossReason } from '../../errors.ts'
 import type { LockConnection } from './advisory-connection.ts'
 
@@ -50,20 +51,6 @@ export interface Grip {
   /** Before the server was last asked with success. */
   readonly confirmedAt: Instant
   readonly connection: LockConnection
-}
-
-/** The wall clock goes on while a machine sleeps, and the monotonic one is not set back. */
-export interface Instant {
-  readonly monotonicMs: number
-  readonly wallMs: number
-}
-
-export function now(): Instant {
-  return { monotonicMs: performance.now(), wallMs: Date.now() }
-}
-
-function elapsedMs(since: Instant): number {
-  return Math.max(performance.now() - since.monotonicMs, Date.now() - since.wallMs)
 }
 
 type State =
@@ -141,7 +128,7 @@ export class SessionLease implements AdvisoryLease {
   }
 
   async #probe(): Promise<void> {
-    const askedAt = now()
+    const askedAt = now(systemClock)
     try {
       if (await this.#grip.connection.probe()) this.#confirmedAt = askedAt
       else this.#lose('store-reset', 'The server does not know it any more.')
@@ -151,7 +138,7 @@ export class SessionLease implements AdvisoryLease {
   }
 
   #remainingMs(): number {
-    return this.#grip.ttlMs - elapsedMs(this.#confirmedAt)
+    return this.#grip.ttlMs - elapsedMs(this.#confirmedAt, now(systemClock))
   }
 
   #expireIfOver(): void {

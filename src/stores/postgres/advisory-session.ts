@@ -1,11 +1,12 @@
 import { checkOptions, parseFlag, parseSignal } from '../../base/arguments.ts'
+import { now, systemClock } from '../../base/clock.ts'
 import { type Duration, parseDuration, TTL_RANGE, WAIT_RANGE } from '../../base/duration.ts'
 import { AcquireTimeoutError, InvalidArgumentError } from '../../errors.ts'
 import type { PostgresPool } from '../../postgres/connections.ts'
 import { parseSchema } from '../../postgres/identifiers.ts'
 import { LockConnection, type LockRequest } from './advisory-connection.ts'
 import { advisoryLockId } from './advisory-key.ts'
-import { type AdvisoryLease, now, SessionLease } from './advisory-lease.ts'
+import { type AdvisoryLease, SessionLease } from './advisory-lease.ts'
 
 export interface TryAdvisorySessionOptions {
   /** Together with other shared ones, and with no exclusive one. Default: false. */
@@ -151,7 +152,7 @@ async function take(
       await connection.close()
       return null
     }
-    const confirmedAt = now()
+    const confirmedAt = now(systemClock)
     const fence = await connection.nextFence()
     return new SessionLease({ key, shared, fence, ttlMs, confirmedAt, connection })
   } catch (error) {

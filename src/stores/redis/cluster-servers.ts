@@ -1,3 +1,4 @@
+import { paused, systemClock } from '../../base/clock.ts'
 import { StoreError } from '../../errors.ts'
 import { ClusterInbox } from './cluster-inbox.ts'
 import { addressOf, ClusterMap, toldBy } from './cluster-map.ts'
@@ -133,7 +134,7 @@ export class ClusterServers implements Servers, SlotRouter {
             break
           case 'moving':
             // A script is refused while some of its keys are on one server and some on another, before it has done anything.
-            await pause(MOVING_PAUSE_MS)
+            await paused(systemClock, MOVING_PAUSE_MS)
             break
           case 'down':
             this.#search()
@@ -296,12 +297,6 @@ interface ScanPlace {
 }
 
 const FIRST: ScanPlace = { slot: 0, address: '', cursor: '0' }
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    setTimeout(resolve, ms).unref()
-  })
-}
 
 function closedError(): StoreError {
   return new StoreError('store-refused', 'The store was closed. Open a new one with redisStore().')

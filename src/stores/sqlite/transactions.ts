@@ -1,3 +1,4 @@
+import { paused, systemClock } from '../../base/clock.ts'
 import type { Answer } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { StoreTime } from '../../law/room.ts'
@@ -119,7 +120,7 @@ export class Transactions {
   async #serve(): Promise<void> {
     let failures = 1
     while (this.#line.length > 0) {
-      await pause(failures)
+      await letOthersFinish(failures)
       failures = this.#serveLine() ? 1 : failures + 1
     }
   }
@@ -174,10 +175,9 @@ const CHECK_MS = 100
 const LONGEST_PAUSE_MS = 16
 
 /** The others are done within microseconds; only when they are not, it is time to let go of the processor. */
-function pause(failures: number): Promise<void> {
+function letOthersFinish(failures: number): Promise<void> {
   if (failures <= 4) return new Promise((resolve) => setImmediate(resolve))
-  const pauseMs = Math.random() * Math.min(LONGEST_PAUSE_MS, 2 ** (failures - 4))
-  return new Promise((resolve) => setTimeout(resolve, pauseMs))
+  return paused(systemClock, Math.random() * Math.min(LONGEST_PAUSE_MS, 2 ** (failures - 4)))
 }
 
 function closedError(): StoreError {

@@ -1,0 +1,12 @@
+/**
+ * How much of a ttl the holder may use, counted from before the request was written. The store starts counting later,
+ * so it frees the key later; what is left covers clocks that run at different rates (0.5 %) and a timer that fires late.
+ * Source: the Redlock validity time (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with a
+ * larger allowance.
+ */
+export function usableMs(ttlMs: number): number {
+  return ttlMs - ttlMs * CLOCK_RATE_ERROR - Math.min(ttlMs / 20, MARGIN_MS)
+}
+
+const CLOCK_RATE_ERROR = 0.005
+const MARGIN_MS = 250
