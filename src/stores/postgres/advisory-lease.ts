@@ -137,6 +137,7 @@ export class SessionLease implements AdvisoryLease {
     }
   }
 
+  /** All of the ttl may be used: the server gives up half a ttl later, see {@link LockConnection.open}. */
   #remainingMs(): number {
     return this.#grip.ttlMs - elapsedMs(this.#confirmedAt, now(systemClock))
   }

@@ -1,6 +1,7 @@
+import { usableMs } from '../../base/validity.ts'
 import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
-import { type Council, forgetfulError, inTurn, NO_FENCE, surelyMs, tooFewError, withdraw } from './council.ts'
+import { type Council, forgetfulError, inTurn, NO_FENCE, tooFewError, withdraw } from './council.ts'
 import { claimFence, type Vote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
@@ -77,7 +78,7 @@ class AskingRound {
         this.#outcome = 'held'
         state.fence = fence
         state.splits = 0
-        state.validUntil = Math.max(state.validUntil, askedAt + surelyMs(ticket.ttlMs))
+        state.validUntil = Math.max(state.validUntil, askedAt + usableMs(ticket.ttlMs))
         return { tag: 'held', fence }
       }
       case 'contended': {

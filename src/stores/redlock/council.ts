@@ -41,14 +41,6 @@ export function inTurn<T>(
   return asking
 }
 
-/**
- * How long a grant of so many milliseconds holds for sure, counted from before the request: less what the clocks of client
- * and servers may differ in rate, as in https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/.
- */
-export function surelyMs(ttlMs: number): number {
-  return ttlMs - ttlMs * 0.01 - 2
-}
-
 /** Takes back what a ticket has on a server, also if that can only be told later. */
 export function withdraw(node: RedlockNode, ticket: Ticket): void {
   const { key, id, minHoldMs, ttlMs } = ticket

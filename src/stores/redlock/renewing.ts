@@ -1,6 +1,7 @@
+import { usableMs } from '../../base/validity.ts'
 import type { AcquireAnswer, Gone, RenewAnswer, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
-import { type Council, forgetfulError, inTurn, settle, surelyMs, tooFewError, withdraw } from './council.ts'
+import { type Council, forgetfulError, inTurn, settle, tooFewError, withdraw } from './council.ts'
 import { agreedFence, claimFence, type Vote as NodeVote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
@@ -138,7 +139,7 @@ class Renewal {
     if (fence === undefined) throw votesLostError(this.#ticket.key)
     state.fence = fence
     state.splits = 0
-    state.validUntil = Math.max(state.validUntil, this.#askedAt + surelyMs(this.#ticket.ttlMs))
+    state.validUntil = Math.max(state.validUntil, this.#askedAt + usableMs(this.#ticket.ttlMs))
     for (const [index, answer] of answers.entries()) {
       const node = this.#council.nodes[index]
       // Let in by a server of its own accord, after the fence was agreed.
