@@ -1,4 +1,5 @@
 import { outsideOfCallers } from '../base/async-context.ts'
+import { type Backoff, backoffMs } from '../base/backoff.ts'
 import type { Instant } from '../base/clock.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
 import type { Clock, Timer } from '../contract/clock.ts'
@@ -227,10 +228,9 @@ export class Engine {
     return Math.min(ATTEMPT_MS * 2 ** (Math.max(1, attempts) - 1), LONGEST_ATTEMPT_MS)
   }
 
-  /** The pause after the n-th failure in a row: doubling up to a second, with full jitter in its upper half. */
+  /** The pause after the n-th failure in a row. */
   backoffMs(attempts: number): number {
-    const pause = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(10, Math.max(0, attempts - 1)), LONGEST_PAUSE_MS)
-    return pause * (0.5 + this.chance() / 2)
+    return backoffMs(PAUSES, attempts, this.chance)
   }
 
   /**
@@ -307,8 +307,7 @@ export class Engine {
 
 const ATTEMPT_MS = 2000
 const LONGEST_ATTEMPT_MS = 15_000
-const FIRST_PAUSE_MS = 50
-const LONGEST_PAUSE_MS = 1000
+const PAUSES: Backoff = { firstMs: 50, longestMs: 1000, jitter: 0.5 }
 const LISTEN_AGAIN_MS = 5000
 
 function closedError(key?: string): ClosedError {

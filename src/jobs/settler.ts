@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { type Instant, now, paused, systemClock } from '../base/clock.ts'
 import { StoreError } from '../errors.ts'
 import type { FailOutcome } from './job.ts'
@@ -114,13 +115,13 @@ export class Settler {
   async #settleHeldUp(): Promise<void> {
     if (this.#retries) return
     this.#retries = true
-    for (let pauseMs = 50; this.#heldUp.length > 0; pauseMs = Math.min(2 * pauseMs, MOST_PAUSE_MS)) {
-      await paused(systemClock, pauseMs)
-      const round = this.#heldUp.splice(0, BATCH)
+    for (let round = 1; this.#heldUp.length > 0; round += 1) {
+      await paused(systemClock, backoffMs(HELD_UP, round))
+      const batch = this.#heldUp.splice(0, BATCH)
       try {
-        const settlement = { done: [], others: round.map(({ failure }) => failure) }
+        const settlement = { done: [], others: batch.map(({ failure }) => failure) }
         const { outcomes } = await this.#tables.settle(settlement, { keepsCompleted: this.#keepsCompleted })
-        const again = round.filter((one, index) => {
+        const again = batch.filter((one, index) => {
           const outcome = outcomes[index] ?? null
           if (outcome !== 'busy') one.resolve(outcome)
           else if (performance.now() < one.until) return true
@@ -130,7 +131,7 @@ export class Settler {
         // Behind the first one the others were not tried: next time another one is first.
         this.#heldUp.push(...again.slice(1), ...again.slice(0, 1))
       } catch (error) {
-        for (const { reject } of round) reject(error)
+        for (const { reject } of batch) reject(error)
       }
     }
     this.#retries = false
@@ -150,7 +151,7 @@ export class Settler {
 /** Beyond it nothing is gained, and others wait longer for the connection. */
 const BATCH = 200
 
-const MOST_PAUSE_MS = 400
+const HELD_UP: Backoff = { firstMs: 50, longestMs: 400, jitter: 0.5 }
 
 /** Then who waits for it is told, asks again, or gives it up. */
 const HELD_UP_MS = 1500

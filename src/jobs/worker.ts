@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { type Instant, now, paused, systemClock } from '../base/clock.ts'
 import { ClosedError, HoldfastError, isHoldfastError } from '../errors.ts'
 import { COMPLETED, failed, GIVEN_BACK, lostError, type Settling } from './claimed-job.ts'
@@ -170,7 +171,7 @@ export class JobWorker {
         this.#mayHaveMore = true
         this.#failures += 1
         this.#tellError(error)
-        this.#claimIn(pauseMs(this.#failures))
+        this.#claimIn(backoffMs(RETRYING, this.#failures))
         this.#tellIdle()
       },
     }
@@ -267,7 +268,7 @@ export class JobWorker {
       } catch (error) {
         this.#tellError(error)
         if (this.#isInVain(run, attempt)) return null
-        await paused(systemClock, pauseMs(attempt))
+        await paused(systemClock, backoffMs(RETRYING, attempt))
         if (this.#hasGivenUp) return null
       }
     }
@@ -361,10 +362,7 @@ const GIVE_BACK_MS = 1000
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
-/** 100 ms, doubled up to 3 s, less a random part. */
-function pauseMs(failures: number): number {
-  return Math.min(3000, 50 * 2 ** Math.min(failures, 10)) * (0.5 + Math.random() / 2)
-}
+const RETRYING: Backoff = { firstMs: 100, longestMs: 3000, jitter: 0.5 }
 
 function stopped(): ClosedError {
   return new ClosedError(

@@ -1,4 +1,5 @@
 import { checkOptions, parseCount, parseFunction, parseSignal } from '../base/arguments.ts'
+import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused, systemClock } from '../base/clock.ts'
 import { type Duration, parseDuration, WAIT_RANGE } from '../base/duration.ts'
 import { HoldfastError, isHoldfastError } from '../errors.ts'
@@ -62,7 +63,7 @@ export async function retry<T>(
       return await work(attempt)
     } catch (error) {
       if (!mayRetry(error)) throw error
-      const pauseMs = backoffMs(attempt, Math.random())
+      const pauseMs = backoffMs(PAUSES, attempt)
       const spentMs = performance.now() - startedAt
       if (attempt === attempts || spentMs + pauseMs > waitMs) throw exhausted(attempt, spentMs, error)
       await paused(systemClock, pauseMs, signal)
@@ -80,13 +81,8 @@ export function isSqlConflict(error: unknown): boolean {
   return state === '40001' || state === '40P01'
 }
 
-/**
- * Full jitter: those who collided once would otherwise meet again, at every step. (Brooker, Exponential backoff and jitter, AWS
- * Architecture Blog, 2015.)
- */
-export function backoffMs(attempt: number, random: number): number {
-  return random * Math.min(1000, 10 * 2 ** (attempt - 1))
-}
+/** Full jitter: those who collided once would otherwise meet again, at every step. */
+const PAUSES: Backoff = { firstMs: 10, longestMs: 1000, jitter: 1 }
 
 export const RETRY_OPTIONS: readonly string[] = ['attempts', 'wait', 'signal']
 

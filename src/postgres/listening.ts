@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { StoreError } from '../errors.ts'
 import type { MessageListener } from './connections.ts'
 import { quoteIdentifier } from './identifiers.ts'
@@ -62,11 +63,12 @@ export async function listenOn(
 
   function watch(): void {
     void line.session.closed.then(() => {
-      if (!isClosed) resubscribe(0)
+      if (!isClosed) resubscribe(1)
     })
   }
 
   function resubscribe(attempt: number): void {
+    const pauseMs = backoffMs(RECONNECTING, attempt)
     pause = setTimeout(async () => {
       try {
         line = await subscribe()
@@ -77,7 +79,7 @@ export async function listenOn(
       if (isClosed) return line.session.close()
       watch()
       listener.onResubscribed()
-    }, reconnectDelayMs(attempt))
+    }, pauseMs)
     pause.unref()
   }
 }
@@ -88,7 +90,5 @@ const POOLED =
 /** Seldom enough to cost nothing, beside waiters that ask every two seconds. */
 const PROOF_EVERY_MS = 5000
 
-/** Long enough for a server that restarts, short enough for a lease of some seconds; jittered, since all come back at once. */
-function reconnectDelayMs(attempt: number): number {
-  return Math.min(50 * 2 ** Math.min(attempt, 10), 1000) * (0.75 + Math.random() / 4)
-}
+/** Long enough for a server that restarts, short enough for a lease of some seconds. */
+const RECONNECTING: Backoff = { firstMs: 50, longestMs: 1000, jitter: 0.25 }

@@ -1,4 +1,5 @@
 import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
+import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
 import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
@@ -191,6 +192,8 @@ const CAMPAIGN: readonly string[] = [
   'onError',
 ]
 const ADMINISTRATION_MS = 10_000
+/** Between two campaigns that the store refused: a person has to change something first. */
+const REFUSED: Backoff = { firstMs: 1000, longestMs: 30_000, jitter: 0.5 }
 /** With the pauses in between about a second. */
 const MOST_ASKED = 6
 
@@ -211,7 +214,8 @@ async function elected(
       if (isHoldfastError(error, 'lease-lost')) continue
       if (onError === undefined || !isHoldfastError(error, 'store-refused')) throw error
       callListener(() => onError(error), warnOfListener)
-      await paused(desk.engine.clock, Math.min(1000 * 2 ** (refusals - 1), 30_000), terms.signal)
+      const { clock, chance } = desk.engine
+      await paused(clock, backoffMs(REFUSED, refusals, chance), terms.signal)
       terms.signal?.throwIfAborted()
     }
   }

@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
 import type { RoomView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
@@ -122,12 +123,7 @@ export class LeaderWatch {
         const { leads, changed } = await this.#look()
         idle = changed ? 0 : idle + 1
         // Let in at once means that the leader has not announced itself yet, or is on its way out.
-        const restMs =
-          leads === 'nobody'
-            ? SELDOM_MS
-            : idle > 1
-              ? Math.min(FIRST_PAUSE_MS * 2 ** (idle - 2), SELDOM_MS)
-              : 0
+        const restMs = leads === 'nobody' ? SELDOM_MS : idle > 1 ? backoffMs(IN_VAIN, idle - 1) : 0
         if (restMs > 0 && !(await this.#rest(restMs))) continue
         if (leads === 'somebody')
           await this.#waitForEnd(() => {
@@ -224,8 +220,9 @@ interface Look {
 }
 
 const LOOKING_MS = 3000
-const FIRST_PAUSE_MS = 5
 /** A shorter rest is over before the vacancy would be held. */
 const WORTH_A_REQUEST_MS = 100
 const SELDOM_MS = 1000
+/** Without jitter, which `#pause` adds to every pause. */
+const IN_VAIN: Backoff = { firstMs: 5, longestMs: SELDOM_MS, jitter: 0 }
 const ADMINISTRATION_MS = 10_000

@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
 import { ClosedError, HoldfastError } from '../errors.ts'
 import { isHoldfastError, type Lease, type Locks } from '../index.ts'
@@ -120,7 +121,7 @@ export class Job implements ScheduledJob {
         schedule.onError(error, { name: this.name, during: 'store' })
         if (isHoldfastError(error, 'closed')) return
         failures += 1
-        await paused(schedule.clock, backoffMs(failures), stopping)
+        await paused(schedule.clock, backoffMs(ASKING_AGAIN, failures), stopping)
       }
     }
   }
@@ -261,7 +262,11 @@ export class Job implements ScheduledJob {
         const isAway =
           isHoldfastError(error, 'store-unavailable') || isHoldfastError(error, 'acquire-timeout')
         if (!isAway || lease.remainingMs === 0 || this.#stopping.signal.aborted) return false
-        await paused(clock, backoffMs(failures), AbortSignal.any([this.#stopping.signal, lease.signal]))
+        await paused(
+          clock,
+          backoffMs(ASKING_AGAIN, failures),
+          AbortSignal.any([this.#stopping.signal, lease.signal]),
+        )
       }
     }
   }
@@ -336,10 +341,8 @@ export class Job implements ScheduledJob {
   }
 }
 
-/** After so many failures in a row. */
-function backoffMs(failures: number): number {
-  return Math.min(500 * 2 ** failures, LONGEST_SLEEP_MS)
-}
+/** Without jitter: all processes ask at the same moment anyway, at each tick. */
+const ASKING_AGAIN: Backoff = { firstMs: 1000, longestMs: LONGEST_SLEEP_MS, jitter: 0 }
 
 function before(nowMs: number, { sinceMs }: Sighting): Date {
   return new Date(nowMs - sinceMs)

@@ -1,4 +1,5 @@
 import { assign, emit, fromCallback, fromPromise, raise, setup } from 'xstate'
+import { backoffMs } from '../base/backoff.ts'
 import { isHoldfastError } from '../errors.ts'
 import { asking, letGo, type WorkerLease, type WorkerLock } from './lock.ts'
 import type {
@@ -59,7 +60,7 @@ const parts = setup({
   },
   delays: {
     pause: ({ context: { failures, pauseMs, longestPauseMs, chance } }) =>
-      Math.min(pauseMs * 2 ** Math.min(30, Math.max(0, failures - 1)), longestPauseMs) * (0.5 + chance() / 2),
+      backoffMs({ firstMs: pauseMs, longestMs: longestPauseMs, jitter: 0.5 }, failures, chance),
     stopTimeout: ({ context }) => context.stopTimeoutMs,
     releaseTimeout: 5000,
     look: ({ context }) => Math.min(Math.max((context.term?.lease.remainingMs ?? 8000) / 8, 20), 5000),

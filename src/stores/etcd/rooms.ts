@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { Cluster } from './cluster.ts'
 import type { Conversation } from './connection.ts'
 import { encoded, TXN, WATCH, type WatchReply } from './messages.ts'
@@ -173,8 +174,7 @@ export class Rooms {
     const hasLasted = performance.now() - this.#connectedAt > LASTING_MS
     this.#connectedAt = Number.POSITIVE_INFINITY
     this.#failures = hasLasted ? 1 : this.#failures + 1
-    const pauseMs = Math.min(FIRST_PAUSE_MS * 2 ** Math.min(this.#failures - 1, 10), LONGEST_PAUSE_MS)
-    setTimeout(() => void this.#connect(), pauseMs * (0.5 + Math.random() / 2)).unref()
+    setTimeout(() => void this.#connect(), backoffMs(CONNECTING, this.#failures)).unref()
   }
 
   #hangUp(): void {
@@ -261,6 +261,5 @@ interface Watched {
 
 /** An event follows the answer to the request that caused it by much less; after this long the room is read again. */
 const LONGEST_LAG_MS = 500
-const FIRST_PAUSE_MS = 30
-const LONGEST_PAUSE_MS = 1000
+const CONNECTING: Backoff = { firstMs: 30, longestMs: 1000, jitter: 0.5 }
 const LASTING_MS = 5000

@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { Cluster } from './cluster.ts'
 import type { Leases } from './leases.ts'
 import { type Operation, TXN } from './messages.ts'
@@ -142,11 +143,11 @@ export class Wardens {
   }
 
   async #insist(isOver: () => boolean, work: () => Promise<void>): Promise<void> {
-    for (let tries = 0; !this.#isClosed && !isOver(); tries += 1) {
+    for (let tries = 1; !this.#isClosed && !isOver(); tries += 1) {
       try {
         return await work()
       } catch {
-        const pauseMs = Math.min(PAUSE_MS * 2 ** Math.min(tries, 10), LONGEST_PAUSE_MS)
+        const pauseMs = backoffMs(INSISTING, tries)
         await new Promise((resolve) => setTimeout(resolve, pauseMs).unref())
       }
     }
@@ -287,6 +288,5 @@ const ATTEND_AGAIN_MS = 5000
 const MOST_ATTENDED = 1000
 const LINGER_MS = 1000
 const SOON_MS = 250
-const PAUSE_MS = 200
-const LONGEST_PAUSE_MS = 2000
+const INSISTING: Backoff = { firstMs: 200, longestMs: 2000, jitter: 0.5 }
 const CLOSING_MS = 10_000

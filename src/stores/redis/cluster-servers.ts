@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import { paused, systemClock } from '../../base/clock.ts'
 import { StoreError } from '../../errors.ts'
 import { ClusterInbox } from './cluster-inbox.ts'
@@ -239,7 +240,7 @@ export class ClusterServers implements Servers, SlotRouter {
       )
       .then((unsure) => {
         if (this.#closed) return
-        const pauseMs = Math.min(SEARCH_MS * 2 ** Math.min(attempt - 1, 10), LONGEST_SEARCH_MS)
+        const pauseMs = backoffMs(SEARCHING, attempt)
         this.#pause = setTimeout(() => {
           const again = this.#searching === 'again'
           this.#searching = undefined
@@ -309,8 +310,7 @@ const MOVING_PAUSE_MS = 20
 /** A server that has owed an answer for this long may be about to be replaced. */
 const SILENCE_MS = 1000
 const WATCH_MS = 250
-const SEARCH_MS = 50
-const LONGEST_SEARCH_MS = 300
+const SEARCHING: Backoff = { firstMs: 50, longestMs: 300, jitter: 0.5 }
 
 const MOVING =
   'The slot of the key is being moved to another server of the Redis cluster, which takes longer than a request may. It goes on when the slot is there.'

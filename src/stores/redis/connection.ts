@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../../base/backoff.ts'
 /** What the store asks of a Redis client; one file per client library fulfils it. */
 export interface RedisLink {
   /** What the user's client puts before every key. The connections below do not. */
@@ -83,8 +84,10 @@ export interface Subscription {
 
 /** Pauses between attempts to connect: long enough for a server that restarts, short enough for a lease of some seconds. */
 export function reconnectDelayMs(attempt: number): number {
-  return Math.min(50 * 2 ** Math.min(attempt, 10), 1000) * (0.75 + Math.random() / 4)
+  return backoffMs(RECONNECTING, attempt)
 }
+
+const RECONNECTING: Backoff = { firstMs: 100, longestMs: 1000, jitter: 0.25 }
 
 /**
  * A connection that has owed an answer for this long is half open, or its server hangs. Another connection may get through;

@@ -1,3 +1,5 @@
+import { type Backoff, backoffMs } from '../../base/backoff.ts'
+import { paused, systemClock } from '../../base/clock.ts'
 import { usableMs } from '../../base/validity.ts'
 import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
@@ -25,12 +27,14 @@ async function askNow(council: Council, ticket: Ticket, state: TicketState): Pro
     const answer = await round.play(attempt)
     if (answer !== undefined) return answer
     // Nobody had the key, and everybody else should have stepped back by then; or votes were lost on the way.
-    const pauseMs = 2 ** attempt * (1 + Math.random())
-    await new Promise((resolve) => setTimeout(resolve, pauseMs))
+    await paused(systemClock, backoffMs(STEPPING_BACK, attempt))
     // Released meanwhile: asking again would let it in once more.
     if (state.over) return { tag: 'busy', retryMs: 1 }
   }
 }
+
+/** As many rounds as there are end it before the longest pause. */
+const STEPPING_BACK: Backoff = { firstMs: 4, longestMs: 1000, jitter: 0.5 }
 
 /** One question to all servers, and what to do with the answers that come after it was decided. */
 class AskingRound {

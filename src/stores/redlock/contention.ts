@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
 import type { Council } from './council.ts'
 import type { RedlockNode } from './node.ts'
@@ -32,7 +33,7 @@ export async function contend(
   // The others are about to give way, unless they looked before this one had its votes. Or this one has to once more: nobody
   // else can have the key while it has not. So it asks again soon.
   state.splits += 1
-  const againMs = Math.min(10 * 2 ** state.splits, 1000) * (0.5 + Math.random() / 2)
+  const againMs = backoffMs(SPLIT, state.splits)
   return answer.tag === 'queued' ? { ...answer, askAgainMs: Math.min(answer.askAgainMs, againMs) } : answer
 }
 
@@ -103,3 +104,5 @@ function nth(numbers: readonly number[], n: number): number | undefined {
   const sorted = [...numbers].sort((one, other) => one - other)
   return sorted[Math.min(Math.max(1, n), sorted.length) - 1]
 }
+
+const SPLIT: Backoff = { firstMs: 20, longestMs: 1000, jitter: 0.5 }

@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { Wake } from '../../contract/store.ts'
 import type { RedlockNode } from './node.ts'
 import type { Wakes } from './wakes.ts'
@@ -59,9 +60,7 @@ export class Listening {
         return
       } catch (error) {
         if (attempt === 1) first.fails(error)
-        await this.#pause(
-          Math.min(250 * 2 ** Math.min(attempt, 5), LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2),
-        )
+        await this.#pause(backoffMs(SUBSCRIBING, attempt))
       }
     }
   }
@@ -83,4 +82,4 @@ interface FirstAttempt {
   fails(error: unknown): void
 }
 
-const LONGEST_PAUSE_MS = 5000
+const SUBSCRIBING: Backoff = { firstMs: 500, longestMs: 5000, jitter: 0.5 }

@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { AcquireAnswer, Answer, ReleaseRequest, Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { RedisLink } from '../redis/connection.ts'
@@ -266,7 +267,7 @@ export class RedlockNode {
   #pauseMs(): number {
     // A single request may have failed, or the connection: often it is back at once.
     if (this.#probes === 0) return 0
-    return Math.min(FIRST_PAUSE_MS * 2 ** Math.min(this.#probes - 1, 5), LONGEST_PAUSE_MS)
+    return backoffMs(PROBING, this.#probes)
   }
 
   /** Whether it is back. One question at a time, and none too often. */
@@ -313,8 +314,8 @@ const LONG_SILENCE_MS = 2000
 const DEAD_MS = 5000
 /** A timer that is so late says that this process, or the machine, has no time for anything. */
 const LATE_MS = 50
-const FIRST_PAUSE_MS = 50
-const LONGEST_PAUSE_MS = 1000
+/** Without jitter: how much of the pause is over is looked at several times, and a random one would be another each time. */
+const PROBING: Backoff = { firstMs: 50, longestMs: 1000, jitter: 0 }
 
 function silentError(index: number): StoreError {
   return new StoreError('store-unavailable', `Redis server ${index + 1} of the list does not answer.`)

@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import { paused, systemClock } from '../../base/clock.ts'
 import type { Answer } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
@@ -172,12 +173,14 @@ interface Waiting {
 const PATIENCE_MS = 1000
 const SLICE_MS = 2
 const CHECK_MS = 100
-const LONGEST_PAUSE_MS = 16
+/** How often it tries again without a pause. */
+const AT_ONCE = 4
+const BUSY: Backoff = { firstMs: 2, longestMs: 16, jitter: 1 }
 
 /** The others are done within microseconds; only when they are not, it is time to let go of the processor. */
 function letOthersFinish(failures: number): Promise<void> {
-  if (failures <= 4) return new Promise((resolve) => setImmediate(resolve))
-  return paused(systemClock, Math.random() * Math.min(LONGEST_PAUSE_MS, 2 ** (failures - 4)))
+  if (failures <= AT_ONCE) return new Promise((resolve) => setImmediate(resolve))
+  return paused(systemClock, backoffMs(BUSY, failures - AT_ONCE))
 }
 
 function closedError(): StoreError {
