@@ -1,4 +1,5 @@
 import { assign, emit, fromCallback, fromPromise, raise, setup } from 'xstate'
+import { assert } from '../base/assert.ts'
 import { backoffMs } from '../base/backoff.ts'
 import { isHoldfastError } from '../errors.ts'
 import { asking, letGo, type WorkerLease, type WorkerLock } from './lock.ts'
@@ -40,7 +41,7 @@ const parts = setup({
     }),
     stop: fromPromise<unknown, LockWorkerContext>(async ({ input }) => {
       const { reason } = input
-      if (reason === undefined) throw new Error('The work is ended without a reason')
+      assert(reason !== undefined, 'the work is ended without a reason')
       await input.stop(reason, current(input).lease)
     }),
     release: fromPromise<unknown, LockWorkerContext>(async ({ input }) => current(input).lease.release()),
