@@ -1,5 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
+import { imported, notInstalled } from '../base/packages.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { PostgresPool } from './connections.ts'
 
@@ -16,9 +17,7 @@ export async function clientOfUrl(url: unknown): Promise<PostgresPool> {
   if (pg !== undefined) return pgClient(pg.default.Client, url)
   const postgres = await imported(() => import('postgres'))
   if (postgres !== undefined) return postgres.default(url)
-  throw new InvalidArgumentError(
-    'Expected the package `pg` or `postgres` to be installed, got neither. Add one of them: npm install pg',
-  )
+  throw notInstalled('pg', 'postgres')
 }
 
 function checkUrl(url: unknown): asserts url is string {
@@ -82,13 +81,3 @@ function checkCertificates(ssl: SecureContextOptions): void {
 }
 
 const FILES = 'Expected `sslrootcert`, `sslcert` and `sslkey` of `url`'
-
-/** Undefined where the package is not installed. One that is there and broken is another matter. */
-async function imported<T>(load: () => Promise<T>): Promise<T | undefined> {
-  try {
-    return await load()
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND') return undefined
-    throw error
-  }
-}

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { createSecureContext } from 'node:tls'
 import type { ChannelCredentials, Client, Metadata } from '@grpc/grpc-js'
-import { InvalidArgumentError } from '../../errors.ts'
+import { imported, notInstalled } from '../../base/packages.ts'
 import type { EtcdTls } from './client.ts'
 import { ConnectionError, NOT_ETCD, StatusError } from './failures.ts'
 import { findSockets } from './find-sockets.ts'
@@ -58,16 +58,9 @@ export type Dial = (dialling: Dialling) => Connection
 
 /** @throws {InvalidArgumentError} when the package is not installed. */
 export async function loadDial(): Promise<Dial> {
-  try {
-    const grpc = await import('@grpc/grpc-js')
-    return (dialling) => new GrpcConnection(grpc, dialling)
-  } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND')) throw error
-    throw new InvalidArgumentError(
-      'Expected the package `@grpc/grpc-js` to be installed for etcd, got none. Add it: npm install @grpc/grpc-js',
-      { cause: error },
-    )
-  }
+  const grpc = await imported(() => import('@grpc/grpc-js'))
+  if (grpc === undefined) throw notInstalled('@grpc/grpc-js')
+  return (dialling) => new GrpcConnection(grpc, dialling)
 }
 
 class GrpcConnection implements Connection {

@@ -1,4 +1,5 @@
 import { opened } from '../../base/opened.ts'
+import { imported, notInstalled } from '../../base/packages.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError, StoreError } from '../../errors.ts'
 import { type RedisStoreOptions, redisStore } from './client.ts'
@@ -88,17 +89,5 @@ export async function newClient(url: string): Promise<IoredisClient | NodeRedisC
   if (ioredis !== undefined) return new ioredis.Redis(bare.href, { lazyConnect: true, db: database })
   const redis = await imported(() => import('redis'))
   if (redis !== undefined) return redis.createClient({ url: bare.href, database })
-  throw new InvalidArgumentError(
-    'Expected the package `ioredis` or `redis` to be installed, got neither. Add one of them: npm install ioredis',
-  )
-}
-
-/** Undefined where the package is not installed. One that is there and broken is another matter. */
-async function imported<T>(load: () => Promise<T>): Promise<T | undefined> {
-  try {
-    return await load()
-  } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND') return undefined
-    throw error
-  }
+  throw notInstalled('ioredis', 'redis')
 }
