@@ -1,5 +1,6 @@
 import { expected } from '../base/arguments.ts'
-import { InvalidArgumentError, StoreError } from '../errors.ts'
+import { closedStoreError } from '../base/closed.ts'
+import { InvalidArgumentError } from '../errors.ts'
 import type { PostgresDriver } from './driver.ts'
 import type { SqlExecutor, SqlRow } from './executor.ts'
 import { type Line, type LineStart, openLine, type StatementOptions } from './line.ts'
@@ -176,7 +177,7 @@ class Connections implements PostgresConnections {
     // It has begun to look after itself, and would go on for ever.
     if (this.#closed) {
       listening.close()
-      throw closedError()
+      throw closedStoreError(MAKERS)
     }
     this.#open.add(listening)
     return {
@@ -199,12 +200,12 @@ class Connections implements PostgresConnections {
 
   async close(): Promise<void> {
     this.#closed = true
-    this.#refuseWaiting(closedError())
+    this.#refuseWaiting(closedStoreError(MAKERS))
     for (const each of this.#open) each.close()
   }
 
   #take(): Promise<Line> {
-    if (this.#closed) return Promise.reject(closedError())
+    if (this.#closed) return Promise.reject(closedStoreError(MAKERS))
     return new Promise((resolve, reject) => {
       const waiting: Waiting = {
         resolve(line) {
@@ -271,7 +272,7 @@ class Connections implements PostgresConnections {
   }
 
   async #openLine(limitMs: number): Promise<Line> {
-    if (this.#closed) throw closedError()
+    if (this.#closed) throw closedStoreError(MAKERS)
     const line = await openLine(this.#driver, { ...this.#start, limitMs })
     const { session } = line
     this.#open.add(session)
@@ -281,6 +282,5 @@ class Connections implements PostgresConnections {
   }
 }
 
-function closedError(): StoreError {
-  return new StoreError('store-refused', 'The connections to PostgreSQL were closed. Open new ones.')
-}
+/** Who asks for these connections. */
+const MAKERS = 'postgresStore() or createJobs()'

@@ -1,4 +1,5 @@
-import { isHoldfastError, StoreError } from '../../errors.ts'
+import { closedStoreError } from '../../base/closed.ts'
+import { isHoldfastError, type StoreError } from '../../errors.ts'
 import type { EtcdTls } from './client.ts'
 import { type Conversation, type Ears, loadDial } from './connection.ts'
 import {
@@ -164,7 +165,7 @@ export class Cluster {
 
   #assertOpen(): void {
     if (this.#isClosed) {
-      throw new StoreError('store-refused', 'The store was closed. Open a new one with etcdStore().')
+      throw closedStoreError('etcdStore()')
     }
   }
 }

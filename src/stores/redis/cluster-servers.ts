@@ -1,5 +1,6 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import { paused, systemClock } from '../../base/clock.ts'
+import { closedStoreError } from '../../base/closed.ts'
 import { StoreError } from '../../errors.ts'
 import { ClusterInbox } from './cluster-inbox.ts'
 import { addressOf, ClusterMap, toldBy } from './cluster-map.ts'
@@ -92,7 +93,7 @@ export class ClusterServers implements Servers, SlotRouter {
   }
 
   assertOpen(): void {
-    if (this.#closed) throw closedError()
+    if (this.#closed) throw closedStoreError('redisStore()')
   }
 
   failure(error: unknown, key?: string): StoreError {
@@ -298,10 +299,6 @@ interface ScanPlace {
 }
 
 const FIRST: ScanPlace = { slot: 0, address: '', cursor: '0' }
-
-function closedError(): StoreError {
-  return new StoreError('store-refused', 'The store was closed. Open a new one with redisStore().')
-}
 
 const MOST_REDIRECTIONS = 5
 /** How long a request waits for a slot that is moving, and how often it looks. Then the caller knows, and may ask again. */

@@ -1,4 +1,5 @@
-import { StoreError } from '../../errors.ts'
+import { closedStoreError } from '../../base/closed.ts'
+import type { StoreError } from '../../errors.ts'
 import { probeAnswer, textsOf } from './answers.ts'
 import { type CommandConnection, type RedisLink, SILENCE_MS } from './connection.ts'
 import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
@@ -90,7 +91,7 @@ export class Line {
     grants = false,
     otherwise: (error: unknown) => Promise<unknown> = raise,
   ): Promise<unknown> {
-    if (this.#closed) return Promise.reject(closedError())
+    if (this.#closed) return Promise.reject(closedStoreError('redisStore()'))
     this.#replaceIfSilent()
     if (this.#unanswered === 0) this.#heardAt = performance.now()
     this.#connection ??= this.#link.open(() => this.#forget())
@@ -108,7 +109,7 @@ export class Line {
 
   /** @throws {StoreError} when it was closed. */
   assertOpen(): void {
-    if (this.#closed) throw closedError()
+    if (this.#closed) throw closedStoreError('redisStore()')
   }
 
   /** The error for the caller of a request that failed with `error`. */
@@ -188,8 +189,4 @@ export class Line {
 
 function raise(error: unknown): never {
   throw error
-}
-
-function closedError(): StoreError {
-  return new StoreError('store-refused', 'The store was closed. Open a new one with redisStore().')
 }

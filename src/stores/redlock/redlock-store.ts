@@ -1,3 +1,4 @@
+import { closedStoreError } from '../../base/closed.ts'
 import {
   type AcquireAnswer,
   type EvictRequest,
@@ -195,7 +196,7 @@ export class RedlockStore implements Store {
   }
 
   #refusalOf({ key, limit, ttlMs, minHoldMs, lockDelayMs }: Ticket): StoreError | undefined {
-    if (this.#closed) return closedError()
+    if (this.#closed) return closedStoreError('redlockStore()')
     if (this.#refusal !== undefined) return this.#refusal
     if (limit !== 1 && limit !== UNLIMITED) {
       return new StoreError('store-refused', SEMAPHORE, { key })
@@ -244,7 +245,7 @@ export class RedlockStore implements Store {
   }
 
   #assertOpen(): void {
-    if (this.#closed) throw closedError()
+    if (this.#closed) throw closedStoreError('redlockStore()')
     if (this.#refusal !== undefined) throw this.#refusal
   }
 }
@@ -257,7 +258,3 @@ const MOMENT_MS = 50
 
 const SEMAPHORE =
   'Expected a lock, a read lock or a write lock, got a semaphore: on independent servers its permits cannot be counted, as each of three holders may have two of three servers for itself. Use another store for it, or that many locks.'
-
-function closedError(): StoreError {
-  return new StoreError('store-refused', 'The store was closed. Open a new one with redlockStore().')
-}

@@ -1,5 +1,6 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import { paused, systemClock } from '../../base/clock.ts'
+import { closedStoreError } from '../../base/closed.ts'
 import type { Answer } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { StoreTime } from '../../law/room.ts'
@@ -42,12 +43,12 @@ export class Transactions {
   close(): void {
     this.#closed = true
     this.#forgetFile()
-    for (const waiting of this.#line.splice(0)) waiting.reject(closedError())
+    for (const waiting of this.#line.splice(0)) waiting.reject(closedStoreError('sqliteStore()'))
   }
 
   /** At once, or when the file is free. */
   #soon<A>(attempt: () => A): Answer<A> {
-    if (this.#closed) throw closedError()
+    if (this.#closed) throw closedStoreError('sqliteStore()')
     if (this.#line.length === 0) {
       try {
         return attempt()
@@ -181,8 +182,4 @@ const BUSY: Backoff = { firstMs: 2, longestMs: 16, jitter: 1 }
 function letOthersFinish(failures: number): Promise<void> {
   if (failures <= AT_ONCE) return new Promise((resolve) => setImmediate(resolve))
   return paused(systemClock, backoffMs(BUSY, failures - AT_ONCE))
-}
-
-function closedError(): StoreError {
-  return new StoreError('store-refused', 'Expected an open sqlite store, got one that was closed.')
 }

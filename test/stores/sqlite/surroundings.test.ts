@@ -304,7 +304,10 @@ test('a closed store says so, and closing it again is fine', async () => {
   const store = await openSqlite(freshPath('locks.db'))
   await store.close()
   await store.close()
-  const closed = { code: 'store-refused', message: 'Expected an open sqlite store, got one that was closed.' }
+  const closed = {
+    code: 'store-refused',
+    message: 'The store was closed. Open a new one with sqliteStore().',
+  }
   const calls = [
     async () => store.acquire(ticket()),
     async () => store.renew([ticket()]),
