@@ -58,7 +58,7 @@ const allowed: Record<string, string[]> = {
   'src/contract/ok.ts': ['./store.ts', '../errors.ts'],
   'src/law/ok.ts': ['./law.ts', '../contract/store.ts', '../errors.ts'],
   'src/engine/ok.ts': ['./renewal-loop.ts', '../contract/store.ts', '../errors.ts'],
-  'src/engine/ids.ts': ['node:crypto', '../contract/clock.ts'],
+  'src/engine/events.ts': ['node:diagnostics_channel', '../contract/clock.ts'],
   'src/primitives/ok.ts': [
     './mutex.ts',
     '../engine/renewal-loop.ts',

@@ -1,6 +1,7 @@
 import { homedir, userInfo } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import { expected } from '../../base/arguments.ts'
+import { show } from '../../base/duration.ts'
 import { InvalidArgumentError, StoreError } from '../../errors.ts'
 
 /** @throws {InvalidArgumentError} unless it is the path of a file, which need not exist yet. */
@@ -62,8 +63,4 @@ function homeFolder(): string {
     'store-refused',
     'Expected this user to have a home folder for the lock file, got none. Set HOME, or name a file, as in sqlite:/path/to/locks.db.',
   )
-}
-
-function show(value: unknown): string {
-  return typeof value === 'string' ? JSON.stringify(value) : `${value === null ? 'null' : typeof value}`
 }

@@ -392,7 +392,7 @@ test('what is not the path of a file is refused at once', () => {
   const expected: [unknown, string][] = [
     ['', 'Expected `path` to be the path of a file, got "".'],
     [undefined, 'Expected `path` to be the path of a file, got undefined.'],
-    [7, 'Expected `path` to be the path of a file, got number.'],
+    [7, 'Expected `path` to be the path of a file, got 7.'],
     ['a\0b', 'Expected `path` to be the path of a file, got "a\\u0000b".'],
     [
       ':memory:',
