@@ -15,7 +15,7 @@ import { type SentinelGroup, startSentinels } from '../servers/redis-sentinel.ts
 import { startRedis } from '../servers/redis-server.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 import { clients } from '../stores/redis/clients.ts'
-import { clusterClients } from '../stores/redis/cluster-clients.ts'
+import { clusterClients } from '../stores/redis/cluster/clients.ts'
 import { age } from '../stores/redlock/masters.ts'
 
 /** A store whose servers, or the way to them, can fall silent: connections are taken, and nothing is ever answered. */

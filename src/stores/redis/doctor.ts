@@ -1,6 +1,6 @@
 import type { Finding } from '../../base/diagnosis.ts'
-import { linksOf } from './client.ts'
-import { factsOf, findingsOf } from './doctor-server.ts'
+import { linksOf } from './options.ts'
+import { factsOf, findingsOf } from './server/doctor-server.ts'
 import { checkUrl, newClient } from './open.ts'
 
 /** What is to be said of the server that a `redis://` URL names, beyond what the store itself notices. */

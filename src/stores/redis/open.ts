@@ -2,9 +2,9 @@ import { opened } from '../../base/opened.ts'
 import { imported, notInstalled } from '../../base/packages.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError, StoreError } from '../../errors.ts'
-import { type RedisStoreOptions, redisStore } from './client.ts'
-import type { IoredisClient } from './ioredis.ts'
-import type { NodeRedisClient } from './node-redis.ts'
+import { type RedisStoreOptions, redisStore } from './options.ts'
+import type { IoredisClient } from './server/ioredis.ts'
+import type { NodeRedisClient } from './server/node-redis.ts'
 
 /**
  * A store on the server that a URL names, by whichever client package is installed: `ioredis`, or else `redis`. Asks the

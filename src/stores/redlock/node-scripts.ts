@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import type { Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
-import { storeErrorOf, unexpectedReply } from '../redis/failures.ts'
-import { RoomNames } from '../redis/room-names.ts'
-import type { Script } from '../redis/scripts.ts'
+import { storeErrorOf, unexpectedReply } from '../redis/server/failures.ts'
+import { RoomNames } from '../redis/server/room-names.ts'
+import type { Script } from '../redis/server/scripts.ts'
 import { claimScript, lookScript, standingScript, yieldScript } from './scripts.ts'
 import type { SharedLink } from './shared-link.ts'
-import { type Standing, standingOf } from './standing.ts'
+import { type Standing, standingOf } from './server-identity.ts'
 
 export interface Claim {
   readonly fence: bigint

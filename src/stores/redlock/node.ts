@@ -1,13 +1,13 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { AcquireAnswer, Answer, ReleaseRequest, Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
-import type { RedisLink } from '../redis/connection.ts'
-import { RedisStore } from '../redis/redis-store.ts'
-import { votingScripts } from '../redis/scripts.ts'
-import { Debts } from './debts.ts'
+import type { RedisLink } from '../redis/server/client-link.ts'
+import { RedisStore } from '../redis/server/room-requests.ts'
+import { votingScripts } from '../redis/server/scripts.ts'
+import { Debts } from './pending-releases.ts'
 import { type Claim, type ClaimAnswer, NodeScripts } from './node-scripts.ts'
 import { SharedLink } from './shared-link.ts'
-import type { Standing } from './standing.ts'
+import type { Standing } from './server-identity.ts'
 import { UnprovenRequests } from './unproven-requests.ts'
 
 /** Who wants to know what became of one request. */

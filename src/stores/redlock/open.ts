@@ -2,7 +2,7 @@ import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { databaseOf, isDecodable, newClient } from '../redis/open.ts'
-import { newRedlockStore, type RedlockStoreOptions } from './client.ts'
+import { newRedlockStore, type RedlockStoreOptions } from './options.ts'
 
 /**
  * A store on the servers that a URL names: `redlock:redis://a:6379,redis://b:6379,redis://c:6379`, by whichever client package

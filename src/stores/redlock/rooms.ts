@@ -1,5 +1,5 @@
 import type { HolderView, RoomView, Store, WaiterView } from '../../contract/store.ts'
-import { NO_FENCE } from './council.ts'
+import { NO_FENCE } from './quorum.ts'
 
 /** All rooms of one server whose key starts with `prefix`. */
 export async function roomsOf(store: Store, prefix: string): Promise<readonly RoomView[]> {

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { scripts as roomScripts } from '../redis/lua/scripts.generated.ts'
-import type { Script } from '../redis/scripts.ts'
+import type { Script } from '../redis/server/scripts.ts'
 import { scripts } from './lua/scripts.generated.ts'
 
 export const claimScript: Script = scriptOf(scripts.claim)

@@ -3,9 +3,9 @@ import type {
   ChannelsListener,
   CommandConnection,
   RedisLink,
-} from '../redis/connection.ts'
-import { replyCode } from '../redis/failures.ts'
-import type { Script } from '../redis/scripts.ts'
+} from '../redis/server/client-link.ts'
+import { replyCode } from '../redis/server/failures.ts'
+import type { Script } from '../redis/server/scripts.ts'
 
 /** What a server is asked besides scripts. */
 type Command = 'EVAL' | 'EVALSHA' | 'SCAN' | 'CONFIG'

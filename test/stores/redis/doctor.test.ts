@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { diagnose, type Finding } from '../../../src/index.ts'
-import { SERVER_CHECKS, type ServerSetting } from '../../../src/stores/redis/doctor-checks.ts'
+import { SERVER_CHECKS, type ServerSetting } from '../../../src/stores/redis/server/doctor-checks.ts'
 import { startCluster } from '../../servers/redis-cluster.ts'
 import { startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'

@@ -8,10 +8,10 @@ import {
   openRedisSentinel,
   redisStore,
 } from '../../../src/stores/redis/index.ts'
-import { RoomNames } from '../../../src/stores/redis/room-names.ts'
-import { roomPage } from '../../../src/stores/redis/room-pages.ts'
-import { serverScripts } from '../../../src/stores/redis/scripts.ts'
-import type { Place, Scanned, Servers } from '../../../src/stores/redis/servers.ts'
+import { RoomNames } from '../../../src/stores/redis/server/room-names.ts'
+import { roomPage } from '../../../src/stores/redis/server/room-pages.ts'
+import { serverScripts } from '../../../src/stores/redis/server/scripts.ts'
+import type { Place, Scanned, Servers } from '../../../src/stores/redis/server/topology.ts'
 import { openRedlock, redlockStore } from '../../../src/stores/redlock/index.ts'
 import { bulk, list, startFakeRedis } from '../../servers/fake-redis.ts'
 import { newClient } from './clients.ts'

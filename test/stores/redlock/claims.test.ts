@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { UNLIMITED } from '../../../src/contract/store.ts'
-import { ioredisLink } from '../../../src/stores/redis/ioredis.ts'
+import { ioredisLink } from '../../../src/stores/redis/server/ioredis.ts'
 import { RedlockNode } from '../../../src/stores/redlock/node.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'

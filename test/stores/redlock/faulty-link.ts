@@ -1,6 +1,6 @@
 import { Redis } from 'ioredis'
-import type { CommandConnection, RedisLink } from '../../../src/stores/redis/connection.ts'
-import { ioredisLink } from '../../../src/stores/redis/ioredis.ts'
+import type { CommandConnection, RedisLink } from '../../../src/stores/redis/server/client-link.ts'
+import { ioredisLink } from '../../../src/stores/redis/server/ioredis.ts'
 import type { Random } from '../../../src/testing/random.ts'
 
 export interface FaultyOptions {

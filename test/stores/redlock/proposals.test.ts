@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Store, Ticket } from '../../../src/contract/store.ts'
-import { ioredisLink } from '../../../src/stores/redis/ioredis.ts'
+import { ioredisLink } from '../../../src/stores/redis/server/ioredis.ts'
 import { RedlockNode } from '../../../src/stores/redlock/node.ts'
 import { RedlockStore } from '../../../src/stores/redlock/redlock-store.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'

@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import { expect, onTestFinished, test } from 'vitest'
-import { ioredisLink } from '../../../src/stores/redis/ioredis.ts'
+import { ioredisLink } from '../../../src/stores/redis/server/ioredis.ts'
 import { RedlockNode } from '../../../src/stores/redlock/node.ts'
 import { startRedis } from '../../servers/redis-server.ts'
 import { fenceOf, ticket } from '../redis/tickets.ts'

@@ -1,10 +1,10 @@
 import type { Driver } from '../../driver.ts'
-import { openRedisCluster } from '../open-cluster.ts'
+import { openRedisCluster } from './open.ts'
 
 export const driver: Driver = {
   open: (url) => openRedisCluster(url),
   async diagnose(url) {
-    const { diagnoseRedisCluster } = await import('../doctor-cluster.ts')
+    const { diagnoseRedisCluster } = await import('./doctor.ts')
     return diagnoseRedisCluster(url)
   },
 }

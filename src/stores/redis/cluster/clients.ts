@@ -1,0 +1,171 @@
+import { InvalidArgumentError } from '../../../errors.ts'
+import type { ClusterLink, ServerAddress } from '../server/client-link.ts'
+import { databaseOf, type IoredisClient, ioredisLink } from '../server/ioredis.ts'
+import { type NodeRedisClient, nodeRedisLink } from '../server/node-redis.ts'
+
+/** What the store uses of a `Cluster` object of the package `ioredis`, version 5 or 6. */
+export interface IoredisCluster {
+  readonly status: string
+  readonly options: object
+  nodes(): unknown
+  duplicate(startupNodes?: never[], options?: object): object
+}
+
+/** What the store uses of a client that the package `redis`, version 5 or 6, makes by `createCluster()`. */
+export interface NodeRedisCluster {
+  readonly isOpen: boolean
+  readonly masters: readonly unknown[]
+  duplicate(overrides?: object): object
+}
+
+/** Only its settings are used: the addresses it begins with, how it gets in, and where an address really is. */
+export function ioredisClusterLink(cluster: IoredisCluster): ClusterLink {
+  const { startupNodes, connectionPool } = cluster.duplicate([], { lazyConnect: true }) as {
+    readonly startupNodes: readonly unknown[]
+    readonly connectionPool: { findOrCreate(node: object): IoredisClient }
+  }
+  const { keyPrefix, natMap } = cluster.options as {
+    readonly keyPrefix?: string
+    readonly natMap?: AddressMap
+  }
+  const nodes = startupNodes.map(parseStartupNode)
+  // A client of one server with the settings of the cluster: never connected itself.
+  const client = connectionPool.findOrCreate({ ...nodes[0] })
+  checkDatabase(databaseOf(client))
+  return {
+    keyPrefix: keyPrefix ?? '',
+    seeds: nodes.map(({ host, port }) => ({ host, port })),
+    linkTo: (told) => ioredisLink(client, mapped(natMap, told)),
+  }
+}
+
+export function nodeRedisClusterLink(cluster: NodeRedisCluster): ClusterLink {
+  const { _options: options } = cluster as unknown as { readonly _options: NodeRedisClusterOptions }
+  checkDatabase(options.defaults?.database)
+  const seeds = options.rootNodes.map(addressOfRoot)
+  const client = plainClientOf(cluster, options)
+  return {
+    keyPrefix: options.keyPrefix ?? options.defaults?.keyPrefix ?? '',
+    seeds,
+    linkTo: (told) => nodeRedisLink(client, mapped(options.nodeAddressMap, told)),
+  }
+}
+
+function checkDatabase(database = 0): void {
+  if (database === 0) return
+  throw new InvalidArgumentError(
+    `Expected a client of a Redis Cluster to use database 0, as there is no other one, got ${database}.`,
+  )
+}
+
+interface NodeRedisClusterOptions {
+  readonly rootNodes: readonly RootNode[]
+  readonly defaults?: {
+    readonly keyPrefix?: string
+    readonly socket?: object
+    readonly username?: string
+    readonly password?: string
+    readonly database?: number
+  }
+  readonly nodeAddressMap?: AddressMap
+  readonly keyPrefix?: string
+}
+
+interface RootNode {
+  readonly url?: string
+  readonly socket?: { readonly host?: string; readonly port?: number }
+  readonly username?: string
+  readonly password?: string
+}
+
+/**
+ * The client has no word for a client of one server with its settings, except for one that connects at once. So this one is
+ * told to connect to nowhere, and is only duplicated.
+ */
+function plainClientOf(
+  cluster: NodeRedisCluster,
+  { rootNodes, defaults }: NodeRedisClusterOptions,
+): NodeRedisClient {
+  const [root] = rootNodes
+  const url = root?.url === undefined ? undefined : new URL(root.url)
+  const username = defaults?.username ?? root?.username ?? (url && decodeURIComponent(url.username)) ?? ''
+  const password = defaults?.password ?? root?.password ?? (url && decodeURIComponent(url.password)) ?? ''
+  const secure = url?.protocol === 'rediss:' ? { tls: true } : {}
+  const twin = cluster.duplicate({
+    defaults: {
+      ...defaults,
+      ...(username === '' ? {} : { username }),
+      ...(password === '' ? {} : { password }),
+      socket: { ...secure, ...defaults?.socket, reconnectStrategy: false },
+    },
+    nodeAddressMap: undefined,
+    clientSideCache: undefined,
+  }) as NodeRedisTwin
+  twin.on('error', () => {})
+  twin.on('node-error', () => {})
+  const nowhere: NodeRedisTwinNode = { host: '127.0.0.1', port: 0, address: '127.0.0.1:0', readonly: false }
+  twin.nodeClient(nowhere).catch(() => {})
+  const { client } = nowhere
+  if (client === undefined)
+    throw new InvalidArgumentError('Expected `client` to be of version 5 or 6 of the package redis.')
+  client.destroy()
+  return client
+}
+
+interface NodeRedisTwin {
+  on(event: string, listener: () => void): unknown
+  nodeClient(node: NodeRedisTwinNode): Promise<unknown>
+}
+
+interface NodeRedisTwinNode {
+  readonly host: string
+  readonly port: number
+  readonly address: string
+  readonly readonly: boolean
+  client?: NodeRedisClient & { destroy(): void }
+}
+
+/** Where a server really is: by the address that the cluster tells, as a table or as a function. */
+type AddressMap =
+  | Readonly<Record<string, ServerAddress>>
+  | ((address: string) => ServerAddress | null | undefined)
+
+function mapped(map: AddressMap | null | undefined, told: ServerAddress): ServerAddress {
+  const address = `${told.host}:${told.port}`
+  const { host, port } = (typeof map === 'function' ? map(address) : map?.[address]) ?? told
+  return { host, port }
+}
+
+interface StartupNode extends ServerAddress {
+  readonly username?: string
+  readonly password?: string
+}
+
+/** A port, a URL, or an object, as ioredis takes them. */
+function parseStartupNode(node: unknown): StartupNode {
+  if (typeof node === 'object' && node !== null) return { host: '127.0.0.1', port: PORT, ...node }
+  const text = String(node)
+  if (/^\d+$/.test(text)) return { host: '127.0.0.1', port: Number(text) }
+  const { username, password, ...address } = parseUrl(text.includes('://') ? text : `redis://${text}`)
+  return { ...address, ...(username === '' ? {} : { username }), ...(password === '' ? {} : { password }) }
+}
+
+function addressOfRoot({ url, socket }: RootNode): ServerAddress {
+  if (url !== undefined) {
+    const { host, port } = parseUrl(url)
+    return { host, port }
+  }
+  return { host: socket?.host ?? '127.0.0.1', port: socket?.port ?? PORT }
+}
+
+function parseUrl(text: string): { host: string; port: number; username: string; password: string } {
+  const { hostname, port, username, password } = new URL(text)
+  return {
+    host: hostname.replace(/^\[|\]$/g, '') || '127.0.0.1',
+    port: port === '' ? PORT : Number(port),
+    username: decodeURIComponent(username),
+    password: decodeURIComponent(password),
+  }
+}
+
+const PORT = 6379

@@ -1,0 +1,68 @@
+import type { Finding } from '../../../base/diagnosis.ts'
+import { linksOf } from '../options.ts'
+import { slotRanges } from './map.ts'
+import type { ServerAddress } from '../server/client-link.ts'
+import { counted } from '../server/doctor-checks.ts'
+import { addressOf, diagnoseServers, onceOpen } from '../server/doctor-server.ts'
+import { newClient } from '../open.ts'
+import { parseClusterUrl } from './open.ts'
+import { SLOTS } from './slots.ts'
+
+/** Of the servers of a cluster, as one of those that the URL names knows it. */
+export async function diagnoseRedisCluster(url: string): Promise<readonly Finding[]> {
+  const { serverUrl, seeds } = parseClusterUrl(url)
+  const linkTo = linksOf(await newClient(serverUrl))
+  const views = await Promise.all(
+    seeds.map(async (seed) => ({
+      seed,
+      view: await onceOpen(linkTo(seed), async (connection) =>
+        viewOf(await connection.send('CLUSTER', ['SLOTS']), seed),
+      ),
+    })),
+  )
+  const findings: Finding[] = views.flatMap(({ seed, view }) =>
+    'problem' in view
+      ? { check: 'connection', where: addressOf(seed), verdict: 'warning' as const, text: view.problem }
+      : [],
+  )
+  const known = views.flatMap(({ view }) => ('problem' in view ? [] : [view]))[0]
+  if (known === undefined) return findings
+  const servers = await diagnoseServers(known.servers, { linkTo, setting: 'cluster' })
+  return [...findings, slots(known), ...servers]
+}
+
+interface ClusterView {
+  readonly served: number
+  readonly masters: number
+  readonly servers: readonly ServerAddress[]
+}
+
+function viewOf(reply: unknown, seed: ServerAddress): ClusterView {
+  const servers = new Map<string, ServerAddress>()
+  const masters = new Set<string>()
+  let served = 0
+  for (const { from, to, nodes } of slotRanges(reply)) {
+    served += Math.max(0, to - from + 1)
+    for (const [index, { host, port }] of nodes.entries()) {
+      const server = { host: host || seed.host, port }
+      servers.set(addressOf(server), server)
+      if (index === 0) masters.add(addressOf(server))
+    }
+  }
+  return { served, masters: masters.size, servers: [...servers.values()].slice(0, MOST_SERVERS) }
+}
+
+/** More than any cluster has that is not out of its mind. */
+const MOST_SERVERS = 1000
+
+function slots({ served, masters }: ClusterView): Finding {
+  const check = 'slots'
+  if (served === SLOTS) {
+    return { check, verdict: 'ok', text: `All slots are served, by ${counted(masters, 'master')}.` }
+  }
+  return {
+    check,
+    verdict: 'problem',
+    text: `${SLOTS - served} of ${SLOTS} slots have no server, and keys in them no locks. Look at redis-cli --cluster check.`,
+  }
+}

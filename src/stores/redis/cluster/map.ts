@@ -1,0 +1,205 @@
+import { StoreError } from '../../../errors.ts'
+import type { ClusterLink, ServerAddress } from '../server/client-link.ts'
+import { replyCode, unexpectedReply, wordsOf } from '../server/failures.ts'
+import { SLOTS } from './slots.ts'
+
+export interface ClusterMapOptions {
+  readonly link: ClusterLink
+  /** Servers that may be gone: somebody who does not name one of them as a master knows better. */
+  readonly suspects: () => readonly string[]
+}
+
+/** What one server knows of the cluster. */
+interface View {
+  /** The addresses of the masters, by slot. */
+  readonly masters: readonly (string | undefined)[]
+  readonly everybody: ReadonlySet<string>
+}
+
+/** Which server has which slot, as far as we were told. */
+export class ClusterMap {
+  readonly #link: ClusterLink
+  readonly #suspects: () => readonly string[]
+  #view: View = { masters: [], everybody: new Set() }
+  /** What was learned from a refusal since somebody was asked. */
+  readonly #learned = new Map<number, string>()
+  #round: Promise<ReadonlySet<string>> | undefined
+
+  constructor({ link, suspects }: ClusterMapOptions) {
+    this.#link = link
+    this.#suspects = suspects
+  }
+
+  masterOf(slot: number): string | undefined {
+    return this.#learned.get(slot) ?? this.#view.masters[slot]
+  }
+
+  /** In the order of their lowest slots, which outlives a fail-over. */
+  get masters(): readonly string[] {
+    const masters = new Set<string>()
+    for (let slot = 0; slot < SLOTS; slot += 1) {
+      const master = this.masterOf(slot)
+      if (master !== undefined) masters.add(master)
+    }
+    return [...masters]
+  }
+
+  learn(slot: number, master: string): void {
+    this.#learned.set(slot, master)
+  }
+
+  /**
+   * Asks several servers at once, so that those that are gone cost nothing. Resolves with those that have answered.
+   *
+   * @throws {StoreError} when none does.
+   */
+  refresh(): Promise<ReadonlySet<string>> {
+    this.#round ??= this.#askAround().finally(() => {
+      this.#round = undefined
+    })
+    return this.#round
+  }
+
+  async #askAround(): Promise<ReadonlySet<string>> {
+    const suspects = new Set(this.#suspects())
+    const known = pick([...this.#view.everybody].filter((address) => !suspects.has(address)))
+    const asked = new Set([...known, ...pick(this.#link.seeds.map(addressText)), ...suspects])
+    const heard = new Set<string>()
+    const errors: unknown[] = []
+    let grace: NodeJS.Timeout | undefined
+    const best = await new Promise<View | undefined>((resolve) => {
+      let open = asked.size
+      let second: View | undefined
+      const take = (view: View): void => {
+        if (!view.masters.some((master) => master !== undefined && suspects.has(master))) return resolve(view)
+        // During a fail-over some still name the old master; or it is the master and back again, and will say so at once.
+        second ??= view
+        grace ??= setTimeout(() => resolve(second), GRACE_MS).unref()
+      }
+      for (const address of asked) {
+        this.#ask(address)
+          .then(
+            (view) => {
+              heard.add(address)
+              take(view)
+            },
+            (error: unknown) => errors.push(error),
+          )
+          .finally(() => {
+            open -= 1
+            if (open === 0) resolve(second)
+          })
+      }
+    })
+    clearTimeout(grace)
+    if (best === undefined) throw unreachable(errors)
+    this.#view = best
+    this.#learned.clear()
+    return heard
+  }
+
+  async #ask(address: string): Promise<View> {
+    const connection = this.#link.linkTo(addressOf(address)).open(() => {})
+    let limit: NodeJS.Timeout | undefined
+    const silence = new Promise<never>((_, reject) => {
+      limit = setTimeout(() => reject(new Error('The server did not answer.')), SILENCE_MS).unref()
+    })
+    try {
+      return viewOf(await Promise.race([connection.send('CLUSTER', ['SLOTS']), silence]), address)
+    } catch (error) {
+      throw connection.reasonOf(error)
+    } finally {
+      clearTimeout(limit)
+      connection.close()
+    }
+  }
+}
+
+/** `host:port`, also where the host has colons itself. */
+function addressText({ host, port }: ServerAddress): string {
+  return `${host}:${port}`
+}
+
+export function addressOf(text: string): ServerAddress {
+  const colon = text.lastIndexOf(':')
+  return { host: text.slice(0, colon), port: Number(text.slice(colon + 1)) }
+}
+
+/** An address as one server tells it, which leaves out the host where it is its own. */
+export function toldBy(
+  teller: string,
+  { host, port }: { readonly host: string | null; readonly port: number },
+): string {
+  return addressText({ host: host || addressOf(teller).host, port })
+}
+
+/** A server that says nothing for this long is left out. */
+const SILENCE_MS = 3000
+const GRACE_MS = 100
+/** How many are asked of those that were told and of those that we know: one that answers is enough. */
+const MOST_ASKED = 4
+
+function pick(addresses: readonly string[]): string[] {
+  const start = Math.floor(Math.random() * addresses.length)
+  return [...addresses.slice(start), ...addresses.slice(0, start)].slice(0, MOST_ASKED)
+}
+
+/** Slots that one master has, with the addresses of the master and its replicas. */
+export interface SlotRange {
+  readonly from: number
+  readonly to: number
+  readonly nodes: readonly { readonly host: string | null; readonly port: number }[]
+}
+
+/**
+ * What CLUSTER SLOTS says.
+ *
+ * @throws {StoreError} when it says something else.
+ */
+export function slotRanges(reply: unknown): readonly SlotRange[] {
+  if (!Array.isArray(reply) || reply.length > SLOTS) throw unexpectedReply(reply)
+  return (reply as readonly unknown[]).map((range) => {
+    const [from, to, ...nodes] = Array.isArray(range) ? (range as readonly unknown[]) : []
+    if (!isSlot(from) || !isSlot(to) || nodes.length > MOST_NODES) throw unexpectedReply(reply)
+    return { from, to, nodes: nodes.map(nodeOf) }
+  })
+}
+
+/** A master and its replicas are fewer. */
+const MOST_NODES = 100
+
+function isSlot(slot: unknown): slot is number {
+  return Number.isInteger(slot) && (slot as number) >= 0 && (slot as number) < SLOTS
+}
+
+function nodeOf(node: unknown): { readonly host: string | null; readonly port: number } {
+  const [host, port] = Array.isArray(node) ? (node as readonly unknown[]) : []
+  const isHost = host === null || (typeof host === 'string' && host.length < 256)
+  if (!isHost || !Number.isInteger(port)) throw unexpectedReply(node)
+  return { host: host as string | null, port: port as number }
+}
+
+function viewOf(reply: unknown, teller: string): View {
+  const masters: (string | undefined)[] = []
+  const everybody = new Set<string>()
+  for (const { from, to, nodes } of slotRanges(reply)) {
+    const addresses = nodes.map((node) => toldBy(teller, node))
+    for (const address of addresses) everybody.add(address)
+    for (let slot = from; slot <= to; slot += 1) masters[slot] = addresses[0]
+  }
+  return { masters, everybody }
+}
+
+function unreachable(errors: readonly unknown[]): unknown {
+  // What a person can do something about comes first.
+  const reply = errors.find((error) => replyCode(error) !== undefined)
+  if (reply instanceof Error && /cluster support disabled/i.test(reply.message)) {
+    return new StoreError('store-refused', NO_CLUSTER, { cause: wordsOf(reply) })
+  }
+  return reply ?? new StoreError('store-unavailable', NOBODY, { cause: errors[0] })
+}
+
+const NO_CLUSTER =
+  'The Redis server is not part of a cluster. Pass redisStore() a client of a single server, or connect() a redis:// url.'
+const NOBODY =
+  'No server of the Redis cluster could be reached. Check that they run, their addresses, and the network in between.'

@@ -1,0 +1,29 @@
+import { messageOf } from '../../../base/thrown.ts'
+import { StoreError } from '../../../errors.ts'
+import { addressOf } from './map.ts'
+import type { ServerAddress } from '../server/client-link.ts'
+
+/** What to do about a request that a server of a cluster did not do. */
+export type Refusal =
+  /** Another server has the slot. */
+  | { readonly tag: 'moved'; readonly slot: number; readonly to: ServerAddress }
+  /** Another one is about to have it, and has what the request is about. */
+  | { readonly tag: 'ask'; readonly to: ServerAddress }
+  /** Some of it is here and some of it there. */
+  | { readonly tag: 'moving' }
+  /** The cluster is down. */
+  | { readonly tag: 'down' }
+  /** Nothing that concerns clusters. */
+  | { readonly tag: 'failed' }
+
+export function refusalOf(error: unknown): Refusal {
+  if (error instanceof StoreError) return { tag: 'failed' }
+  const message = messageOf(error)
+  const [, code, slot, address] = /^-?(MOVED|ASK) (\d+) (\S*:\d+)/.exec(message) ?? []
+  if (address !== undefined) {
+    const to = addressOf(address)
+    return code === 'ASK' ? { tag: 'ask', to } : { tag: 'moved', slot: Number(slot), to }
+  }
+  if (/^-?TRYAGAIN\b|access a non local key/.test(message)) return { tag: 'moving' }
+  return { tag: /^-?CLUSTERDOWN\b|while the cluster is down/.test(message) ? 'down' : 'failed' }
+}

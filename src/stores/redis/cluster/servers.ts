@@ -1,0 +1,317 @@
+import { type Backoff, backoffMs } from '../../../base/backoff.ts'
+import { paused, systemClock } from '../../../base/clock.ts'
+import { closedStoreError } from '../../../base/closed.ts'
+import { StoreError } from '../../../errors.ts'
+import { ClusterInbox } from './inbox.ts'
+import { addressOf, ClusterMap, toldBy } from './map.ts'
+import { ClusterNode } from './node.ts'
+import { refusalOf } from './refusals.ts'
+import type { ClusterLink, MessageListener, Subscription } from '../server/client-link.ts'
+import { replyCode, storeErrorOf } from '../server/failures.ts'
+import { warnOfMissingMessages } from '../server/missing-messages.ts'
+import { NotReplicatedError } from '../server/replication.ts'
+import type { RoomNames } from '../server/room-names.ts'
+import { clusterScripts, type Scripts } from '../server/scripts.ts'
+import { type Place, SCAN_START, type Scanned, type ScanRequest, type Servers } from '../server/topology.ts'
+import { SlotPlace, type SlotRequest, type SlotRouter } from './slot-partition.ts'
+
+/**
+ * The servers of a Redis Cluster, each on a connection of its own, so that one that hangs holds up nobody else's keys. Requests
+ * are not left to the clients' own support of clusters: these have one queue for all, send again by their own rules, and do not
+ * leave a server that still answers although it is a master no more.
+ */
+export class ClusterServers implements Servers, SlotRouter {
+  readonly scripts: Scripts = clusterScripts
+  readonly #link: ClusterLink
+  readonly #names: RoomNames
+  readonly #replicas: number
+  readonly #map: ClusterMap
+  readonly #nodes = new Map<string, ClusterNode>()
+  readonly #places = new Map<number, SlotPlace>()
+  readonly #inboxes = new Set<ClusterInbox>()
+  #watching: NodeJS.Timeout | undefined
+  #searching: 'once' | 'again' | undefined
+  #pause: NodeJS.Timeout | undefined
+  #closed = false
+
+  constructor(
+    link: ClusterLink,
+    { names, replicas }: { readonly names: RoomNames; readonly replicas: number },
+  ) {
+    this.#link = link
+    this.#names = names
+    this.#replicas = replicas
+    this.#map = new ClusterMap({ link, suspects: () => this.#suspects() })
+  }
+
+  divide<Asked extends { readonly key: string }>(
+    asked: readonly Asked[],
+  ): readonly (readonly [Place, readonly Asked[]])[] {
+    const parts = new Map<Place, Asked[]>()
+    for (const each of asked) {
+      const place = this.#placeOf(this.#names.slotOf(each.key))
+      const part = parts.get(place)
+      if (part === undefined) parts.set(place, [each])
+      else part.push(each)
+    }
+    return [...parts]
+  }
+
+  subscribe(inbox: string, listener: MessageListener): Subscription {
+    const subscription = new ClusterInbox({
+      inbox,
+      listener,
+      names: this.#names,
+      pick: (but) => this.#pick(but),
+      onLost: (node) => this.#doubt(node),
+    })
+    this.#inboxes.add(subscription)
+    subscription.flowing.catch(() => this.#inboxes.delete(subscription))
+    return subscription
+  }
+
+  async scan(from: string, { pattern, count }: ScanRequest): Promise<Scanned> {
+    if (this.#map.masters.length === 0) await this.#map.refresh()
+    // Looked up once: while the server answers, it may have lost all of its slots.
+    const masters = this.#map.masters.map((address) => ({ address, slot: this.#lowestSlotOf(address) }))
+    const start = from === SCAN_START ? FIRST : (JSON.parse(from) as ScanPlace)
+    const at = masters.findIndex(({ slot }) => slot >= start.slot)
+    const master = masters[at]
+    // The slots have been divided anew, so that no master begins here or later.
+    if (master === undefined) return { names: [], at: from, next: undefined }
+    const cursor = master.address === start.address ? start.cursor : '0'
+    const node = this.#nodeAt(master.address)
+    const [next, names] = await this.#answered(node, node.line.scan(cursor, { pattern, count }))
+    const there = next === '0' ? masters[at + 1] : master
+    const placeOf = (one: Omit<ScanPlace, 'cursor'>, from: string): string =>
+      JSON.stringify({ ...one, cursor: from } satisfies ScanPlace)
+    return {
+      names,
+      at: placeOf(master, cursor),
+      next: there === undefined ? undefined : placeOf(there, next),
+    }
+  }
+
+  assertOpen(): void {
+    if (this.#closed) throw closedStoreError('redisStore()')
+  }
+
+  failure(error: unknown, key?: string): StoreError {
+    if (error instanceof NotReplicatedError) return error.asStoreError(key)
+    return storeErrorOf(error, key, 0)
+  }
+
+  close(): void {
+    this.#closed = true
+    clearTimeout(this.#watching)
+    clearTimeout(this.#pause)
+    for (const inbox of this.#inboxes) inbox.close()
+    for (const node of this.#nodes.values()) node.close()
+  }
+
+  async reach(slot: number, request: SlotRequest): Promise<unknown> {
+    const giveUpAt = performance.now() + MOVING_MS
+    let heir: string | undefined
+    for (let redirections = 0; ; ) {
+      this.assertOpen()
+      const address = heir ?? this.#map.masterOf(slot) ?? (await this.#find(slot))
+      const node = this.#nodeAt(address)
+      if (heir !== undefined) node.isHeir = true
+      try {
+        return await this.#answered(
+          node,
+          heir === undefined ? request.run(node.line) : request.ask(node.line),
+        )
+      } catch (error) {
+        const refusal = refusalOf(error)
+        heir = undefined
+        switch (refusal.tag) {
+          case 'moved':
+            this.#map.learn(refusal.slot, toldBy(address, refusal.to))
+            this.#search()
+            redirections += 1
+            break
+          case 'ask':
+            heir = toldBy(address, refusal.to)
+            break
+          case 'moving':
+            // A script is refused while some of its keys are on one server and some on another, before it has done anything.
+            await paused(systemClock, MOVING_PAUSE_MS)
+            break
+          case 'down':
+            this.#search()
+            throw error
+          case 'failed':
+            throw error
+          default:
+            refusal satisfies never
+        }
+        if (redirections > MOST_REDIRECTIONS)
+          throw new StoreError('store-unavailable', DISAGREE, { cause: error })
+        if (performance.now() > giveUpAt) throw new StoreError('store-unavailable', MOVING, { cause: error })
+      }
+    }
+  }
+
+  listenTo(slot: number, untilMs: number): void {
+    const address = this.#map.masterOf(slot)
+    if (address === undefined || this.#closed) return
+    for (const inbox of this.#inboxes) {
+      this.#nodeAt(address).listen(this.#names.channelIn(slot, inbox.name), {
+        untilMs,
+        onMessage: (id) => inbox.take(id),
+      })
+    }
+  }
+
+  #placeOf(slot: number): SlotPlace {
+    const known = this.#places.get(slot)
+    if (known !== undefined) return known
+    const place = new SlotPlace(this, { slot, fence: this.#names.fenceIn(slot) })
+    this.#places.set(slot, place)
+    return place
+  }
+
+  async #find(slot: number): Promise<string> {
+    await this.#map.refresh()
+    const master = this.#map.masterOf(slot)
+    if (master === undefined) throw new StoreError('store-unavailable', NO_MASTER)
+    return master
+  }
+
+  #nodeAt(address: string): ClusterNode {
+    const known = this.#nodes.get(address)
+    if (known !== undefined) return known
+    const node: ClusterNode = new ClusterNode(this.#link.linkTo(addressOf(address)), {
+      address,
+      replicas: this.#replicas,
+      onLost: () => this.#doubt(node),
+      onMute: () => warnOfMissingMessages(this.#names),
+    })
+    this.#nodes.set(address, node)
+    return node
+  }
+
+  /** The reply of a server, which is watched until it comes. */
+  async #answered<T>(node: ClusterNode, reply: Promise<T>): Promise<T> {
+    this.#watch()
+    try {
+      return await reply
+    } catch (error) {
+      const silent = !(error instanceof StoreError || error instanceof NotReplicatedError)
+      if (silent && replyCode(error) === undefined) this.#doubt(node)
+      throw error
+    }
+  }
+
+  #watch(): void {
+    this.#watching ??= setTimeout(() => {
+      this.#watching = undefined
+      let open = false
+      for (const node of this.#nodes.values()) {
+        const { silentMs } = node.line
+        if (silentMs > 0) open = true
+        if (silentMs > SILENCE_MS) this.#doubt(node)
+      }
+      if (open) this.#watch()
+    }, WATCH_MS).unref()
+  }
+
+  /** It may be gone, or have been replaced: others know. */
+  #doubt(node: ClusterNode): void {
+    if (this.#closed || node.suspect || this.#nodes.get(node.address) !== node) return
+    node.suspect = true
+    for (const inbox of this.#inboxes) inbox.leave(node)
+    this.#search()
+  }
+
+  /** Looks at the map again, and goes on as long as somebody may be gone; not more often than makes sense. */
+  #search(attempt = 1): void {
+    if (this.#searching !== undefined || this.#closed) {
+      this.#searching = 'again'
+      return
+    }
+    this.#searching = 'once'
+    void this.#map
+      .refresh()
+      .then(
+        (heard) => this.#compare(heard),
+        // Where a person has to do something, the next request tells.
+        (error: unknown) => storeErrorOf(error, undefined, 0).code !== 'store-refused',
+      )
+      .then((unsure) => {
+        if (this.#closed) return
+        const pauseMs = backoffMs(SEARCHING, attempt)
+        this.#pause = setTimeout(() => {
+          const again = this.#searching === 'again'
+          this.#searching = undefined
+          if (again || unsure) this.#search(again ? 1 : attempt + 1)
+        }, pauseMs).unref()
+      })
+  }
+
+  /** After the map has changed. True: some server may still be gone, without a successor. */
+  #compare(heard: ReadonlySet<string>): boolean {
+    const masters = new Set(this.#map.masters)
+    let changed = false
+    for (const node of this.#nodes.values()) {
+      if (masters.has(node.address)) {
+        node.isHeir = false
+        if (!node.suspect || !heard.has(node.address) || node.line.silentMs > SILENCE_MS) continue
+        node.suspect = false
+      } else {
+        // Who is only about to have its first slot is in no map yet.
+        if (node.isHeir && !node.suspect) continue
+        // Whatever it still answers does not count any more. Rejected now, it is asked of its successor.
+        this.#nodes.delete(node.address)
+        node.leave()
+        for (const inbox of this.#inboxes) inbox.leave(node)
+      }
+      changed = true
+    }
+    if (changed) for (const inbox of this.#inboxes) inbox.missed()
+    return this.#suspects().length > 0
+  }
+
+  #suspects(): string[] {
+    return [...this.#nodes.values()].flatMap(({ suspect, address }) => (suspect ? [address] : []))
+  }
+
+  /** A server that any message to all reaches. */
+  async #pick(but: ClusterNode | undefined): Promise<ClusterNode> {
+    if (this.#map.masters.length === 0) await this.#map.refresh()
+    const nodes = this.#map.masters.map((address) => this.#nodeAt(address))
+    const sound = nodes.filter((node) => !node.suspect && node !== but)
+    const choice = sound.length > 0 ? sound : nodes
+    return choice[Math.floor(Math.random() * choice.length)] as ClusterNode
+  }
+
+  #lowestSlotOf(address: string): number {
+    for (let slot = 0; ; slot += 1) if (this.#map.masterOf(slot) === address) return slot
+  }
+}
+
+/** Where a scan goes on: at the master whose lowest slot this is, and with this cursor if that is still who gave it. */
+interface ScanPlace {
+  readonly slot: number
+  readonly address: string
+  readonly cursor: string
+}
+
+const FIRST: ScanPlace = { slot: 0, address: '', cursor: '0' }
+
+const MOST_REDIRECTIONS = 5
+/** How long a request waits for a slot that is moving, and how often it looks. Then the caller knows, and may ask again. */
+const MOVING_MS = 1000
+const MOVING_PAUSE_MS = 20
+/** A server that has owed an answer for this long may be about to be replaced. */
+const SILENCE_MS = 1000
+const WATCH_MS = 250
+const SEARCHING: Backoff = { firstMs: 50, longestMs: 300, jitter: 0.5 }
+
+const MOVING =
+  'The slot of the key is being moved to another server of the Redis cluster, which takes longer than a request may. It goes on when the slot is there.'
+const DISAGREE =
+  'The servers of the Redis cluster do not agree on who has the slot of the key. While slots are divided anew this passes by itself.'
+const NO_MASTER =
+  'No server of the Redis cluster has the slot of the key. See `redis-cli --cluster check`; in a fail-over this passes by itself.'

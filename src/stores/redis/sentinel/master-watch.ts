@@ -1,0 +1,195 @@
+import { StoreError } from '../../../errors.ts'
+import { textsOf } from '../server/answers.ts'
+import type { CommandConnection, RedisLink, ServerAddress, Subscription } from '../server/client-link.ts'
+import { replyCode, unexpectedReply, wordsOf } from '../server/failures.ts'
+import { LastingSubscription } from '../server/moving-subscription.ts'
+
+export interface MasterWatchOptions {
+  /** What the Sentinels call the master. */
+  readonly name: string
+  /** One link to each Sentinel. */
+  readonly sentinels: readonly RedisLink[]
+}
+
+/** What a Sentinel says: where the master is, and how many fail-overs it has seen. Null: it knows no such master. */
+type Answer = { readonly address: ServerAddress; readonly epoch: number } | null
+
+/**
+ * Knows where the master is. Asks all Sentinels at once, so that one that hangs costs nothing; a majority of answers is
+ * enough, and of these the one with the highest epoch counts: a Sentinel that is cut off together with the old master has
+ * not seen the fail-over. Hears of a fail-over from each of them, for as long as it is open.
+ */
+export class MasterWatch {
+  readonly #name: string
+  readonly #sentinels: readonly RedisLink[]
+  readonly #listeners = new Set<(master: ServerAddress) => void>()
+  #subscriptions: readonly Subscription[] | undefined
+  #known: NonNullable<Answer> | undefined
+  #round: Promise<ServerAddress> | undefined
+  #closed = false
+
+  constructor({ name, sentinels }: MasterWatchOptions) {
+    this.#name = name
+    this.#sentinels = sentinels
+  }
+
+  /** @throws {StoreError} when no Sentinel answers, or none knows the master. */
+  find(): Promise<ServerAddress> {
+    if (!this.#closed) this.#subscriptions ??= this.#sentinels.map((sentinel) => this.#listenTo(sentinel))
+    this.#round ??= this.#askAll().finally(() => {
+      this.#round = undefined
+    })
+    return this.#round
+  }
+
+  /** Calls when the master is found to be another one than before. Returns how to stop. */
+  onMove(listener: (master: ServerAddress) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#listeners.clear()
+    for (const subscription of this.#subscriptions ?? []) subscription.close()
+  }
+
+  #askAll(): Promise<ServerAddress> {
+    return new Promise((resolve, reject) => {
+      const majority = Math.floor(this.#sentinels.length / 2) + 1
+      const answers: Answer[] = []
+      const errors: unknown[] = []
+      let decided = false
+      const decide = (): void => {
+        const best = answers.reduce((one, other) => (epochOf(other) > epochOf(one) ? other : one), null)
+        // A fail-over is known to one Sentinel before the others hear of it: those alone must not bring us back.
+        const enough = answers.length >= majority && epochOf(best) >= epochOf(this.#known ?? null)
+        if (decided || (!enough && answers.length + errors.length < this.#sentinels.length)) return
+        decided = true
+        if (best === null) reject(answers.length > 0 ? this.#unknownMaster() : unreachable(errors))
+        else {
+          // Also back to a lower epoch: where all say so, somebody has set the Sentinels up anew.
+          this.#learn(best)
+          resolve(best.address)
+        }
+      }
+      for (const sentinel of this.#sentinels) {
+        this.#ask(sentinel)
+          .then(
+            (answer) => {
+              if (decided) this.#learnIfNewer(answer)
+              answers.push(answer)
+            },
+            (error: unknown) => errors.push(error),
+          )
+          .then(decide, reject)
+      }
+    })
+  }
+
+  async #ask(sentinel: RedisLink): Promise<Answer> {
+    const connection = sentinel.open(() => {})
+    let limit: NodeJS.Timeout | undefined
+    const silence = new Promise<never>((_, reject) => {
+      limit = setTimeout(() => reject(new Error('The Sentinel did not answer.')), SILENCE_MS).unref()
+    })
+    try {
+      return await Promise.race([askOn(connection, this.#name), silence])
+    } catch (error) {
+      throw connection.reasonOf(error)
+    } finally {
+      clearTimeout(limit)
+      connection.close()
+    }
+  }
+
+  #listenTo(sentinel: RedisLink): Subscription {
+    const look = (): void => {
+      this.#ask(sentinel).then(
+        (answer) => this.#learnIfNewer(answer),
+        () => {},
+      )
+    }
+    const subscription = new LastingSubscription({
+      channel: '+switch-master',
+      find: () => ({ link: sentinel }),
+      isFinal: () => false,
+      listener: {
+        onMessage: (message) => message.startsWith(`${this.#name} `) && look(),
+        onResubscribed: look,
+      },
+    })
+    // It may have announced another master before it was listened to.
+    subscription.flowing.then(look, () => {})
+    return subscription
+  }
+
+  #learnIfNewer(answer: Answer): void {
+    if (answer !== null && answer.epoch > epochOf(this.#known ?? null)) this.#learn(answer)
+  }
+
+  #learn(answer: NonNullable<Answer>): void {
+    const before = this.#known?.address
+    this.#known = answer
+    if (before === undefined || isSame(before, answer.address)) return
+    for (const listener of this.#listeners) listener(answer.address)
+  }
+
+  #unknownMaster(): StoreError {
+    return new StoreError(
+      'store-refused',
+      `The Sentinels know no master called ${JSON.stringify(this.#name)}. Check the name, and that these are the Sentinels that watch it.`,
+    )
+  }
+}
+
+export function isSame(one: ServerAddress, other: ServerAddress): boolean {
+  return one.host === other.host && one.port === other.port
+}
+
+/** A Sentinel that says nothing for this long is left out. */
+const SILENCE_MS = 1000
+
+async function askOn(connection: CommandConnection, name: string): Promise<Answer> {
+  // During a fail-over the first already tells the new address, and the second the epoch that goes with it.
+  const [at, facts] = await Promise.all([
+    connection.send('SENTINEL', ['GET-MASTER-ADDR-BY-NAME', name]),
+    connection.send('SENTINEL', ['MASTER', name]).catch((error: unknown) => {
+      if (replyCode(error) === 'ERR' || replyCode(error) === 'IDONTKNOW') return []
+      throw error
+    }),
+  ])
+  if (!Array.isArray(at)) return null
+  const [host = '', port] = textsOf(at)
+  const address = { host, port: Number(port) }
+  if (host.length > 255 || !(address.port > 0 && address.port < 65_536)) throw unexpectedReply(at)
+  return { address, epoch: configEpochOf(facts) }
+}
+
+/** The fields of a master come as a list of names and values, or as a map where the client speaks RESP3. */
+function configEpochOf(facts: unknown): number {
+  const field = 'config-epoch'
+  if (Array.isArray(facts)) return Number(facts[facts.indexOf(field) + 1])
+  return Number(facts instanceof Map ? facts.get(field) : (facts as Record<string, unknown>)[field])
+}
+
+function epochOf(answer: Answer): number {
+  return answer?.epoch ?? -1
+}
+
+function unreachable(errors: readonly unknown[]): StoreError {
+  const reply = errors.find((error) => replyCode(error) !== undefined)
+  const code = replyCode(reply)
+  if (code === 'WRONGPASS' || code === 'NOAUTH' || code === 'NOPERM') {
+    return new StoreError('store-refused', NO_ACCESS, { cause: wordsOf(reply) })
+  }
+  const cause = reply === undefined ? errors[0] : wordsOf(reply)
+  return new StoreError('store-unavailable', reply === undefined ? NOBODY : NO_SENTINEL, { cause })
+}
+
+const NOBODY =
+  'No Sentinel could be reached. Check that they run, their addresses, and the network in between.'
+const NO_SENTINEL =
+  'None of the Sentinels gave an answer that makes sense. Check that the addresses are those of Sentinels, and not of Redis servers.'
+const NO_ACCESS =
+  'The Sentinels did not accept the user name and password for them, which are others than those for the servers; or they do not allow this user to ask for the master.'

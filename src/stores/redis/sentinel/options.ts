@@ -1,0 +1,90 @@
+import { checkOptions, expected } from '../../../base/arguments.ts'
+import { show } from '../../../base/duration.ts'
+import { InvalidArgumentError } from '../../../errors.ts'
+import type { ServerAddress } from '../server/client-link.ts'
+import type { IoredisClient } from '../server/ioredis.ts'
+import type { SentinelSettings } from './link.ts'
+
+/** Who knows where the master is. */
+export interface SentinelOptions {
+  /** What the Sentinels call the master: `mymaster`. */
+  readonly name: string
+  /** The Sentinels themselves, all that there are. The port is 26379 where it is left out. */
+  readonly nodes: readonly { readonly host: string; readonly port?: number | undefined }[]
+  /** For the Sentinels, which know nothing of the users of the servers. Default: none. */
+  readonly username?: string | undefined
+  readonly password?: string | undefined
+  /** For the Sentinels: true, or options of `tls.connect`. Default: false, whatever the client uses for the servers. */
+  readonly tls?: object | boolean | undefined
+}
+
+export const SENTINEL_PORT = 26_379
+
+export function parseSentinel(options: unknown): SentinelSettings {
+  if (typeof options !== 'object' || options === null) {
+    throw expected('sentinel', 'an object with `name` and `nodes`', options)
+  }
+  checkOptions(options, ['name', 'nodes', 'username', 'password', 'tls'])
+  const { name, nodes, username, password, tls } = options as Partial<SentinelOptions>
+  return {
+    name: parseName(name),
+    nodes: parseNodes('sentinel.nodes', nodes),
+    access: { username, password, tls },
+  }
+}
+
+/** What a `Redis` of ioredis was told of Sentinels, if it was. */
+export function sentinelOf(client: IoredisClient): SentinelSettings | undefined {
+  const options = client.options as {
+    readonly [name in 'sentinels' | 'name' | 'role' | 'natMap' | 'sentinelTLS']?: unknown
+  } & { readonly [name in 'sentinelUsername' | 'sentinelPassword']?: string | null }
+  if (!options.sentinels) return undefined
+  if (options.role === 'slave') {
+    throw new InvalidArgumentError(
+      'Expected `client` to be connected to the master, got one with the role `slave`.',
+    )
+  }
+  const { sentinelUsername, sentinelPassword, sentinelTLS } = options
+  return {
+    name: parseName(options.name),
+    nodes: parseNodes('sentinels', options.sentinels),
+    access: {
+      username: sentinelUsername ?? undefined,
+      password: sentinelPassword ?? undefined,
+      tls: (sentinelTLS as object | undefined) ?? undefined,
+    },
+    reach: reachBy(options.natMap),
+  }
+}
+
+function parseName(name: unknown): string {
+  if (typeof name === 'string' && name !== '') return name
+  throw expected('name', 'what the Sentinels call the master, such as mymaster', name)
+}
+
+function parseNodes(option: string, nodes: unknown): ServerAddress[] {
+  if (!Array.isArray(nodes) || nodes.length === 0) {
+    throw new InvalidArgumentError(
+      `Expected \`${option}\` to be a list of one Sentinel or more, got ${show(nodes)}.`,
+    )
+  }
+  return nodes.map((node: { readonly host?: unknown; readonly port?: unknown } | null) => {
+    const host = node?.host
+    const port = Number(node?.port ?? SENTINEL_PORT)
+    if (typeof host === 'string' && host !== '' && Number.isInteger(port) && port > 0 && port < 65_536)
+      return { host, port }
+    throw new InvalidArgumentError(
+      `Expected each of \`${option}\` to be like { host: 'sentinel-1', port: 26379 }, got one that is not.`,
+    )
+  })
+}
+
+/** The `natMap` of ioredis: a function, or an object, from `host:port`. */
+function reachBy(natMap: unknown): ((told: ServerAddress) => ServerAddress) | undefined {
+  if (typeof natMap === 'function') {
+    return (told) => (natMap(`${told.host}:${told.port}`) as ServerAddress | undefined) ?? told
+  }
+  if (typeof natMap !== 'object' || natMap === null) return undefined
+  const map = natMap as Readonly<Record<string, ServerAddress>>
+  return (told) => map[`${told.host}:${told.port}`] ?? told
+}

@@ -1,0 +1,192 @@
+import { closedStoreError } from '../../../base/closed.ts'
+import type { StoreError } from '../../../errors.ts'
+import { probeAnswer, textsOf } from './answers.ts'
+import { type CommandConnection, type RedisLink, SILENCE_MS } from './client-link.ts'
+import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
+import { NotReplicatedError, Replication } from './replication.ts'
+import { type Script, type Scripts, serverScripts } from './scripts.ts'
+
+export interface LineOptions {
+  /** How many replicas have to have what was granted before it is. */
+  readonly replicas: number
+  readonly scripts?: Scripts
+  /** The user may do everything but send messages. */
+  readonly onMute?: () => void
+}
+
+/** The store's connection for commands. Opened with the first one, and replaced when it cannot be trusted any more. */
+export class Line {
+  readonly #link: RedisLink
+  readonly #probe: Script
+  readonly #replication: Replication | undefined
+  readonly #onMute: (() => void) | undefined
+  #proven: boolean | Promise<void> = false
+  #connection: CommandConnection | undefined
+  /** What was sent as a text on this connection, so that its name is enough. */
+  readonly #known = new Set<Script>()
+  #closed = false
+  #unanswered = 0
+  #heardAt = 0
+  #readOnlySince: number | undefined
+
+  constructor(link: RedisLink, { replicas, scripts = serverScripts, onMute }: LineOptions) {
+    this.#onMute = onMute
+    this.#link = link
+    this.#probe = scripts.probe
+    this.#replication = replicas === 0 ? undefined : new Replication(replicas)
+  }
+
+  /**
+   * Runs a script. `args` begins with a place for its name, then come the number of keys, the keys (the last fence first),
+   * and the rest. Rejects with what the client says, which {@link failure} turns into an error for the caller.
+   */
+  run(script: Script, args: string[]): Promise<unknown> {
+    if (this.#proven === true) return this.runUnproven(script, args)
+    // The proof itself may be what the connection never answers.
+    this.#replaceIfSilent()
+    return this.#prove(args).then(() => this.runUnproven(script, args))
+  }
+
+  /** For a script that only reads, and so cannot stop half-way: a user that may do no more can still look. */
+  runUnproven(script: Script, args: string[]): Promise<unknown> {
+    this.#replaceIfSilent()
+    const { grants } = script
+    // The first time as a text: a process that exits after a release would not hear that the server did not know its name.
+    if (!this.#known.has(script)) {
+      this.#known.add(script)
+      args[0] = script.text
+      return this.send('EVAL', args, grants)
+    }
+    args[0] = script.sha
+    return this.send('EVALSHA', args, grants, (error) => {
+      // The server's scripts were flushed, or it has changed behind a connection that stayed.
+      if (replyCode(error) !== 'NOSCRIPT') throw error
+      args[0] = script.text
+      return this.send('EVAL', args, grants)
+    })
+  }
+
+  /** On a server that is only about to have the slot. As a text, because a name it does not know would take another request. */
+  async runAsking(script: Script, args: string[]): Promise<unknown> {
+    args[0] = script.text
+    // Counts for the very next request on this connection.
+    const [, reply] = await Promise.all([this.send('ASKING', []), this.send('EVAL', args, script.grants)])
+    return reply
+  }
+
+  /** One step of a scan: where the next one begins, and the Redis keys that were found. */
+  async scan(
+    cursor: string,
+    { pattern, count }: { readonly pattern: string; readonly count: number },
+  ): Promise<readonly [next: string, names: readonly string[]]> {
+    const reply = await this.send('SCAN', [cursor, 'MATCH', pattern, 'COUNT', String(count)])
+    const [next, names] = Array.isArray(reply) ? (reply as readonly unknown[]) : []
+    if (typeof next !== 'string' || !/^\d{1,20}$/.test(next)) throw unexpectedReply(reply)
+    return [next, textsOf(names)]
+  }
+
+  send(
+    command: 'EVAL' | 'EVALSHA' | 'SCAN' | 'ASKING',
+    args: string[],
+    grants = false,
+    otherwise: (error: unknown) => Promise<unknown> = raise,
+  ): Promise<unknown> {
+    if (this.#closed) return Promise.reject(closedStoreError('redisStore()'))
+    this.#replaceIfSilent()
+    if (this.#unanswered === 0) this.#heardAt = performance.now()
+    this.#connection ??= this.#link.open(() => this.#forget())
+    const connection = this.#connection
+    this.#unanswered += 1
+    const sent = connection.send(command, args)
+    const reply = grants && this.#replication !== undefined ? this.#replication.cover(sent, connection) : sent
+    // One `then` for everything: each one more is felt by a lock that is taken and given back in a loop.
+    return reply.then(this.#heard, (error: unknown) => {
+      const reason = connection.reasonOf(error)
+      this.#failed(reason)
+      return otherwise(reason)
+    })
+  }
+
+  /** @throws {StoreError} when it was closed. */
+  assertOpen(): void {
+    if (this.#closed) throw closedStoreError('redisStore()')
+  }
+
+  /** The error for the caller of a request that failed with `error`. */
+  failure(error: unknown, key?: string): StoreError {
+    if (error instanceof NotReplicatedError) return error.asStoreError(key)
+    const since = this.#readOnlySince
+    return storeErrorOf(error, key, since === undefined ? 0 : performance.now() - since)
+  }
+
+  /** For how long it has owed an answer without giving any, in ms. */
+  get silentMs(): number {
+    return this.#unanswered === 0 ? 0 : performance.now() - this.#heardAt
+  }
+
+  /** Ends the connection; what is not answered yet is rejected. The next request opens another one. */
+  leave(): void {
+    this.#replace()
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#replace()
+  }
+
+  readonly #heard = (reply: unknown): unknown => {
+    this.#unanswered -= 1
+    this.#heardAt = performance.now()
+    this.#readOnlySince = undefined
+    return reply
+  }
+
+  #failed(error: unknown): void {
+    this.#unanswered -= 1
+    const code = replyCode(error)
+    if (code !== undefined || error instanceof NotReplicatedError) this.#heardAt = performance.now()
+    if (code === 'READONLY') this.#readOnlySince ??= performance.now()
+    // A new connection asks again who the primary is; and one that was refused would go on asking in the background.
+    if (code === 'READONLY' || code === 'WRONGPASS' || code === 'NOAUTH') this.#replace()
+  }
+
+  /** Once. A script that is refused in the middle would leave a room that nobody can read. */
+  #prove([, , fence = '']: readonly string[]): Promise<unknown> {
+    if (typeof this.#proven !== 'boolean') return this.#proven
+    // Like the last fence, and so in the same slot.
+    const start = fence.slice(0, -'fence'.length)
+    const proof = this.runUnproven(this.#probe, ['', '1', `${start}probe`, `${start}inbox:`])
+    this.#proven = proof.then(probeAnswer).then(
+      ({ isMute }) => {
+        this.#proven = true
+        if (isMute) this.#onMute?.()
+      },
+      (error: unknown) => {
+        this.#proven = false
+        // A slot that is moving has no place for a new key here. The next one will tell.
+        if (replyCode(error) !== 'ASK') throw error
+      },
+    )
+    return this.#proven
+  }
+
+  #replaceIfSilent(): void {
+    if (this.#unanswered > 0 && performance.now() - this.#heardAt > SILENCE_MS) this.#replace()
+  }
+
+  #replace(): void {
+    this.#connection?.close()
+    this.#connection = undefined
+    this.#forget()
+    this.#heardAt = performance.now()
+  }
+
+  #forget(): void {
+    this.#known.clear()
+    this.#replication?.lost()
+  }
+}
+
+function raise(error: unknown): never {
+  throw error
+}

@@ -1,0 +1,285 @@
+import { type ClockReading, type Finding, milliseconds } from '../../../base/diagnosis.ts'
+import { FENCE_ADVICE } from './failures.ts'
+
+/** What a server says about itself. */
+export interface ServerFacts {
+  /** The fields of `INFO`; empty where the user may not ask. */
+  readonly info: ReadonlyMap<string, string>
+  /** Settings by name; those that the user may not see are missing. */
+  readonly settings: ReadonlyMap<string, string>
+  readonly clock: ClockReading
+  readonly setting: ServerSetting
+  /** What is kept as the last fence, by the name of its key; null where that is no text. Those that were looked at. */
+  readonly lastFences: ReadonlyMap<string, string | null>
+  /** The user may not send messages. */
+  readonly isMute: boolean
+}
+
+/** By itself, or one of several of which Sentinels or a cluster make one the master, or a majority decides. */
+export type ServerSetting = 'alone' | 'sentinel' | 'cluster' | 'majority'
+
+/** Each looks at one thing, and says nothing where there is nothing to say. */
+export const SERVER_CHECKS: readonly ((facts: ServerFacts) => Finding | undefined)[] = [
+  visibility,
+  version,
+  topology,
+  eviction,
+  memory,
+  persistence,
+  saving,
+  isolation,
+  publishing,
+  lastFence,
+  clock,
+]
+
+function visibility({ info, setting }: ServerFacts): Finding | undefined {
+  if (info.size > 0) return undefined
+  if (setting === 'majority') {
+    return {
+      check: 'settings',
+      verdict: 'warning',
+      text: 'The user may not ask for INFO, so a restart that loses only the last votes goes unnoticed, and version, eviction and role were not looked at. Grant it +info, and +config|get for the rest.',
+    }
+  }
+  return {
+    check: 'settings',
+    verdict: 'warning',
+    text: 'The user may not ask for INFO, so version, eviction, persistence and role were not looked at. Run the doctor as a user that has +info and +config|get.',
+  }
+}
+
+function version({ info, setting }: ServerFacts): Finding | undefined {
+  const check = 'version'
+  const valkey = info.get('valkey_version')
+  const redis = info.get('redis_version')
+  if (valkey !== undefined) return { check, verdict: 'ok', text: `Valkey ${valkey}.` }
+  if (redis === undefined) return undefined
+  const [major = 0, minor = 0] = redis.split('.').map(Number)
+  if (major < 6 || (major === 6 && minor < 2)) {
+    return {
+      check,
+      verdict: 'problem',
+      text: `Redis ${redis} is too old for the store's scripts. Update it to 6.2 or newer.`,
+    }
+  }
+  if (major < 7 && setting === 'cluster') {
+    return {
+      check,
+      verdict: 'warning',
+      text: `Redis ${redis} sends each message to every server of the cluster. Update it to 7 or newer.`,
+    }
+  }
+  return { check, verdict: 'ok', text: `Redis ${redis}.` }
+}
+
+function topology({ info, setting }: ServerFacts): Finding | undefined {
+  const check = 'role'
+  if (info.get('cluster_enabled') === '1' && setting !== 'cluster') {
+    return {
+      check,
+      verdict: 'problem',
+      text: 'The server is part of a cluster. Connect to it as one (redis+cluster://…), or use a single server.',
+    }
+  }
+  if (info.get('role') === 'slave') {
+    const master = `${info.get('master_host')}:${info.get('master_port')}`
+    if (setting === 'majority') {
+      return {
+        check,
+        verdict: 'problem',
+        text: `The server is a replica of ${master}, which makes two votes of one. List masters only.`,
+      }
+    }
+    if (setting === 'alone') {
+      return {
+        check,
+        verdict: 'problem',
+        text: `The server is a replica of ${master} and takes no writes. Connect to that one, or let Sentinels name it (redis+sentinel://…).`,
+      }
+    }
+    if (info.get('master_link_status') !== 'up') {
+      return {
+        check,
+        verdict: 'warning',
+        text: `The server is a replica that has lost its master ${master}, so it knows nothing of new locks. Look at its log.`,
+      }
+    }
+    return { check, verdict: 'ok', text: 'A replica that follows its master.' }
+  }
+  if (info.get('role') !== 'master') return undefined
+  const replicas = Number(info.get('connected_slaves') ?? 0)
+  if (setting === 'majority') return independence(replicas)
+  if (replicas > 0) return { check, verdict: 'ok', text: `The master, with ${counted(replicas, 'replica')}.` }
+  if (setting === 'alone') return { check, verdict: 'ok', text: 'A single server.' }
+  return {
+    check,
+    verdict: setting === 'sentinel' ? 'problem' : 'warning',
+    text: 'The master has no replica that could take over. Start one, or repair its connection.',
+  }
+}
+
+function independence(replicas: number): Finding {
+  const check = 'role'
+  if (replicas === 0) return { check, verdict: 'ok', text: 'A master that depends on no other.' }
+  return {
+    check,
+    verdict: 'warning',
+    text: `The master has ${counted(replicas, 'replica')}. One that takes its place has not heard of the last votes, and does not say so. Let no fail-over happen behind the address.`,
+  }
+}
+
+function eviction({ info }: ServerFacts): Finding | undefined {
+  const check = 'eviction'
+  const policy = info.get('maxmemory_policy')
+  if (policy === undefined) return undefined
+  if (policy === 'noeviction') return { check, verdict: 'ok', text: 'No key is evicted.' }
+  const change = 'Set maxmemory-policy noeviction, or use a server of its own for locks.'
+  if (info.get('maxmemory') === '0') {
+    return {
+      check,
+      verdict: 'warning',
+      text: `With maxmemory-policy ${policy} locks would vanish once a maxmemory is set. ${change}`,
+    }
+  }
+  return {
+    check,
+    verdict: 'problem',
+    text: `With maxmemory-policy ${policy} locks vanish when the memory is full, while their holders work. ${change}`,
+  }
+}
+
+function memory({ info }: ServerFacts): Finding | undefined {
+  const most = Number(info.get('maxmemory') ?? 0)
+  const used = Number(info.get('used_memory') ?? 0)
+  if (most === 0 || used / most < NEARLY_FULL) return undefined
+  return {
+    check: 'memory',
+    verdict: used < most ? 'warning' : 'problem',
+    text: `The server uses ${Math.round((used / most) * 100)} % of its maxmemory, and grants no lock when it is full. Raise maxmemory, or remove what is not needed.`,
+  }
+}
+
+function persistence({ info, settings, setting }: ServerFacts): Finding | undefined {
+  const check = 'persistence'
+  if (!info.has('aof_enabled')) return undefined
+  if (setting === 'majority' && settings.get('appendfsync') !== undefined) {
+    const always = info.get('aof_enabled') === '1' && settings.get('appendfsync') === 'always'
+    const text = always
+      ? 'Every vote is on disk before it is given: after a restart the votes count at once.'
+      : 'After a restart the votes do not count for `maxTtl`. With appendonly yes and appendfsync always they would at once, for a disk write for each lock.'
+    return { check, verdict: 'ok', text }
+  }
+  const change = 'Set appendonly yes and appendfsync always if no lock may be forgotten, or check the fence.'
+  if (info.get('aof_enabled') === '1') {
+    const fsync = settings.get('appendfsync')
+    if (fsync === 'always')
+      return { check, verdict: 'ok', text: 'Every grant is on disk before it is answered.' }
+    const loss =
+      fsync === undefined
+        ? 'some of the last'
+        : fsync === 'everysec'
+          ? 'the last second of'
+          : 'half a minute of'
+    return {
+      check,
+      verdict: 'warning',
+      text: `A server that crashes forgets ${loss} locks, whose holders are told at their next renewal. ${change}`,
+    }
+  }
+  return {
+    check,
+    verdict: 'warning',
+    text: `A server that restarts forgets ${settings.get('save') ? 'the locks since its last snapshot' : 'all locks'}, whose holders are told at their next renewal. ${change}`,
+  }
+}
+
+function saving({ info, settings }: ServerFacts): Finding | undefined {
+  const append = info.get('aof_enabled') === '1' && info.get('aof_last_write_status') === 'err'
+  const stops = settings.get('stop-writes-on-bgsave-error') !== 'no'
+  if (!append && !(stops && info.get('rdb_last_bgsave_status') === 'err')) return undefined
+  return {
+    check: 'disk',
+    verdict: 'problem',
+    text: 'The server cannot save to its disk, and refuses to write for that. Look at its log.',
+  }
+}
+
+/** Whether a master that is cut off stops granting by itself. */
+function isolation({ info, settings, setting }: ServerFacts): Finding | undefined {
+  const check = 'isolation'
+  const least = settings.get('min-replicas-to-write')
+  if (setting !== 'sentinel' || info.get('role') !== 'master' || least === undefined) return undefined
+  if (Number(least) > 0) {
+    return {
+      check,
+      verdict: 'ok',
+      text: `It takes no writes with fewer than ${counted(Number(least), 'replica')}.`,
+    }
+  }
+  return {
+    check,
+    verdict: 'warning',
+    text: 'A master that is cut off goes on granting to who is cut off with it. Set min-replicas-to-write 1 and min-replicas-max-lag 10 on every server, or the option `replicas` of the store.',
+  }
+}
+
+function publishing({ isMute }: ServerFacts): Finding | undefined {
+  if (!isMute) return undefined
+  return {
+    check: 'publishing',
+    verdict: 'warning',
+    text: 'The user may not send messages, so waiters ask for their turn every two seconds instead of being told. Grant it +publish and the channels.',
+  }
+}
+
+function lastFence({ lastFences, clock: { aheadMs } }: ServerFacts): Finding | undefined {
+  const check = 'last fence'
+  const names = [...lastFences.keys()]
+  const broken = names.find((name) => !isFence(lastFences.get(name)))
+  if (broken !== undefined) {
+    return {
+      check,
+      verdict: 'problem',
+      text: `The Redis key ${JSON.stringify(broken)} should hold the last fence, a number below 9000000000000000, and holds something else, so nobody gets a lock. ${FENCE_ADVICE}`,
+    }
+  }
+  const now = Date.now() + aheadMs
+  const aheadByMs = Math.max(0, ...names.map((name) => Number(lastFences.get(name)) / 1000 - now))
+  if (aheadByMs < FENCES_AHEAD_MS) return undefined
+  return {
+    check,
+    verdict: 'warning',
+    text: `The last fence is ${milliseconds(aheadByMs)} ahead of the clock of the server, which was set back, or somebody wrote it. The fences go on from there; let NTP set the clock.`,
+  }
+}
+
+/** As last.lua decides it. */
+function isFence(text: string | null | undefined): boolean {
+  return typeof text === 'string' && /^(?:\d{1,15}|[0-8]\d{15})$/.test(text)
+}
+
+function clock({ clock: { aheadMs, errorMs } }: ServerFacts): Finding {
+  const check = 'clock'
+  const size = milliseconds(Math.abs(aheadMs))
+  if (Math.abs(aheadMs) < FAR_MS) {
+    return {
+      check,
+      verdict: 'ok',
+      text: `Within ${milliseconds(Math.abs(aheadMs) + errorMs)} of this machine's.`,
+    }
+  }
+  return {
+    check,
+    verdict: 'warning',
+    text: `${size} ${aheadMs > 0 ? 'ahead of' : 'behind'} this machine's. Leases do not mind, but fences count from it, so they may fall when the locks move to another server. Let NTP set both.`,
+  }
+}
+
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`
+}
+
+const NEARLY_FULL = 0.9
+const FAR_MS = 1000
+const FENCES_AHEAD_MS = 60_000

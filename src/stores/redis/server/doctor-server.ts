@@ -1,0 +1,196 @@
+import { type Finding, milliseconds, readClock, within } from '../../../base/diagnosis.ts'
+import { textsOf } from './answers.ts'
+import type { CommandConnection, RedisLink, ServerAddress } from './client-link.ts'
+import { SERVER_CHECKS, type ServerFacts, type ServerSetting } from './doctor-checks.ts'
+import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
+
+/** What is to be said of several servers of which any may become the master, each by itself and of all together. */
+export async function diagnoseServers(
+  servers: readonly ServerAddress[],
+  {
+    linkTo,
+    setting,
+  }: { readonly linkTo: (server: ServerAddress) => RedisLink; readonly setting: ServerSetting },
+): Promise<readonly Finding[]> {
+  const asked = await Promise.all(
+    servers.map(async (server) => ({
+      where: addressOf(server),
+      facts: await factsOf(linkTo(server), setting),
+    })),
+  )
+  const findings: Finding[] = []
+  for (const { where, facts } of asked) {
+    if ('problem' in facts)
+      findings.push({ check: 'connection', where, verdict: 'warning', text: facts.problem })
+    else findings.push(...findingsOf(facts).map((finding) => ({ ...finding, where })))
+  }
+  const seen = asked.flatMap(({ facts }) => ('problem' in facts ? [] : [facts]))
+  return [
+    ...findings,
+    ...clocks(seen, 'A fail-over to the slower one that is quicker than that may lower the fences.'),
+  ]
+}
+
+export function findingsOf(facts: ServerFacts): readonly Finding[] {
+  return SERVER_CHECKS.flatMap((check) => check(facts) ?? [])
+}
+
+export async function factsOf(
+  link: RedisLink,
+  setting: ServerSetting,
+): Promise<ServerFacts | { readonly problem: string }> {
+  return await onceOpen(link, async (connection) => {
+    const info = infoOf(await permitted(connection.send('INFO', [])))
+    return {
+      info,
+      settings: await settingsOf(connection),
+      clock: await readClock(async () => timeOf(await connection.send('TIME', []))),
+      setting,
+      // A replica has those of its master.
+      lastFences: info.get('role') === 'slave' ? new Map() : await lastFencesOf(connection, setting),
+      isMute: (await permitted(connection.send('PUBLISH', [`${PREFIX}inbox:`, '']))) === undefined,
+    }
+  })
+}
+
+/** The default, which a URL cannot change. */
+const PREFIX = 'holdfast:'
+
+/** In a cluster there is one for each slot, of which some are looked at. */
+async function lastFencesOf(
+  connection: CommandConnection,
+  setting: ServerSetting,
+): Promise<ReadonlyMap<string, string | null>> {
+  const names = setting === 'cluster' ? await fenceNamesOf(connection) : [`${PREFIX}fence`]
+  const fences = new Map<string, string | null>()
+  await Promise.all(
+    names.map(async (name) => {
+      const kept = await connection.send('GET', [name]).catch((error: unknown) => {
+        if (replyCode(error) === 'WRONGTYPE') return WRONG
+        if (replyCode(error) === undefined) throw error
+        return null
+      })
+      if (kept !== null) fences.set(name, typeof kept === 'string' ? kept : null)
+    }),
+  )
+  return fences
+}
+
+const WRONG = Symbol('not a text')
+
+async function fenceNamesOf(connection: CommandConnection): Promise<readonly string[]> {
+  const names = new Set<string>()
+  let cursor = '0'
+  for (let scans = 0; scans < MOST_SCANS && names.size < MOST_FENCES; scans += 1) {
+    const args = [cursor, 'MATCH', `${PREFIX}{*}fence`, 'COUNT', '1000']
+    const reply = await permitted(connection.send('SCAN', args))
+    const [next, found] = Array.isArray(reply) ? (reply as readonly unknown[]) : ['0', []]
+    for (const name of textsOf(found)) names.add(name)
+    cursor = String(next)
+    if (cursor === '0') break
+  }
+  return [...names].slice(0, MOST_FENCES)
+}
+
+const MOST_SCANS = 50
+const MOST_FENCES = 2000
+
+const SETTINGS: readonly string[] = [
+  'appendfsync',
+  'save',
+  'stop-writes-on-bgsave-error',
+  'min-replicas-to-write',
+]
+
+async function settingsOf(connection: CommandConnection): Promise<ReadonlyMap<string, string>> {
+  const settings = new Map<string, string>()
+  for (const name of SETTINGS) {
+    // One at a time: Redis 6.2 takes no more.
+    const [, value] = pairs(await permitted(connection.send('CONFIG', ['GET', name])))
+    if (value !== undefined) settings.set(name, String(value).slice(0, LONGEST_VALUE))
+  }
+  return settings
+}
+
+/** A fence is at least the server's time, so it may fall where another server goes on whose clock is far behind. */
+export function clocks(servers: readonly ServerFacts[], harm: string): readonly Finding[] {
+  if (servers.length < 2) return []
+  const check = 'clocks'
+  const ahead = servers.map(({ clock }) => clock.aheadMs)
+  const errorMs = Math.max(...servers.map(({ clock }) => clock.errorMs))
+  const apartMs = Math.max(...ahead) - Math.min(...ahead)
+  if (apartMs < APART_MS + 2 * errorMs) {
+    return [{ check, verdict: 'ok', text: `Of the servers: within ${milliseconds(apartMs + 2 * errorMs)}.` }]
+  }
+  return [
+    {
+      check,
+      verdict: 'warning',
+      text: `Those of the servers are ${milliseconds(apartMs)} apart. ${harm} Let NTP set them.`,
+    },
+  ]
+}
+
+const APART_MS = 250
+
+/** What comes of it on a connection of its own, or what is wrong. */
+export async function onceOpen<T extends object>(
+  link: RedisLink,
+  ask: (connection: CommandConnection) => Promise<T>,
+): Promise<T | { readonly problem: string }> {
+  const connection = link.open(() => {})
+  try {
+    return await within(LIMIT_MS, ask(connection))
+  } catch (error) {
+    return { problem: storeErrorOf(connection.reasonOf(error), undefined, 0).message }
+  } finally {
+    connection.close()
+  }
+}
+
+const LIMIT_MS = 5000
+
+/** Undefined where the user may not ask that. */
+async function permitted(reply: Promise<unknown>): Promise<unknown> {
+  try {
+    return await reply
+  } catch (error) {
+    if (replyCode(error) === undefined) throw error
+    return undefined
+  }
+}
+
+function infoOf(reply: unknown): ReadonlyMap<string, string> {
+  const text = typeof reply === 'string' ? reply.slice(0, LONGEST_INFO) : ''
+  const lines = text.matchAll(/^(\w{1,100}):(.*?)\r?$/gm)
+  return new Map(Array.from(lines, ([, name = '', value = '']) => [name, value.slice(0, LONGEST_VALUE)]))
+}
+
+/** Of what a server says about itself, many times what one does say. */
+const LONGEST_INFO = 100_000
+const LONGEST_VALUE = 200
+
+function timeOf(reply: unknown): number {
+  const [seconds, microseconds] = textsOf(reply)
+  const ms = Number(seconds) * 1000 + Number(microseconds) / 1000
+  if (Number.isFinite(ms)) return ms
+  throw unexpectedReply(reply)
+}
+
+/** A flat list, or a map where the client speaks RESP3. */
+function pairs(reply: unknown): readonly string[] {
+  if (Array.isArray(reply)) return reply as string[]
+  if (reply instanceof Map) return [...(reply as Map<string, string>)].flat()
+  return typeof reply === 'object' && reply !== null
+    ? Object.entries(reply as Record<string, string>).flat()
+    : []
+}
+
+export function entries(reply: unknown): readonly (readonly [string, string])[] {
+  const flat = pairs(reply)
+  return flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ''] as const] : []))
+}
+
+export function addressOf({ host, port }: ServerAddress): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`
+}

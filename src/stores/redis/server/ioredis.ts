@@ -1,0 +1,223 @@
+import { Channels } from './channels.ts'
+import {
+  type ChannelsConnection,
+  type ChannelsListener,
+  type CommandConnection,
+  KEEP_ALIVE_MS,
+  type RedisLink,
+  reconnectDelayMs,
+  type Target,
+} from './client-link.ts'
+
+/** What the store uses of a `Redis` object of the package `ioredis`, version 5 or 6. */
+export interface IoredisClient {
+  readonly status: string
+  readonly options: object
+  duplicate(override?: object): IoredisConnection
+}
+
+/** What the store uses of its own duplicates of an {@link IoredisClient}. */
+export interface IoredisConnection {
+  readonly status: string
+  call(command: string, args: string[]): Promise<unknown>
+  on(event: string, listener: (...args: unknown[]) => void): unknown
+  subscribe(channel: string): Promise<unknown>
+  disconnect(): void
+}
+
+/** What it uses besides on servers of a cluster. */
+interface ShardSubscriber extends IoredisConnection {
+  ssubscribe(channel: string): Promise<unknown>
+  sunsubscribe(channel: string): Promise<unknown>
+}
+
+export function ioredisLink(client: IoredisClient, target?: Target): RedisLink {
+  const { keyPrefix } = client.options as { readonly keyPrefix?: unknown }
+  // A Sentinel has no databases.
+  const database = target?.access === undefined ? databaseOf(client) : 0
+  const duplicate = (): IoredisConnection => duplicateOf(client, target)
+  return {
+    keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
+    open: (onLost) => new IoredisCommands(duplicate(), { database, onLost }),
+    openChannels: (listener, options) => openChannels(duplicate(), listener, options),
+  }
+}
+
+export function databaseOf({ options }: IoredisClient): number {
+  return Number((options as { readonly db?: unknown }).db ?? 0)
+}
+
+/** The settings of our connections where they must not be the application's. */
+const OWN_OPTIONS = {
+  lazyConnect: true,
+  keyPrefix: '',
+  // The client would go on in database 0 where the server refuses another one. Messages belong to no database.
+  db: 0,
+  keepAlive: KEEP_ALIVE_MS,
+  retryStrategy: reconnectDelayMs,
+  // A timer that keeps the process, and that nothing stops where the connection was lost before it was closed.
+  disconnectTimeout: 100,
+  reconnectOnError: null,
+  // A request is never sent a second time by the client: only the engine knows whether it still wants it.
+  autoResendUnfulfilledCommands: false,
+  // What cannot be sent fails with the next attempt to connect, so nothing piles up while the server is away.
+  enableOfflineQueue: true,
+  maxRetriesPerRequest: 0,
+  // We bundle requests ourselves, and say what belongs together.
+  enableAutoPipelining: false,
+  // These would ask for INFO and CLIENT, which the user of the store needs no permission for.
+  enableReadyCheck: false,
+  disableClientInfo: true,
+  autoResubscribe: false,
+  stringNumbers: false,
+  monitor: false,
+  readOnly: false,
+}
+
+function duplicateOf(client: IoredisClient, target: Target | undefined): IoredisConnection {
+  const redis = client.duplicate(
+    target === undefined ? OWN_OPTIONS : { ...OWN_OPTIONS, ...optionsFor(client, target) },
+  )
+  redis.on('connect', () => letProcessEnd(redis))
+  redis.on('reconnecting', () => letProcessEnd(redis))
+  // Its socket is made a little later.
+  redis.on('connecting', () => setImmediate(letProcessEnd, redis))
+  return redis
+}
+
+/** Of a client that may find its server by Sentinels, these are the options of a plain one. */
+function optionsFor(client: IoredisClient, { host, port, access }: Target): object {
+  const at = { host, port, path: undefined, sentinels: null, name: null }
+  if (access !== undefined) {
+    const { username = null, password = null, tls } = access
+    return { ...at, username, password, tls: tls === true ? {} : tls || undefined }
+  }
+  // A client with Sentinels uses TLS for the servers only if it is told so twice.
+  const { sentinels, tls, enableTLSForSentinelMode } = client.options as {
+    readonly [name in 'sentinels' | 'tls' | 'enableTLSForSentinelMode']?: unknown
+  }
+  return { ...at, tls: sentinels && !enableTLSForSentinelMode ? undefined : tls }
+}
+
+/** Neither a socket nor the pause before the next attempt may keep the process. The client has no words for it. */
+function letProcessEnd(redis: object): void {
+  const { stream, reconnectTimeout } = redis as {
+    readonly [part in 'stream' | 'reconnectTimeout']?: Unrefable
+  }
+  stream?.unref?.()
+  reconnectTimeout?.unref?.()
+}
+
+interface Unrefable {
+  unref?(): void
+}
+
+class IoredisCommands implements CommandConnection {
+  readonly #redis: IoredisConnection
+  readonly #database: number
+  /** Whether this very connection is known to be in the database. */
+  #isSelected: boolean
+  #selecting: Promise<unknown> | undefined
+  /** How many commands wait for that. */
+  #unsent = 0
+  #lastError: unknown
+
+  constructor(
+    redis: IoredisConnection,
+    { database, onLost }: { readonly database: number; readonly onLost: () => void },
+  ) {
+    this.#redis = redis
+    this.#database = database
+    this.#isSelected = database === 0
+    this.#redis.on('close', () => {
+      this.#isSelected = database === 0
+      this.#selecting = undefined
+      this.#unsent = 0
+      onLost()
+    })
+    this.#redis.on('error', (error: unknown) => {
+      this.#lastError = error
+    })
+    this.#redis.on('ready', () => {
+      this.#lastError = undefined
+    })
+  }
+
+  send(command: string, args: string[]): Promise<unknown> {
+    if (this.#isSelected) return this.#redis.call(command, args)
+    return this.#sendSelected(command, args)
+  }
+
+  reasonOf(error: unknown): unknown {
+    return reasonOf(error, this.#lastError)
+  }
+
+  close(): void {
+    this.#redis.disconnect()
+    // Between two attempts to connect the client keeps what waits, and is never heard of it again. It has no words for it.
+    const redis: object = this.#redis
+    ;(redis as Flushable).flushQueue?.(new Error('The connection was closed'), { commandQueue: false })
+  }
+
+  /** What was sent before the server has confirmed the database might be done in another one. */
+  async #sendSelected(command: string, args: string[]): Promise<unknown> {
+    this.#selecting ??= this.#redis.call('SELECT', [String(this.#database)])
+    const selecting = this.#selecting
+    this.#unsent += 1
+    try {
+      await selecting
+    } catch (error) {
+      if (this.#selecting === selecting) {
+        this.#selecting = undefined
+        this.#unsent = 0
+      }
+      throw error
+    }
+    if (this.#selecting !== selecting) throw new Error('The connection was lost')
+    this.#unsent -= 1
+    // Not before: nothing may overtake those that still wait.
+    if (this.#unsent === 0) this.#isSelected = true
+    return this.#redis.call(command, args)
+  }
+}
+
+interface Flushable {
+  flushQueue?(error: Error, which: { readonly commandQueue: boolean }): void
+}
+
+function openChannels(
+  redis: IoredisConnection,
+  listener: ChannelsListener,
+  { sharded = false }: { readonly sharded?: boolean } = {},
+): ChannelsConnection {
+  let lastError: unknown
+  const shards = redis as ShardSubscriber
+  const channels = new Channels(
+    {
+      subscribe: (channel) =>
+        (sharded ? shards.ssubscribe(channel) : redis.subscribe(channel)).catch((error: unknown) => {
+          throw reasonOf(error, lastError)
+        }),
+      // Only those of a slot are left one by one.
+      unsubscribe: (channel) => shards.sunsubscribe(channel),
+      ping: () => redis.call('PING', []),
+      close: () => redis.disconnect(),
+    },
+    listener,
+  )
+  // A channel that the server ends because its slot has moved is an answer without a question, and an error to the client.
+  redis.on('error', (error) => {
+    lastError = error
+  })
+  redis.on(sharded ? 'smessage' : 'message', (_channel, message) => channels.take(String(message)))
+  // The slot is elsewhere. The client then says nothing to who subscribed.
+  redis.on('moved', () => channels.heard())
+  redis.on('close', () => channels.lose(lastError))
+  return channels
+}
+
+/** "Reached the max retries per request": why it could not connect was said elsewhere. */
+function reasonOf(error: unknown, lastError: unknown): unknown {
+  const isGivingUp = error instanceof Error && error.name === 'MaxRetriesPerRequestError'
+  return isGivingUp ? (lastError ?? error) : error
+}

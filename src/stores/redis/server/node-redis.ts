@@ -1,0 +1,159 @@
+import { Channels } from './channels.ts'
+import {
+  type ChannelsConnection,
+  type ChannelsListener,
+  type CommandConnection,
+  KEEP_ALIVE_MS,
+  type RedisLink,
+  type Target,
+} from './client-link.ts'
+
+/** What the store uses of a client of the package `redis`, version 5 or 6. */
+export interface NodeRedisClient {
+  readonly isOpen: boolean
+  readonly options?: object | undefined
+  duplicate(overrides?: object): NodeRedisConnection
+}
+
+/** What the store uses of its own duplicates of a {@link NodeRedisClient}. */
+export interface NodeRedisConnection {
+  readonly isOpen: boolean
+  readonly isReady: boolean
+  connect(): Promise<unknown>
+  sendCommand(args: readonly string[]): Promise<unknown>
+  subscribe(channel: string, listener: (message: string) => void): Promise<unknown>
+  sSubscribe(channel: string, listener: (message: string) => void): Promise<unknown>
+  sUnsubscribe(channel: string): Promise<unknown>
+  on(event: string, listener: (...args: unknown[]) => void): unknown
+  destroy(): void
+  unref(): void
+}
+
+export function nodeRedisLink(client: NodeRedisClient, target?: Target): RedisLink {
+  const { keyPrefix } = (client.options ?? {}) as { readonly keyPrefix?: unknown }
+  const duplicate = (): NodeRedisConnection => duplicateOf(client, target)
+  return {
+    keyPrefix: typeof keyPrefix === 'string' ? keyPrefix : '',
+    open: (onLost) => new NodeRedisCommands(duplicate(), onLost),
+    openChannels: (listener, options) => openChannels(duplicate(), listener, options),
+  }
+}
+
+/** The settings of our connections where they must not be the application's. */
+function duplicateOf(client: NodeRedisClient, target: Target | undefined): NodeRedisConnection {
+  const { socket } = (client.options ?? {}) as { readonly socket?: object }
+  const redis = client.duplicate({
+    ...accessFor(target),
+    socket: {
+      ...(target?.access === undefined && socket),
+      ...socketFor(target),
+      keepAlive: true,
+      keepAliveInitialDelay: KEEP_ALIVE_MS,
+      // Its own pauses between attempts would keep the process alive.
+      reconnectStrategy: false,
+      socketTimeout: undefined,
+    },
+    keyPrefix: undefined,
+    // What cannot be sent fails at once; the connection below waits for one attempt to connect first.
+    disableOfflineQueue: true,
+    commandsQueueMaxLength: undefined,
+    // No abort signal for each request: the engine does not wait longer than it wants to.
+    commandOptions: { timeout: undefined },
+    // These would ask for CLIENT, which the user of the store needs no permission for, or for traffic of their own.
+    disableClientInfo: true,
+    clientSideCache: undefined,
+    emitInvalidate: false,
+    maintNotifications: 'disabled',
+    pingInterval: undefined,
+    readonly: false,
+  })
+  redis.unref()
+  return redis
+}
+
+function accessFor(target: Target | undefined): object {
+  if (target === undefined) return {}
+  // The client has merged its URL into its other options, and would do so again.
+  if (target.access === undefined) return { url: undefined }
+  const { username, password } = target.access
+  return { url: undefined, credentialsProvider: undefined, username, password, database: 0 }
+}
+
+function socketFor(target: Target | undefined): object {
+  if (target === undefined) return {}
+  const { host, port, access } = target
+  const at = { host, port }
+  if (access === undefined) return at
+  const { tls } = access
+  return typeof tls === 'object' ? { ...at, ...tls, tls: true } : { ...at, tls: tls === true }
+}
+
+class NodeRedisCommands implements CommandConnection {
+  readonly #redis: NodeRedisConnection
+  #waiting: ((error?: unknown) => void)[] = []
+
+  constructor(redis: NodeRedisConnection, onLost: () => void) {
+    this.#redis = redis
+    this.#redis.on('ready', () => this.#settle())
+    this.#redis.on('error', (error: unknown) => {
+      onLost()
+      this.#settle(error)
+    })
+  }
+
+  send(command: string, args: readonly string[]): Promise<unknown> {
+    const whole = [command, ...args]
+    if (this.#redis.isReady) return this.#redis.sendCommand(whole)
+    return this.#ready().then(() => this.#redis.sendCommand(whole))
+  }
+
+  reasonOf(error: unknown): unknown {
+    return error
+  }
+
+  close(): void {
+    this.#settle(new Error('The connection was closed'))
+    if (this.#redis.isOpen) this.#redis.destroy()
+  }
+
+  #ready(): Promise<void> {
+    if (!this.#redis.isOpen) this.#redis.connect().catch(() => {})
+    return new Promise((resolve, reject) => {
+      this.#waiting.push((error) => (error === undefined ? resolve() : reject(error)))
+    })
+  }
+
+  #settle(error?: unknown): void {
+    const waiting = this.#waiting
+    this.#waiting = []
+    for (const settle of waiting) settle(error)
+  }
+}
+
+function openChannels(
+  redis: NodeRedisConnection,
+  listener: ChannelsListener,
+  { sharded = false }: { readonly sharded?: boolean } = {},
+): ChannelsConnection {
+  let connected: Promise<unknown> | undefined
+  const onMessage = (message: string): void => channels.take(message)
+  const channels: Channels = new Channels(
+    {
+      async subscribe(channel) {
+        connected ??= redis.connect()
+        await connected
+        await (sharded ? redis.sSubscribe(channel, onMessage) : redis.subscribe(channel, onMessage))
+      },
+      // Only those of a slot are left one by one.
+      unsubscribe: (channel) => redis.sUnsubscribe(channel),
+      ping: () => redis.sendCommand(['PING']),
+      close: () => {
+        if (redis.isOpen) redis.destroy()
+      },
+    },
+    listener,
+  )
+  redis.on('error', (error) => channels.lose(error))
+  redis.on('end', () => channels.lose(undefined))
+  return channels
+}

@@ -1,0 +1,131 @@
+import { StoreError } from '../../../errors.ts'
+import type { CommandConnection } from './client-link.ts'
+
+/**
+ * Has grants wait until so many replicas have them. `WAIT` counts what was written before it on the same connection, and
+ * holds up everything behind it there. So it goes out right behind the scripts of a tick, one at a time: the scripts that
+ * come meanwhile share the next one, and replicas that are away cost one time limit and not one for each request.
+ *
+ * Renewals wait, too: a deadline that only the old master knows of is not worth anything on the new one, and an old master
+ * that nobody follows any more cannot keep its holders beyond their deadline. A hand-over is covered by the confirmation
+ * of who was admitted. A release is not: if it is lost, the key stays taken until the ttl is over, and no longer.
+ *
+ * A grant that has not reached enough replicas is not undone here. It is unknown, as if its answer were lost: whoever
+ * asks under the same id goes on with it once the replicas are back, in the place that it has; whoever gives up gives it
+ * back. Undone here, it might be one that a later request of the same ticket was told of.
+ */
+export class Replication {
+  readonly #replicas: number
+  /** For what was written since the last WAIT was. */
+  #next: Later | undefined
+  #waiting = false
+  /** Counts lost connections: what was written on one is not covered by a WAIT on the next one. */
+  #generation = 0
+
+  constructor(replicas: number) {
+    this.#replicas = replicas
+  }
+
+  /** The reply to a script that was just written to this connection, once what it granted is replicated. */
+  async cover(reply: Promise<unknown>, connection: CommandConnection): Promise<unknown> {
+    const reached = this.#reached(connection)
+    // Of no interest if nothing was granted.
+    reached.catch(() => {})
+    const text = await reply
+    if (!hasGranted(text)) return text
+    const got = await reached
+    if (got >= this.#replicas) return text
+    throw new NotReplicatedError(text, { got, wanted: this.#replicas })
+  }
+
+  /** What comes next is written to another connection. */
+  lost(): void {
+    this.#generation += 1
+    this.#waiting = false
+    this.#next?.reject(new Error(LOST))
+    this.#next = undefined
+  }
+
+  #reached(connection: CommandConnection): Promise<number> {
+    if (this.#next === undefined) {
+      const next = later(connection)
+      this.#next = next
+      if (!this.#waiting) queueMicrotask(() => this.#wait(next))
+    }
+    return this.#next.promise
+  }
+
+  #wait(next: Later): void {
+    // The connection may have been lost in between.
+    if (this.#next !== next) return
+    this.#next = undefined
+    this.#waiting = true
+    const generation = this.#generation
+    const { connection, resolve, reject } = next
+    connection.send('WAIT', [String(this.#replicas), String(LIMIT_MS)]).then(
+      (got) => {
+        if (generation !== this.#generation) return reject(new Error(LOST))
+        resolve(Number(got))
+        this.#continue()
+      },
+      (error: unknown) => {
+        reject(error)
+        if (generation === this.#generation) this.#continue()
+      },
+    )
+  }
+
+  #continue(): void {
+    this.#waiting = false
+    if (this.#next !== undefined) this.#wait(this.#next)
+  }
+}
+
+/** Some of what a script granted may be lost in a fail-over. */
+export class NotReplicatedError extends Error {
+  override readonly name = 'NotReplicatedError'
+  /** What the script said. All but the grants is true all the same. */
+  readonly reply: unknown
+  readonly #counts: { readonly got: number; readonly wanted: number }
+
+  constructor(reply: unknown, counts: { readonly got: number; readonly wanted: number }) {
+    super('Too few replicas have it')
+    this.reply = reply
+    this.#counts = counts
+  }
+
+  asStoreError(key: string | undefined): StoreError {
+    const { got, wanted } = this.#counts
+    return new StoreError(
+      'store-unavailable',
+      `The grant had reached ${got} replicas after ${LIMIT_MS} ms, and the option \`replicas\` asks for ${wanted}. Check that they run and follow the Redis server.`,
+      { key },
+    )
+  }
+}
+
+/** Less than half of what a request may take, so that there is time to ask again. */
+const LIMIT_MS = 500
+
+const LOST = 'The connection was lost before the replicas had it'
+
+/** Lines of tickets that hold begin with an h. Those of a script that grants nothing are not waited for. */
+function hasGranted(reply: unknown): boolean {
+  return typeof reply === 'string' && (reply[0] === 'h' || reply.includes('\nh'))
+}
+
+interface Later {
+  readonly connection: CommandConnection
+  readonly promise: Promise<number>
+  readonly resolve: (got: number) => void
+  readonly reject: (error: unknown) => void
+}
+
+function later(connection: CommandConnection): Later {
+  let resolve: Later['resolve'] = () => {}
+  let reject: Later['reject'] = () => {}
+  const promise = new Promise<number>((...settle) => {
+    ;[resolve, reject] = settle
+  })
+  return { connection, promise, resolve, reject }
+}

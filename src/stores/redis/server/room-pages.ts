@@ -1,0 +1,94 @@
+import type { InspectRequest, RoomPage, RoomView } from '../../../contract/store.ts'
+import { StoreError } from '../../../errors.ts'
+import { textsOf } from './answers.ts'
+import { unexpectedReply } from './failures.ts'
+import type { RoomNames } from './room-names.ts'
+import { roomView } from './room-view.ts'
+import { type Place, SCAN_START, type Servers } from './topology.ts'
+
+interface Library {
+  readonly servers: Servers
+  readonly names: RoomNames
+}
+
+/** Some of the rooms whose key begins with a prefix, and where the next ones are. */
+export async function roomPage(
+  { servers, names }: Library,
+  { prefix, cursor, count }: InspectRequest,
+): Promise<RoomPage> {
+  let { scan, after, scans, mark } = cursor === undefined ? FIRST_PAGE : (JSON.parse(cursor) as PageStart)
+  const look = (keys: readonly string[]): Promise<readonly RoomView[]> => lookAt({ servers, names }, keys)
+  const exact = cursor === undefined ? await look([prefix]) : []
+  if (exact.length > 0) return { rooms: exact, next: JSON.stringify(FIRST_PAGE) }
+  const request = { pattern: names.pattern(prefix), count: SCANNED_TOGETHER }
+  for (let turn = 0; turn < MOST_SCANS; turn += 1) {
+    scans += 1
+    if (scans > MOST_SCANS_IN_ALL) throw new StoreError('store-refused', ENDLESS)
+    const found = await servers.scan(scan, request)
+    if (found.at !== scan) after = ''
+    scan = found.at
+    const keys = [...new Set(found.names.filter(isOurs).map((name) => names.keyOf(name)))]
+    // In an order of our own, so that a page can go on inside what one SCAN returned.
+    const rest = keys.filter((key) => key > after && key !== prefix).sort()
+    const page = rest.slice(0, count)
+    const rooms = await look(page)
+    if (rest.length > count) return { rooms, next: JSON.stringify({ scan, after: page.at(-1), scans, mark }) }
+    if (found.next === undefined) return { rooms, next: undefined }
+    // No SCAN comes back to where it was.
+    if (found.next === scan || found.next === mark) throw new StoreError('store-refused', ENDLESS)
+    if (Number.isInteger(Math.log2(scans))) mark = scan
+    scan = found.next
+    after = ''
+    if (rooms.length > 0) return { rooms, next: JSON.stringify({ scan, after, scans, mark }) }
+  }
+  return { rooms: [], next: JSON.stringify({ scan, after, scans, mark }) }
+}
+
+/** Where a page of rooms starts: where a scan goes on, and after which of the keys that it finds there. */
+interface PageStart {
+  readonly scan: string
+  readonly after: string
+  /** How many scans were made for all pages until now. */
+  readonly scans: number
+  /** One of the places where a scan has gone on, to notice that it goes round in circles (Brent's algorithm). */
+  readonly mark: string
+}
+
+const FIRST_PAGE: PageStart = { scan: SCAN_START, after: '', scans: 0, mark: SCAN_START }
+
+async function lookAt(library: Library, keys: readonly string[]): Promise<readonly RoomView[]> {
+  const parts = library.servers.divide(keys.map((key) => ({ key })))
+  const found = await Promise.all(parts.map(([place, there]) => lookIn(library, place, there)))
+  return found.length < 2 ? found.flat() : found.flat().sort((one, other) => (one.key < other.key ? -1 : 1))
+}
+
+async function lookIn(
+  { servers, names }: Library,
+  place: Place,
+  rooms: readonly { readonly key: string }[],
+): Promise<readonly RoomView[]> {
+  const args = ['', String(rooms.length), ...rooms.map(({ key }) => names.room(key))]
+  const reply = await place.runUnproven(servers.scripts.inspect, args)
+  const [nowMs, ...contents] = Array.isArray(reply) ? (reply as readonly unknown[]) : []
+  if (typeof nowMs !== 'string' || !/^\d{1,16}$/.test(nowMs)) throw unexpectedReply(reply)
+  return rooms.flatMap(({ key }, index) => {
+    const content = contents[index]
+    return roomView(key, typeof content === 'string' ? content : textsOf(content), Number(nowMs)) ?? []
+  })
+}
+
+/** Nobody's rooms have longer names. What people see of others is kept to a size that they can look at. */
+function isOurs(name: string): boolean {
+  return name.length <= LONGEST_NAME
+}
+
+const LONGEST_NAME = 10_000
+/** How many keys of the database one SCAN looks at: a fraction of a millisecond. */
+const SCANNED_TOGETHER = 1000
+/** How many SCANs that find nothing are made for one page. */
+const MOST_SCANS = 20
+/** How many are made for a whole listing: enough for a thousand million keys. */
+const MOST_SCANS_IN_ALL = 1_000_000
+
+const ENDLESS =
+  'The keys of the Redis server cannot be listed, because its SCAN does not come to an end. Check that it is a Redis or Valkey server, and what lies in between.'

@@ -1,0 +1,81 @@
+import type { HolderView, RoomView, WaiterView } from '../../../contract/store.ts'
+
+/**
+ * What people see of a room, from what is kept of it: the text of a lone holder, or the entries of the sorted set that
+ * `room.lua` describes. Leaves out what has expired. Undefined for nothing to see, or for what is not of this layout.
+ */
+export function roomView(
+  key: string,
+  content: string | readonly string[],
+  nowMs: number,
+): RoomView | undefined {
+  const entries = typeof content === 'string' ? [content.slice('1 '.length)] : content
+  const [first = ''] = typeof content === 'string' ? [content] : content
+  if (typeof content === 'string' ? !first.startsWith('1 ') : !SUMMARY.test(first)) return undefined
+  const holders: HolderView[] = []
+  const queue: [arrival: number, waiter: WaiterView][] = []
+  let closedUntil = typeof content === 'string' ? 0 : Number(first.split(' ')[6])
+  for (const entry of entries) {
+    if (typeof content !== 'string' && !entry.startsWith('t')) continue
+    const ticket = parseTicket(entry)
+    if (ticket === undefined) return undefined
+    const { id, state, number, sinceUs, until, units, limit, lockDelayMs, owner } = ticket
+    if (until <= nowMs) {
+      // Nobody has called since it expired, but its lock-delay counts from then.
+      if (state === 'h') closedUntil = Math.max(closedUntil, until + lockDelayMs)
+      continue
+    }
+    const facts = { id, units, limit, owner }
+    if (state === 'w')
+      queue.push([Number(number), { ...facts, waitedMs: nowMs - Math.floor(sinceUs / 1000) }])
+    else {
+      const times = { heldMs: nowMs - Math.floor(sinceUs / 1000), remainingMs: until - nowMs }
+      holders.push({ ...facts, ...times, fence: BigInt(number), state: STATES[state] ?? 'held' })
+    }
+  }
+  const closedMs = Math.max(0, closedUntil - nowMs)
+  if (holders.length === 0 && queue.length === 0 && closedMs === 0) return undefined
+  holders.sort((one, other) => (one.fence < other.fence ? -1 : 1))
+  queue.sort(([one], [other]) => one - other)
+  return { key, holders, queue: queue.map(([, waiter]) => waiter), closedMs }
+}
+
+const STATES: Readonly<Record<string, HolderView['state']>> = { h: 'held', o: 'offered', l: 'leaving' }
+
+interface KeptTicket {
+  readonly id: string
+  readonly state: string
+  /** The fence of a holder, the number of arrival of a waiter. */
+  readonly number: string
+  readonly sinceUs: number
+  readonly until: number
+  readonly units: number
+  readonly limit: number
+  readonly lockDelayMs: number
+  readonly owner: string
+}
+
+function parseTicket(entry: string): KeptTicket | undefined {
+  const parts = TICKET.exec(entry)
+  if (parts === null) return undefined
+  const [, id = '', state = '', number = '', sinceUs, until, units, limit, lockDelay, owner = ''] = parts
+  return {
+    id,
+    state,
+    number,
+    sinceUs: Number(sinceUs),
+    until: Number(until),
+    units: Number(units),
+    limit: Number(limit),
+    lockDelayMs: Number(lockDelay),
+    // Nobody's own is that long. What people see of others is kept to a size that they can look at.
+    owner: owner.length > LONGEST_OWNER ? '{}' : owner,
+  }
+}
+
+const LONGEST_OWNER = 10_000
+
+// As `room.lua` describes them: what else a key may hold that begins like a room is not shown.
+const SUMMARY = /^1(?: \d{1,16}){7}$/
+const TICKET =
+  /^t([^\0]{1,1000})\0([howl]) (\d{1,16}) (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) \S+ (.*)$/s

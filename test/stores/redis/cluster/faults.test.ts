@@ -1,0 +1,251 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
+import type { RenewAnswer, Wake } from '../../../../src/contract/store.ts'
+import { createLocks } from '../../../../src/index.ts'
+import { redisStore } from '../../../../src/stores/redis/index.ts'
+import { type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
+import type { RedisServer } from '../../../servers/redis-server.ts'
+import { until } from '../../../servers/until.ts'
+import { clusterClients, newClusterClient } from './clients.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
+
+let cluster: RedisCluster
+beforeAll(async () => {
+  cluster = await startCluster()
+}, 90_000)
+afterAll(() => cluster.close())
+
+/** Whoever was killed or stopped comes back as a replica. */
+afterEach(async () => {
+  const living = await cluster.living()
+  for (const server of cluster.servers) if (!living.includes(server)) await server.restart()
+  await until(
+    'all are back',
+    async () => {
+      const states = await Promise.all(cluster.servers.map((server) => server.command('CLUSTER', 'INFO')))
+      const masters = await cluster.masters()
+      const replicas = await Promise.all(masters.map((master) => master.command('INFO', 'replication')))
+      return (
+        states.every((state) => String(state).includes('cluster_state:ok')) &&
+        masters.length === 3 &&
+        replicas.every((info) => String(info).includes('state=online'))
+      )
+    },
+    { withinMs: 30_000, everyMs: 50 },
+  )
+}, 60_000)
+
+// The others keep the contract in cluster-conformance.test.ts: each fail-over takes seconds.
+describe.each(['ioredis 6', 'redis 6'])('through %s', (name) => {
+  const newClient = clusterClients[name] as (typeof clusterClients)[string]
+
+  test('a master that is killed is followed at once, with holders, queue and rising fences', async () => {
+    const store = redisStore(newClient(cluster))
+    const wakes: Wake[] = []
+    await store.listen?.((wake) => wakes.push(wake))
+    const [holder, waiter] = [ticket({ key: 'killed' }), ticket({ key: 'killed' })]
+    const fence = fenceOf(await store.acquire(holder))
+    await store.acquire(waiter)
+    const former = await cluster.masterOf('holdfast:{killed}')
+    await replicated(former)
+    await former.kill()
+    await cluster.successorOf(former, 'holdfast:{killed}')
+    await until('everything is to be asked again', () => wakes.some(({ tag }) => tag === 'all'))
+    expect(await answered(() => store.renew([holder, waiter]))).toMatchObject([
+      { tag: 'held', fence },
+      { tag: 'queued' },
+    ])
+    await store.release(releaseOf(holder))
+    await until('the head is woken', () =>
+      wakes.some((wake) => wake.tag === 'ticket' && wake.id === waiter.id),
+    )
+    expect(fenceOf((await store.renew([waiter]))[0]) > fence).toBe(true)
+    await store.release(releaseOf(waiter))
+    await store.close()
+  }, 60_000)
+})
+
+test('a grant that was lost with its master is told at once, and the next fence is higher', async () => {
+  const room = 'holdfast:{lost}'
+  await using locks = createLocks(redisStore(newClusterClient(cluster)))
+  const former = await cluster.masterOf(room)
+  const replica = await cluster.replicaOf(former)
+  await (await locks.acquire('lost')).release()
+  await replicated(former)
+  // It hears no more of what the master is told, and may still be promoted.
+  await replica.command('CONFIG', 'SET', 'masteruser', 'nobody', 'masterauth', 'nothing')
+  await former.command('CLIENT', 'KILL', 'TYPE', 'replica')
+  const lost = await locks.acquire('lost', { ttl: '60s' })
+  const told = new Promise<unknown>((resolve) => {
+    lost.signal.addEventListener('abort', () => resolve(lost.signal.reason))
+  })
+  await former.kill()
+  await cluster.successorOf(former, room)
+  await replica.command('CONFIG', 'SET', 'masteruser', '', 'masterauth', '')
+  // The next renewal would be due after 20 s.
+  let reason: unknown
+  void told.then((why) => {
+    reason = why
+  })
+  await until('the holder is told', () => reason !== undefined)
+  expect(reason).toMatchObject({ code: 'lease-lost', reason: 'store-reset' })
+  const next = await locks.acquire('lost')
+  expect(next.fence > lost.fence).toBe(true)
+}, 60_000)
+
+test('a grant waits for the replica of the master that gives it', async () => {
+  const store = redisStore(newClusterClient(cluster), { replicas: 1 })
+  const mine = ticket({ key: 'replicated' })
+  // The replica may have become one a moment ago.
+  const fence = fenceOf(await answered(() => store.acquire(mine)))
+  const master = await cluster.masterOf('holdfast:{replicated}')
+  const replica = await cluster.replicaOf(master)
+  await replica.pause()
+  await expect(store.renew([mine])).rejects.toMatchObject({
+    code: 'store-unavailable',
+    message: expect.stringContaining('0 repli'),
+  })
+  replica.resume()
+  expect(await answered(() => store.renew([mine]))).toEqual([{ tag: 'held', fence }])
+  await store.release(releaseOf(mine))
+  await store.close()
+}, 60_000)
+
+test('a master that hangs holds up no key of another, until it is replaced', async () => {
+  const store = redisStore(newClusterClient(cluster))
+  const keys = Array.from({ length: 12 }, (_, index) => `hanging ${index}`)
+  const tickets = keys.map((key) => ticket({ key }))
+  for (const each of tickets) fenceOf(await store.acquire(each))
+  const former = await cluster.masterOf('holdfast:{hanging 0}')
+  const there = await Promise.all(
+    keys.map(async (key) => (await cluster.masterOf(`holdfast:{${key}}`)) === former),
+  )
+  expect(new Set(there).size).toBe(2)
+  await replicated(former)
+  await former.pause()
+  const [renewed, elsewhere] = await Promise.all([
+    store.renew(tickets),
+    store.acquire(ticket({ key: keys[there.indexOf(false)] as string, patienceMs: 0 })),
+  ])
+  expect(elsewhere).toMatchObject({ tag: 'busy' })
+  expect(Array.from(renewed, (answer: RenewAnswer | undefined) => answer?.tag)).toEqual(
+    there.map((hangs) => (hangs ? undefined : 'held')),
+  )
+  await cluster.successorOf(former, 'holdfast:{hanging 0}')
+  const all = await until('all are answered', async () => {
+    const answers = await answered(() => store.renew(tickets))
+    return Array.from(answers, (answer: RenewAnswer | undefined) => answer?.tag).every(Boolean) && answers
+  })
+  expect(all.map(({ tag }) => tag)).toEqual(keys.map(() => 'held'))
+  for (const each of tickets) await store.release(releaseOf(each))
+  await store.close()
+}, 60_000)
+
+test('a master that hands over to its replica under load loses nothing and gives nothing twice', async () => {
+  const crews = [
+    createLocks(redisStore(newClusterClient(cluster))),
+    createLocks(redisStore(clusterClients['redis 5']?.(cluster) as never)),
+  ]
+  const fences: bigint[] = []
+  let inside = 0
+  let stop = false
+  const work = async (locks: (typeof crews)[number]): Promise<void> => {
+    while (!stop) {
+      await locks.withLock('handed over', { wait: '60s' }, async (lease) => {
+        inside += 1
+        expect(inside).toBe(1)
+        fences.push(lease.fence)
+        await lease.extend()
+        expect(inside).toBe(1)
+        inside -= 1
+      })
+    }
+  }
+  const atWork = Promise.all(crews.flatMap((locks) => [work(locks), work(locks)]))
+  for (let round = 0; round < 2; round += 1) {
+    await cluster.handOver('holdfast:{handed over}')
+    const before = fences.length
+    await until('it goes on', () => fences.length > before + 5, { withinMs: 20_000 })
+  }
+  stop = true
+  await atWork
+  expect(fences.every((fence, at) => at === 0 || fence > (fences[at - 1] as bigint))).toBe(true)
+  for (const locks of crews) await locks.close()
+}, 60_000)
+
+test('masters that are killed while four keys are taken and given back cost no fence its order', async () => {
+  const crews = Array.from({ length: 2 }, () => createLocks(redisStore(newClusterClient(cluster))))
+  const keys = ['north', 'east', 'south', 'west']
+  const last = new Map<string, bigint>()
+  let done = 0
+  let stop = false
+  const work = async (locks: (typeof crews)[number]): Promise<void> => {
+    while (!stop) {
+      const key = keys[done % keys.length] as string
+      try {
+        const lease = await locks.acquire(key, { wait: '60s', ttl: '20s' })
+        // A grant that is lost with its master may be given again, and only under a higher fence.
+        expect(lease.fence > (last.get(key) ?? 0n)).toBe(true)
+        last.set(key, lease.fence)
+        await lease.release()
+        done += 1
+      } catch (error) {
+        expect(error).toMatchObject({
+          code: expect.stringMatching(/^(lease-lost|acquire-timeout|store-unavailable)$/),
+        })
+      }
+    }
+  }
+  const atWork = Promise.all(crews.flatMap((locks) => [work(locks), work(locks)]))
+  const former = await cluster.masterOf('holdfast:{north}')
+  await until('they are at work', () => done > 50)
+  await former.kill()
+  await cluster.successorOf(former, 'holdfast:{north}')
+  const before = done
+  await until('they go on', () => done > before + 50, { withinMs: 30_000 })
+  stop = true
+  await atWork
+  for (const locks of crews) await locks.close()
+}, 90_000)
+
+test('rooms are listed from all masters, also when one of them is replaced between two pages', async () => {
+  const store = redisStore(newClusterClient(cluster))
+  const tickets = Array.from({ length: 40 }, (_, index) =>
+    ticket({ key: `listed:${String(index).padStart(2, '0')}` }),
+  )
+  await Promise.all(tickets.map((each) => store.acquire(each)))
+  const keys = new Set<string>()
+  let cursor: string | undefined
+  let replaced = false
+  for (let pages = 0; pages < 200; pages += 1) {
+    const page = await answered(() => store.inspect({ prefix: 'listed:', cursor, count: 3 }))
+    for (const room of page.rooms) keys.add(room.key)
+    cursor = page.next
+    if (cursor === undefined) break
+    if (replaced || keys.size < 20) continue
+    replaced = true
+    await cluster.handOver(`holdfast:{${page.rooms.at(-1)?.key}}`)
+  }
+  expect([...keys].sort()).toEqual(tickets.map(({ key }) => key))
+  await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
+  await store.close()
+}, 60_000)
+
+/** What the master was told so far is with its replica. */
+async function replicated(server: RedisServer): Promise<void> {
+  await until('the replica has everything', async () => {
+    const info = String(await server.command('INFO', 'replication'))
+    const [, at] = /master_repl_offset:(\d+)/.exec(info) ?? []
+    const [, got] = /slave0:.*offset=(\d+)/.exec(info) ?? []
+    return at !== undefined && at === got
+  })
+}
+
+async function answered<T>(ask: () => T | Promise<T>): Promise<T> {
+  return (await until('the store answers again', async () => {
+    try {
+      return await ask()
+    } catch {
+      return undefined
+    }
+  })) as T
+}

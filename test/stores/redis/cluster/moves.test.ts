@@ -1,0 +1,177 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { createLocks } from '../../../../src/index.ts'
+import { redisStore } from '../../../../src/stores/redis/index.ts'
+import { slotOf } from '../../../../src/stores/redis/cluster/slots.ts'
+import { freePort } from '../../../servers/free-port.ts'
+import { type RedisCluster, type SlotMove, startCluster } from '../../../servers/redis-cluster.ts'
+import { type RedisOptions, type RedisServer, startRedis } from '../../../servers/redis-server.ts'
+import { until } from '../../../servers/until.ts'
+import { clusterClients, newClusterClient } from './clients.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
+
+let cluster: RedisCluster
+beforeAll(async () => {
+  cluster = await startCluster({ replicas: 0 })
+}, 90_000)
+afterAll(() => cluster.close())
+
+test.each(Object.entries(clusterClients))(
+  'a slot that moves from master to master under load loses nothing and gives nothing twice, through %s',
+  async (name, newClient) => {
+    const key = `moving with ${name}`
+    const crews = Array.from({ length: 2 }, () => createLocks(redisStore(newClient(cluster))))
+    const fences: bigint[] = []
+    let inside = 0
+    let stop = false
+    const work = async (locks: (typeof crews)[number]): Promise<void> => {
+      while (!stop) {
+        await locks.withLock(key, { wait: '60s' }, async (lease) => {
+          inside += 1
+          expect(inside).toBe(1)
+          fences.push(lease.fence)
+          await lease.extend()
+          expect(inside).toBe(1)
+          inside -= 1
+        })
+      }
+    }
+    const crewsAtWork = Promise.all(crews.flatMap((locks) => [work(locks), work(locks), work(locks)]))
+    for (let moves = 0; moves < 3; moves += 1) {
+      const before = fences.length
+      const move = await cluster.beginMove(roomOf(key), await anotherMaster(roomOf(key)))
+      for (let keys = 0; keys < 2; keys += 1) await move.moveKey()
+      await move.finish()
+      // It goes on where it is now.
+      await expect.poll(() => fences.length, { timeout: 20_000 }).toBeGreaterThan(before + 5)
+    }
+    stop = true
+    await crewsAtWork
+    expect(fences.every((fence, at) => at === 0 || fence > (fences[at - 1] as bigint))).toBe(true)
+    for (const locks of crews) await locks.close()
+    expect(((await cluster.command('KEYS', `*${key}*`)) as string[][]).flat()).toEqual([])
+  },
+  60_000,
+)
+
+test('a room is never left half done on a server that the slot is leaving', async () => {
+  const key = 'half done'
+  const [one, other] = [redisStore(newClusterClient(cluster)), redisStore(newClusterClient(cluster))]
+  const [holder, waiter] = [ticket({ key }), ticket({ key })]
+  const fence = fenceOf(await one.acquire(holder))
+  const move = await cluster.beginMove(roomOf(key), await anotherMaster(roomOf(key)))
+  // The room has to become another kind of key for the second ticket, and would be away for a moment.
+  await expect(other.acquire(waiter)).rejects.toMatchObject({
+    code: 'store-unavailable',
+    message: expect.stringMatching(/^The slot of the key is being moved/),
+  })
+  expect(await one.renew([holder])).toEqual([{ tag: 'held', fence }])
+  const asked = other.acquire(waiter)
+  await move.finish()
+  expect(await asked).toMatchObject({ tag: 'queued', ahead: 0 })
+  expect(await one.renew([holder])).toEqual([{ tag: 'held', fence }])
+  await one.release(releaseOf(holder))
+  expect(fenceOf(await other.acquire(waiter)) > fence).toBe(true)
+  await other.release(releaseOf(waiter))
+  for (const store of [one, other]) await store.close()
+})
+
+test('a room on one server and its last fence on another are waited for until they are together again', async () => {
+  const key = 'torn apart'
+  const store = redisStore(newClusterClient(cluster))
+  const holder = ticket({ key })
+  const fence = fenceOf(await store.acquire(holder))
+  const { move, source } = await tornApart(key)
+  await expect(
+    source.command('EVAL', 'return 1', '2', await fenceNameOn(source, key), roomOf(key)),
+  ).rejects.toThrow(/^TRYAGAIN/)
+  const renewed = store.renew([holder])
+  await move.finish()
+  expect(await renewed).toEqual([{ tag: 'held', fence }])
+  await store.release(releaseOf(holder))
+  await store.close()
+})
+
+test('what is acquired, given up and asked for late while the slot moves has no effect', async () => {
+  const key = 'given up'
+  const store = redisStore(newClusterClient(cluster))
+  const [holder, late] = [ticket({ key }), ticket({ key })]
+  fenceOf(await store.acquire(holder))
+  const { move } = await tornApart(key)
+  const asked = store.acquire(late)
+  const cancelled = store.release({ key, id: late.id, cancel: true })
+  await move.finish()
+  const [answer, was] = await Promise.all([asked, cancelled])
+  // Whichever was first in the end: after both, the ticket is not there and does not come back.
+  expect(['queued', 'gone']).toContain(answer.tag)
+  expect(['queued', 'unknown']).toContain(was.was)
+  expect(await store.acquire(late)).toMatchObject({ tag: 'gone' })
+  await store.release(releaseOf(holder))
+  await store.close()
+})
+
+test('rooms are listed although a master loses its last slot while it answers', async () => {
+  const options = async (): Promise<RedisOptions> => ({
+    args: [
+      ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())],
+      ...['--cluster-allow-replica-migration', 'no'],
+    ],
+  })
+  await using small = await startRedis(await options())
+  await using large = await startRedis(await options())
+  await small.command('CLUSTER', 'ADDSLOTS', '0')
+  await large.command('CLUSTER', 'ADDSLOTSRANGE', '1', '16383')
+  await large.command('CLUSTER', 'SET-CONFIG-EPOCH', '2')
+  const [, busPort] = (await large.command('CONFIG', 'GET', 'cluster-port')) as [string, string]
+  await small.command('CLUSTER', 'MEET', '127.0.0.1', large.port, busPort)
+  await until('both say that the cluster is fine', async () => {
+    const infos = await Promise.all([small, large].map((server) => server.command('CLUSTER', 'INFO')))
+    return infos.every((info) => String(info).includes('cluster_state:ok'))
+  })
+  const numbers = Array.from({ length: 100_000 }, (_, number) => `${number}`)
+  const [first = '', ...others] = numbers.filter((key) => slotOf(roomOf(key)) === 0)
+  const store = redisStore(newClusterClient({ addresses: [{ host: '127.0.0.1', port: small.port }] }))
+  fenceOf(await store.acquire(ticket({ key: first })))
+  await small.command('FLUSHALL')
+  const target = String(await large.command('CLUSTER', 'MYID'))
+  for (const server of [large, small]) await server.command('CLUSTER', 'SETSLOT', '0', 'NODE', target)
+  await small.pause()
+  const asked = others.map((key) => store.acquire(ticket({ key })))
+  // So that both are under way: the server says first that it has no slot any more, and then what it has.
+  await new Promise((resolve) => setImmediate(resolve))
+  const listed = store.inspect({ prefix: '', cursor: undefined, count: 10 })
+  await new Promise((resolve) => setImmediate(resolve))
+  small.resume()
+  for (const answer of await Promise.all(asked)) fenceOf(answer)
+  expect(others).toEqual(expect.arrayContaining((await listed).rooms.map((room) => room.key)))
+  await store.close()
+}, 30_000)
+
+function roomOf(key: string): string {
+  return `holdfast:{${key}}`
+}
+
+async function anotherMaster(room: string): Promise<RedisServer> {
+  const [masters, owner] = await Promise.all([cluster.masters(), cluster.masterOf(room)])
+  return masters[(masters.indexOf(owner) + 1) % masters.length] as RedisServer
+}
+
+/** The move of a slot that has begun with the last fence. */
+async function tornApart(key: string): Promise<{ readonly move: SlotMove; readonly source: RedisServer }> {
+  const source = await cluster.masterOf(roomOf(key))
+  const fence = await fenceNameOn(source, key)
+  const move = await cluster.beginMove(roomOf(key), await anotherMaster(roomOf(key)))
+  await move.moveKey(fence)
+  return { move, source }
+}
+
+const fenceNames = new Map<string, string>()
+
+async function fenceNameOn(server: RedisServer, key: string): Promise<string> {
+  const known = fenceNames.get(key)
+  if (known !== undefined) return known
+  const slot = String(await server.command('CLUSTER', 'KEYSLOT', roomOf(key)))
+  const names = (await server.command('CLUSTER', 'GETKEYSINSLOT', slot, '10')) as string[]
+  const name = names.find((each) => each.endsWith('}fence')) ?? ''
+  fenceNames.set(key, name)
+  return name
+}
