@@ -32,6 +32,13 @@ const forbidden: Record<string, string[]> = {
     '../../testing/index.ts',
     '../sqlite/sqlite-store.ts',
   ],
+  'src/stores/redlock/node.ts': [
+    '../redis/redis-store.ts',
+    '../redis/index.ts',
+    '../redis/cluster/map.ts',
+    '../drivers.ts',
+    '../../index.ts',
+  ],
   'src/stores/redis/server/connection.ts': ['../redis-store.ts', '../cluster/map.ts', '../../driver.ts'],
   'src/stores/redis/sentinel/link.ts': ['../cluster/map.ts', '../../redlock/index.ts', '../../../index.ts'],
   'src/postgres/listener.ts': ['../stores/postgres/index.ts', '../index.ts', '../contract/store.ts'],
@@ -83,6 +90,7 @@ const allowed: Record<string, string[]> = {
     'node:net',
     'ioredis',
   ],
+  'src/stores/redlock/ok.ts': ['../redis/server/connection.ts', '../driver.ts', '../../contract/store.ts'],
   'src/stores/redis/server/ok.ts': [
     './connection.ts',
     '../lua/scripts.generated.ts',

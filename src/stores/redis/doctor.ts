@@ -1,7 +1,8 @@
 import type { Finding } from '../../base/diagnosis.ts'
-import { linksOf } from './options.ts'
 import { factsOf, findingsOf } from './server/doctor-server.ts'
-import { checkUrl, newClient } from './open.ts'
+import { linksOf } from './server/links-of.ts'
+import { newClient } from './server/new-client.ts'
+import { checkUrl } from './server/server-url.ts'
 
 /** What is to be said of the server that a `redis://` URL names, beyond what the store itself notices. */
 export async function diagnoseRedis(url: string): Promise<readonly Finding[]> {

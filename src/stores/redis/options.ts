@@ -7,12 +7,13 @@ import {
   type NodeRedisCluster,
   nodeRedisClusterLink,
 } from './cluster/clients.ts'
-import type { ClusterLink, RedisLink, Target } from './server/client-link.ts'
-import { type IoredisClient, ioredisLink } from './server/ioredis.ts'
-import { type NodeRedisClient, nodeRedisLink } from './server/node-redis.ts'
-import { RedisStore } from './server/room-requests.ts'
+import { RedisStore } from './redis-store.ts'
 import { sentinelLink } from './sentinel/link.ts'
 import { parseSentinel, type SentinelOptions, sentinelOf } from './sentinel/options.ts'
+import type { ClusterLink, RedisLink } from './server/client-link.ts'
+import type { IoredisClient } from './server/ioredis.ts'
+import { has, isIoredis, linksOf } from './server/links-of.ts'
+import type { NodeRedisClient } from './server/node-redis.ts'
 
 export interface RedisStoreOptions {
   /**
@@ -87,39 +88,10 @@ function linkOf(client: unknown, { sentinel }: RedisStoreOptions): RedisLink | C
   return settings === undefined ? linkTo() : sentinelLink(linkTo, settings)
 }
 
-/** Makes links by the settings of a client, to the server that it was made for or to another one. */
-export function linksOf(client: unknown): (target?: Target) => RedisLink {
-  if (isIoredis(client)) return (target) => ioredisLink(client, target)
-  if (isNodeRedis(client)) return (target) => nodeRedisLink(client, target)
-  if (has(client, 'getSentinelNode')) {
-    throw new InvalidArgumentError(
-      'Expected `client` to be made with createClient(), and the option `sentinel` to say who knows the master, got a client of createSentinel(), which does not tell how it was made.',
-    )
-  }
-  throw expected(
-    'client',
-    'a `Redis` or a `Cluster` of the package ioredis or a client of the package redis',
-    client,
-  )
-}
-
 function clusterLinkOf(client: unknown): ClusterLink | undefined {
   if (has(client, 'status', 'call', 'duplicate', 'nodes')) return ioredisClusterLink(client as IoredisCluster)
   if (has(client, 'sendCommand', 'duplicate', 'masters', 'nodeClient')) {
     return nodeRedisClusterLink(client as unknown as NodeRedisCluster)
   }
   return undefined
-}
-
-/** A cluster of ioredis has all of this, too, but its `nodes` besides. */
-function isIoredis(client: unknown): client is IoredisClient {
-  return has(client, 'status', 'call', 'duplicate') && !has(client, 'nodes')
-}
-
-function isNodeRedis(client: unknown): client is NodeRedisClient {
-  return has(client, 'isReady', 'sendCommand', 'duplicate') && !has(client, 'masters')
-}
-
-function has(client: unknown, ...names: readonly string[]): boolean {
-  return typeof client === 'object' && client !== null && names.every((name) => name in client)
 }

@@ -3,10 +3,10 @@ import { paused, systemClock } from '../../base/clock.ts'
 import { usableMs } from '../../base/validity.ts'
 import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
-import { type Council, forgetfulError, inTurn, NO_FENCE, tooFewError, withdraw } from './quorum.ts'
 import { claimFence, type Vote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
+import { type Council, forgetfulError, inTurn, NO_FENCE, tooFewError, withdraw } from './quorum.ts'
 import type { TicketState } from './tickets.ts'
 
 /** What the servers have decided about one acquire. */

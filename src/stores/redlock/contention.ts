@@ -1,9 +1,9 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
-import type { Council } from './quorum.ts'
 import type { RedlockNode } from './node.ts'
 import type { Rival } from './node-scripts.ts'
 import { poll, type Tally } from './poll.ts'
+import type { Council } from './quorum.ts'
 import type { TicketState } from './tickets.ts'
 
 /**

@@ -1,9 +1,14 @@
 import { type Finding, milliseconds, within } from '../../base/diagnosis.ts'
 import { messageOf } from '../../base/thrown.ts'
-import { linksOf } from '../redis/options.ts'
+import { answering } from '../redis/server/answering.ts'
 import { counted, type ServerFacts } from '../redis/server/doctor-checks.ts'
 import { addressOf, clocks, factsOf, findingsOf } from '../redis/server/doctor-server.ts'
-import { newClient, openRedis } from '../redis/open.ts'
+import { linksOf } from '../redis/server/links-of.ts'
+import { newClient } from '../redis/server/new-client.ts'
+import { RoomNames } from '../redis/server/room-names.ts'
+import { RoomRequests } from '../redis/server/room-requests.ts'
+import { checkUrl } from '../redis/server/server-url.ts'
+import { SingleServer } from '../redis/server/single-server.ts'
 import { NodeScripts } from './node-scripts.ts'
 import { SharedLink } from './shared-link.ts'
 
@@ -55,16 +60,26 @@ async function look(url: string): Promise<Look> {
 
 /** As it would go with this server alone: of several, one that refuses counts as one that is away. */
 async function rightsOf(url: string): Promise<readonly Finding[]> {
-  const store = await openRedis(url).catch((error: unknown) => away(messageOf(error)))
+  const store = await openAlone(url).catch((error: unknown) => away(messageOf(error)))
   if ('verdict' in store) return [store]
   try {
-    await within(LIMIT_MS, Promise.resolve(store.listen?.(() => {})))
+    await within(
+      LIMIT_MS,
+      store.listen(() => {}),
+    )
     return []
   } catch (error) {
     return [{ check: 'messages', verdict: 'warning', text: messageOf(error) }]
   } finally {
     await store.close()
   }
+}
+
+async function openAlone(url: string): Promise<RoomRequests> {
+  checkUrl(url)
+  const names = new RoomNames(SETTINGS.prefix)
+  const server = new SingleServer(linksOf(await newClient(url))(), { names, replicas: 0 })
+  return answering(new RoomRequests(server, names))
 }
 
 function away(text: string): Finding {

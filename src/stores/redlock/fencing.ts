@@ -1,9 +1,9 @@
 import type { Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
-import { type Council, forgetfulError, NO_FENCE, tooFewError } from './quorum.ts'
 import type { RedlockNode } from './node.ts'
 import type { ClaimAnswer } from './node-scripts.ts'
 import { poll, type Tally } from './poll.ts'
+import { type Council, forgetfulError, NO_FENCE, tooFewError } from './quorum.ts'
 import type { TicketState } from './tickets.ts'
 
 /**

@@ -50,7 +50,7 @@ export class Listening {
   async #subscribe(node: RedlockNode, first: FirstAttempt): Promise<void> {
     for (let attempt = 1; !this.#closed; attempt += 1) {
       try {
-        await node.store.listen?.((wake) => {
+        await node.rooms.listen((wake) => {
           if (wake.tag === 'ticket') this.#wakes.heard(wake.id, node.index)
           else this.#onWake(wake)
         })

@@ -5,8 +5,8 @@ import { storeErrorOf, unexpectedReply } from '../redis/server/failures.ts'
 import { RoomNames } from '../redis/server/room-names.ts'
 import type { Script } from '../redis/server/scripts.ts'
 import { claimScript, lookScript, standingScript, yieldScript } from './scripts.ts'
-import type { SharedLink } from './shared-link.ts'
 import { type Standing, standingOf } from './server-identity.ts'
+import type { SharedLink } from './shared-link.ts'
 
 export interface Claim {
   readonly fence: bigint

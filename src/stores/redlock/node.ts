@@ -2,12 +2,14 @@ import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { AcquireAnswer, Answer, ReleaseRequest, Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { RedisLink } from '../redis/server/client-link.ts'
-import { RedisStore } from '../redis/server/room-requests.ts'
+import { RoomNames } from '../redis/server/room-names.ts'
+import { RoomRequests } from '../redis/server/room-requests.ts'
 import { votingScripts } from '../redis/server/scripts.ts'
-import { Debts } from './pending-releases.ts'
+import { SingleServer } from '../redis/server/single-server.ts'
 import { type Claim, type ClaimAnswer, NodeScripts } from './node-scripts.ts'
-import { SharedLink } from './shared-link.ts'
+import { Debts } from './pending-releases.ts'
 import type { Standing } from './server-identity.ts'
+import { SharedLink } from './shared-link.ts'
 import { UnprovenRequests } from './unproven-requests.ts'
 
 /** Who wants to know what became of one request. */
@@ -44,7 +46,7 @@ export interface NodeOptions {
  */
 export class RedlockNode {
   readonly index: number
-  readonly store: RedisStore
+  readonly rooms: RoomRequests
   /** What a server of a majority is asked besides; through {@link ask}, as the store is. */
   readonly scripts: NodeScripts
   standing: Standing | undefined
@@ -71,9 +73,13 @@ export class RedlockNode {
     this.#options = options
     this.#link = new SharedLink(link)
     this.scripts = new NodeScripts(this.#link, options)
-    this.store = new RedisStore(this.#link, { prefix: options.prefix, replicas: 0, scripts: votingScripts })
+    const names = new RoomNames(link.keyPrefix + options.prefix)
+    this.rooms = new RoomRequests(
+      new SingleServer(this.#link, { names, replicas: 0, scripts: votingScripts }),
+      names,
+    )
     this.#debts = new Debts(
-      (request) => this.store.release(request),
+      (request) => this.rooms.release(request),
       () => this.#payLater(),
     )
   }
@@ -136,7 +142,7 @@ export class RedlockNode {
 
   /** A vote, and with it the fence that is proposed where this server can agree to that. */
   vote(ticket: Ticket, proposal: number | undefined): Promise<AcquireAnswer> {
-    return this.store.vote(
+    return this.rooms.acquireWith(
       ticket,
       proposal === undefined ? undefined : `${proposal} ${this.#options.maxTtlMs} ${this.#memory}`,
     )
@@ -154,7 +160,7 @@ export class RedlockNode {
     clearTimeout(this.#watching)
     clearTimeout(this.#paying)
     this.#debts.forget()
-    await this.store.close()
+    await this.rooms.close()
     this.#link.replace()
   }
 

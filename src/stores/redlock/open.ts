@@ -1,7 +1,8 @@
 import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
-import { databaseOf, isDecodable, newClient } from '../redis/open.ts'
+import { newClient } from '../redis/server/new-client.ts'
+import { databaseOf, isDecodable } from '../redis/server/server-url.ts'
 import { newRedlockStore, type RedlockStoreOptions } from './options.ts'
 
 /**

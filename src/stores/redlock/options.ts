@@ -3,8 +3,9 @@ import { type Duration, parseDuration, show, TTL_RANGE } from '../../base/durati
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import type { RedisLink } from '../redis/server/client-link.ts'
-import { type IoredisClient, ioredisLink } from '../redis/server/ioredis.ts'
-import { type NodeRedisClient, nodeRedisLink } from '../redis/server/node-redis.ts'
+import type { IoredisClient } from '../redis/server/ioredis.ts'
+import { serverLinksOf } from '../redis/server/links-of.ts'
+import type { NodeRedisClient } from '../redis/server/node-redis.ts'
 import { type RedlockSettings, RedlockStore } from './redlock-store.ts'
 
 export interface RedlockStoreOptions {
@@ -82,18 +83,11 @@ function parseOptions(options: RedlockStoreOptions): RedlockSettings {
 }
 
 function linkOf(client: unknown): RedisLink {
-  if (has(client, 'status', 'call', 'duplicate') && !has(client, 'nodes'))
-    return ioredisLink(client as IoredisClient)
-  if (has(client, 'isReady', 'sendCommand', 'duplicate') && !has(client, 'masters')) {
-    return nodeRedisLink(client as NodeRedisClient)
-  }
+  const links = serverLinksOf(client)
+  if (links !== undefined) return links()
   throw new InvalidArgumentError(
     `Expected each of \`clients\` to be a \`Redis\` of the package ioredis or a client of the package redis, got ${show(client)}.`,
   )
-}
-
-function has(client: unknown, ...names: readonly string[]): boolean {
-  return typeof client === 'object' && client !== null && names.every((name) => name in client)
 }
 
 let advised = false

@@ -45,7 +45,7 @@ export function inTurn<T>(
 export function withdraw(node: RedlockNode, ticket: Ticket): void {
   const { key, id, minHoldMs, ttlMs } = ticket
   node.ask<unknown>(
-    () => (minHoldMs > 0 ? node.scripts.withdraw(ticket) : node.store.release({ key, id, cancel: false })),
+    () => (minHoldMs > 0 ? node.scripts.withdraw(ticket) : node.rooms.release({ key, id, cancel: false })),
     { answered: () => {}, failed: () => node.owe({ key, id, cancel: true }, Math.max(ttlMs, minHoldMs)) },
   )
 }

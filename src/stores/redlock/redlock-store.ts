@@ -16,11 +16,11 @@ import {
 import { StoreError } from '../../errors.ts'
 import type { RedisLink } from '../redis/server/client-link.ts'
 import { ask } from './acquire.ts'
-import { type Council, tooFewError } from './quorum.ts'
 import { Listening } from './listening.ts'
 import { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import { Proposals } from './proposals.ts'
+import { type Council, tooFewError } from './quorum.ts'
 import { renew } from './renew.ts'
 import { mergeRooms, roomsOf } from './rooms.ts'
 import { REPLICA, type Standing } from './server-identity.ts'
@@ -86,7 +86,7 @@ export class RedlockStore implements Store {
     // Where an acquire may be on its way, on a connection that was given up or on another process's, it comes too late.
     const requestTo = ({ index }: RedlockNode): ReleaseRequest =>
       (doubtful & (1 << index)) === 0 ? request : { ...request, cancel: true }
-    return poll(nodes, (node) => node.store.release(requestTo(node)), {
+    return poll(nodes, (node) => node.rooms.release(requestTo(node)), {
       failed: (node) => {
         if ((asked & (1 << node.index)) !== 0) node.owe(request, this.#settings.maxTtlMs)
       },
@@ -127,7 +127,7 @@ export class RedlockStore implements Store {
   async inspect({ prefix, cursor, count }: InspectRequest): Promise<RoomPage> {
     this.#assertOpen()
     const { nodes, quorum, fences } = this.#council
-    const lists = await poll(nodes, (node) => roomsOf(node.store, prefix), {
+    const lists = await poll(nodes, (node) => roomsOf(node.rooms, prefix), {
       decide: (tally: Tally<readonly RoomView[]>) => {
         if (tally.pending > 0) return undefined
         const seen = tally.answers.filter((rooms) => rooms !== undefined)
@@ -144,7 +144,7 @@ export class RedlockStore implements Store {
 
   async evict(request: EvictRequest): Promise<readonly string[]> {
     this.#assertOpen()
-    return poll(this.#council.nodes, (node) => node.store.evict(request), {
+    return poll(this.#council.nodes, (node) => node.rooms.evict(request), {
       decide: (tally: Tally<readonly string[]>) => {
         if (tally.pending > 0) return undefined
         const removed = tally.answers.filter((ids) => ids !== undefined)

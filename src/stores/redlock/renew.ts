@@ -1,10 +1,10 @@
 import { usableMs } from '../../base/validity.ts'
 import type { AcquireAnswer, Gone, RenewAnswer, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
-import { type Council, forgetfulError, inTurn, settle, tooFewError, withdraw } from './quorum.ts'
 import { agreedFence, claimFence, type Vote as NodeVote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
+import { type Council, forgetfulError, inTurn, settle, tooFewError, withdraw } from './quorum.ts'
 import type { TicketState } from './tickets.ts'
 
 /** What one server says of a ticket; what an acquire says of it may stand in for a renewal. */
@@ -59,7 +59,7 @@ interface Asked {
 
 function askAll(council: Council, asked: readonly Asked[]): Promise<Tally<readonly RenewAnswer[]>> {
   const tickets = asked.map(({ ticket }) => ticket)
-  return poll(council.nodes, (node) => node.store.renew(tickets), {
+  return poll(council.nodes, (node) => node.rooms.renew(tickets), {
     decide: (tally: Tally<readonly RenewAnswer[]>) => {
       if (tally.pending === 0) {
         for (const { state } of asked) state.waitsForAll = false
@@ -223,7 +223,7 @@ class Renewal {
         if (state.over) return { tag: 'gone', evicted: false } as const
         // Of another process's ticket it is not known where that has asked.
         if (state.asked !== 0) state.asked |= 1 << node.index
-        return node.store.acquire(ticket)
+        return node.rooms.acquire(ticket)
       },
       {
         failed: ({ index }) => {

@@ -1,12 +1,13 @@
-import type { HolderView, RoomView, Store, WaiterView } from '../../contract/store.ts'
+import type { HolderView, RoomView, WaiterView } from '../../contract/store.ts'
+import type { RoomRequests } from '../redis/server/room-requests.ts'
 import { NO_FENCE } from './quorum.ts'
 
 /** All rooms of one server whose key starts with `prefix`. */
-export async function roomsOf(store: Store, prefix: string): Promise<readonly RoomView[]> {
+export async function roomsOf(requests: RoomRequests, prefix: string): Promise<readonly RoomView[]> {
   const rooms: RoomView[] = []
   let cursor: string | undefined
   do {
-    const page = await store.inspect({ prefix, cursor, count: PAGE })
+    const page = await requests.inspect({ prefix, cursor, count: PAGE })
     rooms.push(...page.rooms)
     cursor = page.next
   } while (cursor !== undefined)

@@ -1,7 +1,7 @@
 import type {
   ChannelsConnection,
   ChannelsListener,
-  CommandConnection,
+  RawConnection,
   RedisLink,
 } from '../redis/server/client-link.ts'
 import { replyCode } from '../redis/server/failures.ts'
@@ -15,7 +15,7 @@ export class SharedLink implements RedisLink {
   readonly keyPrefix: string
   readonly #link: RedisLink
   readonly #onLost = new Set<() => void>()
-  #connection: CommandConnection | undefined
+  #connection: RawConnection | undefined
   #turn = 0
 
   constructor(link: RedisLink) {
@@ -28,7 +28,7 @@ export class SharedLink implements RedisLink {
     return this.#turn
   }
 
-  open(onLost: () => void): CommandConnection {
+  open(onLost: () => void): RawConnection {
     this.#onLost.add(onLost)
     return {
       send: (command, args) => this.send(command as Command, args),

@@ -11,7 +11,7 @@ import {
 import { RoomNames } from '../../../src/stores/redis/server/room-names.ts'
 import { roomPage } from '../../../src/stores/redis/server/room-pages.ts'
 import { serverScripts } from '../../../src/stores/redis/server/scripts.ts'
-import type { Place, Scanned, Servers } from '../../../src/stores/redis/server/topology.ts'
+import type { Partition, Scanned, Topology } from '../../../src/stores/redis/server/topology.ts'
 import { openRedlock, redlockStore } from '../../../src/stores/redlock/index.ts'
 import { bulk, list, startFakeRedis } from '../../servers/fake-redis.ts'
 import { newClient } from './clients.ts'
@@ -134,26 +134,26 @@ describe('a server whose SCAN has no end', () => {
     'because it always goes on elsewhere and %s is said to have none',
     async (_, found) => {
       let calls = 0
-      const servers: Pick<Servers, 'scripts' | 'divide' | 'scan'> = {
+      const topology: Pick<Topology, 'scripts' | 'divide' | 'scan'> = {
         scripts: serverScripts,
-        divide: (asked) => (asked.length === 0 ? [] : [[place as Place, asked]]),
+        divide: (asked) => (asked.length === 0 ? [] : [[partition as Partition, asked]]),
         scan: async (from): Promise<Scanned> => {
           calls += 1
           return { names: found === 0 ? [] : [ROOM], at: from, next: String(calls) }
         },
       }
       const holder = `1 tid\0h 1700000000000000 1700000000000000 9999999999999 0 1 1 1 0 inbox {}`
-      const place: Pick<Place, 'runUnproven'> = {
+      const partition: Pick<Partition, 'runUnproven'> = {
         runUnproven: async (_script, [, , ...rooms]) => [
           '1700000000000',
           ...rooms.map((room) => (room === ROOM ? holder : '')),
         ],
       }
-      const library = { servers: servers as Servers, names: new RoomNames('holdfast:') }
+      const source = { topology: topology as Topology, names: new RoomNames('holdfast:') }
       const listing = async (): Promise<void> => {
         let cursor: string | undefined
         do {
-          const page = await roomPage(library, { prefix: '', cursor, count: 100 })
+          const page = await roomPage(source, { prefix: '', cursor, count: 100 })
           expect(page.rooms.length).toBeLessThanOrEqual(found)
           cursor = page.next
         } while (cursor !== undefined)

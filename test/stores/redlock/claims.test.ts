@@ -33,32 +33,32 @@ describe.each([
 ])('one server, asked for a fence by a holder that is %s', (_, hasQueue) => {
   test('accepts the fence it gave itself and every higher one, and no lower one', async () => {
     const mine = ticket({ key: `own ${hasQueue}` })
-    const own = fenceOf(await node.store.acquire(mine))
-    if (hasQueue) await node.store.acquire(ticket({ key: mine.key }))
+    const own = fenceOf(await node.rooms.acquire(mine))
+    if (hasQueue) await node.rooms.acquire(ticket({ key: mine.key }))
     expect(await node.claim(mine, { fence: own - 1n, mode: 'claim' })).toEqual({ tag: 'too-low', above: own })
     expect(await node.claim(mine, { fence: own, mode: 'claim' })).toEqual(ACCEPTED)
     const higher = own + 1_000_000n
     expect(await node.claim(mine, { fence: higher, mode: 'claim' })).toEqual(ACCEPTED)
-    expect(await node.store.renew([mine])).toEqual([{ tag: 'held', fence: higher }])
+    expect(await node.rooms.renew([mine])).toEqual([{ tag: 'held', fence: higher }])
     expect(await node.claim(mine, { fence: own, mode: 'claim' })).toEqual({ tag: 'too-low', above: higher })
-    await node.store.evict({ key: mine.key, id: undefined, reason: 'the end of the case' })
+    await node.rooms.evict({ key: mine.key, id: undefined, reason: 'the end of the case' })
     const next = ticket({ key: mine.key })
-    expect(fenceOf(await node.store.acquire(next)) > higher).toBe(true)
-    await node.store.release(releaseOf(next))
+    expect(fenceOf(await node.rooms.acquire(next)) > higher).toBe(true)
+    await node.rooms.release(releaseOf(next))
   })
 
   test('accepts none for who does not hold: a waiter, one that was released, one that has expired, a stranger', async () => {
     const key = `gone ${hasQueue}`
     const [holder, waiter, stranger] = [ticket({ key, ttlMs: 100 }), ticket({ key }), ticket({ key })]
-    const fence = fenceOf(await node.store.acquire(holder)) + 1_000_000_000n
+    const fence = fenceOf(await node.rooms.acquire(holder)) + 1_000_000_000n
     if (hasQueue) {
-      await node.store.acquire(waiter)
+      await node.rooms.acquire(waiter)
       expect(await node.claim(waiter, { fence, mode: 'claim' })).toEqual({ tag: 'gone' })
     }
     expect(await node.claim(stranger, { fence, mode: 'claim' })).toEqual({ tag: 'gone' })
     await new Promise((resolve) => setTimeout(resolve, 101))
     expect(await node.claim(holder, { fence, mode: 'claim' })).toEqual({ tag: 'gone' })
-    await node.store.release(releaseOf(hasQueue ? waiter : holder))
+    await node.rooms.release(releaseOf(hasQueue ? waiter : holder))
     expect(await node.claim(hasQueue ? waiter : holder, { fence, mode: 'claim' })).toEqual({ tag: 'gone' })
   })
 })
@@ -68,8 +68,8 @@ test('two readers are never given the same fence by one server, nor the later on
     ticket({ key: 'readers', limit: UNLIMITED }),
     ticket({ key: 'readers', limit: UNLIMITED }),
   ]
-  fenceOf(await node.store.acquire(one))
-  const fence = fenceOf(await node.store.acquire(other)) + 500n
+  fenceOf(await node.rooms.acquire(one))
+  const fence = fenceOf(await node.rooms.acquire(other)) + 500n
   expect(await node.claim(one, { fence, mode: 'claim' })).toEqual(ACCEPTED)
   expect(await node.claim(other, { fence, mode: 'claim' })).toEqual({ tag: 'too-low', above: fence })
   expect(await node.claim(other, { fence: fence - 1n, mode: 'claim' })).toEqual({
@@ -77,26 +77,26 @@ test('two readers are never given the same fence by one server, nor the later on
     above: fence,
   })
   expect(await node.claim(other, { fence: fence + 1n, mode: 'claim' })).toEqual(ACCEPTED)
-  await node.store.release(releaseOf(one))
-  await node.store.release(releaseOf(other))
+  await node.rooms.release(releaseOf(one))
+  await node.rooms.release(releaseOf(other))
 })
 
 test('a claim with a minimum hold begins it, and what is only written down does not begin it again', async () => {
   const mine = ticket({ key: 'minimum', minHoldMs: 60_000 })
-  const fence = fenceOf(await node.store.acquire(mine)) + 500n
+  const fence = fenceOf(await node.rooms.acquire(mine)) + 500n
   expect(await node.claim(mine, { fence, mode: 'claim' })).toEqual(ACCEPTED)
   expect(await node.claim(mine, { fence: fence + 1n, mode: 'settle' })).toEqual(ACCEPTED)
-  const { rooms } = await node.store.inspect({ prefix: 'minimum', cursor: undefined, count: 1 })
+  const { rooms } = await node.rooms.inspect({ prefix: 'minimum', cursor: undefined, count: 1 })
   expect(rooms[0]?.holders).toMatchObject([{ id: mine.id, fence: fence + 1n, state: 'held' }])
   await node.scripts.withdraw(mine)
-  expect((await node.store.inspect({ prefix: 'minimum', cursor: undefined, count: 1 })).rooms).toEqual([])
+  expect((await node.rooms.inspect({ prefix: 'minimum', cursor: undefined, count: 1 })).rooms).toEqual([])
 })
 
 test('a server that was flushed behind our back accepts nothing', async () => {
   const [before, after] = [ticket({ key: 'flushed' }), ticket({ key: 'flushed' })]
-  await node.store.acquire(before)
+  await node.rooms.acquire(before)
   await server.command('FLUSHALL')
-  const fence = fenceOf(await node.store.acquire(after))
+  const fence = fenceOf(await node.rooms.acquire(after))
   expect(await node.claim(after, { fence, mode: 'claim' })).toEqual({ tag: 'forgetful' })
   expect(await node.claim(before, { fence, mode: 'claim' })).toEqual({ tag: 'gone' })
 })

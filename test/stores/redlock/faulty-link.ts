@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis'
-import type { CommandConnection, RedisLink } from '../../../src/stores/redis/server/client-link.ts'
+import type { RawConnection, RedisLink } from '../../../src/stores/redis/server/client-link.ts'
 import { ioredisLink } from '../../../src/stores/redis/server/ioredis.ts'
 import type { Random } from '../../../src/testing/random.ts'
 
@@ -22,9 +22,9 @@ export function faultyLink(url: string, options: FaultyOptions): RedisLink {
 }
 
 function faulty(
-  connection: CommandConnection,
+  connection: RawConnection,
   { random, delayMs, lost, unanswered, code }: FaultyOptions,
-): CommandConnection {
+): RawConnection {
   return {
     ...connection,
     reasonOf: (error) => connection.reasonOf(error),

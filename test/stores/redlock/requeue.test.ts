@@ -22,16 +22,16 @@ test('a waiter that has just given way is not silent: a lapsed offer in front of
   })
   // All acceptance terms but that of the dead one are a minute.
   const [mine, dead, behind] = [ticket(), ticket({ acceptMs: 150 }), ticket()]
-  fenceOf(await node.store.acquire(mine))
-  expect(await node.store.acquire(dead)).toMatchObject({ tag: 'queued', ahead: 0 })
+  fenceOf(await node.rooms.acquire(mine))
+  expect(await node.rooms.acquire(dead)).toMatchObject({ tag: 'queued', ahead: 0 })
   // The turn of the dead comes, as `mine` gives way.
   const [look] = await node.scripts.look(mine.key)
   expect(await node.scripts.requeue(mine, look?.till ?? '')).toBe(true)
-  expect(await node.store.acquire(behind)).toMatchObject({ tag: 'queued', ahead: 1 })
+  expect(await node.rooms.acquire(behind)).toMatchObject({ tag: 'queued', ahead: 1 })
   await pause(200)
   // Its offer has lapsed; whoever asks first.
-  const [answer] = await node.store.renew([behind])
-  const [room] = (await node.store.inspect({ prefix: '', cursor: undefined, count: 1 })).rooms
+  const [answer] = await node.rooms.renew([behind])
+  const [room] = (await node.rooms.inspect({ prefix: '', cursor: undefined, count: 1 })).rooms
   expect(room?.holders).toMatchObject([{ id: mine.id }])
   expect(answer).toMatchObject({ tag: 'queued' })
 })

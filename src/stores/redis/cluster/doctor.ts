@@ -1,10 +1,10 @@
 import type { Finding } from '../../../base/diagnosis.ts'
-import { linksOf } from '../options.ts'
-import { slotRanges } from './map.ts'
 import type { ServerAddress } from '../server/client-link.ts'
 import { counted } from '../server/doctor-checks.ts'
 import { addressOf, diagnoseServers, onceOpen } from '../server/doctor-server.ts'
-import { newClient } from '../open.ts'
+import { linksOf } from '../server/links-of.ts'
+import { newClient } from '../server/new-client.ts'
+import { slotRanges } from './map.ts'
 import { parseClusterUrl } from './open.ts'
 import { SLOTS } from './slots.ts'
 

@@ -1,33 +1,33 @@
-import type { ClusterNode } from './node.ts'
 import type { MessageListener, Subscription } from '../server/client-link.ts'
 import { needsPerson } from '../server/failures.ts'
-import { LastingSubscription } from '../server/moving-subscription.ts'
+import { MovingSubscription } from '../server/moving-subscription.ts'
 import type { RoomNames } from '../server/room-names.ts'
+import type { ClusterNode } from './node.ts'
 
 export interface ClusterInboxOptions {
   readonly inbox: string
   readonly listener: MessageListener
   readonly names: RoomNames
-  /** Some server, another one than this if there is one. */
-  readonly pick: (but: ClusterNode | undefined) => Promise<ClusterNode>
+  /** Some server; another one than `except` if there is one. */
+  readonly pick: (except: ClusterNode | undefined) => Promise<ClusterNode>
   readonly onLost: (node: ClusterNode) => void
 }
 
-/** The messages that go to all servers, heard on one of them: on another one when that is lost or hangs. */
+/** Receives on one server the messages that are sent to all. Moves to another server when that one is lost or hangs. */
 export class ClusterInbox implements Subscription {
   readonly name: string
   readonly #listener: MessageListener
-  readonly #subscription: LastingSubscription<ClusterNode>
+  readonly #subscription: MovingSubscription<ClusterNode>
   #closed = false
 
   constructor({ inbox, listener, names, pick, onLost }: ClusterInboxOptions) {
     this.name = inbox
     this.#listener = listener
-    this.#subscription = new LastingSubscription({
+    this.#subscription = new MovingSubscription({
       channel: names.channel(inbox),
       listener,
       find: pick,
-      // It may be begun during a fail-over.
+      // A fail-over may be under way, so only an error that needs a person ends it.
       isFinal: needsPerson,
       onLost,
     })
@@ -37,21 +37,21 @@ export class ClusterInbox implements Subscription {
     return this.#subscription.flowing
   }
 
-  /** A server of a cluster does not know how many got a message on the others. */
+  /** A server counts only its own receivers of a message, not those on other servers. */
   readonly provesLife = false
 
-  /** A message that came on another connection. */
+  /** A message that was sent to the channel of one slot. */
   take(message: string): void {
     if (!this.#closed) this.#listener.onMessage(message)
   }
 
-  /** A server was lost, and with it perhaps what it had. */
+  /** Another server may have been lost together with its messages. */
   missed(): void {
     if (!this.#closed && this.#subscription.hasFlowed) this.#listener.onResubscribed()
   }
 
   leave(node: ClusterNode): void {
-    if (this.#subscription.place === node) this.#subscription.leave()
+    if (this.#subscription.host === node) this.#subscription.leave()
   }
 
   close(): void {

@@ -126,7 +126,7 @@ export function addressOf(text: string): ServerAddress {
 }
 
 /** An address as one server tells it, which leaves out the host where it is its own. */
-export function toldBy(
+export function reportedAddress(
   teller: string,
   { host, port }: { readonly host: string | null; readonly port: number },
 ): string {
@@ -183,7 +183,7 @@ function viewOf(reply: unknown, teller: string): View {
   const masters: (string | undefined)[] = []
   const everybody = new Set<string>()
   for (const { from, to, nodes } of slotRanges(reply)) {
-    const addresses = nodes.map((node) => toldBy(teller, node))
+    const addresses = nodes.map((node) => reportedAddress(teller, node))
     for (const address of addresses) everybody.add(address)
     for (let slot = from; slot <= to; slot += 1) masters[slot] = addresses[0]
   }

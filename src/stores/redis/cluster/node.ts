@@ -1,5 +1,5 @@
 import type { ChannelsConnection, RedisLink } from '../server/client-link.ts'
-import { Line } from '../server/connection.ts'
+import { Connection } from '../server/connection.ts'
 import { clusterScripts } from '../server/scripts.ts'
 
 export interface ClusterNodeOptions {
@@ -14,14 +14,14 @@ export interface ClusterNodeOptions {
 export class ClusterNode {
   readonly address: string
   readonly link: RedisLink
-  readonly line: Line
-  /** It may be gone. */
+  readonly connection: Connection
+  /** It may be gone: it did not answer, or its connection was lost. */
   suspect = false
-  /** It is taking over a slot, and may have none yet. */
-  isHeir = false
+  /** It is importing a slot, and may have none yet. */
+  isImporting = false
   /** Until when we listen to which channel, on the monotonic clock. */
   readonly #channels = new Map<string, number>()
-  #connection: ChannelsConnection | undefined
+  #channelsConnection: ChannelsConnection | undefined
   #sweep: NodeJS.Timeout | undefined
 
   constructor(link: RedisLink, { address, replicas, onLost, onMute }: ClusterNodeOptions) {
@@ -35,10 +35,10 @@ export class ClusterNode {
           onLost()
         }),
     }
-    this.line = new Line(watched, { replicas, scripts: clusterScripts, onMute })
+    this.connection = new Connection(watched, { replicas, scripts: clusterScripts, onMute })
   }
 
-  /** Messages of a channel for so long at least. If none comes, they come another way. */
+  /** Subscribes to a channel of one slot, for so long at least. Where that fails, the message comes by the inbox for all servers. */
   listen(
     channel: string,
     { untilMs, onMessage }: { readonly untilMs: number; readonly onMessage: (message: string) => void },
@@ -47,22 +47,22 @@ export class ClusterNode {
     this.#channels.set(channel, performance.now() + untilMs)
     this.#sweep ??= setInterval(() => this.#leaveChannels(), SWEEP_MS).unref()
     if (known) return
-    this.#connection ??= this.link.openChannels(
+    this.#channelsConnection ??= this.link.openChannels(
       { onMessage, onLost: () => this.#silence() },
       { sharded: true },
     )
-    // A slot that is not here any more, or a server that knows no such channels: asked for again with the next waiter.
-    this.#connection.add(channel).catch(() => this.#channels.delete(channel))
+    // The slot has moved away, or the server is older than 7. The next waiter tries again.
+    this.#channelsConnection.add(channel).catch(() => this.#channels.delete(channel))
   }
 
-  /** It is no master any more. What it has not answered is rejected. */
+  /** It is no master any more. Open requests are rejected. */
   leave(): void {
-    this.line.leave()
+    this.connection.leave()
     this.#silence()
   }
 
   close(): void {
-    this.line.close()
+    this.connection.close()
     this.#silence()
   }
 
@@ -71,9 +71,9 @@ export class ClusterNode {
     for (const [channel, until] of this.#channels) {
       if (until > now) continue
       this.#channels.delete(channel)
-      this.#connection?.remove(channel)
+      this.#channelsConnection?.remove(channel)
     }
-    // Nobody waits here, so the connection is one too many.
+    // No ticket waits for a key of this server.
     if (this.#channels.size === 0) this.#silence()
   }
 
@@ -81,8 +81,8 @@ export class ClusterNode {
     clearInterval(this.#sweep)
     this.#sweep = undefined
     this.#channels.clear()
-    const connection = this.#connection
-    this.#connection = undefined
+    const connection = this.#channelsConnection
+    this.#channelsConnection = undefined
     connection?.close()
   }
 }

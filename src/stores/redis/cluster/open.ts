@@ -1,9 +1,12 @@
 import type { Store } from '../../../contract/store.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
-import { linksOf, type RedisStoreOptions, settingsOf } from '../options.ts'
+import { type RedisStoreOptions, settingsOf } from '../options.ts'
+import { RedisStore } from '../redis-store.ts'
+import { answering } from '../server/answering.ts'
 import type { ServerAddress } from '../server/client-link.ts'
-import { answering, isDecodable, newClient } from '../open.ts'
-import { RedisStore } from '../server/room-requests.ts'
+import { linksOf } from '../server/links-of.ts'
+import { newClient } from '../server/new-client.ts'
+import { isDecodable } from '../server/server-url.ts'
 
 /**
  * A store on a Redis Cluster, as in `redis+cluster://user:password@host:7000,host:7001`: some of its servers, which tell of the

@@ -1,7 +1,7 @@
 import { messageOf } from '../../../base/thrown.ts'
 import { StoreError } from '../../../errors.ts'
-import { addressOf } from './map.ts'
 import type { ServerAddress } from '../server/client-link.ts'
+import { addressOf } from './map.ts'
 
 /** What to do about a request that a server of a cluster did not do. */
 export type Refusal =

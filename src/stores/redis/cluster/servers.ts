@@ -2,32 +2,40 @@ import { type Backoff, backoffMs } from '../../../base/backoff.ts'
 import { paused, systemClock } from '../../../base/clock.ts'
 import { closedStoreError } from '../../../base/closed.ts'
 import { StoreError } from '../../../errors.ts'
-import { ClusterInbox } from './inbox.ts'
-import { addressOf, ClusterMap, toldBy } from './map.ts'
-import { ClusterNode } from './node.ts'
-import { refusalOf } from './refusals.ts'
 import type { ClusterLink, MessageListener, Subscription } from '../server/client-link.ts'
 import { replyCode, storeErrorOf } from '../server/failures.ts'
 import { warnOfMissingMessages } from '../server/missing-messages.ts'
 import { NotReplicatedError } from '../server/replication.ts'
 import type { RoomNames } from '../server/room-names.ts'
 import { clusterScripts, type Scripts } from '../server/scripts.ts'
-import { type Place, SCAN_START, type Scanned, type ScanRequest, type Servers } from '../server/topology.ts'
-import { SlotPlace, type SlotRequest, type SlotRouter } from './slot-partition.ts'
+import {
+  type Partition,
+  SCAN_START,
+  type Scanned,
+  type ScanRequest,
+  type Topology,
+} from '../server/topology.ts'
+import { ClusterInbox } from './inbox.ts'
+import { addressOf, ClusterMap, reportedAddress } from './map.ts'
+import { ClusterNode } from './node.ts'
+import { refusalOf } from './refusals.ts'
+import { SlotNames } from './slot-names.ts'
+import { SlotPartition, type SlotRequest, type SlotRouter } from './slot-partition.ts'
 
 /**
  * The servers of a Redis Cluster, each on a connection of its own, so that one that hangs holds up nobody else's keys. Requests
- * are not left to the clients' own support of clusters: these have one queue for all, send again by their own rules, and do not
+ * are not left to the clients' own support of clusters: these have one queue for all, send again by timporter own rules, and do not
  * leave a server that still answers although it is a master no more.
  */
-export class ClusterServers implements Servers, SlotRouter {
+export class ClusterServers implements Topology, SlotRouter {
   readonly scripts: Scripts = clusterScripts
   readonly #link: ClusterLink
   readonly #names: RoomNames
+  readonly #slotNames: SlotNames
   readonly #replicas: number
   readonly #map: ClusterMap
   readonly #nodes = new Map<string, ClusterNode>()
-  readonly #places = new Map<number, SlotPlace>()
+  readonly #partitions = new Map<number, SlotPartition>()
   readonly #inboxes = new Set<ClusterInbox>()
   #watching: NodeJS.Timeout | undefined
   #searching: 'once' | 'again' | undefined
@@ -40,18 +48,19 @@ export class ClusterServers implements Servers, SlotRouter {
   ) {
     this.#link = link
     this.#names = names
+    this.#slotNames = new SlotNames(names)
     this.#replicas = replicas
     this.#map = new ClusterMap({ link, suspects: () => this.#suspects() })
   }
 
   divide<Asked extends { readonly key: string }>(
     asked: readonly Asked[],
-  ): readonly (readonly [Place, readonly Asked[]])[] {
-    const parts = new Map<Place, Asked[]>()
+  ): readonly (readonly [Partition, readonly Asked[]])[] {
+    const parts = new Map<Partition, Asked[]>()
     for (const each of asked) {
-      const place = this.#placeOf(this.#names.slotOf(each.key))
-      const part = parts.get(place)
-      if (part === undefined) parts.set(place, [each])
+      const partition = this.#partitionOf(this.#slotNames.slotOf(each.key))
+      const part = parts.get(partition)
+      if (part === undefined) parts.set(partition, [each])
       else part.push(each)
     }
     return [...parts]
@@ -62,8 +71,8 @@ export class ClusterServers implements Servers, SlotRouter {
       inbox,
       listener,
       names: this.#names,
-      pick: (but) => this.#pick(but),
-      onLost: (node) => this.#doubt(node),
+      pick: (except) => this.#pick(except),
+      onLost: (node) => this.#suspect(node),
     })
     this.#inboxes.add(subscription)
     subscription.flowing.catch(() => this.#inboxes.delete(subscription))
@@ -74,21 +83,21 @@ export class ClusterServers implements Servers, SlotRouter {
     if (this.#map.masters.length === 0) await this.#map.refresh()
     // Looked up once: while the server answers, it may have lost all of its slots.
     const masters = this.#map.masters.map((address) => ({ address, slot: this.#lowestSlotOf(address) }))
-    const start = from === SCAN_START ? FIRST : (JSON.parse(from) as ScanPlace)
+    const start = from === SCAN_START ? FIRST : (JSON.parse(from) as ScanPosition)
     const at = masters.findIndex(({ slot }) => slot >= start.slot)
     const master = masters[at]
     // The slots have been divided anew, so that no master begins here or later.
     if (master === undefined) return { names: [], at: from, next: undefined }
     const cursor = master.address === start.address ? start.cursor : '0'
     const node = this.#nodeAt(master.address)
-    const [next, names] = await this.#answered(node, node.line.scan(cursor, { pattern, count }))
+    const [next, names] = await this.#answered(node, node.connection.scan(cursor, { pattern, count }))
     const there = next === '0' ? masters[at + 1] : master
-    const placeOf = (one: Omit<ScanPlace, 'cursor'>, from: string): string =>
-      JSON.stringify({ ...one, cursor: from } satisfies ScanPlace)
+    const positionOf = (one: Omit<ScanPosition, 'cursor'>, from: string): string =>
+      JSON.stringify({ ...one, cursor: from } satisfies ScanPosition)
     return {
       names,
-      at: placeOf(master, cursor),
-      next: there === undefined ? undefined : placeOf(there, next),
+      at: positionOf(master, cursor),
+      next: there === undefined ? undefined : positionOf(there, next),
     }
   }
 
@@ -111,28 +120,28 @@ export class ClusterServers implements Servers, SlotRouter {
 
   async reach(slot: number, request: SlotRequest): Promise<unknown> {
     const giveUpAt = performance.now() + MOVING_MS
-    let heir: string | undefined
+    let importer: string | undefined
     for (let redirections = 0; ; ) {
       this.assertOpen()
-      const address = heir ?? this.#map.masterOf(slot) ?? (await this.#find(slot))
+      const address = importer ?? this.#map.masterOf(slot) ?? (await this.#find(slot))
       const node = this.#nodeAt(address)
-      if (heir !== undefined) node.isHeir = true
+      if (importer !== undefined) node.isImporting = true
       try {
         return await this.#answered(
           node,
-          heir === undefined ? request.run(node.line) : request.ask(node.line),
+          importer === undefined ? request.run(node.connection) : request.ask(node.connection),
         )
       } catch (error) {
         const refusal = refusalOf(error)
-        heir = undefined
+        importer = undefined
         switch (refusal.tag) {
           case 'moved':
-            this.#map.learn(refusal.slot, toldBy(address, refusal.to))
+            this.#map.learn(refusal.slot, reportedAddress(address, refusal.to))
             this.#search()
             redirections += 1
             break
           case 'ask':
-            heir = toldBy(address, refusal.to)
+            importer = reportedAddress(address, refusal.to)
             break
           case 'moving':
             // A script is refused while some of its keys are on one server and some on another, before it has done anything.
@@ -157,19 +166,19 @@ export class ClusterServers implements Servers, SlotRouter {
     const address = this.#map.masterOf(slot)
     if (address === undefined || this.#closed) return
     for (const inbox of this.#inboxes) {
-      this.#nodeAt(address).listen(this.#names.channelIn(slot, inbox.name), {
+      this.#nodeAt(address).listen(this.#slotNames.channelIn(slot, inbox.name), {
         untilMs,
         onMessage: (id) => inbox.take(id),
       })
     }
   }
 
-  #placeOf(slot: number): SlotPlace {
-    const known = this.#places.get(slot)
+  #partitionOf(slot: number): SlotPartition {
+    const known = this.#partitions.get(slot)
     if (known !== undefined) return known
-    const place = new SlotPlace(this, { slot, fence: this.#names.fenceIn(slot) })
-    this.#places.set(slot, place)
-    return place
+    const partition = new SlotPartition(this, { slot, fence: this.#slotNames.fenceIn(slot) })
+    this.#partitions.set(slot, partition)
+    return partition
   }
 
   async #find(slot: number): Promise<string> {
@@ -185,7 +194,7 @@ export class ClusterServers implements Servers, SlotRouter {
     const node: ClusterNode = new ClusterNode(this.#link.linkTo(addressOf(address)), {
       address,
       replicas: this.#replicas,
-      onLost: () => this.#doubt(node),
+      onLost: () => this.#suspect(node),
       onMute: () => warnOfMissingMessages(this.#names),
     })
     this.#nodes.set(address, node)
@@ -199,7 +208,7 @@ export class ClusterServers implements Servers, SlotRouter {
       return await reply
     } catch (error) {
       const silent = !(error instanceof StoreError || error instanceof NotReplicatedError)
-      if (silent && replyCode(error) === undefined) this.#doubt(node)
+      if (silent && replyCode(error) === undefined) this.#suspect(node)
       throw error
     }
   }
@@ -209,16 +218,16 @@ export class ClusterServers implements Servers, SlotRouter {
       this.#watching = undefined
       let open = false
       for (const node of this.#nodes.values()) {
-        const { silentMs } = node.line
+        const { silentMs } = node.connection
         if (silentMs > 0) open = true
-        if (silentMs > SILENCE_MS) this.#doubt(node)
+        if (silentMs > SILENCE_MS) this.#suspect(node)
       }
       if (open) this.#watch()
     }, WATCH_MS).unref()
   }
 
   /** It may be gone, or have been replaced: others know. */
-  #doubt(node: ClusterNode): void {
+  #suspect(node: ClusterNode): void {
     if (this.#closed || node.suspect || this.#nodes.get(node.address) !== node) return
     node.suspect = true
     for (const inbox of this.#inboxes) inbox.leave(node)
@@ -239,13 +248,13 @@ export class ClusterServers implements Servers, SlotRouter {
         // Where a person has to do something, the next request tells.
         (error: unknown) => storeErrorOf(error, undefined, 0).code !== 'store-refused',
       )
-      .then((unsure) => {
+      .then((isUnsure) => {
         if (this.#closed) return
         const pauseMs = backoffMs(SEARCHING, attempt)
         this.#pause = setTimeout(() => {
           const again = this.#searching === 'again'
           this.#searching = undefined
-          if (again || unsure) this.#search(again ? 1 : attempt + 1)
+          if (again || isUnsure) this.#search(again ? 1 : attempt + 1)
         }, pauseMs).unref()
       })
   }
@@ -256,12 +265,12 @@ export class ClusterServers implements Servers, SlotRouter {
     let changed = false
     for (const node of this.#nodes.values()) {
       if (masters.has(node.address)) {
-        node.isHeir = false
-        if (!node.suspect || !heard.has(node.address) || node.line.silentMs > SILENCE_MS) continue
+        node.isImporting = false
+        if (!node.suspect || !heard.has(node.address) || node.connection.silentMs > SILENCE_MS) continue
         node.suspect = false
       } else {
         // Who is only about to have its first slot is in no map yet.
-        if (node.isHeir && !node.suspect) continue
+        if (node.isImporting && !node.suspect) continue
         // Whatever it still answers does not count any more. Rejected now, it is asked of its successor.
         this.#nodes.delete(node.address)
         node.leave()
@@ -278,10 +287,10 @@ export class ClusterServers implements Servers, SlotRouter {
   }
 
   /** A server that any message to all reaches. */
-  async #pick(but: ClusterNode | undefined): Promise<ClusterNode> {
+  async #pick(except: ClusterNode | undefined): Promise<ClusterNode> {
     if (this.#map.masters.length === 0) await this.#map.refresh()
     const nodes = this.#map.masters.map((address) => this.#nodeAt(address))
-    const sound = nodes.filter((node) => !node.suspect && node !== but)
+    const sound = nodes.filter((node) => !node.suspect && node !== except)
     const choice = sound.length > 0 ? sound : nodes
     return choice[Math.floor(Math.random() * choice.length)] as ClusterNode
   }
@@ -292,13 +301,13 @@ export class ClusterServers implements Servers, SlotRouter {
 }
 
 /** Where a scan goes on: at the master whose lowest slot this is, and with this cursor if that is still who gave it. */
-interface ScanPlace {
+interface ScanPosition {
   readonly slot: number
   readonly address: string
   readonly cursor: string
 }
 
-const FIRST: ScanPlace = { slot: 0, address: '', cursor: '0' }
+const FIRST: ScanPosition = { slot: 0, address: '', cursor: '0' }
 
 const MOST_REDIRECTIONS = 5
 /** How long a request waits for a slot that is moving, and how often it looks. Then the caller knows, and may ask again. */

@@ -1,22 +1,22 @@
-import type { Line } from '../server/connection.ts'
+import type { Connection } from '../server/connection.ts'
 import type { Script } from '../server/scripts.ts'
-import type { Place } from '../server/topology.ts'
+import type { Partition } from '../server/topology.ts'
 
-/** Brings requests to whoever has a slot, wherever that moves. */
+/** Sends requests to the server that has a slot, also while the slot moves to another one. */
 export interface SlotRouter {
   reach(slot: number, request: SlotRequest): Promise<unknown>
-  /** Somebody waits for a key of the slot: the server that has it is to tell nobody but us. */
+  /** Subscribes to the slot's own channel on its server, so that a wake reaches this process alone. */
   listenTo(slot: number, untilMs: number): void
 }
 
 export interface SlotRequest {
-  readonly run: (line: Line) => Promise<unknown>
-  /** Of a server that takes the slot over, on behalf of the one that had it. */
-  readonly ask: (line: Line) => Promise<unknown>
+  readonly run: (connection: Connection) => Promise<unknown>
+  /** On a server that is importing the slot, sent there by the server that still has it. */
+  readonly ask: (connection: Connection) => Promise<unknown>
 }
 
 /** One slot of a cluster. */
-export class SlotPlace implements Place {
+export class SlotPartition implements Partition {
   readonly fence: string
   readonly #router: SlotRouter
   readonly #slot: number
@@ -29,15 +29,15 @@ export class SlotPlace implements Place {
 
   run(script: Script, args: string[]): Promise<unknown> {
     return this.#router.reach(this.#slot, {
-      run: (line) => line.run(script, args),
-      ask: (line) => line.runAsking(script, args),
+      run: (connection) => connection.run(script, args),
+      ask: (connection) => connection.runAsking(script, args),
     })
   }
 
   runUnproven(script: Script, args: string[]): Promise<unknown> {
     return this.#router.reach(this.#slot, {
-      run: (line) => line.runUnproven(script, args),
-      ask: (line) => line.runAsking(script, args),
+      run: (connection) => connection.runUnproven(script, args),
+      ask: (connection) => connection.runAsking(script, args),
     })
   }
 
@@ -46,5 +46,5 @@ export class SlotPlace implements Place {
   }
 }
 
-/** How much longer we listen than until a waiter asks again, so that a busy key is not left in between. */
+/** The subscription outlives the waiter's next request by this long, so that it is not ended in between. */
 const LINGER_MS = 2000

@@ -1,10 +1,10 @@
 import type { Finding } from '../../../base/diagnosis.ts'
-import { linksOf } from '../options.ts'
 import type { RedisLink, ServerAddress } from '../server/client-link.ts'
 import { counted } from '../server/doctor-checks.ts'
 import { addressOf, diagnoseServers, entries, onceOpen } from '../server/doctor-server.ts'
 import { unexpectedReply } from '../server/failures.ts'
-import { newClient } from '../open.ts'
+import { linksOf } from '../server/links-of.ts'
+import { newClient } from '../server/new-client.ts'
 import { parseSentinelUrl } from './open.ts'
 
 /** Of the Sentinels, the master that they name, and its replicas. */

@@ -2,7 +2,7 @@ import { StoreError } from '../../../errors.ts'
 import type {
   ChannelsConnection,
   ChannelsListener,
-  CommandConnection,
+  RawConnection,
   RedisLink,
   ServerAccess,
   ServerAddress,
@@ -45,14 +45,14 @@ interface MasterParts {
   readonly serverAt: (told: ServerAddress) => RedisLink
 }
 
-class MasterCommands implements CommandConnection {
+class MasterCommands implements RawConnection {
   readonly #parts: MasterParts & { readonly onLost: () => void }
   readonly #stopWatching: () => void
   /** To the server that said that it is the master. */
-  #connection: CommandConnection | undefined
-  #opening: Promise<CommandConnection> | undefined
+  #connection: RawConnection | undefined
+  #opening: Promise<RawConnection> | undefined
   /** What is open, whether it is known to lead to the master or not. */
-  #open: { readonly address: ServerAddress; readonly connection: CommandConnection } | undefined
+  #open: { readonly address: ServerAddress; readonly connection: RawConnection } | undefined
   #closed = false
 
   constructor(parts: MasterParts & { readonly onLost: () => void }) {
@@ -81,7 +81,7 @@ class MasterCommands implements CommandConnection {
     this.#leave()
   }
 
-  async #find(): Promise<CommandConnection> {
+  async #find(): Promise<RawConnection> {
     const { watch, serverAt } = this.#parts
     const address = await watch.find()
     if (this.#closed) throw new Error('The connection was closed')
@@ -111,7 +111,7 @@ class MasterCommands implements CommandConnection {
 }
 
 /** Sentinels may name a server that is only about to become the master, or does not know yet that it is none any more. */
-async function assertMaster(connection: CommandConnection): Promise<void> {
+async function assertMaster(connection: RawConnection): Promise<void> {
   const role = await connection.send('ROLE', [])
   if (Array.isArray(role) && role[0] === 'master') return
   throw new StoreError(

@@ -1,8 +1,8 @@
 import { StoreError } from '../../../errors.ts'
 import { textsOf } from '../server/answers.ts'
-import type { CommandConnection, RedisLink, ServerAddress, Subscription } from '../server/client-link.ts'
+import type { RawConnection, RedisLink, ServerAddress, Subscription } from '../server/client-link.ts'
 import { replyCode, unexpectedReply, wordsOf } from '../server/failures.ts'
-import { LastingSubscription } from '../server/moving-subscription.ts'
+import { MovingSubscription } from '../server/moving-subscription.ts'
 
 export interface MasterWatchOptions {
   /** What the Sentinels call the master. */
@@ -110,7 +110,7 @@ export class MasterWatch {
         () => {},
       )
     }
-    const subscription = new LastingSubscription({
+    const subscription = new MovingSubscription({
       channel: '+switch-master',
       find: () => ({ link: sentinel }),
       isFinal: () => false,
@@ -150,7 +150,7 @@ export function isSame(one: ServerAddress, other: ServerAddress): boolean {
 /** A Sentinel that says nothing for this long is left out. */
 const SILENCE_MS = 1000
 
-async function askOn(connection: CommandConnection, name: string): Promise<Answer> {
+async function askOn(connection: RawConnection, name: string): Promise<Answer> {
   // During a fail-over the first already tells the new address, and the second the epoch that goes with it.
   const [at, facts] = await Promise.all([
     connection.send('SENTINEL', ['GET-MASTER-ADDR-BY-NAME', name]),

@@ -1,7 +1,9 @@
 import type { Store } from '../../../contract/store.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
 import { type RedisStoreOptions, redisStore } from '../options.ts'
-import { answering, isDecodable, newClient } from '../open.ts'
+import { answering } from '../server/answering.ts'
+import { newClient } from '../server/new-client.ts'
+import { isDecodable } from '../server/server-url.ts'
 import { SENTINEL_PORT, type SentinelOptions } from './options.ts'
 
 /**

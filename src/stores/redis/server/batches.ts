@@ -1,11 +1,11 @@
 /** Neighbours that go together; never empty. */
-export type Run<T> = readonly [T, ...T[]]
+export type Batch<T> = readonly [T, ...T[]]
 
 /** Cuts a list into runs of neighbours that go together, each at most so long. */
-export function runsOf<T>(
+export function batchesOf<T>(
   items: readonly T[],
   { same, most }: { readonly same: (one: T, other: T) => boolean; readonly most: number },
-): readonly Run<T>[] {
+): readonly Batch<T>[] {
   const runs: [T, ...T[]][] = []
   let run: [T, ...T[]] | undefined
   for (const item of items) {

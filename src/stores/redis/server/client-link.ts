@@ -7,7 +7,7 @@ export interface RedisLink {
    * A connection of our own, so that nothing the application does can hold up a renewal. Connects when it is asked.
    * `onLost`: what comes next may reach another server, or the same one after a restart.
    */
-  open(onLost: () => void): CommandConnection
+  open(onLost: () => void): RawConnection
   /** Another one, for messages. `sharded`: for channels that belong to one slot of a cluster. */
   openChannels(listener: ChannelsListener, options?: { readonly sharded?: boolean }): ChannelsConnection
   /** Ends what its connections share. Those that are open end by themselves. */
@@ -18,8 +18,8 @@ export interface RedisLink {
 export interface ClusterLink {
   readonly keyPrefix: string
   readonly seeds: readonly ServerAddress[]
-  /** To the server with this address, as servers tell it of each other. */
-  linkTo(told: ServerAddress): RedisLink
+  /** To the server with this address, as the servers announce it to each other. */
+  linkTo(announced: ServerAddress): RedisLink
 }
 
 export interface ServerAddress {
@@ -44,7 +44,7 @@ export interface ServerAccess {
  * Reconnects by itself. A command that finds no server waits for one attempt to connect, and fails with it. Nothing here
  * keeps the process alive: whoever waits for an answer has a timer that does.
  */
-export interface CommandConnection {
+export interface RawConnection {
   send(command: string, args: string[]): Promise<unknown>
   /** Why a command failed, where the client's own error does not say it. */
   reasonOf(error: unknown): unknown

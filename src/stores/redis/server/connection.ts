@@ -1,35 +1,35 @@
 import { closedStoreError } from '../../../base/closed.ts'
 import type { StoreError } from '../../../errors.ts'
 import { probeAnswer, textsOf } from './answers.ts'
-import { type CommandConnection, type RedisLink, SILENCE_MS } from './client-link.ts'
+import { type RawConnection, type RedisLink, SILENCE_MS } from './client-link.ts'
 import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
 import { NotReplicatedError, Replication } from './replication.ts'
 import { type Script, type Scripts, serverScripts } from './scripts.ts'
 
-export interface LineOptions {
-  /** How many replicas have to have what was granted before it is. */
+export interface ConnectionOptions {
+  /** A grant counts once so many replicas have it. */
   readonly replicas: number
   readonly scripts?: Scripts
   /** The user may do everything but send messages. */
   readonly onMute?: () => void
 }
 
-/** The store's connection for commands. Opened with the first one, and replaced when it cannot be trusted any more. */
-export class Line {
+/** The store's connection for commands to one server. The first command opens it; one that is silent or refuses is replaced. */
+export class Connection {
   readonly #link: RedisLink
   readonly #probe: Script
   readonly #replication: Replication | undefined
   readonly #onMute: (() => void) | undefined
   #proven: boolean | Promise<void> = false
-  #connection: CommandConnection | undefined
-  /** What was sent as a text on this connection, so that its name is enough. */
+  #raw: RawConnection | undefined
+  /** Scripts whose text was sent on this connection: their SHA-1 is enough from then on. */
   readonly #known = new Set<Script>()
   #closed = false
   #unanswered = 0
   #heardAt = 0
   #readOnlySince: number | undefined
 
-  constructor(link: RedisLink, { replicas, scripts = serverScripts, onMute }: LineOptions) {
+  constructor(link: RedisLink, { replicas, scripts = serverScripts, onMute }: ConnectionOptions) {
     this.#onMute = onMute
     this.#link = link
     this.#probe = scripts.probe
@@ -37,21 +37,21 @@ export class Line {
   }
 
   /**
-   * Runs a script. `args` begins with a place for its name, then come the number of keys, the keys (the last fence first),
-   * and the rest. Rejects with what the client says, which {@link failure} turns into an error for the caller.
+   * Runs a script. `args[0]` is left empty and is filled here; then come the number of keys, the keys (the last fence first),
+   * and the rest. Rejects with the client's own error, which {@link failure} turns into one for the caller.
    */
   run(script: Script, args: string[]): Promise<unknown> {
     if (this.#proven === true) return this.runUnproven(script, args)
-    // The proof itself may be what the connection never answers.
+    // The check of rights may itself be what the connection never answers.
     this.#replaceIfSilent()
     return this.#prove(args).then(() => this.runUnproven(script, args))
   }
 
-  /** For a script that only reads, and so cannot stop half-way: a user that may do no more can still look. */
+  /** For a script that only reads, and so cannot stop half-way. A user with no other rights can still look. */
   runUnproven(script: Script, args: string[]): Promise<unknown> {
     this.#replaceIfSilent()
     const { grants } = script
-    // The first time as a text: a process that exits after a release would not hear that the server did not know its name.
+    // The first time as a text: a process that exits right after a release would not read a NOSCRIPT.
     if (!this.#known.has(script)) {
       this.#known.add(script)
       args[0] = script.text
@@ -66,15 +66,15 @@ export class Line {
     })
   }
 
-  /** On a server that is only about to have the slot. As a text, because a name it does not know would take another request. */
+  /** On a server that is importing the slot. As a text, because NOSCRIPT would take another request. */
   async runAsking(script: Script, args: string[]): Promise<unknown> {
     args[0] = script.text
-    // Counts for the very next request on this connection.
+    // ASKING counts for the very next request on this connection.
     const [, reply] = await Promise.all([this.send('ASKING', []), this.send('EVAL', args, script.grants)])
     return reply
   }
 
-  /** One step of a scan: where the next one begins, and the Redis keys that were found. */
+  /** One step of a scan: the cursor of the next one, and the Redis keys that were found. */
   async scan(
     cursor: string,
     { pattern, count }: { readonly pattern: string; readonly count: number },
@@ -94,14 +94,14 @@ export class Line {
     if (this.#closed) return Promise.reject(closedStoreError('redisStore()'))
     this.#replaceIfSilent()
     if (this.#unanswered === 0) this.#heardAt = performance.now()
-    this.#connection ??= this.#link.open(() => this.#forget())
-    const connection = this.#connection
+    this.#raw ??= this.#link.open(() => this.#forget())
+    const raw = this.#raw
     this.#unanswered += 1
-    const sent = connection.send(command, args)
-    const reply = grants && this.#replication !== undefined ? this.#replication.cover(sent, connection) : sent
+    const sent = raw.send(command, args)
+    const reply = grants && this.#replication !== undefined ? this.#replication.cover(sent, raw) : sent
     // One `then` for everything: each one more is felt by a lock that is taken and given back in a loop.
     return reply.then(this.#heard, (error: unknown) => {
-      const reason = connection.reasonOf(error)
+      const reason = raw.reasonOf(error)
       this.#failed(reason)
       return otherwise(reason)
     })
@@ -119,12 +119,12 @@ export class Line {
     return storeErrorOf(error, key, since === undefined ? 0 : performance.now() - since)
   }
 
-  /** For how long it has owed an answer without giving any, in ms. */
+  /** For how long requests have been open without any answer, in ms. */
   get silentMs(): number {
     return this.#unanswered === 0 ? 0 : performance.now() - this.#heardAt
   }
 
-  /** Ends the connection; what is not answered yet is rejected. The next request opens another one. */
+  /** Ends the connection. Open requests are rejected; the next one opens another connection. */
   leave(): void {
     this.#replace()
   }
@@ -146,14 +146,14 @@ export class Line {
     const code = replyCode(error)
     if (code !== undefined || error instanceof NotReplicatedError) this.#heardAt = performance.now()
     if (code === 'READONLY') this.#readOnlySince ??= performance.now()
-    // A new connection asks again who the primary is; and one that was refused would go on asking in the background.
+    // A new connection looks for the primary again, and a client whose password was refused would reconnect in the background.
     if (code === 'READONLY' || code === 'WRONGPASS' || code === 'NOAUTH') this.#replace()
   }
 
-  /** Once. A script that is refused in the middle would leave a room that nobody can read. */
+  /** Checks once that the user may run every command: a script that is refused half-way would leave a broken room. */
   #prove([, , fence = '']: readonly string[]): Promise<unknown> {
     if (typeof this.#proven !== 'boolean') return this.#proven
-    // Like the last fence, and so in the same slot.
+    // The same prefix as the last fence, and so the same slot.
     const start = fence.slice(0, -'fence'.length)
     const proof = this.runUnproven(this.#probe, ['', '1', `${start}probe`, `${start}inbox:`])
     this.#proven = proof.then(probeAnswer).then(
@@ -163,7 +163,7 @@ export class Line {
       },
       (error: unknown) => {
         this.#proven = false
-        // A slot that is moving has no place for a new key here. The next one will tell.
+        // A slot that is moving takes no new key here. The next request checks again.
         if (replyCode(error) !== 'ASK') throw error
       },
     )
@@ -175,8 +175,8 @@ export class Line {
   }
 
   #replace(): void {
-    this.#connection?.close()
-    this.#connection = undefined
+    this.#raw?.close()
+    this.#raw = undefined
     this.#forget()
     this.#heardAt = performance.now()
   }

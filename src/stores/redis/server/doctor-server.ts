@@ -1,6 +1,6 @@
 import { type Finding, milliseconds, readClock, within } from '../../../base/diagnosis.ts'
 import { textsOf } from './answers.ts'
-import type { CommandConnection, RedisLink, ServerAddress } from './client-link.ts'
+import type { RawConnection, RedisLink, ServerAddress } from './client-link.ts'
 import { SERVER_CHECKS, type ServerFacts, type ServerSetting } from './doctor-checks.ts'
 import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
 
@@ -58,7 +58,7 @@ const PREFIX = 'holdfast:'
 
 /** In a cluster there is one for each slot, of which some are looked at. */
 async function lastFencesOf(
-  connection: CommandConnection,
+  connection: RawConnection,
   setting: ServerSetting,
 ): Promise<ReadonlyMap<string, string | null>> {
   const names = setting === 'cluster' ? await fenceNamesOf(connection) : [`${PREFIX}fence`]
@@ -78,7 +78,7 @@ async function lastFencesOf(
 
 const WRONG = Symbol('not a text')
 
-async function fenceNamesOf(connection: CommandConnection): Promise<readonly string[]> {
+async function fenceNamesOf(connection: RawConnection): Promise<readonly string[]> {
   const names = new Set<string>()
   let cursor = '0'
   for (let scans = 0; scans < MOST_SCANS && names.size < MOST_FENCES; scans += 1) {
@@ -102,7 +102,7 @@ const SETTINGS: readonly string[] = [
   'min-replicas-to-write',
 ]
 
-async function settingsOf(connection: CommandConnection): Promise<ReadonlyMap<string, string>> {
+async function settingsOf(connection: RawConnection): Promise<ReadonlyMap<string, string>> {
   const settings = new Map<string, string>()
   for (const name of SETTINGS) {
     // One at a time: Redis 6.2 takes no more.
@@ -136,7 +136,7 @@ const APART_MS = 250
 /** What comes of it on a connection of its own, or what is wrong. */
 export async function onceOpen<T extends object>(
   link: RedisLink,
-  ask: (connection: CommandConnection) => Promise<T>,
+  ask: (connection: RawConnection) => Promise<T>,
 ): Promise<T | { readonly problem: string }> {
   const connection = link.open(() => {})
   try {

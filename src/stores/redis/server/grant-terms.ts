@@ -1,7 +1,7 @@
 import type { Ticket } from '../../../contract/store.ts'
 
 /** What tickets of one script call have in common, as its arguments. */
-export class Terms {
+export class GrantTerms {
   readonly #inbox: string
   #last: { readonly ticket: Ticket; readonly facts: string } | undefined
 

@@ -2,8 +2,8 @@ import { Channels } from './channels.ts'
 import {
   type ChannelsConnection,
   type ChannelsListener,
-  type CommandConnection,
   KEEP_ALIVE_MS,
+  type RawConnection,
   type RedisLink,
   reconnectDelayMs,
   type Target,
@@ -112,7 +112,7 @@ interface Unrefable {
   unref?(): void
 }
 
-class IoredisCommands implements CommandConnection {
+class IoredisCommands implements RawConnection {
   readonly #redis: IoredisConnection
   readonly #database: number
   /** Whether this very connection is known to be in the database. */

@@ -6,37 +6,37 @@ import {
   type Subscription,
 } from './client-link.ts'
 
-/** Where a subscription is. */
-export interface SubscriptionPlace {
+/** A server that a subscription can be on. */
+export interface SubscriptionHost {
   readonly link: RedisLink
 }
 
-export interface LastingSubscriptionOptions<Place extends SubscriptionPlace> {
+export interface MovingSubscriptionOptions<Host extends SubscriptionHost> {
   readonly channel: string
   readonly listener: MessageListener
-  /** Where to subscribe. `left`: where it was lost, or was told to leave. */
-  readonly find: (left: Place | undefined) => Place | Promise<Place>
-  /** Whether it gives up with this error, as long as messages have never flowed. Afterwards it goes on for ever. */
+  /** The server to subscribe on. `left`: the one that the subscription was on before. */
+  readonly find: (left: Host | undefined) => Host | Promise<Host>
+  /** Whether the first subscription gives up with this error. Once messages have flowed, it is tried again for ever. */
   readonly isFinal: (error: unknown) => boolean
-  /** The connection was lost on which messages flowed. */
-  readonly onLost?: (place: Place) => void
+  /** A connection was lost on which messages had flowed. */
+  readonly onLost?: (host: Host) => void
 }
 
-/** Messages of one channel, on one connection after the other. */
-export class LastingSubscription<Place extends SubscriptionPlace> implements Subscription {
+/** Messages of one channel. When their connection is lost, the subscription moves to a new one, on the same server or on another. */
+export class MovingSubscription<Host extends SubscriptionHost> implements Subscription {
   readonly flowing: Promise<void>
-  readonly #options: LastingSubscriptionOptions<Place>
+  readonly #options: MovingSubscriptionOptions<Host>
   #flows: { resolve(): void; reject(error: unknown): void } | undefined
-  #place: Place | undefined
+  #host: Host | undefined
   #connection: ChannelsConnection | undefined
   /** Counts the attempts; the result of an older attempt is ignored. */
-  #turn = 0
+  #generation = 0
   #failures = 0
   #pause: NodeJS.Timeout | undefined
   #closed = false
   #flowsNow = false
 
-  constructor(options: LastingSubscriptionOptions<Place>) {
+  constructor(options: MovingSubscriptionOptions<Host>) {
     this.#options = options
     this.flowing = new Promise((resolve, reject) => {
       this.#flows = { resolve, reject }
@@ -53,14 +53,14 @@ export class LastingSubscription<Place extends SubscriptionPlace> implements Sub
     return this.#flowsNow
   }
 
-  /** Undefined while the next place is looked for. */
-  get place(): Place | undefined {
-    return this.#place
+  /** Undefined while the next server is looked for. */
+  get host(): Host | undefined {
+    return this.#host
   }
 
-  /** Subscribes anew, somewhere else if there is another place. */
+  /** Subscribes anew, on another server if there is one. */
   leave(): void {
-    this.#begin(this.#place)
+    this.#begin(this.#host)
   }
 
   close(): void {
@@ -70,26 +70,26 @@ export class LastingSubscription<Place extends SubscriptionPlace> implements Sub
     this.#flows = undefined
   }
 
-  #begin(left?: Place): void {
+  #begin(left?: Host): void {
     this.#end()
     if (this.#closed) return
-    const turn = this.#turn
-    const mine = (): boolean => turn === this.#turn
+    const generation = this.#generation
+    const mine = (): boolean => generation === this.#generation
     this.#subscribe(left, mine).then(
       () => mine() && this.#begun(),
       (error: unknown) => mine() && this.#failed(error),
     )
   }
 
-  async #subscribe(left: Place | undefined, mine: () => boolean): Promise<void> {
+  async #subscribe(left: Host | undefined, mine: () => boolean): Promise<void> {
     const { channel, listener, find } = this.#options
-    const place = await find(left)
+    const host = await find(left)
     if (!mine()) return
-    this.#place = place
+    this.#host = host
     let flows = false
-    const connection = place.link.openChannels({
+    const connection = host.link.openChannels({
       onMessage: (message) => listener.onMessage(message),
-      onLost: () => flows && mine() && this.#lost(place),
+      onLost: () => flows && mine() && this.#lost(host),
     })
     this.#connection = connection
     await connection.add(channel)
@@ -104,11 +104,11 @@ export class LastingSubscription<Place extends SubscriptionPlace> implements Sub
     this.#flows = undefined
   }
 
-  #lost(place: Place): void {
-    const turn = this.#turn
-    this.#options.onLost?.(place)
-    // Told to leave meanwhile, it has begun anew.
-    if (turn === this.#turn) this.#beginLater()
+  #lost(host: Host): void {
+    const generation = this.#generation
+    this.#options.onLost?.(host)
+    // `onLost` may have called `leave`, which has begun anew.
+    if (generation === this.#generation) this.#beginLater()
   }
 
   #failed(error: unknown): void {
@@ -122,16 +122,16 @@ export class LastingSubscription<Place extends SubscriptionPlace> implements Sub
   }
 
   #beginLater(): void {
-    const left = this.#place
+    const left = this.#host
     this.#end()
     this.#failures += 1
     this.#pause = setTimeout(() => this.#begin(left), reconnectDelayMs(this.#failures)).unref()
   }
 
   #end(): void {
-    this.#turn += 1
+    this.#generation += 1
     this.#flowsNow = false
-    this.#place = undefined
+    this.#host = undefined
     clearTimeout(this.#pause)
     this.#connection?.close()
     this.#connection = undefined

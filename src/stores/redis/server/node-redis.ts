@@ -2,8 +2,8 @@ import { Channels } from './channels.ts'
 import {
   type ChannelsConnection,
   type ChannelsListener,
-  type CommandConnection,
   KEEP_ALIVE_MS,
+  type RawConnection,
   type RedisLink,
   type Target,
 } from './client-link.ts'
@@ -88,7 +88,7 @@ function socketFor(target: Target | undefined): object {
   return typeof tls === 'object' ? { ...at, ...tls, tls: true } : { ...at, tls: tls === true }
 }
 
-class NodeRedisCommands implements CommandConnection {
+class NodeRedisCommands implements RawConnection {
   readonly #redis: NodeRedisConnection
   #waiting: ((error?: unknown) => void)[] = []
 

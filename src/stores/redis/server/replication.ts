@@ -1,5 +1,5 @@
 import { StoreError } from '../../../errors.ts'
-import type { CommandConnection } from './client-link.ts'
+import type { RawConnection } from './client-link.ts'
 
 /**
  * Has grants wait until so many replicas have them. `WAIT` counts what was written before it on the same connection, and
@@ -27,7 +27,7 @@ export class Replication {
   }
 
   /** The reply to a script that was just written to this connection, once what it granted is replicated. */
-  async cover(reply: Promise<unknown>, connection: CommandConnection): Promise<unknown> {
+  async cover(reply: Promise<unknown>, connection: RawConnection): Promise<unknown> {
     const reached = this.#reached(connection)
     // Of no interest if nothing was granted.
     reached.catch(() => {})
@@ -46,7 +46,7 @@ export class Replication {
     this.#next = undefined
   }
 
-  #reached(connection: CommandConnection): Promise<number> {
+  #reached(connection: RawConnection): Promise<number> {
     if (this.#next === undefined) {
       const next = later(connection)
       this.#next = next
@@ -115,13 +115,13 @@ function hasGranted(reply: unknown): boolean {
 }
 
 interface Later {
-  readonly connection: CommandConnection
+  readonly connection: RawConnection
   readonly promise: Promise<number>
   readonly resolve: (got: number) => void
   readonly reject: (error: unknown) => void
 }
 
-function later(connection: CommandConnection): Later {
+function later(connection: RawConnection): Later {
   let resolve: Later['resolve'] = () => {}
   let reject: Later['reject'] = () => {}
   const promise = new Promise<number>((...settle) => {

@@ -4,27 +4,27 @@ import { textsOf } from './answers.ts'
 import { unexpectedReply } from './failures.ts'
 import type { RoomNames } from './room-names.ts'
 import { roomView } from './room-view.ts'
-import { type Place, SCAN_START, type Servers } from './topology.ts'
+import { type Partition, SCAN_START, type Topology } from './topology.ts'
 
-interface Library {
-  readonly servers: Servers
+interface RoomSource {
+  readonly topology: Topology
   readonly names: RoomNames
 }
 
 /** Some of the rooms whose key begins with a prefix, and where the next ones are. */
 export async function roomPage(
-  { servers, names }: Library,
+  { topology, names }: RoomSource,
   { prefix, cursor, count }: InspectRequest,
 ): Promise<RoomPage> {
   let { scan, after, scans, mark } = cursor === undefined ? FIRST_PAGE : (JSON.parse(cursor) as PageStart)
-  const look = (keys: readonly string[]): Promise<readonly RoomView[]> => lookAt({ servers, names }, keys)
+  const look = (keys: readonly string[]): Promise<readonly RoomView[]> => lookAt({ topology, names }, keys)
   const exact = cursor === undefined ? await look([prefix]) : []
   if (exact.length > 0) return { rooms: exact, next: JSON.stringify(FIRST_PAGE) }
   const request = { pattern: names.pattern(prefix), count: SCANNED_TOGETHER }
-  for (let turn = 0; turn < MOST_SCANS; turn += 1) {
+  for (let scansOfPage = 0; scansOfPage < MOST_SCANS; scansOfPage += 1) {
     scans += 1
     if (scans > MOST_SCANS_IN_ALL) throw new StoreError('store-refused', ENDLESS)
-    const found = await servers.scan(scan, request)
+    const found = await topology.scan(scan, request)
     if (found.at !== scan) after = ''
     scan = found.at
     const keys = [...new Set(found.names.filter(isOurs).map((name) => names.keyOf(name)))]
@@ -56,19 +56,19 @@ interface PageStart {
 
 const FIRST_PAGE: PageStart = { scan: SCAN_START, after: '', scans: 0, mark: SCAN_START }
 
-async function lookAt(library: Library, keys: readonly string[]): Promise<readonly RoomView[]> {
-  const parts = library.servers.divide(keys.map((key) => ({ key })))
-  const found = await Promise.all(parts.map(([place, there]) => lookIn(library, place, there)))
+async function lookAt(source: RoomSource, keys: readonly string[]): Promise<readonly RoomView[]> {
+  const parts = source.topology.divide(keys.map((key) => ({ key })))
+  const found = await Promise.all(parts.map(([partition, there]) => lookIn(source, partition, there)))
   return found.length < 2 ? found.flat() : found.flat().sort((one, other) => (one.key < other.key ? -1 : 1))
 }
 
 async function lookIn(
-  { servers, names }: Library,
-  place: Place,
+  { topology, names }: RoomSource,
+  partition: Partition,
   rooms: readonly { readonly key: string }[],
 ): Promise<readonly RoomView[]> {
   const args = ['', String(rooms.length), ...rooms.map(({ key }) => names.room(key))]
-  const reply = await place.runUnproven(servers.scripts.inspect, args)
+  const reply = await partition.runUnproven(topology.scripts.inspect, args)
   const [nowMs, ...contents] = Array.isArray(reply) ? (reply as readonly unknown[]) : []
   if (typeof nowMs !== 'string' || !/^\d{1,16}$/.test(nowMs)) throw unexpectedReply(reply)
   return rooms.flatMap(({ key }, index) => {

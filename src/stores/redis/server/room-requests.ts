@@ -7,81 +7,63 @@ import type {
   ReleaseRequest,
   RenewAnswer,
   RoomPage,
-  Store,
   Ticket,
   Wake,
 } from '../../../contract/store.ts'
-import { InvalidArgumentError } from '../../../errors.ts'
 import { acquireAnswer, answerLines, evictAnswer, releaseAnswer, renewAnswer } from './answers.ts'
-import { ClusterServers } from '../cluster/servers.ts'
-import type { ClusterLink, RedisLink, Subscription } from './client-link.ts'
+import { type Batch, batchesOf } from './batches.ts'
+import type { Subscription } from './client-link.ts'
 import { fenceErrorOf, isMissingRight, layoutErrorOf } from './failures.ts'
-import { mostOf } from './settle-most.ts'
+import { GrantTerms, sameTerms } from './grant-terms.ts'
 import { warnOfMissingMessages } from './missing-messages.ts'
-import { OneServer } from './single-server.ts'
 import { NotReplicatedError } from './replication.ts'
-import { RoomNames } from './room-names.ts'
+import type { RoomNames } from './room-names.ts'
 import { roomPage } from './room-pages.ts'
-import { type Run, runsOf } from './batches.ts'
-import type { Script, Scripts } from './scripts.ts'
-import type { Place, Servers } from './topology.ts'
-import { sameTerms, Terms } from './grant-terms.ts'
+import type { Script } from './scripts.ts'
+import { settleMost } from './settle-most.ts'
+import type { Partition, Topology } from './topology.ts'
 
-export interface RedisStoreSettings {
-  readonly prefix: string
-  readonly replicas: number
-  /** Of one server. Default: those for a server that decides alone. */
-  readonly scripts?: Scripts
-}
-
-/** Somebody who waits for the answer to one request. */
+/** A caller that waits for the answer to one request. */
 interface Pending<Asked extends { readonly key: string }, Answer> {
   readonly key: string
   readonly asked: Asked
-  readonly proposal?: string | undefined
+  /** Of an acquire: an argument behind its id. */
+  readonly extra?: string | undefined
   readonly resolve: (answer: Answer) => void
   readonly reject: (error: unknown) => void
 }
 
 /**
+ * What a store asks about its rooms, one method for each verb of the contract.
+ *
  * Requests of one tick that can go together go in one script call: with many in flight that more than doubles what a
  * connection carries (measured: 2.1 times the bare SET and compare-and-delete), and one alone does not notice.
  */
-export class RedisStore implements Store {
-  readonly name = 'redis'
-  readonly #servers: Servers
+export class RoomRequests {
+  readonly #topology: Topology
   readonly #names: RoomNames
   readonly #inbox: string = randomBytes(9).toString('base64url')
-  readonly #terms: Terms
+  readonly #terms: GrantTerms
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   #subscription: Subscription | undefined
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
   #acquires: Pending<Ticket, AcquireAnswer>[] = []
 
-  constructor(link: RedisLink | ClusterLink, { prefix, replicas, scripts }: RedisStoreSettings) {
-    const start = link.keyPrefix + prefix
-    // The servers look at the first braces only, and then take the whole name: a script's keys would be all over the place.
-    if ('seeds' in link && /^[^{]*\{\}/.test(start)) {
-      throw new InvalidArgumentError(
-        `Expected \`prefix\` to have no {} before other braces on a cluster, got ${JSON.stringify(start)}.`,
-      )
-    }
-    this.#names = new RoomNames(start)
-    const options = { names: this.#names, replicas }
-    this.#servers =
-      'seeds' in link ? new ClusterServers(link, options) : new OneServer(link, { ...options, scripts })
-    this.#terms = new Terms(this.#inbox)
+  constructor(topology: Topology, names: RoomNames) {
+    this.#topology = topology
+    this.#names = names
+    this.#terms = new GrantTerms(this.#inbox)
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
-    return this.vote(ticket, undefined)
+    return this.acquireWith(ticket, undefined)
   }
 
-  /** An acquire by the voting scripts. They look at the proposal where the ticket comes alone; see proposal.lua. */
-  vote(ticket: Ticket, proposal: string | undefined): Promise<AcquireAnswer> {
+  /** `extra`: one more argument for the script. It is left out where other tickets share the call. */
+  acquireWith(ticket: Ticket, extra: string | undefined): Promise<AcquireAnswer> {
     this.#gather()
     return new Promise((resolve, reject) => {
-      this.#acquires.push({ key: ticket.key, asked: ticket, proposal, resolve, reject })
+      this.#acquires.push({ key: ticket.key, asked: ticket, extra, resolve, reject })
     })
   }
 
@@ -93,13 +75,13 @@ export class RedisStore implements Store {
   }
 
   async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const [first, ...more] = this.#servers.divide(tickets)
+    const [first, ...more] = this.#topology.divide(tickets)
     if (first === undefined) return []
     return more.length === 0 ? this.#renewIn(...first) : this.#renewInEach(tickets)
   }
 
   async listen(onWake: (wake: Wake) => void): Promise<() => void> {
-    this.#servers.assertOpen()
+    this.#topology.assertOpen()
     const listener = { onWake }
     this.#listeners.add(listener)
     this.#subscription ??= this.#subscribe()
@@ -110,7 +92,7 @@ export class RedisStore implements Store {
       if (this.#subscription === subscription) this.#subscription = undefined
       this.#listeners.delete(listener)
       if (isMissingRight(error)) warnOfMissingMessages(this.#names)
-      throw this.#servers.failure(error)
+      throw this.#topology.failure(error)
     }
     return () => {
       this.#listeners.delete(listener)
@@ -119,30 +101,30 @@ export class RedisStore implements Store {
 
   async inspect(request: InspectRequest): Promise<RoomPage> {
     try {
-      return await roomPage({ servers: this.#servers, names: this.#names }, request)
+      return await roomPage({ topology: this.#topology, names: this.#names }, request)
     } catch (error) {
-      throw this.#servers.failure(error)
+      throw this.#topology.failure(error)
     }
   }
 
   async evict({ key, id = '', reason }: EvictRequest): Promise<readonly string[]> {
     const room = this.#names.room(key)
-    const [[place]] = this.#servers.divide([{ key }]) as [[Place, unknown]]
+    const [[partition]] = this.#topology.divide([{ key }]) as [[Partition, unknown]]
     try {
-      const args = ['', '2', place.fence, room, id, JSON.stringify(reason)]
-      const removed = await place.run(this.#servers.scripts.evict, args)
+      const args = ['', '2', partition.fence, room, id, JSON.stringify(reason)]
+      const removed = await partition.run(this.#topology.scripts.evict, args)
       if (typeof removed === 'string' && removed[0] === '?') throw layoutErrorOf(key, room, removed.slice(1))
       const answer = evictAnswer(removed)
-      if (answer.hasMore) this.#settle(key)
+      if (answer.hasMore) this.#admitMore(key)
       return answer.removed
     } catch (error) {
-      throw this.#servers.failure(error, key)
+      throw this.#topology.failure(error, key)
     }
   }
 
   async close(): Promise<void> {
     this.#listeners.clear()
-    this.#servers.close()
+    this.#topology.close()
     this.#subscription?.close()
   }
 
@@ -154,38 +136,38 @@ export class RedisStore implements Store {
     const [releases, acquires] = [this.#releases, this.#acquires]
     this.#releases = []
     this.#acquires = []
-    const { scripts } = this.#servers
-    // Releases first: a key that is given back in the same tick is free for who asks for it.
-    for (const [place, there] of this.#servers.divide(releases)) {
-      for (const batch of runsOf(there, { same: bothCancel, most: MOST_TOGETHER })) {
-        const args = this.#argsFor(place, batch)
+    const { scripts } = this.#topology
+    // Releases first: a key that is released in the same tick is free for the acquires of this tick.
+    for (const [partition, there] of this.#topology.divide(releases)) {
+      for (const batch of batchesOf(there, { same: bothCancel, most: MOST_TOGETHER })) {
+        const args = this.#argsFor(partition, batch)
         args.push(batch[0].asked.cancel ? 'c' : 'r', this.#inbox)
         for (const { asked } of batch) args.push(asked.id)
-        this.#ask(place, { script: scripts.release, args, batch, parse: releaseAnswer })
+        this.#run(partition, { script: scripts.release, args, batch, parse: releaseAnswer })
       }
     }
-    for (const [place, there] of this.#servers.divide(acquires)) {
-      for (const batch of runsOf(there, { same: onSameTerms, most: MOST_TOGETHER })) {
-        const args = this.#argsFor(place, batch)
+    for (const [partition, there] of this.#topology.divide(acquires)) {
+      for (const batch of batchesOf(there, { same: onSameTerms, most: MOST_TOGETHER })) {
+        const args = this.#argsFor(partition, batch)
         this.#terms.addForAcquire(args, batch[0].asked, this.#listens)
         for (const { asked } of batch) args.push(asked.id)
-        const [{ proposal }] = batch
-        if (proposal !== undefined && batch.length === 1) args.push(proposal)
-        this.#ask(place, { script: scripts.acquire, args, batch, parse: acquireAnswer })
+        const [{ extra }] = batch
+        if (extra !== undefined && batch.length === 1) args.push(extra)
+        this.#run(partition, { script: scripts.acquire, args, batch, parse: acquireAnswer })
       }
     }
   }
 
-  /** What every script begins with: a place for its name, how many keys, the last fence, and the rooms. */
-  #argsFor({ fence }: Place, asked: readonly { readonly key: string }[]): string[] {
+  /** How the arguments of every script begin: an empty one for its name, the number of keys, the last fence, the rooms. */
+  #argsFor({ fence }: Partition, asked: readonly { readonly key: string }[]): string[] {
     const args = ['', String(asked.length + 1), fence]
     for (const { key } of asked) args.push(this.#names.room(key))
     return args
   }
 
-  #ask<Asked extends { readonly key: string }, Answer>(
-    place: Place,
-    { script, args, batch, parse }: Question<Asked, Answer>,
+  #run<Asked extends { readonly key: string }, Answer>(
+    partition: Partition,
+    { script, args, batch, parse }: ScriptCall<Asked, Answer>,
   ): void {
     const deliver = (reply: unknown, doubt?: NotReplicatedError): void => {
       const lines = this.#linesOf(reply, batch)
@@ -193,77 +175,80 @@ export class RedisStore implements Store {
       for (const { asked, resolve, reject } of batch) {
         const text = lines[index] ?? ''
         index += 1
-        if (text[0] === '!') reject(fenceErrorOf(asked.key, place.fence))
+        if (text[0] === '!') reject(fenceErrorOf(asked.key, partition.fence))
         else if (text[0] === '?') reject(layoutErrorOf(asked.key, this.#names.room(asked.key), text.slice(1)))
         else if (doubt !== undefined && text[0] === 'h') reject(doubt.asStoreError(asked.key))
         else resolve(parse(text))
-        if (text[0] === 'q') notice(place, text)
+        if (text[0] === 'q') notice(partition, text)
       }
     }
-    place
+    partition
       .run(script, args)
       .then(deliver, (error: unknown) => {
         if (!(error instanceof NotReplicatedError)) throw error
         deliver(error.reply, error)
       })
       .catch((error: unknown) => {
-        for (const { asked, reject } of batch) reject(this.#servers.failure(error, asked.key))
+        for (const { asked, reject } of batch) reject(this.#topology.failure(error, asked.key))
       })
   }
 
   /**
-   * A server that is silent must not cost the leases that are kept elsewhere: once others have answered, it is waited for a
-   * moment only, and the places of its tickets stay empty.
+   * A silent server must not cost the leases on the others. Once another one has answered, a silent one gets only a moment
+   * more. The answers of its tickets then stay empty.
    */
   async #renewInEach(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
     const answers: RenewAnswer[] = new Array(tickets.length)
     const numbered = tickets.map((ticket, index) => ({ key: ticket.key, ticket, index }))
-    const renewals = this.#servers.divide(numbered).map(async ([place, there]) => {
+    const renewals = this.#topology.divide(numbered).map(async ([partition, there]) => {
       const answered = await this.#renewIn(
-        place,
+        partition,
         there.map(({ ticket }) => ticket),
       )
       for (const [at, { index }] of there.entries()) answers[index] = answered[at] as RenewAnswer
     })
-    await mostOf(renewals)
+    await settleMost(renewals)
     return answers
   }
 
-  async #renewIn(place: Place, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const batches = runsOf(tickets, { same: sameTerms, most: MOST_RENEWALS })
-    const answers = await Promise.all(batches.map((batch) => this.#renewBatch(place, batch)))
+  async #renewIn(partition: Partition, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const batches = batchesOf(tickets, { same: sameTerms, most: MOST_RENEWALS })
+    const answers = await Promise.all(batches.map((batch) => this.#renewBatch(partition, batch)))
     return answers.length === 1 ? (answers[0] ?? []) : answers.flat()
   }
 
-  async #renewBatch(place: Place, tickets: Run<Ticket>): Promise<readonly RenewAnswer[]> {
-    const args = this.#argsFor(place, tickets)
+  async #renewBatch(partition: Partition, tickets: Batch<Ticket>): Promise<readonly RenewAnswer[]> {
+    const args = this.#argsFor(partition, tickets)
     this.#terms.addForRenew(args, tickets[0], this.#listens)
     for (const { id } of tickets) args.push(id)
     try {
-      // One key that is not ours must not stop the renewal of the others.
-      return this.#linesOf(await place.run(this.#servers.scripts.renew, args), tickets).map((text) => {
-        if (text[0] === 'q') notice(place, text)
+      // A key that something else uses must not stop the renewal of the others.
+      return this.#linesOf(await partition.run(this.#topology.scripts.renew, args), tickets).map((text) => {
+        if (text[0] === 'q') notice(partition, text)
         return text[0] === '?' ? GONE : renewAnswer(text)
       })
     } catch (error) {
-      throw this.#servers.failure(error)
+      throw this.#topology.failure(error)
     }
   }
 
-  /** The line of each ticket. What follows them is done first: whoever was woken asks with the next request that is written. */
+  /**
+   * The line of each ticket. The lines after them are handled first, so that a woken ticket asks with the next request that
+   * is written.
+   */
   #linesOf(reply: unknown, asked: readonly { readonly key: string }[]): readonly string[] {
     const lines = answerLines(reply, asked.length)
     if (lines.length === asked.length) return lines
     for (const line of lines.slice(asked.length)) {
       const name = line.slice(1)
       if (line[0] === '*') this.#wake({ tag: 'ticket', id: name })
-      else this.#settle((asked[Number(name)] as { readonly key: string }).key)
+      else this.#admitMore((asked[Number(name)] as { readonly key: string }).key)
     }
     return lines.slice(0, asked.length)
   }
 
-  /** Forgets nobody, which admits who is next. If this does not arrive, those who were admitted go on with it. */
-  #settle(key: string): void {
+  /** A release that matches no ticket lets the server admit more waiters. If it is lost, the next request of an admitted one does. */
+  #admitMore(key: string): void {
     this.release({ key, id: '', cancel: false }).catch(() => {})
   }
 
@@ -272,7 +257,7 @@ export class RedisStore implements Store {
   }
 
   #subscribe(): Subscription {
-    return this.#servers.subscribe(this.#inbox, {
+    return this.#topology.subscribe(this.#inbox, {
       onMessage: (id) => this.#wake({ tag: 'ticket', id }),
       onResubscribed: () => this.#wake({ tag: 'all' }),
     })
@@ -284,7 +269,7 @@ export class RedisStore implements Store {
 }
 
 /** One script call. */
-interface Question<Asked extends { readonly key: string }, Answer> {
+interface ScriptCall<Asked extends { readonly key: string }, Answer> {
   readonly script: Script
   readonly args: string[]
   readonly batch: readonly Pending<Asked, Answer>[]
@@ -295,7 +280,7 @@ const GONE: RenewAnswer = { tag: 'gone', evicted: false }
 
 /** A script that takes or gives back so many rooms keeps the server busy for less than a millisecond. */
 const MOST_TOGETHER = 100
-/** Renewals are not in a hurry, and cheaper the more of them go together. */
+/** Renewals can wait, and are cheaper the more of them share a call. */
 const MOST_RENEWALS = 500
 function bothCancel(
   one: { readonly asked: ReleaseRequest },
@@ -308,7 +293,7 @@ function onSameTerms(one: { readonly asked: Ticket }, other: { readonly asked: T
   return sameTerms(one.asked, other.asked)
 }
 
-/** The line of a ticket that waits ends with when it asks again. */
-function notice(place: Place, line: string): void {
-  place.awaited?.(Number(line.slice(line.lastIndexOf(' ') + 1).replace('q', '')))
+/** The line of a waiter ends with the time after which it asks again. */
+function notice(partition: Partition, line: string): void {
+  partition.awaited?.(Number(line.slice(line.lastIndexOf(' ') + 1).replace('q', '')))
 }

@@ -3,7 +3,7 @@
  *
  * @throws the first error, if none was done.
  */
-export async function mostOf(promises: readonly Promise<void>[]): Promise<void> {
+export async function settleMost(promises: readonly Promise<void>[]): Promise<void> {
   let limit: NodeJS.Timeout | undefined
   const all = Promise.allSettled(promises)
   const late = Promise.any(promises).then(

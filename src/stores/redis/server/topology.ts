@@ -2,16 +2,16 @@ import type { StoreError } from '../../../errors.ts'
 import type { MessageListener, Subscription } from './client-link.ts'
 import type { Script, Scripts } from './scripts.ts'
 
-/** Where the rooms of a store are: on one server, or on those of a cluster. */
-export interface Servers {
+/** The servers of a store: one, or those of a cluster. */
+export interface Topology {
   readonly scripts: Scripts
-  /** Requests by where their rooms are, in their order. */
+  /** Groups requests by the partition of their rooms. Each group keeps their order. */
   divide<Asked extends { readonly key: string }>(
     asked: readonly Asked[],
-  ): readonly (readonly [Place, readonly Asked[]])[]
+  ): readonly (readonly [Partition, readonly Asked[]])[]
   /** For the wakes of this store object. */
   subscribe(inbox: string, listener: MessageListener): Subscription
-  /** Some of the Redis keys that are like a pattern, and where to go on: `undefined` when there are no more. */
+  /** One step through the Redis keys that match a pattern. */
   scan(from: string, request: ScanRequest): Promise<Scanned>
   /** @throws {StoreError} when it was closed. */
   assertOpen(): void
@@ -20,15 +20,15 @@ export interface Servers {
   close(): void
 }
 
-/** What a script may reach at once: a whole server, or one slot of a cluster. */
-export interface Place {
-  /** The last fence that was given for a room of this place. */
+/** The keys that one script may reach: those of a whole server, or those of one slot of a cluster. */
+export interface Partition {
+  /** The name of the key that holds the last fence of this partition's rooms. */
   readonly fence: string
-  /** `args` begins with a place for the script's name, then come the number of keys, the keys, and the rest. */
+  /** Runs a script. `args[0]` is left empty and is filled here; then come the number of keys, the keys, and the rest. */
   run(script: Script, args: string[]): Promise<unknown>
-  /** For a script that only reads. */
+  /** Runs a script that only reads, without the check of rights before the first one that writes. */
   runUnproven(script: Script, args: string[]): Promise<unknown>
-  /** Somebody here waits for a key of this place, and asks again after so long at the latest. */
+  /** A ticket of this process waits for a key of this partition, and asks again after so long at the latest. */
   awaited?(askAgainMs: number): void
 }
 
@@ -39,10 +39,11 @@ export interface ScanRequest {
 
 export interface Scanned {
   readonly names: readonly string[]
-  /** From where that really was: elsewhere if the server of `from` is not there any more. */
+  /** Where this step really began: not at `from` if the server of `from` is gone. */
   readonly at: string
+  /** Where the next step begins; undefined after the last one. */
   readonly next: string | undefined
 }
 
-/** Where every scan begins. */
+/** Where the first step of every scan begins. */
 export const SCAN_START = ''

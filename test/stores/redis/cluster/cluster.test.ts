@@ -7,16 +7,16 @@ import { createClient, createCluster } from 'redis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Wake } from '../../../../src/contract/store.ts'
 import { connect, createLocks } from '../../../../src/index.ts'
-import { redisStore } from '../../../../src/stores/redis/index.ts'
 import { SlotTags, slotOf } from '../../../../src/stores/redis/cluster/slots.ts'
+import { redisStore } from '../../../../src/stores/redis/index.ts'
 import { type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
 import { startRedis } from '../../../servers/redis-server.ts'
 import { type FaultProxy, startProxy } from '../../../servers/tcp-proxy.ts'
 import { until } from '../../../servers/until.ts'
 import { readProjectFile } from '../../../tidy/project.ts'
 import { newClient } from '../clients.ts'
-import { newClusterClient } from './clients.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
+import { newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster
 beforeAll(async () => {

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createLocks } from '../../../../src/index.ts'
-import { redisStore } from '../../../../src/stores/redis/index.ts'
 import { slotOf } from '../../../../src/stores/redis/cluster/slots.ts'
+import { redisStore } from '../../../../src/stores/redis/index.ts'
 import { freePort } from '../../../servers/free-port.ts'
 import { type RedisCluster, type SlotMove, startCluster } from '../../../servers/redis-cluster.ts'
 import { type RedisOptions, type RedisServer, startRedis } from '../../../servers/redis-server.ts'
 import { until } from '../../../servers/until.ts'
-import { clusterClients, newClusterClient } from './clients.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
+import { clusterClients, newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster
 beforeAll(async () => {

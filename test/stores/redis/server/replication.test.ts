@@ -2,8 +2,8 @@ import { createClient } from 'redis'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import type { Store } from '../../../../src/contract/store.ts'
 import { createLocks } from '../../../../src/index.ts'
-import type { CommandConnection } from '../../../../src/stores/redis/server/client-link.ts'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
+import type { RawConnection } from '../../../../src/stores/redis/server/client-link.ts'
 import { Replication } from '../../../../src/stores/redis/server/replication.ts'
 import { startSentinels } from '../../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../../servers/redis-server.ts'
@@ -92,7 +92,7 @@ describe.each(Object.entries(clients))('a store that waits for a replica, throug
 
 test('what replicas have of one connection says nothing of what was written to the one before', async () => {
   const waits: ((got: number) => void)[] = []
-  const connection: CommandConnection = {
+  const connection: RawConnection = {
     send: () => new Promise((resolve) => waits.push(resolve)),
     reasonOf: (error) => error,
     close: () => {},

@@ -1,0 +1,33 @@
+import type { Store } from '../../contract/store.ts'
+import { InvalidArgumentError } from '../../errors.ts'
+import { ClusterServers } from './cluster/servers.ts'
+import type { ClusterLink, RedisLink } from './server/client-link.ts'
+import { RoomNames } from './server/room-names.ts'
+import { RoomRequests } from './server/room-requests.ts'
+import { SingleServer } from './server/single-server.ts'
+
+export interface RedisStoreSettings {
+  readonly prefix: string
+  readonly replicas: number
+}
+
+/** The rooms of one Redis server, or of a Redis Cluster. */
+export class RedisStore extends RoomRequests implements Store {
+  readonly name = 'redis'
+
+  constructor(link: RedisLink | ClusterLink, { prefix, replicas }: RedisStoreSettings) {
+    const names = new RoomNames(link.keyPrefix + prefix)
+    if ('seeds' in link) {
+      checkClusterPrefix(names.prefix)
+      super(new ClusterServers(link, { names, replicas }), names)
+    } else super(new SingleServer(link, { names, replicas }), names)
+  }
+}
+
+/** The servers look at the first braces only, and at the whole name where these are empty: the keys of a script would be in many slots. */
+function checkClusterPrefix(start: string): void {
+  if (!/^[^{]*\{\}/.test(start)) return
+  throw new InvalidArgumentError(
+    `Expected \`prefix\` to have no {} before other braces on a cluster, got ${JSON.stringify(start)}.`,
+  )
+}

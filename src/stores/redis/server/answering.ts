@@ -1,0 +1,24 @@
+import { opened } from '../../../base/opened.ts'
+import type { Store } from '../../../contract/store.ts'
+import { StoreError } from '../../../errors.ts'
+
+/** Resolves with the store once it has answered something. If it does not, closes it and rejects. */
+export function answering<S extends Pick<Store, 'release' | 'close'>>(store: S): Promise<S> {
+  return opened(store, async () => {
+    let patience: NodeJS.Timeout | undefined
+    const silence = new Promise<never>((_, reject) => {
+      patience = setTimeout(() => reject(new StoreError('store-unavailable', SILENT)), PATIENCE_MS)
+    })
+    try {
+      // Needs what every request needs, finds nobody, and changes nothing.
+      await Promise.race([store.release({ key: 'is anybody there', id: '?', cancel: false }), silence])
+    } finally {
+      clearTimeout(patience)
+    }
+  })
+}
+
+/** A server that hangs still accepts connections: its kernel does. So there is a limit for the first answer, too. */
+const PATIENCE_MS = 5000
+const SILENT =
+  'The Redis server did not answer within 5 s. Check that it runs and is not stopped, and the network in between.'

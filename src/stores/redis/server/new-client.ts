@@ -1,0 +1,18 @@
+import { imported, notInstalled } from '../../../base/packages.ts'
+import type { IoredisClient } from './ioredis.ts'
+import type { NodeRedisClient } from './node-redis.ts'
+import { databaseOf } from './server-url.ts'
+
+/** A client for the server of a URL. It never connects itself: the store only duplicates it. */
+export async function newClient(url: string): Promise<IoredisClient | NodeRedisClient> {
+  // The two packages do not take the database from the same parts of a URL.
+  const bare = new URL(url)
+  const database = databaseOf(bare) ?? 0
+  bare.pathname = ''
+  bare.searchParams.delete('db')
+  const ioredis = await imported(() => import('ioredis'))
+  if (ioredis !== undefined) return new ioredis.Redis(bare.href, { lazyConnect: true, db: database })
+  const redis = await imported(() => import('redis'))
+  if (redis !== undefined) return redis.createClient({ url: bare.href, database })
+  throw notInstalled('ioredis', 'redis')
+}
