@@ -39,7 +39,12 @@ const forbidden: Record<string, string[]> = {
     '../drivers.ts',
     '../../index.ts',
   ],
-  'src/stores/redis/server/connection.ts': ['../redis-store.ts', '../cluster/map.ts', '../../driver.ts'],
+  'src/stores/redis/server/connection.ts': [
+    '../redis-store.ts',
+    '../lua/scripts.generated.ts',
+    '../cluster/map.ts',
+    '../../driver.ts',
+  ],
   'src/stores/redis/sentinel/link.ts': ['../cluster/map.ts', '../../redlock/index.ts', '../../../index.ts'],
   'src/postgres/listener.ts': ['../stores/postgres/index.ts', '../index.ts', '../contract/store.ts'],
   'src/queue/queue.ts': [
@@ -91,12 +96,7 @@ const allowed: Record<string, string[]> = {
     'ioredis',
   ],
   'src/stores/redlock/ok.ts': ['../redis/server/connection.ts', '../driver.ts', '../../contract/store.ts'],
-  'src/stores/redis/server/ok.ts': [
-    './connection.ts',
-    '../lua/scripts.generated.ts',
-    '../../../contract/store.ts',
-    'ioredis',
-  ],
+  'src/stores/redis/server/ok.ts': ['./connection.ts', '../../../contract/store.ts', 'ioredis'],
   'src/stores/redis/cluster/ok.ts': ['../server/connection.ts', '../redis-store.ts', '../../driver.ts'],
   'src/cli/ok.ts': [
     '../stores/drivers.ts',

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { appendFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { root } from './project.ts'
 
@@ -47,6 +47,35 @@ describe('the generator', () => {
     generate(source)
     appendFileSync(join(source, 'stores/x/lua/acquire.lua'), '-- changed\n')
     expect(generate('--check', source)).toMatchObject({ status: 1, stderr: expect.stringContaining(module) })
+  })
+
+  test('puts the parts of a script in their places, and those of a variant in front of those of its base', async () => {
+    const write = (path: string, text: string): void => {
+      mkdirSync(join(source, 'stores', dirname(path)), { recursive: true })
+      writeFileSync(join(source, 'stores', path), text)
+    }
+    write('x/lua/acquire.lua', 'local a\n--@ room\n--@@ vote\nreturn a\n')
+    write('x/lua/parts/room.lua', 'local room\n--@ wake\n')
+    write('x/lua/parts/wake.lua', 'local wake\n')
+    write('z/lua/variant.json', '{ "base": "../../x/lua" }')
+    write('z/lua/claim.lua', '--@ wake\n')
+    write('z/lua/parts/wake.lua', 'local other\n')
+    write('z/lua/parts/vote.lua', 'local vote\n')
+    expect(generate(source)).toEqual({ status: 0, stderr: '' })
+    const { scripts: base } = await import(join(source, 'stores/x/lua/scripts.generated.ts'))
+    expect(base.acquire).toBe('local a\nlocal room\nlocal wake\n\n\nreturn a\n')
+    expect(Object.keys(base)).toEqual(['acquire', 'readOnly'])
+    const { scripts: variant } = await import(join(source, 'stores/z/lua/scripts.generated.ts'))
+    expect(variant.acquire).toBe('local a\nlocal room\nlocal other\n\n\nlocal vote\n\nreturn a\n')
+    expect(Object.keys(variant)).toEqual(['claim', 'acquire', 'readOnly'])
+  })
+
+  test('refuses a script that includes a part which is not there', () => {
+    writeFileSync(join(source, 'stores/x/lua/acquire.lua'), '--@ room\n')
+    expect(generate(source)).toMatchObject({
+      status: 1,
+      stderr: expect.stringContaining('acquire.lua includes room, and there is no such part'),
+    })
   })
 
   test('removes a module whose scripts are gone', () => {

@@ -1,6 +1,7 @@
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { ClusterServers } from './cluster/servers.ts'
+import { serverScripts } from './scripts.ts'
 import type { ClusterLink, RedisLink } from './server/client-link.ts'
 import { RoomNames } from './server/room-names.ts'
 import { RoomRequests } from './server/room-requests.ts'
@@ -20,7 +21,7 @@ export class RedisStore extends RoomRequests implements Store {
     if ('seeds' in link) {
       checkClusterPrefix(names.prefix)
       super(new ClusterServers(link, { names, replicas }), names)
-    } else super(new SingleServer(link, { names, replicas }), names)
+    } else super(new SingleServer(link, { names, replicas, scripts: serverScripts }), names)
   }
 }
 

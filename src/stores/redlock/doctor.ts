@@ -10,6 +10,7 @@ import { RoomRequests } from '../redis/server/room-requests.ts'
 import { checkUrl } from '../redis/server/server-url.ts'
 import { SingleServer } from '../redis/server/single-server.ts'
 import { NodeScripts } from './node-scripts.ts'
+import { votingScripts } from './scripts.ts'
 import { SharedLink } from './shared-link.ts'
 
 /** Of each server by itself, and of the majority they are to make, beyond what the store itself notices. */
@@ -78,7 +79,11 @@ async function rightsOf(url: string): Promise<readonly Finding[]> {
 async function openAlone(url: string): Promise<RoomRequests> {
   checkUrl(url)
   const names = new RoomNames(SETTINGS.prefix)
-  const server = new SingleServer(linksOf(await newClient(url))(), { names, replicas: 0 })
+  const server = new SingleServer(linksOf(await newClient(url))(), {
+    names,
+    replicas: 0,
+    scripts: votingScripts,
+  })
   return answering(new RoomRequests(server, names))
 }
 

@@ -8,9 +8,9 @@ import {
   openRedisSentinel,
   redisStore,
 } from '../../../src/stores/redis/index.ts'
+import { serverScripts } from '../../../src/stores/redis/scripts.ts'
 import { RoomNames } from '../../../src/stores/redis/server/room-names.ts'
 import { roomPage } from '../../../src/stores/redis/server/room-pages.ts'
-import { serverScripts } from '../../../src/stores/redis/server/scripts.ts'
 import type { Partition, Scanned, Topology } from '../../../src/stores/redis/server/topology.ts'
 import { openRedlock, redlockStore } from '../../../src/stores/redlock/index.ts'
 import { bulk, list, startFakeRedis } from '../../servers/fake-redis.ts'

@@ -1,8 +1,13 @@
 import { Redis } from 'ioredis'
 import type { RedisLink } from '../../../src/stores/redis/server/client-link.ts'
 import { ioredisLink } from '../../../src/stores/redis/server/ioredis.ts'
-import { votingScripts } from '../../../src/stores/redis/server/scripts.ts'
-import { claimScript, lookScript, standingScript, yieldScript } from '../../../src/stores/redlock/scripts.ts'
+import {
+  claimScript,
+  lookScript,
+  standingScript,
+  votingScripts,
+  yieldScript,
+} from '../../../src/stores/redlock/scripts.ts'
 
 const scripts = {
   ...votingScripts,

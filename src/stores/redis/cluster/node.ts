@@ -1,6 +1,6 @@
 import type { ChannelsConnection, RedisLink } from '../server/client-link.ts'
 import { Connection } from '../server/connection.ts'
-import { clusterScripts } from '../server/scripts.ts'
+import { clusterScripts } from './scripts.ts'
 
 export interface ClusterNodeOptions {
   readonly address: string

@@ -7,7 +7,7 @@ import { replyCode, storeErrorOf } from '../server/failures.ts'
 import { warnOfMissingMessages } from '../server/missing-messages.ts'
 import { NotReplicatedError } from '../server/replication.ts'
 import type { RoomNames } from '../server/room-names.ts'
-import { clusterScripts, type Scripts } from '../server/scripts.ts'
+import type { Scripts } from '../server/scripts.ts'
 import {
   type Partition,
   SCAN_START,
@@ -19,6 +19,7 @@ import { ClusterInbox } from './inbox.ts'
 import { addressOf, ClusterMap, reportedAddress } from './map.ts'
 import { ClusterNode } from './node.ts'
 import { refusalOf } from './refusals.ts'
+import { clusterScripts } from './scripts.ts'
 import { SlotNames } from './slot-names.ts'
 import { SlotPartition, type SlotRequest, type SlotRouter } from './slot-partition.ts'
 

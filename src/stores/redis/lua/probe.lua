@@ -18,5 +18,5 @@ redis.call('ZRANGEBYLEX', key, '-', '+')
 redis.call('ZREM', key, 'one')
 redis.call('DEL', key)
 local heard = redis.pcall('PUBLISH', ARGV[1], '')
---@@ clusterProbe
+--@@ cluster-probe
 return type(heard) == 'table' and heard.err or ''

@@ -4,12 +4,12 @@ import { probeAnswer, textsOf } from './answers.ts'
 import { type RawConnection, type RedisLink, SILENCE_MS } from './client-link.ts'
 import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
 import { NotReplicatedError, Replication } from './replication.ts'
-import { type Script, type Scripts, serverScripts } from './scripts.ts'
+import type { Script, Scripts } from './scripts.ts'
 
 export interface ConnectionOptions {
   /** A grant counts once so many replicas have it. */
   readonly replicas: number
-  readonly scripts?: Scripts
+  readonly scripts: Pick<Scripts, 'probe'>
   /** The user may do everything but send messages. */
   readonly onMute?: () => void
 }
@@ -29,7 +29,7 @@ export class Connection {
   #heardAt = 0
   #readOnlySince: number | undefined
 
-  constructor(link: RedisLink, { replicas, scripts = serverScripts, onMute }: ConnectionOptions) {
+  constructor(link: RedisLink, { replicas, scripts, onMute }: ConnectionOptions) {
     this.#onMute = onMute
     this.#link = link
     this.#probe = scripts.probe

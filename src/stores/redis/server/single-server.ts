@@ -5,10 +5,17 @@ import { needsPerson } from './failures.ts'
 import { warnOfMissingMessages } from './missing-messages.ts'
 import { MovingSubscription } from './moving-subscription.ts'
 import type { RoomNames } from './room-names.ts'
-import { type Script, type Scripts, serverScripts } from './scripts.ts'
+import type { Script, Scripts } from './scripts.ts'
 import { type Partition, SCAN_START, type Scanned, type ScanRequest, type Topology } from './topology.ts'
 
-/** All rooms are on one server, and may be asked about together. */
+export interface SingleServerOptions {
+  readonly names: RoomNames
+  /** A grant counts once so many replicas have it. */
+  readonly replicas: number
+  readonly scripts: Scripts
+}
+
+/** One server with all rooms: one script call may be about any of them. */
 export class SingleServer implements Topology, Partition {
   readonly scripts: Scripts
   readonly fence: string
@@ -16,14 +23,7 @@ export class SingleServer implements Topology, Partition {
   readonly #names: RoomNames
   readonly #connection: Connection
 
-  constructor(
-    link: RedisLink,
-    {
-      names,
-      replicas,
-      scripts = serverScripts,
-    }: { readonly names: RoomNames; readonly replicas: number; readonly scripts?: Scripts | undefined },
-  ) {
+  constructor(link: RedisLink, { names, replicas, scripts }: SingleServerOptions) {
     this.scripts = scripts
     this.fence = names.fence
     this.#link = link

@@ -4,6 +4,12 @@ export const scripts: {
   readonly look: string
   readonly standing: string
   readonly yield: string
+  readonly acquire: string
+  readonly evict: string
+  readonly inspect: string
+  readonly probe: string
+  readonly release: string
+  readonly renew: string
 } = {
   claim: `-- Gives a holder the fence that its process chose, where no other ticket of the room was given as much before.
 --
@@ -15,8 +21,27 @@ export const scripts: {
 --         5 \`c\` to claim, or \`s\` to write down what a quorum has accepted already
 --         6 the memory that the process has known for as long by its own clock, or nothing
 -- Result  a<time in µs>: accepted · b<fence>: it has to be above this · g: it does not hold here · y: this server may have forgotten others
---@ start
---@ last
+-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
+-- costs about as much as a small command: it is looked for among all that the server knows.
+local time = redis.call('TIME')
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+
+-- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
+-- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
+-- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
+-- before the clock was set back, and the fences go on from there.
+local function takeLast(fence)
+  local last = redis.pcall('SET', KEYS[1], fence, 'GET')
+  if not last then return 0 end
+  if type(last) == 'table' then
+    if not string.find(last.err, 'WRONGTYPE', 1, true) then error(last.err, 0) end
+    return
+  end
+  if string.find(last, '^%d+$') and (#last < 16 or #last == 16 and last < '9') then return tonumber(last) end
+  redis.call('SET', KEYS[1], last)
+end
+
 local asked, id, settles = ARGV[1], ARGV[4], ARGV[5] == 's'
 
 -- All fences have 16 digits until the year 2286, so their texts are in the order of their numbers.
@@ -35,7 +60,14 @@ local function raise()
 end
 
 -- Looked at in the same step as the vote: whoever flushes this server takes both.
---@ memory
+-- Whether a server has forgotten nothing for so long; see standing.lua for what is written down. Where its clock was set back its
+-- memory seems younger than it is. A process that has known this very memory for as long, by its own clock, knows better.
+local function remembers(written, neededMs, known)
+  if not written then return false end
+  if known ~= '' and string.sub(written, 1, #known + 1) == known .. ' ' then return true end
+  return now - string.sub(written, -13) >= tonumber(neededMs)
+end
+
 local function remembering()
   return (settles or remembers(redis.call('GET', KEYS[3]), ARGV[2], ARGV[6])) and 'a' .. usText or 'y'
 end
@@ -56,10 +88,452 @@ if type(content) == 'string' and ARGV[3] == '0' then
   end
   return remembering()
 end
---@ fence
---@ wake
---@ tried
---@ room
+-- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
+-- As text, because numbers become text with 14 digits only. Behind last.lua.
+local us, lastFence, noFence = tonumber(usText), nil, false
+
+-- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+local function nextFence()
+  if noFence then return end
+  if lastFence then
+    lastFence = lastFence + 1
+  else
+    local previous = takeLast(usText)
+    if not previous then
+      noFence = true
+      return
+    end
+    lastFence = us > previous and us or previous + 1
+    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
+    -- room for all that it may give, until keepFence says how many these were.
+    if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
+  end
+  return lastFence == us and usText or string.format('%.0f', lastFence)
+end
+
+-- At the end of a script that may have given fences.
+local function keepFence()
+  if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
+end
+
+-- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
+-- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
+-- The result is 0 if nobody got the message.
+local asking, own = nil, {}
+local function wake(inbox, id)
+  if inbox == asking then
+    own[#own + 1] = '*' .. id
+  else
+    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+  end
+end
+
+-- The reply of a command, or nil where the key is of another type.
+local function tried(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
+end
+
+-- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
+-- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+--
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
+--   e<expiresAt><id>    who holds, in order of expiry
+--   q<arrival><id>      who waits, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   y<until><id>        tombstones in order of their end
+--
+-- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
+-- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
+-- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+local budget, unsettled = 200, {}
+-- The room that is open, with what is known of it already: its first members by section, and its tickets.
+local room
+
+-- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+local function stamp(number) return string.format('%013.0f', number) end
+
+local function member(prefix)
+  return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
+end
+
+-- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+local function first(section)
+  if room.first[section] == nil then
+    local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    room.first[section] = entry and string.sub(entry, 1, 1) == section and entry
+  end
+  return room.first[section]
+end
+
+local function parse(id, entry)
+  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
+  local section = state == 'w' and 'q' or 'e'
+  local ticket = {
+    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
+    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+  }
+  room.tickets[id] = ticket
+  return ticket
+end
+
+local function find(id)
+  if room.tickets[id] == nil then
+    local entry = member('t' .. id .. '\\0')
+    room.tickets[id] = entry and parse(id, entry)
+  end
+  return room.tickets[id]
+end
+
+-- What a ticket takes and tolerates, and the terms it came on.
+local function share(ticket)
+  if not ticket.units then
+    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
+    ticket.delay, ticket.inbox = tonumber(delay), inbox
+  end
+  return ticket
+end
+
+-- Who asks last is who wants to be woken.
+local function moveTo(inbox, ticket)
+  if string.find(ticket.facts, inbox, 1, true) then return end
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+end
+
+local function heardAt(waiter) return math.floor(waiter.hold / 10) end
+local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
+
+local function keep(till) room.needed = math.max(room.needed, till) end
+
+local function erase(ticket)
+  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  room.tickets[ticket.id] = false
+  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+end
+
+-- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+local function write(ticket)
+  local id, till = ticket.id, stamp(ticket.till)
+  local waits = ticket.state == 'w'
+  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.section = waits and 'q' or 'e'
+  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
+  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  room.tickets[id] = ticket
+  local known = room.first[ticket.section]
+  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  keep(waits and ticket.till or ticket.till + share(ticket).delay)
+end
+
+local function count(limit)
+  if limit < room.limit then
+    room.limit, room.smallest = limit, 1
+  elseif limit == room.limit then
+    room.smallest = room.smallest + 1
+  end
+end
+
+local function enter(ticket)
+  share(ticket)
+  room.holders, room.units = room.holders + 1, room.units + ticket.units
+  count(ticket.limit)
+  write(ticket)
+end
+
+local function drop(ticket)
+  share(ticket)
+  erase(ticket)
+  room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if ticket.limit > room.limit then return end
+  room.smallest = room.smallest - 1
+  if room.smallest > 0 then return end
+  room.limit = UNLIMITED
+  if room.holders == 0 then return end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(find(string.sub(place, 15))).limit)
+  end
+end
+
+local function delay(ticket, from)
+  if ticket.state == 'h' then room.closed = math.max(room.closed, from + share(ticket).delay) end
+end
+
+local function isEmpty()
+  if room.closed > now or first('e') or first('q') then return false end
+  local last = redis.call('ZRANGE', room.key, '-1', '-1')[1] or ''
+  return string.sub(last, 1, 1) ~= 'y' or tonumber(string.sub(last, 2, 14)) <= now
+end
+
+local function summarize()
+  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  if room.closed <= now then room.closed = 0 end
+  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
+    room.smallest, room.closed, room.kept)
+  if text == room.summary then return end
+  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  redis.call('ZADD', room.key, '0', text)
+  if room.summary then redis.call('ZREM', room.key, room.summary) end
+end
+
+-- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+local function close()
+  if not room or room.refusal then return end
+  if isEmpty() then
+    redis.call('DEL', room.key)
+  else
+    keep(room.closed)
+    local expire = room.needed > room.kept
+    if expire then room.kept = room.needed + AFTERLIFE end
+    summarize()
+    if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
+  end
+  if not room.woken[1] then return end
+  for _, ticket in ipairs(room.woken) do
+    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
+  end
+end
+
+local function read(summary, second, third)
+  local arrivals, holders, units, limit, smallest, closed, kept =
+    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
+  room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
+  room.closed, room.kept = tonumber(closed), tonumber(kept)
+  room.first.e = room.holders > 0 and second
+  if room.holders < 2 then
+    local after = room.holders == 1 and third or room.holders == 0 and second
+    room.first.q = after and string.sub(after, 1, 1) == 'q' and after
+  end
+end
+
+-- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+local function open(key)
+  if room and room.key == key then return room.refusal end
+  close()
+  room = {
+    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    closed = 0, kept = 0, needed = 0,
+  }
+  local top = tried('ZRANGE', key, '0', '2')
+  local lone = not top and tried('GET', key)
+  local content = lone or top and top[1]
+  if top and not content then
+    room.first.e, room.first.q = false, false
+    return
+  end
+  local layout = string.match(content or '', '^(%d+) ')
+  if layout ~= '1' then
+    room.refusal = '?' .. (layout or '')
+  elseif lone then
+    -- Understood before it is removed.
+    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    redis.call('DEL', key)
+    room.first.e, room.first.q = false, false
+    enter(holder)
+  else
+    read(content, top[2], top[3])
+  end
+  return room.refusal
+end
+
+-- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
+-- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+local function attempt(key, step)
+  local fine, answer = pcall(function() return open(key) or step() end)
+  if fine then return answer end
+  local stumbled = type(answer) == 'string' and (string.find(answer, 'attempt to ', 1, true) or string.find(answer, 'bad argument', 1, true))
+  if not stumbled then error(answer, 0) end
+  room = nil
+  return '?'
+end
+
+local function admits(ticket)
+  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  if room.closed > now or room.units >= room.limit then return false end
+  share(ticket)
+  return room.units + ticket.units <= math.min(room.limit, ticket.limit)
+end
+
+-- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
+-- False if there are more of them than one call may drop: the offer then stays until the next call.
+local function dropSilent()
+  while true do
+    local place = first('q')
+    local waiter = place and share(find(string.sub(place, 15)))
+    if not waiter or heardAt(waiter) + waiter.accept > now then return true end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return false
+    end
+    budget = budget - 1
+    erase(waiter)
+  end
+end
+
+local function expire()
+  while true do
+    local place = first('e')
+    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
+    local holder = find(string.sub(place, 15))
+    if holder.state == 'o' and not dropSilent() then return end
+    drop(holder)
+    delay(holder, holder.till)
+  end
+end
+
+-- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
+-- just lost its connection. If somebody does get it, that was the wake.
+local deaf = {}
+local function isDeaf(waiter)
+  if isMarked(waiter, '2') then return true end
+  if not isMarked(waiter, '1') then return false end
+  local inbox = share(waiter).inbox
+  if deaf[inbox] == nil then
+    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
+  end
+  if deaf[inbox] then
+    erase(waiter)
+    waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
+    write(waiter)
+  end
+  return deaf[inbox]
+end
+
+-- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
+-- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+local steps = 200
+local function chosen(head)
+  if not isDeaf(head) then return head end
+  local front = (room.summary and 1 or 0) + room.holders
+  room.deaf = math.max(room.deaf or 1, 1)
+  while steps > 0 do
+    local rank = tostring(front + room.deaf)
+    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not place or string.sub(place, 1, 1) ~= 'q' then break end
+    local waiter = find(string.sub(place, 15))
+    if waiter.till > now then
+      if not admits(waiter) then break end
+      if not isDeaf(waiter) then return waiter end
+    end
+    room.deaf, steps = room.deaf + 1, steps - 1
+  end
+  -- Those behind come one place nearer.
+  room.deaf = room.deaf - 1
+  return head
+end
+
+-- Admits from the head of the queue. Whoever asks is not woken.
+local function admit(asker)
+  while true do
+    local place = first('q')
+    if not place then return end
+    local waiter = find(string.sub(place, 15))
+    local forgotten = waiter.till <= now
+    if not forgotten and not admits(waiter) then return end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return
+    end
+    budget = budget - 1
+    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
+    erase(waiter)
+    if not forgotten then
+      local fence = nextFence()
+      if not fence then
+        write(waiter)
+        room.stuck = true
+        return
+      end
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      enter(waiter)
+      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
+    end
+  end
+end
+
+local function settle(asker)
+  expire()
+  admit(asker)
+end
+
+-- How long until the server's clock alone may let somebody in.
+local function untilChange()
+  local place = first('e')
+  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
+  return change == math.huge and 1 or math.max(1, change - now)
+end
+
+-- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
+
+-- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
+local function status(ticket, asked)
+  if ticket.state == 'l' then return 'g' end
+  if ticket.state == 'w' then
+    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
+    local least = first('q') == ticket.place and 0 or asked.accept / 6
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+  end
+  erase(ticket)
+  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
+  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
+  moveTo(asked.inbox, ticket)
+  write(ticket)
+  return 'h' .. ticket.number
+end
+
+-- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+local function remember(id, asked)
+  local ticket = find(id)
+  if ticket and ticket.state == 'w' then
+    erase(ticket)
+    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
+    ticket.till, ticket.hold = now + asked.patience, now .. listens
+    moveTo(asked.inbox, ticket)
+    write(ticket)
+  end
+end
+
+local function bury(id, mark)
+  local old = member('x' .. id .. '\\0')
+  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
+    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
+  end
+  local ending = stamp(now + TOMBSTONE)
+  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
+  keep(now + TOMBSTONE)
+end
+
+-- The answer to a ticket that was cancelled or evicted, if it was.
+local function tombstone(id)
+  local entry = member('x' .. id .. '\\0')
+  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+end
+
+-- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
 
 local minHold = tonumber(ARGV[3])
 
@@ -89,7 +563,12 @@ return answer
 --
 -- KEYS    1 the room
 -- Result  a line \`<expiresAt> <id>\` for each holder, also one that has not confirmed yet
---@ start
+-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
+-- costs about as much as a small command: it is looked for among all that the server knows.
+local time = redis.call('TIME')
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+
 local lines = {}
 local function add(entry)
   local id, state, till = string.match(entry, '^t(.-)%z(%a) %d+ %d+ (%d+) ')
@@ -112,7 +591,12 @@ return table.concat(lines, '\\n')
 -- KEYS    1 where that is written down
 -- ARGV    1 a name for a memory that begins now · 2 \`d\` where a restart of the server forgets nothing
 -- Result  <name of the memory> <run id, or -> <how old the memory is, in ms> · or \`replica\`
---@ start
+-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
+-- costs about as much as a small command: it is looked for among all that the server knows.
+local time = redis.call('TIME')
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+
 -- A user without INFO does not learn of restarts that lost a part of the memory. All of it is noticed by anybody.
 local function fact(section, pattern)
   local text = redis.pcall('INFO', section)
@@ -141,12 +625,473 @@ return name .. ' ' .. run .. ' ' .. string.format('%.0f', math.max(0, now - sinc
 -- ARGV    1 \`q\` to wait again, behind those who wait, or \`r\` to leave · 2 patienceMs · 3 the id
 --         4 when the vote that is meant ends: this may arrive late, after another request has had the vote confirmed
 -- Result  q: it waits · h: it keeps its vote: nobody else waits here, or it is another one · u: it has left, or was not there
---@ start
---@ last
---@ fence
---@ wake
---@ tried
---@ room
+-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
+-- costs about as much as a small command: it is looked for among all that the server knows.
+local time = redis.call('TIME')
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+
+-- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
+-- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
+-- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
+-- before the clock was set back, and the fences go on from there.
+local function takeLast(fence)
+  local last = redis.pcall('SET', KEYS[1], fence, 'GET')
+  if not last then return 0 end
+  if type(last) == 'table' then
+    if not string.find(last.err, 'WRONGTYPE', 1, true) then error(last.err, 0) end
+    return
+  end
+  if string.find(last, '^%d+$') and (#last < 16 or #last == 16 and last < '9') then return tonumber(last) end
+  redis.call('SET', KEYS[1], last)
+end
+
+-- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
+-- As text, because numbers become text with 14 digits only. Behind last.lua.
+local us, lastFence, noFence = tonumber(usText), nil, false
+
+-- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+local function nextFence()
+  if noFence then return end
+  if lastFence then
+    lastFence = lastFence + 1
+  else
+    local previous = takeLast(usText)
+    if not previous then
+      noFence = true
+      return
+    end
+    lastFence = us > previous and us or previous + 1
+    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
+    -- room for all that it may give, until keepFence says how many these were.
+    if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
+  end
+  return lastFence == us and usText or string.format('%.0f', lastFence)
+end
+
+-- At the end of a script that may have given fences.
+local function keepFence()
+  if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
+end
+
+-- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
+-- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
+-- The result is 0 if nobody got the message.
+local asking, own = nil, {}
+local function wake(inbox, id)
+  if inbox == asking then
+    own[#own + 1] = '*' .. id
+  else
+    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+  end
+end
+
+-- The reply of a command, or nil where the key is of another type.
+local function tried(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
+end
+
+-- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
+-- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+--
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
+--   e<expiresAt><id>    who holds, in order of expiry
+--   q<arrival><id>      who waits, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   y<until><id>        tombstones in order of their end
+--
+-- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
+-- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
+-- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+local budget, unsettled = 200, {}
+-- The room that is open, with what is known of it already: its first members by section, and its tickets.
+local room
+
+-- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+local function stamp(number) return string.format('%013.0f', number) end
+
+local function member(prefix)
+  return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
+end
+
+-- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+local function first(section)
+  if room.first[section] == nil then
+    local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    room.first[section] = entry and string.sub(entry, 1, 1) == section and entry
+  end
+  return room.first[section]
+end
+
+local function parse(id, entry)
+  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
+  local section = state == 'w' and 'q' or 'e'
+  local ticket = {
+    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
+    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+  }
+  room.tickets[id] = ticket
+  return ticket
+end
+
+local function find(id)
+  if room.tickets[id] == nil then
+    local entry = member('t' .. id .. '\\0')
+    room.tickets[id] = entry and parse(id, entry)
+  end
+  return room.tickets[id]
+end
+
+-- What a ticket takes and tolerates, and the terms it came on.
+local function share(ticket)
+  if not ticket.units then
+    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
+    ticket.delay, ticket.inbox = tonumber(delay), inbox
+  end
+  return ticket
+end
+
+-- Who asks last is who wants to be woken.
+local function moveTo(inbox, ticket)
+  if string.find(ticket.facts, inbox, 1, true) then return end
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+end
+
+local function heardAt(waiter) return math.floor(waiter.hold / 10) end
+local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
+
+local function keep(till) room.needed = math.max(room.needed, till) end
+
+local function erase(ticket)
+  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  room.tickets[ticket.id] = false
+  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+end
+
+-- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+local function write(ticket)
+  local id, till = ticket.id, stamp(ticket.till)
+  local waits = ticket.state == 'w'
+  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.section = waits and 'q' or 'e'
+  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
+  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  room.tickets[id] = ticket
+  local known = room.first[ticket.section]
+  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  keep(waits and ticket.till or ticket.till + share(ticket).delay)
+end
+
+local function count(limit)
+  if limit < room.limit then
+    room.limit, room.smallest = limit, 1
+  elseif limit == room.limit then
+    room.smallest = room.smallest + 1
+  end
+end
+
+local function enter(ticket)
+  share(ticket)
+  room.holders, room.units = room.holders + 1, room.units + ticket.units
+  count(ticket.limit)
+  write(ticket)
+end
+
+local function drop(ticket)
+  share(ticket)
+  erase(ticket)
+  room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if ticket.limit > room.limit then return end
+  room.smallest = room.smallest - 1
+  if room.smallest > 0 then return end
+  room.limit = UNLIMITED
+  if room.holders == 0 then return end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(find(string.sub(place, 15))).limit)
+  end
+end
+
+local function delay(ticket, from)
+  if ticket.state == 'h' then room.closed = math.max(room.closed, from + share(ticket).delay) end
+end
+
+local function isEmpty()
+  if room.closed > now or first('e') or first('q') then return false end
+  local last = redis.call('ZRANGE', room.key, '-1', '-1')[1] or ''
+  return string.sub(last, 1, 1) ~= 'y' or tonumber(string.sub(last, 2, 14)) <= now
+end
+
+local function summarize()
+  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  if room.closed <= now then room.closed = 0 end
+  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
+    room.smallest, room.closed, room.kept)
+  if text == room.summary then return end
+  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  redis.call('ZADD', room.key, '0', text)
+  if room.summary then redis.call('ZREM', room.key, room.summary) end
+end
+
+-- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+local function close()
+  if not room or room.refusal then return end
+  if isEmpty() then
+    redis.call('DEL', room.key)
+  else
+    keep(room.closed)
+    local expire = room.needed > room.kept
+    if expire then room.kept = room.needed + AFTERLIFE end
+    summarize()
+    if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
+  end
+  if not room.woken[1] then return end
+  for _, ticket in ipairs(room.woken) do
+    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
+  end
+end
+
+local function read(summary, second, third)
+  local arrivals, holders, units, limit, smallest, closed, kept =
+    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
+  room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
+  room.closed, room.kept = tonumber(closed), tonumber(kept)
+  room.first.e = room.holders > 0 and second
+  if room.holders < 2 then
+    local after = room.holders == 1 and third or room.holders == 0 and second
+    room.first.q = after and string.sub(after, 1, 1) == 'q' and after
+  end
+end
+
+-- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+local function open(key)
+  if room and room.key == key then return room.refusal end
+  close()
+  room = {
+    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    closed = 0, kept = 0, needed = 0,
+  }
+  local top = tried('ZRANGE', key, '0', '2')
+  local lone = not top and tried('GET', key)
+  local content = lone or top and top[1]
+  if top and not content then
+    room.first.e, room.first.q = false, false
+    return
+  end
+  local layout = string.match(content or '', '^(%d+) ')
+  if layout ~= '1' then
+    room.refusal = '?' .. (layout or '')
+  elseif lone then
+    -- Understood before it is removed.
+    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    redis.call('DEL', key)
+    room.first.e, room.first.q = false, false
+    enter(holder)
+  else
+    read(content, top[2], top[3])
+  end
+  return room.refusal
+end
+
+-- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
+-- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+local function attempt(key, step)
+  local fine, answer = pcall(function() return open(key) or step() end)
+  if fine then return answer end
+  local stumbled = type(answer) == 'string' and (string.find(answer, 'attempt to ', 1, true) or string.find(answer, 'bad argument', 1, true))
+  if not stumbled then error(answer, 0) end
+  room = nil
+  return '?'
+end
+
+local function admits(ticket)
+  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  if room.closed > now or room.units >= room.limit then return false end
+  share(ticket)
+  return room.units + ticket.units <= math.min(room.limit, ticket.limit)
+end
+
+-- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
+-- False if there are more of them than one call may drop: the offer then stays until the next call.
+local function dropSilent()
+  while true do
+    local place = first('q')
+    local waiter = place and share(find(string.sub(place, 15)))
+    if not waiter or heardAt(waiter) + waiter.accept > now then return true end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return false
+    end
+    budget = budget - 1
+    erase(waiter)
+  end
+end
+
+local function expire()
+  while true do
+    local place = first('e')
+    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
+    local holder = find(string.sub(place, 15))
+    if holder.state == 'o' and not dropSilent() then return end
+    drop(holder)
+    delay(holder, holder.till)
+  end
+end
+
+-- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
+-- just lost its connection. If somebody does get it, that was the wake.
+local deaf = {}
+local function isDeaf(waiter)
+  if isMarked(waiter, '2') then return true end
+  if not isMarked(waiter, '1') then return false end
+  local inbox = share(waiter).inbox
+  if deaf[inbox] == nil then
+    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
+  end
+  if deaf[inbox] then
+    erase(waiter)
+    waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
+    write(waiter)
+  end
+  return deaf[inbox]
+end
+
+-- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
+-- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+local steps = 200
+local function chosen(head)
+  if not isDeaf(head) then return head end
+  local front = (room.summary and 1 or 0) + room.holders
+  room.deaf = math.max(room.deaf or 1, 1)
+  while steps > 0 do
+    local rank = tostring(front + room.deaf)
+    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not place or string.sub(place, 1, 1) ~= 'q' then break end
+    local waiter = find(string.sub(place, 15))
+    if waiter.till > now then
+      if not admits(waiter) then break end
+      if not isDeaf(waiter) then return waiter end
+    end
+    room.deaf, steps = room.deaf + 1, steps - 1
+  end
+  -- Those behind come one place nearer.
+  room.deaf = room.deaf - 1
+  return head
+end
+
+-- Admits from the head of the queue. Whoever asks is not woken.
+local function admit(asker)
+  while true do
+    local place = first('q')
+    if not place then return end
+    local waiter = find(string.sub(place, 15))
+    local forgotten = waiter.till <= now
+    if not forgotten and not admits(waiter) then return end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return
+    end
+    budget = budget - 1
+    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
+    erase(waiter)
+    if not forgotten then
+      local fence = nextFence()
+      if not fence then
+        write(waiter)
+        room.stuck = true
+        return
+      end
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      enter(waiter)
+      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
+    end
+  end
+end
+
+local function settle(asker)
+  expire()
+  admit(asker)
+end
+
+-- How long until the server's clock alone may let somebody in.
+local function untilChange()
+  local place = first('e')
+  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
+  return change == math.huge and 1 or math.max(1, change - now)
+end
+
+-- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
+
+-- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
+local function status(ticket, asked)
+  if ticket.state == 'l' then return 'g' end
+  if ticket.state == 'w' then
+    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
+    local least = first('q') == ticket.place and 0 or asked.accept / 6
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+  end
+  erase(ticket)
+  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
+  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
+  moveTo(asked.inbox, ticket)
+  write(ticket)
+  return 'h' .. ticket.number
+end
+
+-- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+local function remember(id, asked)
+  local ticket = find(id)
+  if ticket and ticket.state == 'w' then
+    erase(ticket)
+    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
+    ticket.till, ticket.hold = now + asked.patience, now .. listens
+    moveTo(asked.inbox, ticket)
+    write(ticket)
+  end
+end
+
+local function bury(id, mark)
+  local old = member('x' .. id .. '\\0')
+  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
+    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
+  end
+  local ending = stamp(now + TOMBSTONE)
+  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
+  keep(now + TOMBSTONE)
+end
+
+-- The answer to a ticket that was cancelled or evicted, if it was.
+local function tombstone(id)
+  local entry = member('x' .. id .. '\\0')
+  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+end
+
+-- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
 
 local id, waits = ARGV[3], ARGV[1] == 'q'
 
@@ -175,5 +1120,2350 @@ local answer = attempt(KEYS[2], yield)
 close()
 keepFence()
 return answer
+`,
+  acquire: `-- Asks for keys, or asks again: one room for each ticket, all tickets on the same terms.
+--
+-- KEYS    1 the last fence · 2… the rooms
+-- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs listens minHoldMs\`, listens: 1 if who asks gets messages
+--         4 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 5… the ids
+-- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
+--         ! where it would be its turn, and the last fence is none to go on from
+--         then +<index> for each room with more to admit, by its first ticket, counted from 0
+-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
+-- costs about as much as a small command: it is looked for among all that the server knows.
+local time = redis.call('TIME')
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+
+local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
+local plain = string.find(ARGV[3], ' 0', -2, true)
+
+-- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
+-- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
+-- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
+-- before the clock was set back, and the fences go on from there.
+local function takeLast(fence)
+  local last = redis.pcall('SET', KEYS[1], fence, 'GET')
+  if not last then return 0 end
+  if type(last) == 'table' then
+    if not string.find(last.err, 'WRONGTYPE', 1, true) then error(last.err, 0) end
+    return
+  end
+  if string.find(last, '^%d+$') and (#last < 16 or #last == 16 and last < '9') then return tonumber(last) end
+  redis.call('SET', KEYS[1], last)
+end
+
+
+-- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
+if #KEYS == 2 and plain then
+  local fence = usText
+-- One of several servers, of which most may agree on a fence in the vote itself: the one that the ticket's process proposes. It
+-- stands for the server's own where it is not below the time here, nor ahead of it by as much as the memory has to be old, so
+-- that the time is beyond it before the vote of a server that has forgotten it counts again; and, as below, only if it is
+-- above the last one. The memory is looked at in the same step: whoever flushes the server takes the vote, too. See standing.lua.
+  if ARGV[6] then
+-- Whether a server has forgotten nothing for so long; see standing.lua for what is written down. Where its clock was set back its
+-- memory seems younger than it is. A process that has known this very memory for as long, by its own clock, knows better.
+local function remembers(written, neededMs, known)
+  if not written then return false end
+  if known ~= '' and string.sub(written, 1, #known + 1) == known .. ' ' then return true end
+  return now - string.sub(written, -13) >= tonumber(neededMs)
+end
+
+    local proposed, needed, known = string.match(ARGV[6], '^(%d+) (%d+) (.*)$')
+    local ahead, written = proposed - usText, redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'since')
+    if ahead >= 0 and ahead < math.min(needed, 1000) * 1000 and remembers(written, needed, known) then fence = proposed end
+  end
+
+  if redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2], 'NX') then
+    local last = takeLast(fence)
+    if not last then
+      redis.call('DEL', KEYS[2])
+      return '!'
+    end
+    if last < tonumber(fence) then return 'h' .. fence end
+    -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+    fence = string.format('%.0f', last + 1)
+    redis.call('SET', KEYS[1], fence)
+    redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2])
+    return 'h' .. fence
+  end
+-- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
+-- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
+-- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
+-- anything was changed.
+
+-- The summary of such a room, how many have arrived, until when it is kept, the places of the holder, of the head of the
+-- queue and of the one behind, and when the holder expires.
+local function crowd(key)
+  local top = redis.pcall('ZRANGE', key, '0', '3')
+  local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
+  local place, head, second = top[2] or '', top[3], top[4]
+  local till = tonumber(string.sub(place, 2, 14))
+  if not kept or not till or till <= now then return end
+  if head and string.sub(head, 1, 1) ~= 'q' then head = nil end
+  if not head or second and string.sub(second, 1, 1) ~= 'q' then second = nil end
+  return { summary = top[1], arrivals = arrivals, kept = tonumber(kept), place = place, head = head, second = second, till = till }
+end
+
+local function entryOf(key, id)
+  local from = 't' .. id .. '\\0'
+  return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
+end
+
+-- Whether who waits at this place is still remembered. Nobody at all is as good.
+local function isRemembered(key, place)
+  if not place then return true end
+  local till = string.match(entryOf(key, string.sub(place, 15)) or '', '^w %d+ %d+ (%d+) ', #place - 11)
+  return till ~= nil and tonumber(till) > now
+end
+
+
+  -- Behind those who wait already.
+  local function join(key, id)
+    local was = crowd(key)
+    if not was or not isRemembered(key, was.head) then return end
+    local known = redis.call('ZRANGEBYLEX', key, '[x' .. id .. '\\0', '(x' .. id .. '\\0\\255', 'LIMIT', '0', '1')[1]
+    local patience, listens = string.match(ARGV[3], '^(%d+) (%d)')
+    local accept = string.match(ARGV[4], '^%d+ %d+ (%d+)')
+    local till = now + patience
+    if known or entryOf(key, id) or patience == '0' or till > was.kept then return end
+    local arrival = string.format('%013.0f', was.arrivals + 1)
+    local summary = string.format('1 %.0f 1 1 1 1 0 %.0f', was.arrivals + 1, was.kept)
+    local place = 'q' .. arrival .. id
+    local entry = 't' .. id .. '\\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' ' .. now .. listens .. ' ' .. ARGV[4]
+    redis.call('ZREM', key, was.summary)
+    redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
+    local least = was.head and accept / 6 or 0
+    local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, was.till - now))
+    return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying)
+  end
+
+  local answer = join(KEYS[2], ARGV[5])
+  if answer then return answer end
+end
+-- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
+-- As text, because numbers become text with 14 digits only. Behind last.lua.
+local us, lastFence, noFence = tonumber(usText), nil, false
+
+-- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+local function nextFence()
+  if noFence then return end
+  if lastFence then
+    lastFence = lastFence + 1
+  else
+    local previous = takeLast(usText)
+    if not previous then
+      noFence = true
+      return
+    end
+    lastFence = us > previous and us or previous + 1
+    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
+    -- room for all that it may give, until keepFence says how many these were.
+    if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
+  end
+  return lastFence == us and usText or string.format('%.0f', lastFence)
+end
+
+-- At the end of a script that may have given fences.
+local function keepFence()
+  if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
+end
+
+local answers, general = {}, {}
+
+-- Many free rooms.
+for at = 2, #KEYS do
+  local fence = lastFence and nextFence() or usText
+  local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
+  if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
+    if not lastFence then
+      local given = nextFence()
+      if not given then
+        redis.call('DEL', KEYS[at])
+      elseif given ~= usText then
+        -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+        redis.call('SET', KEYS[at], lone .. given .. state, 'PX', ARGV[2])
+      end
+      fence = given
+    end
+    answers[at - 1] = fence and 'h' .. fence or '!'
+  else
+    general[#general + 1] = at
+  end
+end
+
+if #general > 0 then
+-- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
+-- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
+-- The result is 0 if nobody got the message.
+local asking, own = nil, {}
+local function wake(inbox, id)
+  if inbox == asking then
+    own[#own + 1] = '*' .. id
+  else
+    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+  end
+end
+
+-- The reply of a command, or nil where the key is of another type.
+local function tried(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
+end
+
+-- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
+-- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+--
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
+--   e<expiresAt><id>    who holds, in order of expiry
+--   q<arrival><id>      who waits, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   y<until><id>        tombstones in order of their end
+--
+-- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
+-- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
+-- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+local budget, unsettled = 200, {}
+-- The room that is open, with what is known of it already: its first members by section, and its tickets.
+local room
+
+-- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+local function stamp(number) return string.format('%013.0f', number) end
+
+local function member(prefix)
+  return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
+end
+
+-- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+local function first(section)
+  if room.first[section] == nil then
+    local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    room.first[section] = entry and string.sub(entry, 1, 1) == section and entry
+  end
+  return room.first[section]
+end
+
+local function parse(id, entry)
+  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
+  local section = state == 'w' and 'q' or 'e'
+  local ticket = {
+    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
+    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+  }
+  room.tickets[id] = ticket
+  return ticket
+end
+
+local function find(id)
+  if room.tickets[id] == nil then
+    local entry = member('t' .. id .. '\\0')
+    room.tickets[id] = entry and parse(id, entry)
+  end
+  return room.tickets[id]
+end
+
+-- What a ticket takes and tolerates, and the terms it came on.
+local function share(ticket)
+  if not ticket.units then
+    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
+    ticket.delay, ticket.inbox = tonumber(delay), inbox
+  end
+  return ticket
+end
+
+-- Who asks last is who wants to be woken.
+local function moveTo(inbox, ticket)
+  if string.find(ticket.facts, inbox, 1, true) then return end
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+end
+
+local function heardAt(waiter) return math.floor(waiter.hold / 10) end
+local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
+
+local function keep(till) room.needed = math.max(room.needed, till) end
+
+local function erase(ticket)
+  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  room.tickets[ticket.id] = false
+  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+end
+
+-- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+local function write(ticket)
+  local id, till = ticket.id, stamp(ticket.till)
+  local waits = ticket.state == 'w'
+  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.section = waits and 'q' or 'e'
+  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
+  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  room.tickets[id] = ticket
+  local known = room.first[ticket.section]
+  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  keep(waits and ticket.till or ticket.till + share(ticket).delay)
+end
+
+local function count(limit)
+  if limit < room.limit then
+    room.limit, room.smallest = limit, 1
+  elseif limit == room.limit then
+    room.smallest = room.smallest + 1
+  end
+end
+
+local function enter(ticket)
+  share(ticket)
+  room.holders, room.units = room.holders + 1, room.units + ticket.units
+  count(ticket.limit)
+  write(ticket)
+end
+
+local function drop(ticket)
+  share(ticket)
+  erase(ticket)
+  room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if ticket.limit > room.limit then return end
+  room.smallest = room.smallest - 1
+  if room.smallest > 0 then return end
+  room.limit = UNLIMITED
+  if room.holders == 0 then return end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(find(string.sub(place, 15))).limit)
+  end
+end
+
+local function delay(ticket, from)
+  if ticket.state == 'h' then room.closed = math.max(room.closed, from + share(ticket).delay) end
+end
+
+local function isEmpty()
+  if room.closed > now or first('e') or first('q') then return false end
+  local last = redis.call('ZRANGE', room.key, '-1', '-1')[1] or ''
+  return string.sub(last, 1, 1) ~= 'y' or tonumber(string.sub(last, 2, 14)) <= now
+end
+
+local function summarize()
+  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  if room.closed <= now then room.closed = 0 end
+  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
+    room.smallest, room.closed, room.kept)
+  if text == room.summary then return end
+  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  redis.call('ZADD', room.key, '0', text)
+  if room.summary then redis.call('ZREM', room.key, room.summary) end
+end
+
+-- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+local function close()
+  if not room or room.refusal then return end
+  if isEmpty() then
+    redis.call('DEL', room.key)
+  else
+    keep(room.closed)
+    local expire = room.needed > room.kept
+    if expire then room.kept = room.needed + AFTERLIFE end
+    summarize()
+    if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
+  end
+  if not room.woken[1] then return end
+  for _, ticket in ipairs(room.woken) do
+    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
+  end
+end
+
+local function read(summary, second, third)
+  local arrivals, holders, units, limit, smallest, closed, kept =
+    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
+  room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
+  room.closed, room.kept = tonumber(closed), tonumber(kept)
+  room.first.e = room.holders > 0 and second
+  if room.holders < 2 then
+    local after = room.holders == 1 and third or room.holders == 0 and second
+    room.first.q = after and string.sub(after, 1, 1) == 'q' and after
+  end
+end
+
+-- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+local function open(key)
+  if room and room.key == key then return room.refusal end
+  close()
+  room = {
+    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    closed = 0, kept = 0, needed = 0,
+  }
+  local top = tried('ZRANGE', key, '0', '2')
+  local lone = not top and tried('GET', key)
+  local content = lone or top and top[1]
+  if top and not content then
+    room.first.e, room.first.q = false, false
+    return
+  end
+  local layout = string.match(content or '', '^(%d+) ')
+  if layout ~= '1' then
+    room.refusal = '?' .. (layout or '')
+  elseif lone then
+    -- Understood before it is removed.
+    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    redis.call('DEL', key)
+    room.first.e, room.first.q = false, false
+    enter(holder)
+  else
+    read(content, top[2], top[3])
+  end
+  return room.refusal
+end
+
+-- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
+-- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+local function attempt(key, step)
+  local fine, answer = pcall(function() return open(key) or step() end)
+  if fine then return answer end
+  local stumbled = type(answer) == 'string' and (string.find(answer, 'attempt to ', 1, true) or string.find(answer, 'bad argument', 1, true))
+  if not stumbled then error(answer, 0) end
+  room = nil
+  return '?'
+end
+
+local function admits(ticket)
+  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  if room.closed > now or room.units >= room.limit then return false end
+  share(ticket)
+  return room.units + ticket.units <= math.min(room.limit, ticket.limit)
+end
+
+-- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
+-- False if there are more of them than one call may drop: the offer then stays until the next call.
+local function dropSilent()
+  while true do
+    local place = first('q')
+    local waiter = place and share(find(string.sub(place, 15)))
+    if not waiter or heardAt(waiter) + waiter.accept > now then return true end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return false
+    end
+    budget = budget - 1
+    erase(waiter)
+  end
+end
+
+local function expire()
+  while true do
+    local place = first('e')
+    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
+    local holder = find(string.sub(place, 15))
+    if holder.state == 'o' and not dropSilent() then return end
+    drop(holder)
+    delay(holder, holder.till)
+  end
+end
+
+-- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
+-- just lost its connection. If somebody does get it, that was the wake.
+local deaf = {}
+local function isDeaf(waiter)
+  if isMarked(waiter, '2') then return true end
+  if not isMarked(waiter, '1') then return false end
+  local inbox = share(waiter).inbox
+  if deaf[inbox] == nil then
+    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
+  end
+  if deaf[inbox] then
+    erase(waiter)
+    waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
+    write(waiter)
+  end
+  return deaf[inbox]
+end
+
+-- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
+-- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+local steps = 200
+local function chosen(head)
+  if not isDeaf(head) then return head end
+  local front = (room.summary and 1 or 0) + room.holders
+  room.deaf = math.max(room.deaf or 1, 1)
+  while steps > 0 do
+    local rank = tostring(front + room.deaf)
+    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not place or string.sub(place, 1, 1) ~= 'q' then break end
+    local waiter = find(string.sub(place, 15))
+    if waiter.till > now then
+      if not admits(waiter) then break end
+      if not isDeaf(waiter) then return waiter end
+    end
+    room.deaf, steps = room.deaf + 1, steps - 1
+  end
+  -- Those behind come one place nearer.
+  room.deaf = room.deaf - 1
+  return head
+end
+
+-- Admits from the head of the queue. Whoever asks is not woken.
+local function admit(asker)
+  while true do
+    local place = first('q')
+    if not place then return end
+    local waiter = find(string.sub(place, 15))
+    local forgotten = waiter.till <= now
+    if not forgotten and not admits(waiter) then return end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return
+    end
+    budget = budget - 1
+    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
+    erase(waiter)
+    if not forgotten then
+      local fence = nextFence()
+      if not fence then
+        write(waiter)
+        room.stuck = true
+        return
+      end
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      enter(waiter)
+      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
+    end
+  end
+end
+
+local function settle(asker)
+  expire()
+  admit(asker)
+end
+
+-- How long until the server's clock alone may let somebody in.
+local function untilChange()
+  local place = first('e')
+  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
+  return change == math.huge and 1 or math.max(1, change - now)
+end
+
+-- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
+
+-- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
+local function status(ticket, asked)
+  if ticket.state == 'l' then return 'g' end
+  if ticket.state == 'w' then
+    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
+    local least = first('q') == ticket.place and 0 or asked.accept / 6
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+  end
+  erase(ticket)
+  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
+  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
+  moveTo(asked.inbox, ticket)
+  write(ticket)
+  return 'h' .. ticket.number
+end
+
+-- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+local function remember(id, asked)
+  local ticket = find(id)
+  if ticket and ticket.state == 'w' then
+    erase(ticket)
+    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
+    ticket.till, ticket.hold = now + asked.patience, now .. listens
+    moveTo(asked.inbox, ticket)
+    write(ticket)
+  end
+end
+
+local function bury(id, mark)
+  local old = member('x' .. id .. '\\0')
+  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
+    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
+  end
+  local ending = stamp(now + TOMBSTONE)
+  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
+  keep(now + TOMBSTONE)
+end
+
+-- The answer to a ticket that was cancelled or evicted, if it was.
+local function tombstone(id)
+  local entry = member('x' .. id .. '\\0')
+  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+end
+
+-- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+
+  local function queued(ticket, asked)
+    local before = (room.summary and 1 or 0) + room.holders
+    local ahead = redis.call('ZRANK', room.key, ticket.place) - before
+    return 'q' .. ahead .. ' ' .. string.sub(status(ticket, asked), 2)
+  end
+
+  local function ask(id, asked)
+    remember(id, asked)
+    settle(id)
+    local ticket = find(id)
+    if ticket and ticket.state == 'w' then return room.stuck and '!' or queued(ticket, asked) end
+    local known = ticket and status(ticket, asked) or tombstone(id)
+    if known then return known end
+    if room.stuck then return '!' end
+    ticket = share({ id = id, since = usText, facts = ARGV[4] })
+    if not first('q') and admits(ticket) then
+      ticket.state, ticket.number, ticket.hold = 'h', nextFence(), minimumHold(asked)
+      if not ticket.number then return '!' end
+      ticket.till = math.max(now + asked.ttl, ticket.hold)
+      enter(ticket)
+      return 'h' .. ticket.number
+    end
+    if asked.patience == 0 then return 'b' .. untilChange() end
+    room.arrivals = room.arrivals + 1
+    ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, now .. asked.listens
+    write(ticket)
+    return queued(ticket, asked)
+  end
+
+  local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
+  local asked = share({
+    ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[4],
+  })
+  for _, at in ipairs(general) do
+    answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)
+  end
+  close()
+  addRest(answers)
+end
+keepFence()
+return table.concat(answers, '\\n')
+`,
+  evict: `-- Removes one ticket of a room by force, or all of them, wakes them, and admits who is next.
+--
+-- KEYS    1 the last fence · 2 the room
+-- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
+-- Result  \`+\` if the room has more to admit, else nothing; then the ids removed · or ?<layout> alone
+-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
+-- costs about as much as a small command: it is looked for among all that the server knows.
+local time = redis.call('TIME')
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+
+-- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
+-- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
+-- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
+-- before the clock was set back, and the fences go on from there.
+local function takeLast(fence)
+  local last = redis.pcall('SET', KEYS[1], fence, 'GET')
+  if not last then return 0 end
+  if type(last) == 'table' then
+    if not string.find(last.err, 'WRONGTYPE', 1, true) then error(last.err, 0) end
+    return
+  end
+  if string.find(last, '^%d+$') and (#last < 16 or #last == 16 and last < '9') then return tonumber(last) end
+  redis.call('SET', KEYS[1], last)
+end
+
+-- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
+-- As text, because numbers become text with 14 digits only. Behind last.lua.
+local us, lastFence, noFence = tonumber(usText), nil, false
+
+-- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+local function nextFence()
+  if noFence then return end
+  if lastFence then
+    lastFence = lastFence + 1
+  else
+    local previous = takeLast(usText)
+    if not previous then
+      noFence = true
+      return
+    end
+    lastFence = us > previous and us or previous + 1
+    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
+    -- room for all that it may give, until keepFence says how many these were.
+    if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
+  end
+  return lastFence == us and usText or string.format('%.0f', lastFence)
+end
+
+-- At the end of a script that may have given fences.
+local function keepFence()
+  if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
+end
+
+-- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
+-- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
+-- The result is 0 if nobody got the message.
+local asking, own = nil, {}
+local function wake(inbox, id)
+  if inbox == asking then
+    own[#own + 1] = '*' .. id
+  else
+    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+  end
+end
+
+-- The reply of a command, or nil where the key is of another type.
+local function tried(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
+end
+
+-- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
+-- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+--
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
+--   e<expiresAt><id>    who holds, in order of expiry
+--   q<arrival><id>      who waits, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   y<until><id>        tombstones in order of their end
+--
+-- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
+-- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
+-- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+local budget, unsettled = 200, {}
+-- The room that is open, with what is known of it already: its first members by section, and its tickets.
+local room
+
+-- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+local function stamp(number) return string.format('%013.0f', number) end
+
+local function member(prefix)
+  return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
+end
+
+-- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+local function first(section)
+  if room.first[section] == nil then
+    local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    room.first[section] = entry and string.sub(entry, 1, 1) == section and entry
+  end
+  return room.first[section]
+end
+
+local function parse(id, entry)
+  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
+  local section = state == 'w' and 'q' or 'e'
+  local ticket = {
+    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
+    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+  }
+  room.tickets[id] = ticket
+  return ticket
+end
+
+local function find(id)
+  if room.tickets[id] == nil then
+    local entry = member('t' .. id .. '\\0')
+    room.tickets[id] = entry and parse(id, entry)
+  end
+  return room.tickets[id]
+end
+
+-- What a ticket takes and tolerates, and the terms it came on.
+local function share(ticket)
+  if not ticket.units then
+    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
+    ticket.delay, ticket.inbox = tonumber(delay), inbox
+  end
+  return ticket
+end
+
+-- Who asks last is who wants to be woken.
+local function moveTo(inbox, ticket)
+  if string.find(ticket.facts, inbox, 1, true) then return end
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+end
+
+local function heardAt(waiter) return math.floor(waiter.hold / 10) end
+local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
+
+local function keep(till) room.needed = math.max(room.needed, till) end
+
+local function erase(ticket)
+  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  room.tickets[ticket.id] = false
+  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+end
+
+-- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+local function write(ticket)
+  local id, till = ticket.id, stamp(ticket.till)
+  local waits = ticket.state == 'w'
+  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.section = waits and 'q' or 'e'
+  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
+  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  room.tickets[id] = ticket
+  local known = room.first[ticket.section]
+  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  keep(waits and ticket.till or ticket.till + share(ticket).delay)
+end
+
+local function count(limit)
+  if limit < room.limit then
+    room.limit, room.smallest = limit, 1
+  elseif limit == room.limit then
+    room.smallest = room.smallest + 1
+  end
+end
+
+local function enter(ticket)
+  share(ticket)
+  room.holders, room.units = room.holders + 1, room.units + ticket.units
+  count(ticket.limit)
+  write(ticket)
+end
+
+local function drop(ticket)
+  share(ticket)
+  erase(ticket)
+  room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if ticket.limit > room.limit then return end
+  room.smallest = room.smallest - 1
+  if room.smallest > 0 then return end
+  room.limit = UNLIMITED
+  if room.holders == 0 then return end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(find(string.sub(place, 15))).limit)
+  end
+end
+
+local function delay(ticket, from)
+  if ticket.state == 'h' then room.closed = math.max(room.closed, from + share(ticket).delay) end
+end
+
+local function isEmpty()
+  if room.closed > now or first('e') or first('q') then return false end
+  local last = redis.call('ZRANGE', room.key, '-1', '-1')[1] or ''
+  return string.sub(last, 1, 1) ~= 'y' or tonumber(string.sub(last, 2, 14)) <= now
+end
+
+local function summarize()
+  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  if room.closed <= now then room.closed = 0 end
+  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
+    room.smallest, room.closed, room.kept)
+  if text == room.summary then return end
+  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  redis.call('ZADD', room.key, '0', text)
+  if room.summary then redis.call('ZREM', room.key, room.summary) end
+end
+
+-- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+local function close()
+  if not room or room.refusal then return end
+  if isEmpty() then
+    redis.call('DEL', room.key)
+  else
+    keep(room.closed)
+    local expire = room.needed > room.kept
+    if expire then room.kept = room.needed + AFTERLIFE end
+    summarize()
+    if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
+  end
+  if not room.woken[1] then return end
+  for _, ticket in ipairs(room.woken) do
+    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
+  end
+end
+
+local function read(summary, second, third)
+  local arrivals, holders, units, limit, smallest, closed, kept =
+    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
+  room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
+  room.closed, room.kept = tonumber(closed), tonumber(kept)
+  room.first.e = room.holders > 0 and second
+  if room.holders < 2 then
+    local after = room.holders == 1 and third or room.holders == 0 and second
+    room.first.q = after and string.sub(after, 1, 1) == 'q' and after
+  end
+end
+
+-- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+local function open(key)
+  if room and room.key == key then return room.refusal end
+  close()
+  room = {
+    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    closed = 0, kept = 0, needed = 0,
+  }
+  local top = tried('ZRANGE', key, '0', '2')
+  local lone = not top and tried('GET', key)
+  local content = lone or top and top[1]
+  if top and not content then
+    room.first.e, room.first.q = false, false
+    return
+  end
+  local layout = string.match(content or '', '^(%d+) ')
+  if layout ~= '1' then
+    room.refusal = '?' .. (layout or '')
+  elseif lone then
+    -- Understood before it is removed.
+    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    redis.call('DEL', key)
+    room.first.e, room.first.q = false, false
+    enter(holder)
+  else
+    read(content, top[2], top[3])
+  end
+  return room.refusal
+end
+
+-- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
+-- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+local function attempt(key, step)
+  local fine, answer = pcall(function() return open(key) or step() end)
+  if fine then return answer end
+  local stumbled = type(answer) == 'string' and (string.find(answer, 'attempt to ', 1, true) or string.find(answer, 'bad argument', 1, true))
+  if not stumbled then error(answer, 0) end
+  room = nil
+  return '?'
+end
+
+local function admits(ticket)
+  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  if room.closed > now or room.units >= room.limit then return false end
+  share(ticket)
+  return room.units + ticket.units <= math.min(room.limit, ticket.limit)
+end
+
+-- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
+-- False if there are more of them than one call may drop: the offer then stays until the next call.
+local function dropSilent()
+  while true do
+    local place = first('q')
+    local waiter = place and share(find(string.sub(place, 15)))
+    if not waiter or heardAt(waiter) + waiter.accept > now then return true end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return false
+    end
+    budget = budget - 1
+    erase(waiter)
+  end
+end
+
+local function expire()
+  while true do
+    local place = first('e')
+    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
+    local holder = find(string.sub(place, 15))
+    if holder.state == 'o' and not dropSilent() then return end
+    drop(holder)
+    delay(holder, holder.till)
+  end
+end
+
+-- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
+-- just lost its connection. If somebody does get it, that was the wake.
+local deaf = {}
+local function isDeaf(waiter)
+  if isMarked(waiter, '2') then return true end
+  if not isMarked(waiter, '1') then return false end
+  local inbox = share(waiter).inbox
+  if deaf[inbox] == nil then
+    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
+  end
+  if deaf[inbox] then
+    erase(waiter)
+    waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
+    write(waiter)
+  end
+  return deaf[inbox]
+end
+
+-- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
+-- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+local steps = 200
+local function chosen(head)
+  if not isDeaf(head) then return head end
+  local front = (room.summary and 1 or 0) + room.holders
+  room.deaf = math.max(room.deaf or 1, 1)
+  while steps > 0 do
+    local rank = tostring(front + room.deaf)
+    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not place or string.sub(place, 1, 1) ~= 'q' then break end
+    local waiter = find(string.sub(place, 15))
+    if waiter.till > now then
+      if not admits(waiter) then break end
+      if not isDeaf(waiter) then return waiter end
+    end
+    room.deaf, steps = room.deaf + 1, steps - 1
+  end
+  -- Those behind come one place nearer.
+  room.deaf = room.deaf - 1
+  return head
+end
+
+-- Admits from the head of the queue. Whoever asks is not woken.
+local function admit(asker)
+  while true do
+    local place = first('q')
+    if not place then return end
+    local waiter = find(string.sub(place, 15))
+    local forgotten = waiter.till <= now
+    if not forgotten and not admits(waiter) then return end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return
+    end
+    budget = budget - 1
+    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
+    erase(waiter)
+    if not forgotten then
+      local fence = nextFence()
+      if not fence then
+        write(waiter)
+        room.stuck = true
+        return
+      end
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      enter(waiter)
+      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
+    end
+  end
+end
+
+local function settle(asker)
+  expire()
+  admit(asker)
+end
+
+-- How long until the server's clock alone may let somebody in.
+local function untilChange()
+  local place = first('e')
+  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
+  return change == math.huge and 1 or math.max(1, change - now)
+end
+
+-- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
+
+-- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
+local function status(ticket, asked)
+  if ticket.state == 'l' then return 'g' end
+  if ticket.state == 'w' then
+    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
+    local least = first('q') == ticket.place and 0 or asked.accept / 6
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+  end
+  erase(ticket)
+  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
+  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
+  moveTo(asked.inbox, ticket)
+  write(ticket)
+  return 'h' .. ticket.number
+end
+
+-- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+local function remember(id, asked)
+  local ticket = find(id)
+  if ticket and ticket.state == 'w' then
+    erase(ticket)
+    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
+    ticket.till, ticket.hold = now + asked.patience, now .. listens
+    moveTo(asked.inbox, ticket)
+    write(ticket)
+  end
+end
+
+local function bury(id, mark)
+  local old = member('x' .. id .. '\\0')
+  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
+    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
+  end
+  local ending = stamp(now + TOMBSTONE)
+  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
+  keep(now + TOMBSTONE)
+end
+
+-- The answer to a ticket that was cancelled or evicted, if it was.
+local function tombstone(id)
+  local entry = member('x' .. id .. '\\0')
+  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+end
+
+-- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+
+local function remove()
+  settle()
+  local removed, known = { '' }, {}
+  for _, ticket in ipairs(room.woken) do known[ticket.id] = true end
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
+    local id = string.match(entry, '^t(.-)%z')
+    if ARGV[1] == '' or ARGV[1] == id then
+      local ticket = find(id)
+      if ticket.state == 'w' then
+        erase(ticket)
+      else
+        drop(ticket)
+        delay(ticket, now)
+      end
+      bury(id, 'e' .. ARGV[2])
+      removed[#removed + 1] = id
+      if not known[id] then room.woken[#room.woken + 1] = ticket end
+    end
+  end
+  admit()
+  close()
+  if unsettled[room.key] then removed[1] = '+' end
+  return removed
+end
+
+local answer = attempt(KEYS[2], remove)
+keepFence()
+return answer
+`,
+  inspect: `-- What is in rooms, as it is kept. Changes nothing.
+--
+-- KEYS    the rooms
+-- Result  the server's time in ms, then for each room its one text, its list of texts, or nothing
+-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
+-- costs about as much as a small command: it is looked for among all that the server knows.
+local time = redis.call('TIME')
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+
+-- The reply of a command, or nil where the key is of another type.
+local function tried(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
+end
+
+local contents = { string.format('%.0f', now) }
+for at, key in ipairs(KEYS) do
+  local content = tried('GET', key)
+  if content == nil then content = tried('ZRANGE', key, 0, -1) end
+  contents[at + 1] = content or ''
+end
+return contents
+`,
+  probe: `-- Does once what the other scripts do, so that a missing permission is known before one of them stops half-way.
+--
+-- KEYS    1 a key that nobody uses
+-- ARGV    1 a channel
+-- Result  nothing, or why no messages can be sent: that costs waiters time, and nothing else
+local key = KEYS[1]
+redis.call('TIME')
+redis.call('DEL', key)
+redis.call('SET', key, '', 'PX', 1000)
+redis.call('GET', key)
+redis.call('DEL', key)
+redis.call('ZADD', key, 0, 'one', 0, 'other')
+redis.call('PEXPIRE', key, 1000)
+redis.call('ZCARD', key)
+redis.call('ZRANK', key, 'one')
+redis.call('ZRANGE', key, 0, 0)
+redis.call('ZRANGEBYLEX', key, '-', '+')
+redis.call('ZREM', key, 'one')
+redis.call('DEL', key)
+local heard = redis.pcall('PUBLISH', ARGV[1], '')
+return type(heard) == 'table' and heard.err or ''
+`,
+  release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
+--
+-- KEYS    1 the last fence · 2… the rooms
+-- ARGV    1 \`c\` to leave tombstones, or \`r\` · 2 the inbox of who asks · 3… the ids
+-- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
+--         then *<id> for each ticket to wake in the process that asks · +<index> for each room with more to admit, by its first ticket, counted from 0
+-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
+-- costs about as much as a small command: it is looked for among all that the server knows.
+local time = redis.call('TIME')
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+
+-- A lone holder without a minimum hold; see room.lua for where its expiry is.
+local function isPlain(content, id)
+  local at = #id + 6
+  return string.find(content, '1 t' .. id .. '\\0h ', 1, true) == 1 and string.find(content, ' 0 ', at + 48, true) == at + 48
+    and tonumber(string.sub(content, at + 35, at + 47)) > now
+end
+
+local answers, general = {}, {}
+for at = 2, #KEYS do
+  local content = ARGV[1] == 'r' and redis.pcall('GET', KEYS[at])
+  if type(content) == 'string' and isPlain(content, ARGV[at + 1]) then
+    redis.call('DEL', KEYS[at])
+    answers[at - 1] = 'h'
+  elseif not content and ARGV[1] == 'r' then
+    answers[at - 1] = 'u'
+  else
+    general[#general + 1] = at
+  end
+end
+if #general == 0 then return answers[2] and table.concat(answers, '\\n') or answers[1] end
+-- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
+-- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
+-- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
+-- before the clock was set back, and the fences go on from there.
+local function takeLast(fence)
+  local last = redis.pcall('SET', KEYS[1], fence, 'GET')
+  if not last then return 0 end
+  if type(last) == 'table' then
+    if not string.find(last.err, 'WRONGTYPE', 1, true) then error(last.err, 0) end
+    return
+  end
+  if string.find(last, '^%d+$') and (#last < 16 or #last == 16 and last < '9') then return tonumber(last) end
+  redis.call('SET', KEYS[1], last)
+end
+
+-- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
+-- As text, because numbers become text with 14 digits only. Behind last.lua.
+local us, lastFence, noFence = tonumber(usText), nil, false
+
+-- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+local function nextFence()
+  if noFence then return end
+  if lastFence then
+    lastFence = lastFence + 1
+  else
+    local previous = takeLast(usText)
+    if not previous then
+      noFence = true
+      return
+    end
+    lastFence = us > previous and us or previous + 1
+    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
+    -- room for all that it may give, until keepFence says how many these were.
+    if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
+  end
+  return lastFence == us and usText or string.format('%.0f', lastFence)
+end
+
+-- At the end of a script that may have given fences.
+local function keepFence()
+  if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
+end
+
+-- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
+-- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
+-- The result is 0 if nobody got the message.
+local asking, own = nil, {}
+local function wake(inbox, id)
+  if inbox == asking then
+    own[#own + 1] = '*' .. id
+  else
+    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+  end
+end
+
+-- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
+-- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
+-- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
+-- anything was changed.
+
+-- The summary of such a room, how many have arrived, until when it is kept, the places of the holder, of the head of the
+-- queue and of the one behind, and when the holder expires.
+local function crowd(key)
+  local top = redis.pcall('ZRANGE', key, '0', '3')
+  local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
+  local place, head, second = top[2] or '', top[3], top[4]
+  local till = tonumber(string.sub(place, 2, 14))
+  if not kept or not till or till <= now then return end
+  if head and string.sub(head, 1, 1) ~= 'q' then head = nil end
+  if not head or second and string.sub(second, 1, 1) ~= 'q' then second = nil end
+  return { summary = top[1], arrivals = arrivals, kept = tonumber(kept), place = place, head = head, second = second, till = till }
+end
+
+local function entryOf(key, id)
+  local from = 't' .. id .. '\\0'
+  return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
+end
+
+-- Whether who waits at this place is still remembered. Nobody at all is as good.
+local function isRemembered(key, place)
+  if not place then return true end
+  local till = string.match(entryOf(key, string.sub(place, 15)) or '', '^w %d+ %d+ (%d+) ', #place - 11)
+  return till ~= nil and tonumber(till) > now
+end
+
+asking = ARGV[2]
+
+-- From the holder to the head of the queue.
+local function handOver(key, id)
+  local was = crowd(key)
+  if not was or not was.head or string.sub(was.place, 15) ~= id then return end
+  local mine = entryOf(key, id)
+  if not mine or not string.find(mine, '^[ho] %d+ %d+ %d+ 0 ', #id + 3) then return end
+  local nextId = string.sub(was.head, 15)
+  local waiter = entryOf(key, nextId)
+  local remembered, heard, facts, accept, delay, inbox =
+    string.match(waiter or '', '^w %d+ %d+ (%d+) (%d+) (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
+  if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
+  local till = now + accept
+  if till + delay > was.kept then return end
+  -- Another one may get it; see room.lua.
+  if string.find(heard, '2$') or wake(inbox, nextId) == 0 and string.find(heard, '1$') then return end
+  -- Before the fence: a full server refuses a script that begins by adding.
+  redis.call('ZREM', key, mine, was.place, waiter, was.head)
+  local fence = nextFence()
+  if not fence then
+    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter, '0', was.head)
+    return
+  end
+  local offer = 't' .. nextId .. '\\0o ' .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
+  redis.call('ZADD', key, '0', offer, '0', 'e' .. till .. nextId)
+  return own[1] and 'h\\n' .. own[1] or 'h'
+end
+
+if #KEYS == 2 and ARGV[1] == 'r' then
+  local answer = handOver(KEYS[2], ARGV[3])
+  if answer then
+    keepFence()
+    return answer
+  end
+end
+-- The reply of a command, or nil where the key is of another type.
+local function tried(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
+end
+
+-- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
+-- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+--
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
+--   e<expiresAt><id>    who holds, in order of expiry
+--   q<arrival><id>      who waits, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   y<until><id>        tombstones in order of their end
+--
+-- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
+-- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
+-- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+local budget, unsettled = 200, {}
+-- The room that is open, with what is known of it already: its first members by section, and its tickets.
+local room
+
+-- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+local function stamp(number) return string.format('%013.0f', number) end
+
+local function member(prefix)
+  return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
+end
+
+-- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+local function first(section)
+  if room.first[section] == nil then
+    local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    room.first[section] = entry and string.sub(entry, 1, 1) == section and entry
+  end
+  return room.first[section]
+end
+
+local function parse(id, entry)
+  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
+  local section = state == 'w' and 'q' or 'e'
+  local ticket = {
+    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
+    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+  }
+  room.tickets[id] = ticket
+  return ticket
+end
+
+local function find(id)
+  if room.tickets[id] == nil then
+    local entry = member('t' .. id .. '\\0')
+    room.tickets[id] = entry and parse(id, entry)
+  end
+  return room.tickets[id]
+end
+
+-- What a ticket takes and tolerates, and the terms it came on.
+local function share(ticket)
+  if not ticket.units then
+    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
+    ticket.delay, ticket.inbox = tonumber(delay), inbox
+  end
+  return ticket
+end
+
+-- Who asks last is who wants to be woken.
+local function moveTo(inbox, ticket)
+  if string.find(ticket.facts, inbox, 1, true) then return end
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+end
+
+local function heardAt(waiter) return math.floor(waiter.hold / 10) end
+local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
+
+local function keep(till) room.needed = math.max(room.needed, till) end
+
+local function erase(ticket)
+  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  room.tickets[ticket.id] = false
+  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+end
+
+-- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+local function write(ticket)
+  local id, till = ticket.id, stamp(ticket.till)
+  local waits = ticket.state == 'w'
+  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.section = waits and 'q' or 'e'
+  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
+  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  room.tickets[id] = ticket
+  local known = room.first[ticket.section]
+  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  keep(waits and ticket.till or ticket.till + share(ticket).delay)
+end
+
+local function count(limit)
+  if limit < room.limit then
+    room.limit, room.smallest = limit, 1
+  elseif limit == room.limit then
+    room.smallest = room.smallest + 1
+  end
+end
+
+local function enter(ticket)
+  share(ticket)
+  room.holders, room.units = room.holders + 1, room.units + ticket.units
+  count(ticket.limit)
+  write(ticket)
+end
+
+local function drop(ticket)
+  share(ticket)
+  erase(ticket)
+  room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if ticket.limit > room.limit then return end
+  room.smallest = room.smallest - 1
+  if room.smallest > 0 then return end
+  room.limit = UNLIMITED
+  if room.holders == 0 then return end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(find(string.sub(place, 15))).limit)
+  end
+end
+
+local function delay(ticket, from)
+  if ticket.state == 'h' then room.closed = math.max(room.closed, from + share(ticket).delay) end
+end
+
+local function isEmpty()
+  if room.closed > now or first('e') or first('q') then return false end
+  local last = redis.call('ZRANGE', room.key, '-1', '-1')[1] or ''
+  return string.sub(last, 1, 1) ~= 'y' or tonumber(string.sub(last, 2, 14)) <= now
+end
+
+local function summarize()
+  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  if room.closed <= now then room.closed = 0 end
+  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
+    room.smallest, room.closed, room.kept)
+  if text == room.summary then return end
+  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  redis.call('ZADD', room.key, '0', text)
+  if room.summary then redis.call('ZREM', room.key, room.summary) end
+end
+
+-- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+local function close()
+  if not room or room.refusal then return end
+  if isEmpty() then
+    redis.call('DEL', room.key)
+  else
+    keep(room.closed)
+    local expire = room.needed > room.kept
+    if expire then room.kept = room.needed + AFTERLIFE end
+    summarize()
+    if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
+  end
+  if not room.woken[1] then return end
+  for _, ticket in ipairs(room.woken) do
+    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
+  end
+end
+
+local function read(summary, second, third)
+  local arrivals, holders, units, limit, smallest, closed, kept =
+    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
+  room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
+  room.closed, room.kept = tonumber(closed), tonumber(kept)
+  room.first.e = room.holders > 0 and second
+  if room.holders < 2 then
+    local after = room.holders == 1 and third or room.holders == 0 and second
+    room.first.q = after and string.sub(after, 1, 1) == 'q' and after
+  end
+end
+
+-- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+local function open(key)
+  if room and room.key == key then return room.refusal end
+  close()
+  room = {
+    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    closed = 0, kept = 0, needed = 0,
+  }
+  local top = tried('ZRANGE', key, '0', '2')
+  local lone = not top and tried('GET', key)
+  local content = lone or top and top[1]
+  if top and not content then
+    room.first.e, room.first.q = false, false
+    return
+  end
+  local layout = string.match(content or '', '^(%d+) ')
+  if layout ~= '1' then
+    room.refusal = '?' .. (layout or '')
+  elseif lone then
+    -- Understood before it is removed.
+    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    redis.call('DEL', key)
+    room.first.e, room.first.q = false, false
+    enter(holder)
+  else
+    read(content, top[2], top[3])
+  end
+  return room.refusal
+end
+
+-- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
+-- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+local function attempt(key, step)
+  local fine, answer = pcall(function() return open(key) or step() end)
+  if fine then return answer end
+  local stumbled = type(answer) == 'string' and (string.find(answer, 'attempt to ', 1, true) or string.find(answer, 'bad argument', 1, true))
+  if not stumbled then error(answer, 0) end
+  room = nil
+  return '?'
+end
+
+local function admits(ticket)
+  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  if room.closed > now or room.units >= room.limit then return false end
+  share(ticket)
+  return room.units + ticket.units <= math.min(room.limit, ticket.limit)
+end
+
+-- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
+-- False if there are more of them than one call may drop: the offer then stays until the next call.
+local function dropSilent()
+  while true do
+    local place = first('q')
+    local waiter = place and share(find(string.sub(place, 15)))
+    if not waiter or heardAt(waiter) + waiter.accept > now then return true end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return false
+    end
+    budget = budget - 1
+    erase(waiter)
+  end
+end
+
+local function expire()
+  while true do
+    local place = first('e')
+    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
+    local holder = find(string.sub(place, 15))
+    if holder.state == 'o' and not dropSilent() then return end
+    drop(holder)
+    delay(holder, holder.till)
+  end
+end
+
+-- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
+-- just lost its connection. If somebody does get it, that was the wake.
+local deaf = {}
+local function isDeaf(waiter)
+  if isMarked(waiter, '2') then return true end
+  if not isMarked(waiter, '1') then return false end
+  local inbox = share(waiter).inbox
+  if deaf[inbox] == nil then
+    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
+  end
+  if deaf[inbox] then
+    erase(waiter)
+    waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
+    write(waiter)
+  end
+  return deaf[inbox]
+end
+
+-- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
+-- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+local steps = 200
+local function chosen(head)
+  if not isDeaf(head) then return head end
+  local front = (room.summary and 1 or 0) + room.holders
+  room.deaf = math.max(room.deaf or 1, 1)
+  while steps > 0 do
+    local rank = tostring(front + room.deaf)
+    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not place or string.sub(place, 1, 1) ~= 'q' then break end
+    local waiter = find(string.sub(place, 15))
+    if waiter.till > now then
+      if not admits(waiter) then break end
+      if not isDeaf(waiter) then return waiter end
+    end
+    room.deaf, steps = room.deaf + 1, steps - 1
+  end
+  -- Those behind come one place nearer.
+  room.deaf = room.deaf - 1
+  return head
+end
+
+-- Admits from the head of the queue. Whoever asks is not woken.
+local function admit(asker)
+  while true do
+    local place = first('q')
+    if not place then return end
+    local waiter = find(string.sub(place, 15))
+    local forgotten = waiter.till <= now
+    if not forgotten and not admits(waiter) then return end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return
+    end
+    budget = budget - 1
+    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
+    erase(waiter)
+    if not forgotten then
+      local fence = nextFence()
+      if not fence then
+        write(waiter)
+        room.stuck = true
+        return
+      end
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      enter(waiter)
+      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
+    end
+  end
+end
+
+local function settle(asker)
+  expire()
+  admit(asker)
+end
+
+-- How long until the server's clock alone may let somebody in.
+local function untilChange()
+  local place = first('e')
+  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
+  return change == math.huge and 1 or math.max(1, change - now)
+end
+
+-- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
+
+-- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
+local function status(ticket, asked)
+  if ticket.state == 'l' then return 'g' end
+  if ticket.state == 'w' then
+    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
+    local least = first('q') == ticket.place and 0 or asked.accept / 6
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+  end
+  erase(ticket)
+  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
+  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
+  moveTo(asked.inbox, ticket)
+  write(ticket)
+  return 'h' .. ticket.number
+end
+
+-- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+local function remember(id, asked)
+  local ticket = find(id)
+  if ticket and ticket.state == 'w' then
+    erase(ticket)
+    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
+    ticket.till, ticket.hold = now + asked.patience, now .. listens
+    moveTo(asked.inbox, ticket)
+    write(ticket)
+  end
+end
+
+local function bury(id, mark)
+  local old = member('x' .. id .. '\\0')
+  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
+    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
+  end
+  local ending = stamp(now + TOMBSTONE)
+  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
+  keep(now + TOMBSTONE)
+end
+
+-- The answer to a ticket that was cancelled or evicted, if it was.
+local function tombstone(id)
+  local entry = member('x' .. id .. '\\0')
+  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+end
+
+-- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+
+local function depart(ticket)
+  if not ticket or ticket.state == 'l' then return 'u' end
+  if ticket.state == 'w' then
+    erase(ticket)
+    return 'q'
+  end
+  local hold = tonumber(ticket.hold)
+  if hold > now then
+    erase(ticket)
+    ticket.state, ticket.till = 'l', hold
+    write(ticket)
+  else
+    drop(ticket)
+  end
+  return 'h'
+end
+
+local function leave(id)
+  settle(id)
+  local was = depart(find(id))
+  if ARGV[1] == 'c' then bury(id, 'g') end
+  if was ~= 'u' then admit() end
+  return was
+end
+
+for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return leave(ARGV[at + 1]) end) end
+close()
+keepFence()
+addRest(answers)
+return table.concat(answers, '\\n')
+`,
+  renew: `-- Keeps tickets alive: one room for each, all on the same terms.
+--
+-- KEYS    1 the last fence · 2… the rooms
+-- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs listens minHoldMs\`, listens: 1 if who asks gets messages
+--         4 \`acceptMs inbox\` of who asks · 5… the ids
+-- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
+--         then +<index> for each room with more to admit, by its first ticket, counted from 0
+-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
+-- costs about as much as a small command: it is looked for among all that the server knows.
+local time = redis.call('TIME')
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+
+local ttl = tonumber(ARGV[1])
+local inbox = string.match(ARGV[4], ' (.*)$')
+local answers, general = {}, {}
+
+-- Lone holders. Of their entry only the expiry is new, which has its place; see room.lua.
+for at = 2, #KEYS do
+  local content = redis.pcall('GET', KEYS[at])
+  local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
+  if not content then
+    answers[at - 1] = 'g'
+  elseif type(content) == 'string' and string.sub(content, 1, #lone) == lone and string.find(content, inbox, #lone, true) then
+    local till = tonumber(string.sub(content, #lone + 35, #lone + 47))
+    if till < now + ttl and till > now then
+      local renewed = string.sub(content, 1, #lone + 34) .. now + ttl .. string.sub(content, #lone + 48)
+      if redis.pcall('SET', KEYS[at], renewed, 'PX', ARGV[2]).err then
+        -- A full server refuses to set a key unless the script has written something before: no lease is lost to that.
+        redis.call('PEXPIRE', KEYS[at], ARGV[2])
+        redis.call('SET', KEYS[at], renewed, 'KEEPTTL')
+      end
+    end
+    answers[at - 1] = till > now and 'h' .. string.sub(content, #lone + 1, #lone + 16) or 'g'
+  else
+    general[#general + 1] = at
+  end
+end
+if #general == 0 then return table.concat(answers, '\\n') end
+-- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
+-- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
+-- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
+-- anything was changed.
+
+-- The summary of such a room, how many have arrived, until when it is kept, the places of the holder, of the head of the
+-- queue and of the one behind, and when the holder expires.
+local function crowd(key)
+  local top = redis.pcall('ZRANGE', key, '0', '3')
+  local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
+  local place, head, second = top[2] or '', top[3], top[4]
+  local till = tonumber(string.sub(place, 2, 14))
+  if not kept or not till or till <= now then return end
+  if head and string.sub(head, 1, 1) ~= 'q' then head = nil end
+  if not head or second and string.sub(second, 1, 1) ~= 'q' then second = nil end
+  return { summary = top[1], arrivals = arrivals, kept = tonumber(kept), place = place, head = head, second = second, till = till }
+end
+
+local function entryOf(key, id)
+  local from = 't' .. id .. '\\0'
+  return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
+end
+
+-- Whether who waits at this place is still remembered. Nobody at all is as good.
+local function isRemembered(key, place)
+  if not place then return true end
+  local till = string.match(entryOf(key, string.sub(place, 15)) or '', '^w %d+ %d+ (%d+) ', #place - 11)
+  return till ~= nil and tonumber(till) > now
+end
+
+
+-- The holder of a crowd, or who was offered its key and confirms it.
+local function keepHolder(key, id)
+  local was = crowd(key)
+  if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end
+  local mine = entryOf(key, id)
+  local fence, since, facts, delay =
+    string.match(mine or '', '^[ho] (%d+) (%d+) %d+ 0 (1 1 %d+ (%d+) .*)$', #id + 3)
+  local till = math.max(was.till, now + ttl)
+  if not fence or not string.find(facts, inbox, 1, true) or till + delay > was.kept then return end
+  redis.call('ZREM', key, mine, was.place)
+  local entry = 't' .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. till .. ' 0 ' .. facts
+  redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. id)
+  return 'h' .. fence
+end
+if #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
+  local answer = keepHolder(KEYS[2], ARGV[5])
+  if answer then return answer end
+end
+-- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
+-- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
+-- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
+-- before the clock was set back, and the fences go on from there.
+local function takeLast(fence)
+  local last = redis.pcall('SET', KEYS[1], fence, 'GET')
+  if not last then return 0 end
+  if type(last) == 'table' then
+    if not string.find(last.err, 'WRONGTYPE', 1, true) then error(last.err, 0) end
+    return
+  end
+  if string.find(last, '^%d+$') and (#last < 16 or #last == 16 and last < '9') then return tonumber(last) end
+  redis.call('SET', KEYS[1], last)
+end
+
+-- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
+-- As text, because numbers become text with 14 digits only. Behind last.lua.
+local us, lastFence, noFence = tonumber(usText), nil, false
+
+-- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+local function nextFence()
+  if noFence then return end
+  if lastFence then
+    lastFence = lastFence + 1
+  else
+    local previous = takeLast(usText)
+    if not previous then
+      noFence = true
+      return
+    end
+    lastFence = us > previous and us or previous + 1
+    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
+    -- room for all that it may give, until keepFence says how many these were.
+    if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
+  end
+  return lastFence == us and usText or string.format('%.0f', lastFence)
+end
+
+-- At the end of a script that may have given fences.
+local function keepFence()
+  if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
+end
+
+-- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
+-- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
+-- The result is 0 if nobody got the message.
+local asking, own = nil, {}
+local function wake(inbox, id)
+  if inbox == asking then
+    own[#own + 1] = '*' .. id
+  else
+    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+  end
+end
+
+-- The reply of a command, or nil where the key is of another type.
+local function tried(...)
+  local reply = redis.pcall(...)
+  if type(reply) ~= 'table' or not reply.err then return reply end
+  if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
+end
+
+-- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
+-- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+--
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
+--   e<expiresAt><id>    who holds, in order of expiry
+--   q<arrival><id>      who waits, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   y<until><id>        tombstones in order of their end
+--
+-- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
+-- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
+-- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+local budget, unsettled = 200, {}
+-- The room that is open, with what is known of it already: its first members by section, and its tickets.
+local room
+
+-- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+local function stamp(number) return string.format('%013.0f', number) end
+
+local function member(prefix)
+  return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
+end
+
+-- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+local function first(section)
+  if room.first[section] == nil then
+    local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    room.first[section] = entry and string.sub(entry, 1, 1) == section and entry
+  end
+  return room.first[section]
+end
+
+local function parse(id, entry)
+  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
+  local section = state == 'w' and 'q' or 'e'
+  local ticket = {
+    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
+    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+  }
+  room.tickets[id] = ticket
+  return ticket
+end
+
+local function find(id)
+  if room.tickets[id] == nil then
+    local entry = member('t' .. id .. '\\0')
+    room.tickets[id] = entry and parse(id, entry)
+  end
+  return room.tickets[id]
+end
+
+-- What a ticket takes and tolerates, and the terms it came on.
+local function share(ticket)
+  if not ticket.units then
+    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
+    ticket.delay, ticket.inbox = tonumber(delay), inbox
+  end
+  return ticket
+end
+
+-- Who asks last is who wants to be woken.
+local function moveTo(inbox, ticket)
+  if string.find(ticket.facts, inbox, 1, true) then return end
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+end
+
+local function heardAt(waiter) return math.floor(waiter.hold / 10) end
+local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
+
+local function keep(till) room.needed = math.max(room.needed, till) end
+
+local function erase(ticket)
+  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  room.tickets[ticket.id] = false
+  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+end
+
+-- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+local function write(ticket)
+  local id, till = ticket.id, stamp(ticket.till)
+  local waits = ticket.state == 'w'
+  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.section = waits and 'q' or 'e'
+  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
+  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  room.tickets[id] = ticket
+  local known = room.first[ticket.section]
+  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  keep(waits and ticket.till or ticket.till + share(ticket).delay)
+end
+
+local function count(limit)
+  if limit < room.limit then
+    room.limit, room.smallest = limit, 1
+  elseif limit == room.limit then
+    room.smallest = room.smallest + 1
+  end
+end
+
+local function enter(ticket)
+  share(ticket)
+  room.holders, room.units = room.holders + 1, room.units + ticket.units
+  count(ticket.limit)
+  write(ticket)
+end
+
+local function drop(ticket)
+  share(ticket)
+  erase(ticket)
+  room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if ticket.limit > room.limit then return end
+  room.smallest = room.smallest - 1
+  if room.smallest > 0 then return end
+  room.limit = UNLIMITED
+  if room.holders == 0 then return end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(find(string.sub(place, 15))).limit)
+  end
+end
+
+local function delay(ticket, from)
+  if ticket.state == 'h' then room.closed = math.max(room.closed, from + share(ticket).delay) end
+end
+
+local function isEmpty()
+  if room.closed > now or first('e') or first('q') then return false end
+  local last = redis.call('ZRANGE', room.key, '-1', '-1')[1] or ''
+  return string.sub(last, 1, 1) ~= 'y' or tonumber(string.sub(last, 2, 14)) <= now
+end
+
+local function summarize()
+  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  if room.closed <= now then room.closed = 0 end
+  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
+    room.smallest, room.closed, room.kept)
+  if text == room.summary then return end
+  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  redis.call('ZADD', room.key, '0', text)
+  if room.summary then redis.call('ZREM', room.key, room.summary) end
+end
+
+-- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+local function close()
+  if not room or room.refusal then return end
+  if isEmpty() then
+    redis.call('DEL', room.key)
+  else
+    keep(room.closed)
+    local expire = room.needed > room.kept
+    if expire then room.kept = room.needed + AFTERLIFE end
+    summarize()
+    if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
+  end
+  if not room.woken[1] then return end
+  for _, ticket in ipairs(room.woken) do
+    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
+  end
+end
+
+local function read(summary, second, third)
+  local arrivals, holders, units, limit, smallest, closed, kept =
+    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
+  room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
+  room.closed, room.kept = tonumber(closed), tonumber(kept)
+  room.first.e = room.holders > 0 and second
+  if room.holders < 2 then
+    local after = room.holders == 1 and third or room.holders == 0 and second
+    room.first.q = after and string.sub(after, 1, 1) == 'q' and after
+  end
+end
+
+-- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+local function open(key)
+  if room and room.key == key then return room.refusal end
+  close()
+  room = {
+    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    closed = 0, kept = 0, needed = 0,
+  }
+  local top = tried('ZRANGE', key, '0', '2')
+  local lone = not top and tried('GET', key)
+  local content = lone or top and top[1]
+  if top and not content then
+    room.first.e, room.first.q = false, false
+    return
+  end
+  local layout = string.match(content or '', '^(%d+) ')
+  if layout ~= '1' then
+    room.refusal = '?' .. (layout or '')
+  elseif lone then
+    -- Understood before it is removed.
+    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    redis.call('DEL', key)
+    room.first.e, room.first.q = false, false
+    enter(holder)
+  else
+    read(content, top[2], top[3])
+  end
+  return room.refusal
+end
+
+-- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
+-- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+local function attempt(key, step)
+  local fine, answer = pcall(function() return open(key) or step() end)
+  if fine then return answer end
+  local stumbled = type(answer) == 'string' and (string.find(answer, 'attempt to ', 1, true) or string.find(answer, 'bad argument', 1, true))
+  if not stumbled then error(answer, 0) end
+  room = nil
+  return '?'
+end
+
+local function admits(ticket)
+  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  if room.closed > now or room.units >= room.limit then return false end
+  share(ticket)
+  return room.units + ticket.units <= math.min(room.limit, ticket.limit)
+end
+
+-- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
+-- False if there are more of them than one call may drop: the offer then stays until the next call.
+local function dropSilent()
+  while true do
+    local place = first('q')
+    local waiter = place and share(find(string.sub(place, 15)))
+    if not waiter or heardAt(waiter) + waiter.accept > now then return true end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return false
+    end
+    budget = budget - 1
+    erase(waiter)
+  end
+end
+
+local function expire()
+  while true do
+    local place = first('e')
+    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
+    local holder = find(string.sub(place, 15))
+    if holder.state == 'o' and not dropSilent() then return end
+    drop(holder)
+    delay(holder, holder.till)
+  end
+end
+
+-- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
+-- just lost its connection. If somebody does get it, that was the wake.
+local deaf = {}
+local function isDeaf(waiter)
+  if isMarked(waiter, '2') then return true end
+  if not isMarked(waiter, '1') then return false end
+  local inbox = share(waiter).inbox
+  if deaf[inbox] == nil then
+    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
+  end
+  if deaf[inbox] then
+    erase(waiter)
+    waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
+    write(waiter)
+  end
+  return deaf[inbox]
+end
+
+-- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
+-- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+local steps = 200
+local function chosen(head)
+  if not isDeaf(head) then return head end
+  local front = (room.summary and 1 or 0) + room.holders
+  room.deaf = math.max(room.deaf or 1, 1)
+  while steps > 0 do
+    local rank = tostring(front + room.deaf)
+    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not place or string.sub(place, 1, 1) ~= 'q' then break end
+    local waiter = find(string.sub(place, 15))
+    if waiter.till > now then
+      if not admits(waiter) then break end
+      if not isDeaf(waiter) then return waiter end
+    end
+    room.deaf, steps = room.deaf + 1, steps - 1
+  end
+  -- Those behind come one place nearer.
+  room.deaf = room.deaf - 1
+  return head
+end
+
+-- Admits from the head of the queue. Whoever asks is not woken.
+local function admit(asker)
+  while true do
+    local place = first('q')
+    if not place then return end
+    local waiter = find(string.sub(place, 15))
+    local forgotten = waiter.till <= now
+    if not forgotten and not admits(waiter) then return end
+    if budget == 0 then
+      unsettled[room.key] = true
+      return
+    end
+    budget = budget - 1
+    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
+    erase(waiter)
+    if not forgotten then
+      local fence = nextFence()
+      if not fence then
+        write(waiter)
+        room.stuck = true
+        return
+      end
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      enter(waiter)
+      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
+    end
+  end
+end
+
+local function settle(asker)
+  expire()
+  admit(asker)
+end
+
+-- How long until the server's clock alone may let somebody in.
+local function untilChange()
+  local place = first('e')
+  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
+  return change == math.huge and 1 or math.max(1, change - now)
+end
+
+-- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
+
+-- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
+local function status(ticket, asked)
+  if ticket.state == 'l' then return 'g' end
+  if ticket.state == 'w' then
+    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
+    local least = first('q') == ticket.place and 0 or asked.accept / 6
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+  end
+  erase(ticket)
+  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
+  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
+  moveTo(asked.inbox, ticket)
+  write(ticket)
+  return 'h' .. ticket.number
+end
+
+-- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+local function remember(id, asked)
+  local ticket = find(id)
+  if ticket and ticket.state == 'w' then
+    erase(ticket)
+    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
+    ticket.till, ticket.hold = now + asked.patience, now .. listens
+    moveTo(asked.inbox, ticket)
+    write(ticket)
+  end
+end
+
+local function bury(id, mark)
+  local old = member('x' .. id .. '\\0')
+  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
+  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
+    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
+  end
+  local ending = stamp(now + TOMBSTONE)
+  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
+  keep(now + TOMBSTONE)
+end
+
+-- The answer to a ticket that was cancelled or evicted, if it was.
+local function tombstone(id)
+  local entry = member('x' .. id .. '\\0')
+  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+end
+
+-- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+
+local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
+local asked = {
+  ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
+  accept = tonumber(string.match(ARGV[4], '^%d+')),
+}
+
+local function ask(id)
+  remember(id, asked)
+  settle(id)
+  local ticket = find(id)
+  -- With the next acquire it is told why.
+  if room.stuck and ticket and ticket.state == 'w' then return 'g' end
+  return ticket and status(ticket, asked) or tombstone(id) or 'g'
+end
+
+for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
+close()
+keepFence()
+addRest(answers)
+return table.concat(answers, '\\n')
 `,
 }

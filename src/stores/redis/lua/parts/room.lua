@@ -200,7 +200,7 @@ local function open(key)
   elseif lone then
     -- Understood before it is removed.
     local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
---@@ clusterStay
+--@@ cluster-stay
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
