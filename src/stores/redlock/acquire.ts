@@ -3,65 +3,65 @@ import { paused, systemClock } from '../../base/clock.ts'
 import { usableMs } from '../../base/validity.ts'
 import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
-import { claimFence, type Vote, votesLostError } from './fencing.ts'
+import { claimFence, type FencedVote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
-import { type Council, forgetfulError, inTurn, NO_FENCE, tooFewError, withdraw } from './quorum.ts'
+import { forgetfulError, inTurn, NO_FENCE, type Quorum, tooFewError, withdraw } from './quorum.ts'
 import type { TicketState } from './tickets.ts'
 
 /** What the servers have decided about one acquire. */
 type Decision =
-  | { readonly tag: 'elected'; readonly votes: readonly Vote[] }
+  | { readonly tag: 'elected'; readonly votes: readonly FencedVote[] }
   | { readonly tag: 'contended'; readonly tally: Tally<AcquireAnswer> }
   | Gone
 
-/** Asks for a key. Each request's deadline counts from when it was made itself. */
-export function ask(council: Council, ticket: Ticket): Promise<AcquireAnswer> {
-  const state = council.tickets.of(ticket)
-  return inTurn(council, ticket, state, () => askNow(council, ticket, state))
+/** Acquires on a quorum. The validity of a grant counts from the request of its own round. */
+export function acquire(quorum: Quorum, ticket: Ticket): Promise<AcquireAnswer> {
+  const state = quorum.tickets.of(ticket)
+  return inTurn(quorum, ticket, state, () => acquireNow(quorum, ticket, state))
 }
 
-async function askNow(council: Council, ticket: Ticket, state: TicketState): Promise<AcquireAnswer> {
+async function acquireNow(quorum: Quorum, ticket: Ticket, state: TicketState): Promise<AcquireAnswer> {
   for (let attempt = 1; ; attempt += 1) {
-    const round = new AskingRound(council, ticket, state)
+    const round = new AcquireRound(quorum, ticket, state)
     const answer = await round.play(attempt)
     if (answer !== undefined) return answer
-    // Nobody had the key, and everybody else should have stepped back by then; or votes were lost on the way.
+    // Several asked at once and none had a quorum, or votes were lost. After this pause the others should have given way.
     await paused(systemClock, backoffMs(STEPPING_BACK, attempt))
-    // Released meanwhile: asking again would let it in once more.
+    // The ticket was released meanwhile: asking again would let it in once more.
     if (state.over) return { tag: 'busy', retryMs: 1 }
   }
 }
 
-/** As many rounds as there are end it before the longest pause. */
+/** `MOST_ROUNDS` ends it before the longest pause. */
 const STEPPING_BACK: Backoff = { firstMs: 4, longestMs: 1000, jitter: 0.5 }
 
-/** One question to all servers, and what to do with the answers that come after it was decided. */
-class AskingRound {
-  readonly #council: Council
+/** One acquire on all servers, including the answers that come after the decision. */
+class AcquireRound {
+  readonly #quorum: Quorum
   readonly #ticket: Ticket
   readonly #state: TicketState
-  /** Servers that this question was sent to, and those of which nobody knows what became of it: one bit each. */
+  /** One bit for each server: where this acquire was sent, and where its answer was lost. */
   #sent = 0
   #lost = 0
   #outcome: 'open' | 'held' | 'queued' | 'refused' = 'open'
   readonly #proposal: number | undefined
 
-  constructor(council: Council, ticket: Ticket, state: TicketState) {
-    this.#council = council
+  constructor(quorum: Quorum, ticket: Ticket, state: TicketState) {
+    this.#quorum = quorum
     this.#ticket = ticket
     this.#state = state
     // A minimum hold begins with the claim.
-    this.#proposal = council.fences && ticket.minHoldMs === 0 ? council.proposals.next() : undefined
+    this.#proposal = quorum.fences && ticket.minHoldMs === 0 ? quorum.proposals.next() : undefined
   }
 
-  /** Undefined: nobody had a quorum, or not for long enough, and this ticket is the one that should ask again. */
+  /** Undefined: nobody had a quorum, or not for long enough, and this ticket should ask again. */
   async play(attempt: number): Promise<AcquireAnswer | undefined> {
-    const { tickets, nodes } = this.#council
+    const { tickets, nodes } = this.#quorum
     const [ticket, state] = [this.#ticket, this.#state]
     const askedAt = performance.now()
     const decision = await poll(nodes, (node) => this.#ask(node), {
-      decide: (tally: Tally<AcquireAnswer>) => decide(this.#council, ticket.key, tally),
+      decide: (tally: Tally<AcquireAnswer>) => decide(this.#quorum, ticket.key, tally),
       late: (node, answer) => this.#late(node, answer),
       failed: (node) => this.#failed(node),
     })
@@ -74,7 +74,7 @@ class AskingRound {
       case 'elected': {
         const fence =
           knownFence(state, decision.votes) ??
-          (await claimFence(this.#council, ticket, state, decision.votes, this.#proposal))
+          (await claimFence(this.#quorum, ticket, state, decision.votes, this.#proposal))
         if (fence === undefined) {
           if (attempt < MOST_ROUNDS) return undefined
           throw votesLostError(ticket.key)
@@ -86,7 +86,7 @@ class AskingRound {
         return { tag: 'held', fence }
       }
       case 'contended': {
-        const answer = await contend(this.#council, ticket, state, decision.tally)
+        const answer = await contend(this.#quorum, ticket, state, decision.tally)
         if (answer === undefined && ticket.patienceMs === 0 && attempt < MOST_ROUNDS) return undefined
         if (answer?.tag === 'queued') {
           this.#outcome = 'queued'
@@ -108,14 +108,14 @@ class AskingRound {
   }
 
   #late(node: RedlockNode, answer: AcquireAnswer): void {
-    // The release was sent after this request, or is owed.
+    // The release was sent after this request, or is pending.
     if (this.#state.over && this.#outcome !== 'refused') return
     if (answer.tag !== 'held') return
     if (this.#outcome === 'refused') withdraw(node, this.#ticket)
-    // A holder tells it the fence with the next renewal.
+    // The next renewal of a holder tells this server the fence.
     else if (this.#outcome === 'queued') {
       this.#state.waitsForAll = true
-      this.#council.wake(this.#ticket.id)
+      this.#quorum.wake(this.#ticket.id)
     }
   }
 
@@ -127,31 +127,31 @@ class AskingRound {
 
   /** With patience 0 nothing is left behind. */
   #leave(tally: Tally<AcquireAnswer>): void {
-    this.#council.tickets.end(this.#ticket.id)
-    for (const node of this.#council.nodes) {
+    this.#quorum.tickets.end(this.#ticket.id)
+    for (const node of this.#quorum.nodes) {
       if (tally.answers[node.index]?.tag === 'held') withdraw(node, this.#ticket)
       else this.#cancel(node)
     }
   }
 
-  /** Where the answer was lost it may have a vote, now or later. */
+  /** Where the answer was lost, the ticket may have a vote now or later. */
   #cancel(node: RedlockNode): void {
     const { key, id, ttlMs, minHoldMs } = this.#ticket
     if ((this.#lost & (1 << node.index)) !== 0) {
-      node.owe({ key, id, cancel: true }, Math.max(ttlMs, minHoldMs))
+      node.releaseLater({ key, id, cancel: true }, Math.max(ttlMs, minHoldMs))
     }
   }
 }
 
-/** Of a lease that is asked for once more: still the same one, as a server says that knows its fence. */
-function knownFence({ fence, validUntil }: TicketState, votes: readonly Vote[]): bigint | undefined {
+/** The fence of a ticket that already holds, if it is still that lease: valid, and known to one of these servers. */
+function knownFence({ fence, validUntil }: TicketState, votes: readonly FencedVote[]): bigint | undefined {
   if (fence === undefined || performance.now() >= validUntil) return undefined
   return fence === NO_FENCE || votes.some((vote) => vote.fence === fence) ? fence : undefined
 }
 
-function decide(council: Council, key: string, tally: Tally<AcquireAnswer>): Decision | undefined {
-  const { nodes, quorum } = council
-  const votes: Vote[] = []
+function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decision | undefined {
+  const { nodes, majority } = quorum
+  const votes: FencedVote[] = []
   let forgetful = 0
   let answered = 0
   for (const [index, answer] of tally.answers.entries()) {
@@ -163,15 +163,15 @@ function decide(council: Council, key: string, tally: Tally<AcquireAnswer>): Dec
     if (node?.counts === true) votes.push({ node, fence: answer.fence })
     else forgetful += 1
   }
-  if (votes.length >= quorum) return { tag: 'elected', votes }
-  if (votes.length + tally.pending >= quorum) return undefined
-  if (answered < quorum) {
-    if (answered + tally.pending >= quorum) return undefined
-    throw tooFewError(council, tally, key)
+  if (votes.length >= majority) return { tag: 'elected', votes }
+  if (votes.length + tally.pending >= majority) return undefined
+  if (answered < majority) {
+    if (answered + tally.pending >= majority) return undefined
+    throw tooFewError(quorum, tally, key)
   }
-  if (votes.length + forgetful >= quorum) throw forgetfulError(council, key)
+  if (votes.length + forgetful >= majority) throw forgetfulError(quorum, key)
   return { tag: 'contended', tally }
 }
 
-/** Who does not wait is told that a key is busy, although nobody has it, only if this many tries were in vain. */
+/** With patience 0: after so many rounds without a winner the answer is busy, although nobody has the key. */
 const MOST_ROUNDS = 6

@@ -3,7 +3,7 @@ import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
 import type { RedlockNode } from './node.ts'
 import type { Rival } from './node-scripts.ts'
 import { poll, type Tally } from './poll.ts'
-import type { Council } from './quorum.ts'
+import type { Quorum } from './quorum.ts'
 import type { TicketState } from './tickets.ts'
 
 /**
@@ -12,20 +12,20 @@ import type { TicketState } from './tickets.ts'
  * equals the one with the smallest id. Undefined: this ticket is the one.
  */
 export async function contend(
-  council: Council,
+  quorum: Quorum,
   ticket: Ticket,
   state: TicketState,
   tally: Tally<AcquireAnswer>,
 ): Promise<AcquireAnswer | undefined> {
-  const answer = waiting(council, ticket, tally)
+  const answer = waiting(quorum, ticket, tally)
   if (tally.answers.every((one) => one?.tag !== 'held')) return answer
-  const { votes, rival } = await standings(council, ticket)
-  const isTaken = rival !== undefined && rival.votes >= council.quorum
+  const { votes, rival } = await countVotes(quorum, ticket)
+  const isTaken = rival !== undefined && rival.votes >= quorum.majority
   const losesTo =
     rival !== undefined && (rival.votes > votes.size || (rival.votes === votes.size && rival.id < ticket.id))
   if (ticket.patienceMs === 0) return isTaken || losesTo ? answer : undefined
   // Behind the others: each server lets in who is next there, and in the end all of them the same one.
-  const isBehind = (isTaken || losesTo) && (await giveWay(council, ticket, state, votes))
+  const isBehind = (isTaken || losesTo) && (await giveWay(quorum, ticket, state, votes))
   if (isTaken || isBehind) {
     state.splits = 0
     return answer
@@ -39,7 +39,7 @@ export async function contend(
 
 /** Whether it waits everywhere now. Its turn lasts until that is known: a vote that is given away must not be counted. */
 function giveWay(
-  { nodes }: Council,
+  { nodes }: Quorum,
   ticket: Ticket,
   state: TicketState,
   votes: ReadonlyMap<number, string>,
@@ -53,7 +53,7 @@ function giveWay(
   })
 }
 
-interface Standings {
+interface VoteCounts {
   /** On which servers this ticket has a vote, and when each of them ends. */
   readonly votes: ReadonlyMap<number, string>
   /** Who of the others has the most. Also among readers: each may stand before a writer that another one waits behind. */
@@ -61,8 +61,8 @@ interface Standings {
 }
 
 /** How it stands with the votes. */
-async function standings(council: Council, ticket: Ticket): Promise<Standings> {
-  const rooms = await poll(council.nodes, (node) => node.scripts.look(ticket.key), {
+async function countVotes(quorum: Quorum, ticket: Ticket): Promise<VoteCounts> {
+  const rooms = await poll(quorum.nodes, (node) => node.scripts.look(ticket.key), {
     decide: ({ answers, pending }: Tally<readonly Rival[]>) => (pending > 0 ? undefined : answers),
   })
   const votes = new Map<number, string>()
@@ -79,7 +79,7 @@ async function standings(council: Council, ticket: Ticket): Promise<Standings> {
 
 /** What a ticket without a quorum is told: the place and the times that enough servers agree to. */
 function waiting(
-  { quorum }: Council,
+  { majority }: Quorum,
   ticket: Ticket,
   { answers }: Tally<AcquireAnswer>,
 ): Extract<AcquireAnswer, { tag: 'busy' | 'queued' }> {
@@ -93,10 +93,10 @@ function waiting(
       waits.push(answer.askAgainMs)
     }
   }
-  const missing = quorum - answers.filter((answer) => answer?.tag === 'held').length
+  const missing = majority - answers.filter((answer) => answer?.tag === 'held').length
   const soonest = nth(waits, missing) ?? 1
   if (ticket.patienceMs === 0) return { tag: 'busy', retryMs: soonest }
-  return { tag: 'queued', ahead: nth(ahead, quorum) ?? 0, askAgainMs: soonest }
+  return { tag: 'queued', ahead: nth(ahead, majority) ?? 0, askAgainMs: soonest }
 }
 
 /** The n-th smallest, or the largest where there are fewer. */

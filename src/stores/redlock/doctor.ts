@@ -2,18 +2,19 @@ import { type Finding, milliseconds, within } from '../../base/diagnosis.ts'
 import { messageOf } from '../../base/thrown.ts'
 import { answering } from '../redis/server/answering.ts'
 import { counted, type ServerFacts } from '../redis/server/doctor-checks.ts'
-import { addressOf, clocks, factsOf, findingsOf } from '../redis/server/doctor-server.ts'
+import { addressOf, clocks, factsOf } from '../redis/server/doctor-server.ts'
 import { linksOf } from '../redis/server/links-of.ts'
 import { newClient } from '../redis/server/new-client.ts'
 import { RoomNames } from '../redis/server/room-names.ts'
 import { RoomRequests } from '../redis/server/room-requests.ts'
 import { checkUrl } from '../redis/server/server-url.ts'
 import { SingleServer } from '../redis/server/single-server.ts'
+import { VOTER_CHECKS } from './doctor-checks.ts'
 import { NodeScripts } from './node-scripts.ts'
 import { votingScripts } from './scripts.ts'
 import { SharedLink } from './shared-link.ts'
 
-/** Of each server by itself, and of the majority they are to make, beyond what the store itself notices. */
+/** Findings about each server, and about the quorum they make, beyond what opening the store shows. */
 export async function diagnoseRedlock(url: string): Promise<readonly Finding[]> {
   const urls = url.slice(url.indexOf(':') + 1).split(/,(?=\s*(?:rediss?:|$))/i)
   const asked = await Promise.all(urls.map((one) => look(one.trim())))
@@ -32,9 +33,9 @@ export async function diagnoseRedlock(url: string): Promise<readonly Finding[]> 
 interface Look {
   readonly where: string
   readonly findings: readonly Finding[]
-  /** Undefined where it has no vote to give. */
+  /** Undefined where the server has no vote to give. */
   readonly facts?: ServerFacts
-  /** For how long it has forgotten nothing. */
+  /** For how long the server has forgotten nothing. */
   readonly remembersMs?: number
 }
 
@@ -42,14 +43,14 @@ async function look(url: string): Promise<Look> {
   const { hostname, port } = new URL(url)
   const where = addressOf({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || '6379') })
   const link = linksOf(await newClient(url))()
-  const facts = await factsOf(link, 'majority')
+  const facts = await factsOf(link, 'alone')
   if ('problem' in facts) return { where, findings: [away(facts.problem)] }
   const rights = await rightsOf(url)
-  const findings = [...rights, ...findingsOf(facts)]
+  const findings = [...rights, ...VOTER_CHECKS.flatMap((check) => check(facts) ?? [])]
   if (rights.some(({ check }) => check === 'connection')) return { where, findings }
   const shared = new SharedLink(link)
   try {
-    const { since } = await within(LIMIT_MS, new NodeScripts(shared, SETTINGS).standing())
+    const { since } = await within(LIMIT_MS, new NodeScripts(shared, SETTINGS).identity())
     const remembersMs = performance.now() - since
     return { where, findings: [...findings, vote(remembersMs)], facts, remembersMs }
   } catch (error) {
@@ -59,7 +60,7 @@ async function look(url: string): Promise<Look> {
   }
 }
 
-/** As it would go with this server alone: of several, one that refuses counts as one that is away. */
+/** What a user of this server alone would hit. Among several, a server that refuses counts as one that is away. */
 async function rightsOf(url: string): Promise<readonly Finding[]> {
   const store = await openAlone(url).catch((error: unknown) => away(messageOf(error)))
   if ('verdict' in store) return [store]

@@ -3,7 +3,7 @@ import { StoreError } from '../../errors.ts'
 import type { RedlockNode } from './node.ts'
 import type { ClaimAnswer } from './node-scripts.ts'
 import { poll, type Tally } from './poll.ts'
-import { type Council, forgetfulError, NO_FENCE, tooFewError } from './quorum.ts'
+import { forgetfulError, NO_FENCE, type Quorum, tooFewError } from './quorum.ts'
 import type { TicketState } from './tickets.ts'
 
 /**
@@ -18,29 +18,29 @@ import type { TicketState } from './tickets.ts'
  * Undefined: votes were lost before they could be used, as when a server that had given one went away. Asking again helps.
  */
 export async function claimFence(
-  council: Council,
+  quorum: Quorum,
   ticket: Ticket,
   state: TicketState,
-  votes: readonly Vote[],
+  votes: readonly FencedVote[],
   proposal?: number,
 ): Promise<bigint | undefined> {
-  const agreed = council.fences ? agreedFence(votes, council.quorum) : undefined
+  const agreed = quorum.fences ? agreedFence(votes, quorum.majority) : undefined
   // Any other that is equal is so by chance, after the same last fence: whether these servers may have forgotten somebody was
   // not looked at. Of another process's ticket it is the one that it has.
   if (agreed !== undefined && (state.asked === 0 || Number(agreed) === proposal)) return agreed
-  if (!council.fences && ticket.minHoldMs === 0) return NO_FENCE
+  if (!quorum.fences && ticket.minHoldMs === 0) return NO_FENCE
   let fence = votes.reduce((largest, vote) => larger(largest, vote.fence), 0n)
   // Those whose votes are known accept it at once, so this is one request for most and not for all.
   let nodes: readonly RedlockNode[] = votes.map((vote) => vote.node)
   for (let attempt = 1; attempt <= MOST_CLAIMS; attempt += 1) {
-    const outcome = await claim(council, ticket, { fence, nodes })
-    if (outcome.tag === 'accepted') return council.fences ? fence : NO_FENCE
-    if (outcome.tag === 'lost' && (state.over || nodes === council.nodes)) {
-      return lost(council, outcome.tally, ticket.key)
+    const outcome = await claim(quorum, ticket, { fence, nodes })
+    if (outcome.tag === 'accepted') return quorum.fences ? fence : NO_FENCE
+    if (outcome.tag === 'lost' && (state.over || nodes === quorum.nodes)) {
+      return lost(quorum, outcome.tally, ticket.key)
     }
     // The last fence of a server is one for all keys. Among many readers of many keys it takes a larger step to be the first.
     if (outcome.tag === 'too-low') fence = outcome.above + 1n + randomBelow(2 ** Math.min(2 * attempt, 20))
-    nodes = council.nodes
+    nodes = quorum.nodes
   }
   throw new StoreError('store-unavailable', 'Others claimed fences faster than this one. Ask again.', {
     key: ticket.key,
@@ -48,16 +48,16 @@ export async function claimFence(
 }
 
 /** A server that lets a ticket in, and the fence it has there. */
-export interface Vote {
+export interface FencedVote {
   readonly node: RedlockNode
   readonly fence: bigint
 }
 
 /** The fence that a quorum has written down already. */
-export function agreedFence(votes: readonly Vote[], quorum: number): bigint | undefined {
+export function agreedFence(votes: readonly FencedVote[], majority: number): bigint | undefined {
   for (const [index, { fence }] of votes.entries()) {
-    if (index + quorum > votes.length) return undefined
-    if (votes.filter((other) => other.fence === fence).length >= quorum) return fence
+    if (index + majority > votes.length) return undefined
+    if (votes.filter((other) => other.fence === fence).length >= majority) return fence
   }
   return undefined
 }
@@ -68,7 +68,7 @@ type ClaimOutcome =
   | { readonly tag: 'lost'; readonly tally: Tally<ClaimAnswer> }
 
 function claim(
-  { quorum, proposals }: Council,
+  { majority, proposals }: Quorum,
   ticket: Ticket,
   { fence, nodes }: { readonly fence: bigint; readonly nodes: readonly RedlockNode[] },
 ): Promise<ClaimOutcome> {
@@ -85,20 +85,20 @@ function claim(
         }
         if (answer?.tag === 'too-low') above = larger(above ?? 0n, answer.above)
       }
-      if (accepted >= quorum) {
+      if (accepted >= majority) {
         proposals.learn(serverUs, askedAt)
         return { tag: 'accepted' }
       }
-      if (accepted + tally.pending >= quorum) return undefined
+      if (accepted + tally.pending >= majority) return undefined
       return above === undefined ? { tag: 'lost', tally } : { tag: 'too-low', above }
     },
   })
 }
 
-function lost(council: Council, tally: Tally<ClaimAnswer>, key: string): undefined {
+function lost(quorum: Quorum, tally: Tally<ClaimAnswer>, key: string): undefined {
   const answers = tally.answers.filter((answer) => answer !== undefined)
-  if (answers.some(({ tag }) => tag === 'forgetful')) throw forgetfulError(council, key)
-  if (answers.length < council.quorum) throw tooFewError(council, tally, key)
+  if (answers.some(({ tag }) => tag === 'forgetful')) throw forgetfulError(quorum, key)
+  if (answers.length < quorum.majority) throw tooFewError(quorum, tally, key)
 }
 
 export function votesLostError(key: string): StoreError {

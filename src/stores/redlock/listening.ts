@@ -15,10 +15,10 @@ export class Listening {
   constructor(
     nodes: readonly RedlockNode[],
     {
-      quorum,
+      majority,
       wakes,
       onWake,
-    }: { readonly quorum: number; readonly wakes: Wakes; onWake: (wake: Wake) => void },
+    }: { readonly majority: number; readonly wakes: Wakes; onWake: (wake: Wake) => void },
   ) {
     this.#wakes = wakes
     this.#onWake = onWake
@@ -29,12 +29,12 @@ export class Listening {
         void this.#subscribe(node, {
           flows: () => {
             flowing += 1
-            if (flowing === quorum) resolve()
-            return flowing <= quorum
+            if (flowing === majority) resolve()
+            return flowing <= majority
           },
           fails: (error) => {
             failed += 1
-            if (nodes.length - failed < quorum) reject(error)
+            if (nodes.length - failed < majority) reject(error)
           },
         })
       }

@@ -5,12 +5,12 @@ import { storeErrorOf, unexpectedReply } from '../redis/server/failures.ts'
 import { RoomNames } from '../redis/server/room-names.ts'
 import type { Script } from '../redis/server/scripts.ts'
 import { claimScript, lookScript, standingScript, yieldScript } from './scripts.ts'
-import { type Standing, standingOf } from './server-identity.ts'
+import { identityOf, type ServerIdentity } from './server-identity.ts'
 import type { SharedLink } from './shared-link.ts'
 
 export interface Claim {
   readonly fence: bigint
-  readonly mode: 'claim' | 'settle'
+  readonly mode: 'claim' | 'propagate'
   /** What the server is known to have remembered for `maxTtl`, by our own clock. Empty: it is not known. */
   readonly memory: string
 }
@@ -74,8 +74,8 @@ export class NodeScripts {
     await this.#yield(ticket, 'r')
   }
 
-  standing(): Promise<Standing> {
-    return standingOf((script, args) => this.#link.run(script, args), {
+  identity(): Promise<ServerIdentity> {
+    return identityOf((script, args) => this.#link.run(script, args), {
       script: standingScript,
       key: this.#since,
       name: randomBytes(9).toString('base64url'),

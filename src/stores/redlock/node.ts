@@ -6,29 +6,29 @@ import { RoomNames } from '../redis/server/room-names.ts'
 import { RoomRequests } from '../redis/server/room-requests.ts'
 import { SingleServer } from '../redis/server/single-server.ts'
 import { type Claim, type ClaimAnswer, NodeScripts } from './node-scripts.ts'
-import { Debts } from './pending-releases.ts'
+import { PendingReleases } from './pending-releases.ts'
 import { votingScripts } from './scripts.ts'
-import type { Standing } from './server-identity.ts'
+import type { ServerIdentity } from './server-identity.ts'
 import { SharedLink } from './shared-link.ts'
 import { UnprovenRequests } from './unproven-requests.ts'
 
-/** Who wants to know what became of one request. */
+/** Learns what became of one request. */
 export interface Sink<T> {
   answered(answer: T): void
-  /** It failed, or has no answer for so long that nobody waits for it. It may or may not have happened. */
+  /** The request failed, or was given up after a long silence. The server may have carried it out all the same. */
   failed(error: unknown): void
-  /** The answer came after all. */
+  /** The answer to a request that was given up. */
   answeredLate?(answer: T): void
 }
 
 export interface NodeWatch {
-  /** Whether the others can do without it. If not, it is waited for longer: it may be us, or the network, that is slow. */
+  /** Whether the others make a quorum without this node. If not, it gets more time: this process or the network may be slow. */
   canSpare(node: RedlockNode): boolean
-  /** A server came back: what it was not told meanwhile it is told now. */
+  /** The server answers again. */
   onBack(): void
-  /** Who the server is became known. An error, where it must not be among the others. */
-  onStanding(node: RedlockNode, standing: Standing): StoreError | undefined
-  /** The server says no, for a reason that somebody has to look after. */
+  /** Called with the server's identity. Returns an error where this server must not be in the list. */
+  onIdentity(node: RedlockNode, identity: ServerIdentity): StoreError | undefined
+  /** The server refuses, for a reason that a person has to look after. */
   onRefusal(node: RedlockNode, error: StoreError): void
 }
 
@@ -41,31 +41,31 @@ export interface NodeOptions {
 }
 
 /**
- * One of the servers: a redis store of its own, which is asked only while it answers. A server that hangs or is gone is not
- * asked at all but for one question now and then, so nothing waits for it and nothing piles up.
+ * One of the servers, with its rooms. It gets requests only while it answers. A server that hangs or is gone gets one probe now
+ * and then, so that nothing waits for it and nothing piles up.
  */
 export class RedlockNode {
   readonly index: number
   readonly rooms: RoomRequests
-  /** What a server of a majority is asked besides; through {@link ask}, as the store is. */
+  /** Requests that only a server of several gets. Like those of `rooms`, they go through {@link ask}. */
   readonly scripts: NodeScripts
-  standing: Standing | undefined
+  identity: ServerIdentity | undefined
   readonly #options: NodeOptions
   readonly #link: SharedLink
-  readonly #debts: Debts
-  /** What has no answer yet, the oldest first. */
-  readonly #owed = new Set<Owed>()
+  readonly #pendingReleases: PendingReleases
+  /** Requests without an answer, the oldest first. */
+  readonly #openRequests = new Set<OpenRequest>()
   #watching: NodeJS.Timeout | undefined
   #lookAt = 0
-  #paying: NodeJS.Timeout | undefined
-  /** Why it is not asked now. */
+  #releaseTimer: NodeJS.Timeout | undefined
+  /** Why the server gets no requests now; undefined while it does. */
   #fault: unknown
   #probedAt = 0
   #probing = false
   #probes = 0
   #proving: Promise<void> | undefined
   readonly #unproven = new UnprovenRequests(() => this.#prove())
-  #provenTurn = -1
+  #provenGeneration = -1
   #closed = false
 
   constructor(link: RedisLink, options: NodeOptions) {
@@ -78,9 +78,9 @@ export class RedlockNode {
       new SingleServer(this.#link, { names, replicas: 0, scripts: votingScripts }),
       names,
     )
-    this.#debts = new Debts(
+    this.#pendingReleases = new PendingReleases(
       (request) => this.rooms.release(request),
-      () => this.#payLater(),
+      () => this.#sendReleasesLater(),
     )
   }
 
@@ -88,15 +88,15 @@ export class RedlockNode {
     return this.#fault !== undefined
   }
 
-  /** Whether its votes count: it has forgotten nothing for as long as anybody may hold. */
+  /** Whether its votes count: the server has forgotten nothing for `maxTtl`, and so no holder. */
   get counts(): boolean {
-    return this.standing !== undefined && this.forgetfulMs <= 0
+    return this.identity !== undefined && this.forgetfulMs <= 0
   }
 
-  /** How much longer its votes do not count. */
+  /** After how long its votes count. Zero or less: they count. */
   get forgetfulMs(): number {
-    if (this.standing === undefined) return this.#options.maxTtlMs
-    return this.#options.maxTtlMs - (performance.now() - this.standing.since)
+    if (this.identity === undefined) return this.#options.maxTtlMs
+    return this.#options.maxTtlMs - (performance.now() - this.identity.since)
   }
 
   ask<T>(request: () => Answer<T>, sink: Sink<T>): void {
@@ -105,42 +105,46 @@ export class RedlockNode {
       sink.failed(this.#fault)
       return
     }
-    const owed: Owed = { since: performance.now(), waive: sink.failed.bind(sink), waived: false }
-    this.#owed.add(owed)
+    const open: OpenRequest = {
+      since: performance.now(),
+      abandon: sink.failed.bind(sink),
+      isAbandoned: false,
+    }
+    this.#openRequests.add(open)
     this.#watch()
-    let turn = this.#link.turn
+    let generation = this.#link.generation
     const send = (): Answer<T> => {
-      turn = this.#link.turn
+      generation = this.#link.generation
       return request()
     }
-    const isProven = this.#provenTurn === turn && this.#unproven.isEmpty
+    const isProven = this.#provenGeneration === generation && this.#unproven.isEmpty
     const reply = isProven ? request() : this.#unproven.add(send)
     Promise.resolve(reply).then(
       (answer) => {
-        this.#owed.delete(owed)
+        this.#openRequests.delete(open)
         this.#heard()
-        // A server that was restarted in between has been asked without our knowing what it remembers.
-        if (this.#link.turn !== turn) this.#drop(owed, sink, restartedError())
-        else if (owed.waived) sink.answeredLate?.(answer)
+        // The connection was lost in between, so the server may have been restarted, and may have forgotten holders.
+        if (this.#link.generation !== generation) this.#drop(open, sink, restartedError())
+        else if (open.isAbandoned) sink.answeredLate?.(answer)
         else sink.answered(answer)
       },
       (error: unknown) => {
-        this.#owed.delete(owed)
+        this.#openRequests.delete(open)
         this.#failed(error)
-        this.#drop(owed, sink, error)
+        this.#drop(open, sink, error)
       },
     )
   }
 
-  /** Tells the server that a ticket is over as soon as it can be told: its vote must not stand until the ttl has passed. */
-  owe(request: ReleaseRequest, forMs: number): void {
+  /** Releases a ticket as soon as the server can be reached, so that its vote does not stand until the ttl is over. */
+  releaseLater(request: ReleaseRequest, forMs: number): void {
     if (this.#closed) return
-    this.#debts.add(request, forMs)
-    if (this.#fault === undefined) this.#debts.pay()
-    else this.#payLater()
+    this.#pendingReleases.add(request, forMs)
+    if (this.#fault === undefined) this.#pendingReleases.send()
+    else this.#sendReleasesLater()
   }
 
-  /** A vote, and with it the fence that is proposed where this server can agree to that. */
+  /** Asks for this server's vote. The server gives the proposed fence where it can; see proposal.lua. */
   vote(ticket: Ticket, proposal: number | undefined): Promise<AcquireAnswer> {
     return this.rooms.acquireWith(
       ticket,
@@ -150,90 +154,90 @@ export class RedlockNode {
 
   async claim(ticket: Ticket, claim: Omit<Claim, 'memory'>): Promise<ClaimAnswer> {
     const answer = await this.scripts.claim(ticket, { ...claim, memory: this.#memory })
-    // Its memory is younger than it was: it was flushed behind our back, and has to be asked anew.
-    if (answer.tag === 'forgetful' && this.counts) this.#provenTurn = -1
+    // Its memory counted a moment ago: the server was flushed meanwhile, and has to say again who it is.
+    if (answer.tag === 'forgetful' && this.counts) this.#provenGeneration = -1
     return answer
   }
 
   async close(): Promise<void> {
     this.#closed = true
     clearTimeout(this.#watching)
-    clearTimeout(this.#paying)
-    this.#debts.forget()
+    clearTimeout(this.#releaseTimer)
+    this.#pendingReleases.clear()
     await this.rooms.close()
     this.#link.replace()
   }
 
-  /** What it has remembered for long enough, by our own clock: its clock may have been set back. */
+  /** The memory that the server has kept for `maxTtl` by our clock. Its own may have been set back. Empty: no such memory. */
   get #memory(): string {
-    if (this.standing === undefined || !this.counts) return ''
-    const { name, run } = this.standing
+    if (this.identity === undefined || !this.counts) return ''
+    const { name, run } = this.identity
     return run === undefined ? name : `${name} ${run}`
   }
 
-  #drop<T>(owed: Owed, sink: Sink<T>, error: unknown): void {
-    if (!owed.waived) sink.failed(error)
+  #drop<T>(open: OpenRequest, sink: Sink<T>, error: unknown): void {
+    if (!open.isAbandoned) sink.failed(error)
   }
 
   #prove(): Promise<void> {
-    this.#proving ??= this.#askStanding().finally(() => {
+    this.#proving ??= this.#askIdentity().finally(() => {
       this.#proving = undefined
     })
     return this.#proving
   }
 
-  async #askStanding(): Promise<void> {
-    const turn = this.#link.turn
-    const standing = await this.scripts.standing()
-    const refusal = this.#options.watch.onStanding(this, standing)
+  async #askIdentity(): Promise<void> {
+    const generation = this.#link.generation
+    const identity = await this.scripts.identity()
+    const refusal = this.#options.watch.onIdentity(this, identity)
     if (refusal !== undefined) throw refusal
-    const known = this.standing
-    const isSame = known?.run !== undefined && known.name === standing.name && known.run === standing.run
-    // By a clock that was set back it seems younger than it is.
-    this.standing = isSame ? { ...standing, since: Math.min(known.since, standing.since) } : standing
-    // The first request of all opens the connection, which is no change of it.
-    this.#provenTurn = Math.max(turn, this.#provenTurn)
+    const known = this.identity
+    const isSame = known?.run !== undefined && known.name === identity.name && known.run === identity.run
+    // If the server's clock was set back, the memory seems younger than it is.
+    this.identity = isSame ? { ...identity, since: Math.min(known.since, identity.since) } : identity
+    // The first request opens the connection, which does not change the generation.
+    this.#provenGeneration = Math.max(generation, this.#provenGeneration)
   }
 
   #heard(): void {
     this.#probes = 0
     if (this.#fault === undefined) return
     this.#fault = undefined
-    this.#debts.pay()
+    this.#pendingReleases.send()
     this.#options.watch.onBack()
   }
 
   #failed(error: unknown): void {
     if (!(error instanceof StoreError)) return
     if (error.code === 'store-refused') this.#options.watch.onRefusal(this, error)
-    // Refused for what it was asked to do, it may still do something else; refused as a client, or silent, it will not.
+    // A server that refused one request may still do others. One that refuses this client, or is silent, will not.
     const isRefused = error.code === 'store-refused'
-    if (isRefused && this.#provenTurn === this.#link.turn) return
-    // Whoever was not let in stays outside on this connection, also when the password is right again.
+    if (isRefused && this.#provenGeneration === this.#link.generation) return
+    // A connection whose password was refused stays refused, also when the password is right again.
     if (isRefused) this.#link.replace()
     this.#fault = error
     this.#probedAt = performance.now()
     this.#probe()
   }
 
-  /** Nobody waits for what it owes any more. */
+  /** All open requests fail now. Answers that come later go to `answeredLate`. */
   #giveUp(error: unknown): void {
     this.#fault = error
     this.#probedAt = performance.now()
-    for (const owed of this.#owed) {
-      if (owed.waived) continue
-      owed.waived = true
-      owed.waive(error)
+    for (const open of this.#openRequests) {
+      if (open.isAbandoned) continue
+      open.isAbandoned = true
+      open.abandon(error)
     }
   }
 
-  /** Whether the oldest question has an answer. Looked at once more after what has arrived was read: it may be us who hung. */
+  /** Gives up if the oldest request is overdue. Replies that have arrived are read first: this process may be what hung. */
   readonly #look = (): void => {
     this.#watching = undefined
     const wasLate = performance.now() - this.#lookAt > LATE_MS
     if (this.#leftMs(wasLate) > 1) return this.#watch(wasLate)
     setImmediate(() => {
-      // Meanwhile another one may have been given up, and this one cannot be spared any more.
+      // Another server may have been given up meanwhile, so that this one is needed for a quorum.
       if (this.#closed || this.#leftMs(wasLate) > 1) return this.#watch(wasLate)
       this.#giveUp(silentError(this.index))
     })
@@ -246,7 +250,7 @@ export class RedlockNode {
     this.#watching = setTimeout(this.#look, leftMs).unref()
   }
 
-  /** How much longer the oldest question is waited for. Where our own clock was late the servers may have had no time either. */
+  /** How much longer the oldest request has. After a late timer it has longer: the servers may have had no time either. */
   #leftMs(wasLate: boolean): number {
     const oldest = this.#oldest()
     if (oldest === undefined) return Number.POSITIVE_INFINITY
@@ -254,35 +258,35 @@ export class RedlockNode {
     return oldest.since + (isSpared ? SILENCE_MS : LONG_SILENCE_MS) - performance.now()
   }
 
-  #oldest(): Owed | undefined {
-    for (const owed of this.#owed) if (!owed.waived) return owed
+  #oldest(): OpenRequest | undefined {
+    for (const open of this.#openRequests) if (!open.isAbandoned) return open
     return undefined
   }
 
-  /** Somebody may wait for what is owed, and nobody ask this server anything until then. */
-  #payLater(): void {
-    if (this.#paying !== undefined || this.#closed || this.#debts.isEmpty) return
-    this.#paying = setTimeout(() => {
-      this.#paying = undefined
-      if (this.#fault === undefined) return this.#debts.pay()
+  /** A waiter may depend on a pending release, and no other request may reach this server until then. */
+  #sendReleasesLater(): void {
+    if (this.#releaseTimer !== undefined || this.#closed || this.#pendingReleases.isEmpty) return
+    this.#releaseTimer = setTimeout(() => {
+      this.#releaseTimer = undefined
+      if (this.#fault === undefined) return this.#pendingReleases.send()
       this.#probe()
-      this.#payLater()
+      this.#sendReleasesLater()
     }, this.#pauseMs()).unref()
   }
 
   #pauseMs(): number {
-    // A single request may have failed, or the connection: often it is back at once.
+    // Perhaps only one request or the connection failed: often the server answers at once.
     if (this.#probes === 0) return 0
     return backoffMs(PROBING, this.#probes)
   }
 
-  /** Whether it is back. One question at a time, and none too often. */
+  /** Asks whether the server is back. One probe at a time, and none too often. */
   #probe(): void {
     const now = performance.now()
     const quietMs = now - this.#probedAt
     if (this.#closed || quietMs < this.#pauseMs()) return
-    if (this.#probing || this.#owed.size > 0) {
-      // A connection that may be half open is replaced. What was asked on it is answered no more.
+    if (this.#probing || this.#openRequests.size > 0) {
+      // The connection may be half open: it is replaced. Its open requests get no answer any more.
       if (quietMs > DEAD_MS) {
         this.#probedAt = now
         this.#link.replace()
@@ -303,22 +307,22 @@ export class RedlockNode {
   }
 }
 
-interface Owed {
+interface OpenRequest {
   readonly since: number
-  readonly waive: (error: unknown) => void
-  waived: boolean
+  readonly abandon: (error: unknown) => void
+  isAbandoned: boolean
 }
 
 /**
- * A server that owes an answer for so long is no longer waited for. Nobody who gets a quorum from the others waits for it
- * at all, so this delays only the first refusal after it has begun to hang.
+ * After so long without an answer a server is given up. A caller that gets a quorum from the others does not wait for it at
+ * all, so this delays only the first refusal after the server has begun to hang.
  */
 const SILENCE_MS = 300
-/** Where there would be no quorum without it. */
+/** As long for a server without which there would be no quorum. */
 const LONG_SILENCE_MS = 2000
-/** After so long without an answer another connection may get through where this one does not. */
+/** After so long without an answer a new connection may get through where the old one does not. */
 const DEAD_MS = 5000
-/** A timer that is so late says that this process, or the machine, has no time for anything. */
+/** If a timer is so late, this process or the machine has no time for anything. */
 const LATE_MS = 50
 /** Without jitter: how much of the pause is over is looked at several times, and a random one would be another each time. */
 const PROBING: Backoff = { firstMs: 50, longestMs: 1000, jitter: 0 }

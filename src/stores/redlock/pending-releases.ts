@@ -1,51 +1,51 @@
 import type { Answer, ReleaseAnswer, ReleaseRequest } from '../../contract/store.ts'
 
-/** The releases that a server could not be told. Each one is kept only as long as its ticket could have a vote there. */
-export class Debts {
+/** Releases that could not reach a server. Each is kept only as long as its ticket could have a vote there. */
+export class PendingReleases {
   readonly #release: (request: ReleaseRequest) => Answer<ReleaseAnswer>
-  readonly #onUnpaid: () => void
-  readonly #open = new Map<string, Debt>()
+  readonly #onFailed: () => void
+  readonly #pending = new Map<string, PendingRelease>()
 
-  constructor(release: (request: ReleaseRequest) => Answer<ReleaseAnswer>, onUnpaid: () => void) {
+  constructor(release: (request: ReleaseRequest) => Answer<ReleaseAnswer>, onFailed: () => void) {
     this.#release = release
-    this.#onUnpaid = onUnpaid
+    this.#onFailed = onFailed
   }
 
   get isEmpty(): boolean {
     this.#dropOver()
-    return this.#open.size === 0
+    return this.#pending.size === 0
   }
 
   add({ key, id }: ReleaseRequest, forMs: number): void {
     const until = performance.now() + forMs
-    if (this.#open.size >= MOST) this.#dropOver()
-    // With a tombstone, as the request that is to be undone may arrive after this one, on a connection that was given up.
-    if (this.#open.size < MOST) this.#open.set(id, { request: { key, id, cancel: true }, until })
+    if (this.#pending.size >= MOST) this.#dropOver()
+    // `cancel` leaves a tombstone: the acquire may arrive after this release, on a connection that was given up.
+    if (this.#pending.size < MOST) this.#pending.set(id, { request: { key, id, cancel: true }, until })
   }
 
-  pay(): void {
+  send(): void {
     this.#dropOver()
-    for (const [id, debt] of this.#open) {
-      Promise.resolve(this.#release(debt.request)).then(() => {
-        if (this.#open.get(id) === debt) this.#open.delete(id)
-      }, this.#onUnpaid)
+    for (const [id, pending] of this.#pending) {
+      Promise.resolve(this.#release(pending.request)).then(() => {
+        if (this.#pending.get(id) === pending) this.#pending.delete(id)
+      }, this.#onFailed)
     }
   }
 
-  forget(): void {
-    this.#open.clear()
+  clear(): void {
+    this.#pending.clear()
   }
 
   #dropOver(): void {
     const now = performance.now()
-    for (const [id, { until }] of this.#open) if (until <= now) this.#open.delete(id)
+    for (const [id, { until }] of this.#pending) if (until <= now) this.#pending.delete(id)
   }
 }
 
-interface Debt {
+interface PendingRelease {
   readonly request: ReleaseRequest
   readonly until: number
 }
 
-/** Beyond that the votes are left to run out. */
+/** Votes beyond so many end with their ttl. */
 const MOST = 10_000

@@ -15,15 +15,15 @@ import {
 } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { RedisLink } from '../redis/server/client-link.ts'
-import { ask } from './acquire.ts'
+import { acquire } from './acquire.ts'
 import { Listening } from './listening.ts'
 import { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import { Proposals } from './proposals.ts'
-import { type Council, tooFewError } from './quorum.ts'
+import { type Quorum, tooFewError } from './quorum.ts'
 import { renew } from './renew.ts'
 import { mergeRooms, roomsOf } from './rooms.ts'
-import { REPLICA, type Standing } from './server-identity.ts'
+import { REPLICA, type ServerIdentity } from './server-identity.ts'
 import { Tickets } from './tickets.ts'
 import { Wakes } from './wakes.ts'
 
@@ -37,7 +37,7 @@ export interface RedlockSettings {
 export class RedlockStore implements Store {
   readonly name = 'redlock'
   readonly #settings: RedlockSettings
-  readonly #council: Council
+  readonly #quorum: Quorum
   readonly #wakes: Wakes
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   readonly #warned = new Set<string>()
@@ -49,22 +49,22 @@ export class RedlockStore implements Store {
   constructor(links: readonly RedisLink[], settings: RedlockSettings) {
     this.#settings = settings
     const watch = {
-      canSpare: (node: RedlockNode) => this.#working(node) >= this.#council.quorum,
+      canSpare: (node: RedlockNode) => this.#working(node) >= this.#quorum.majority,
       onBack: () => this.#back(),
-      onStanding: (node: RedlockNode, standing: Standing) => this.#met(node, standing),
+      onIdentity: (node: RedlockNode, identity: ServerIdentity) => this.#met(node, identity),
       onRefusal: (node: RedlockNode, error: StoreError) => this.#warn(node, error),
     }
     const { prefix, maxTtlMs, fences } = settings
     const nodes = links.map((link, index) => new RedlockNode(link, { index, prefix, maxTtlMs, watch }))
-    const quorum = Math.floor(nodes.length / 2) + 1
-    this.#wakes = new Wakes(quorum, (wake) => this.#wake(wake))
+    const majority = Math.floor(nodes.length / 2) + 1
+    this.#wakes = new Wakes(majority, (wake) => this.#wake(wake))
     const wake = (id: string): void => this.#wake({ tag: 'ticket', id })
-    this.#council = { nodes, quorum, fences, tickets: new Tickets(), proposals: new Proposals(), wake }
+    this.#quorum = { nodes, majority, fences, tickets: new Tickets(), proposals: new Proposals(), wake }
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
     const refusal = this.#refusalOf(ticket)
-    return refusal === undefined ? ask(this.#council, ticket) : Promise.reject(refusal)
+    return refusal === undefined ? acquire(this.#quorum, ticket) : Promise.reject(refusal)
   }
 
   async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
@@ -74,12 +74,12 @@ export class RedlockStore implements Store {
     // Only an extension asks for another ttl than the one it was granted with, and that is a request of its own.
     const refusal = tickets.length === 1 ? this.#refusalOf(ticket) : undefined
     if (refusal !== undefined) throw refusal
-    return renew(this.#council, tickets)
+    return renew(this.#quorum, tickets)
   }
 
   async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
     this.#assertOpen()
-    const { quorum, nodes, tickets } = this.#council
+    const { majority, nodes, tickets } = this.#quorum
     const state = tickets.end(request.id)
     const isOurs = state !== undefined && state.asked !== 0
     const { asked, doubtful } = isOurs ? state : { asked: ALL, doubtful: ALL }
@@ -88,19 +88,19 @@ export class RedlockStore implements Store {
       (doubtful & (1 << index)) === 0 ? request : { ...request, cancel: true }
     return poll(nodes, (node) => node.rooms.release(requestTo(node)), {
       failed: (node) => {
-        if ((asked & (1 << node.index)) !== 0) node.owe(request, this.#settings.maxTtlMs)
+        if ((asked & (1 << node.index)) !== 0) node.releaseLater(request, this.#settings.maxTtlMs)
       },
       decide: (tally: Tally<ReleaseAnswer>) => {
         const { answers, pending } = tally
         const held = answers.filter((answer) => answer?.was === 'held').length
-        if (held >= quorum) return { was: 'held' }
-        if (held + pending >= quorum) return undefined
+        if (held >= majority) return { was: 'held' }
+        if (held + pending >= majority) return undefined
         const answered = answers.filter((answer) => answer !== undefined).length
-        if (answered >= quorum) {
+        if (answered >= majority) {
           return { was: answers.some((answer) => answer?.was === 'queued') ? 'queued' : 'unknown' }
         }
-        if (answered + pending >= quorum) return undefined
-        throw tooFewError(this.#council, tally, request.key)
+        if (answered + pending >= majority) return undefined
+        throw tooFewError(this.#quorum, tally, request.key)
       },
     })
   }
@@ -109,8 +109,8 @@ export class RedlockStore implements Store {
     this.#assertOpen()
     const listener = { onWake }
     this.#listeners.add(listener)
-    const { nodes, quorum } = this.#council
-    const options = { quorum, wakes: this.#wakes, onWake: (wake: Wake) => this.#wake(wake) }
+    const { nodes, majority } = this.#quorum
+    const options = { majority, wakes: this.#wakes, onWake: (wake: Wake) => this.#wake(wake) }
     this.#listening ??= new Listening(nodes, options)
     try {
       await this.#listening.flowing
@@ -126,16 +126,16 @@ export class RedlockStore implements Store {
   /** Looks at every room of every server for each page: for people, and not for a loop. */
   async inspect({ prefix, cursor, count }: InspectRequest): Promise<RoomPage> {
     this.#assertOpen()
-    const { nodes, quorum, fences } = this.#council
+    const { nodes, majority, fences } = this.#quorum
     const lists = await poll(nodes, (node) => roomsOf(node.rooms, prefix), {
       decide: (tally: Tally<readonly RoomView[]>) => {
         if (tally.pending > 0) return undefined
         const seen = tally.answers.filter((rooms) => rooms !== undefined)
-        if (seen.length < quorum) throw tooFewError(this.#council, tally)
+        if (seen.length < majority) throw tooFewError(this.#quorum, tally)
         return seen
       },
     })
-    const rooms = mergeRooms(lists, { quorum, fences }).filter(
+    const rooms = mergeRooms(lists, { majority, fences }).filter(
       ({ key }) => cursor === undefined || key > cursor,
     )
     const page = rooms.slice(0, count)
@@ -144,11 +144,11 @@ export class RedlockStore implements Store {
 
   async evict(request: EvictRequest): Promise<readonly string[]> {
     this.#assertOpen()
-    return poll(this.#council.nodes, (node) => node.rooms.evict(request), {
+    return poll(this.#quorum.nodes, (node) => node.rooms.evict(request), {
       decide: (tally: Tally<readonly string[]>) => {
         if (tally.pending > 0) return undefined
         const removed = tally.answers.filter((ids) => ids !== undefined)
-        if (removed.length < this.#council.quorum) throw tooFewError(this.#council, tally, request.key)
+        if (removed.length < this.#quorum.majority) throw tooFewError(this.#quorum, tally, request.key)
         // One that had expired on most of them was nobody any more.
         const counts = new Map<string, number>()
         for (const id of removed.flat()) counts.set(id, (counts.get(id) ?? 0) + 1)
@@ -162,7 +162,7 @@ export class RedlockStore implements Store {
     this.#listeners.clear()
     this.#listening?.close()
     this.#wakes.close()
-    await Promise.all(this.#council.nodes.map((node) => node.close()))
+    await Promise.all(this.#quorum.nodes.map((node) => node.close()))
   }
 
   /**
@@ -176,15 +176,15 @@ export class RedlockStore implements Store {
     const isEnough = new Promise<void>((resolve) => {
       leave = resolve
     })
-    const met = poll(this.#council.nodes, () => true, {
+    const met = poll(this.#quorum.nodes, () => true, {
       decide: (tally: Tally<boolean>) => {
         if (this.#refusal !== undefined) throw this.#refusal
         const replica = tally.errors.find((error) => error instanceof StoreError && error.message === REPLICA)
         if (replica !== undefined) throw replica
         const count = tally.answers.filter((answer) => answer === true).length
-        if (count >= this.#council.quorum) moment ??= setTimeout(leave, MOMENT_MS)
+        if (count >= this.#quorum.majority) moment ??= setTimeout(leave, MOMENT_MS)
         if (tally.pending > 0) return undefined
-        if (count < this.#council.quorum) throw tooFewError(this.#council, tally)
+        if (count < this.#quorum.majority) throw tooFewError(this.#quorum, tally)
         return true
       },
     })
@@ -209,9 +209,9 @@ export class RedlockStore implements Store {
   }
 
   /** Two addresses of one server would be two votes of one. */
-  #met(node: RedlockNode, { name, run }: Standing): StoreError | undefined {
-    for (const other of this.#council.nodes) {
-      const known = other.standing
+  #met(node: RedlockNode, { name, run }: ServerIdentity): StoreError | undefined {
+    for (const other of this.#quorum.nodes) {
+      const known = other.identity
       if (other === node || known === undefined) continue
       const knowsRuns = run !== undefined && known.run !== undefined
       if (knowsRuns ? known.run !== run : known.name !== name) continue
@@ -225,7 +225,7 @@ export class RedlockStore implements Store {
 
   /** Works with the others, but somebody has to know. */
   #warn(node: RedlockNode, error: StoreError): void {
-    const warning = `Redis server ${node.index + 1} of ${this.#council.nodes.length} does not take part: ${error.message}`
+    const warning = `Redis server ${node.index + 1} of ${this.#quorum.nodes.length} does not take part: ${error.message}`
     if (this.#closed || this.#refusal !== undefined || this.#warned.has(warning)) return
     this.#warned.add(warning)
     process.emitWarning(warning, 'HoldfastWarning')
@@ -233,11 +233,11 @@ export class RedlockStore implements Store {
 
   /** With this server there may be a quorum again, for which nobody is woken. */
   #back(): void {
-    if (this.#working() === this.#council.quorum) this.#wake({ tag: 'all' })
+    if (this.#working() === this.#quorum.majority) this.#wake({ tag: 'all' })
   }
 
   #working(without?: RedlockNode): number {
-    return this.#council.nodes.filter((node) => node !== without && !node.isFaulty).length
+    return this.#quorum.nodes.filter((node) => node !== without && !node.isFaulty).length
   }
 
   #wake(wake: Wake): void {

@@ -20,11 +20,11 @@ export async function roomsOf(requests: RoomRequests, prefix: string): Promise<r
  */
 export function mergeRooms(
   lists: readonly (readonly RoomView[])[],
-  { quorum, fences }: { readonly quorum: number; readonly fences: boolean },
+  { majority, fences }: { readonly majority: number; readonly fences: boolean },
 ): readonly RoomView[] {
   const byKey = new Map<string, RoomView[]>()
   for (const room of lists.flat()) byKey.set(room.key, [...(byKey.get(room.key) ?? []), room])
-  return Array.from(byKey, ([key, rooms]) => mergeRoom(key, rooms, { quorum, fences }))
+  return Array.from(byKey, ([key, rooms]) => mergeRoom(key, rooms, { majority, fences }))
     .filter(({ holders, queue, closedMs }) => holders.length + queue.length > 0 || closedMs > 0)
     .sort((one, other) => (one.key < other.key ? -1 : 1))
 }
@@ -32,14 +32,14 @@ export function mergeRooms(
 function mergeRoom(
   key: string,
   rooms: readonly RoomView[],
-  { quorum, fences }: { readonly quorum: number; readonly fences: boolean },
+  { majority, fences }: { readonly majority: number; readonly fences: boolean },
 ): RoomView {
   const holds = groupById(rooms.flatMap(({ holders }) => holders))
   const waits = groupById(rooms.flatMap(({ queue }) => queue.map((waiter, place) => ({ ...waiter, place }))))
   const holders: HolderView[] = []
   const queue: (WaiterView & { readonly place: number })[] = []
   for (const views of holds.values()) {
-    const holder = views.length >= quorum ? mergeHolder(views, { quorum, fences }) : undefined
+    const holder = views.length >= majority ? mergeHolder(views, { majority, fences }) : undefined
     if (holder !== undefined) holders.push(fences ? holder : { ...holder, fence: NO_FENCE })
   }
   for (const [id, views] of waits) {
@@ -59,23 +59,23 @@ function mergeRoom(
     key,
     holders,
     queue: queue.map(({ place, ...waiter }) => waiter),
-    closedMs: closings[quorum - 1] ?? 0,
+    closedMs: closings[majority - 1] ?? 0,
   }
 }
 
 /** It holds until it has lost a quorum: as long as the quorum-th longest of its votes. */
 function mergeHolder(
   views: readonly HolderView[],
-  { quorum, fences }: { readonly quorum: number; readonly fences: boolean },
+  { majority, fences }: { readonly majority: number; readonly fences: boolean },
 ): HolderView {
   const longest = [...views].sort((one, other) => other.remainingMs - one.remainingMs)
   const counted = (state: HolderView['state']): number => views.filter((view) => view.state === state).length
   const given = views.map(({ fence }) => fence).sort((one, other) => (one < other ? -1 : 1))
-  const agreed = given.find((fence) => given.filter((other) => other === fence).length >= quorum)
+  const agreed = given.find((fence) => given.filter((other) => other === fence).length >= majority)
   // It has no lease before a quorum knows its fence, and what single servers have given it may never be that.
-  const isHeld = counted('held') >= quorum && (agreed !== undefined || !fences)
+  const isHeld = counted('held') >= majority && (agreed !== undefined || !fences)
   const state = isHeld ? 'held' : counted('leaving') > 0 ? 'leaving' : 'offered'
-  const view = longest[quorum - 1] as HolderView
+  const view = longest[majority - 1] as HolderView
   const heldMs = Math.min(...views.map((one) => one.heldMs))
   return { ...view, state, heldMs, fence: agreed ?? (given.at(-1) as bigint) }
 }

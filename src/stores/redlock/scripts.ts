@@ -7,4 +7,5 @@ export const votingScripts: Scripts = scriptsOf(scripts)
 export const claimScript: Script = scriptOf(scripts.claim)
 export const lookScript: Script = scriptOf(scripts.look)
 export const yieldScript: Script = scriptOf(scripts.yield)
+/** Who the server is, and since when it remembers everything. */
 export const standingScript: Script = scriptOf(scripts.standing)

@@ -2,29 +2,29 @@ import { StoreError } from '../../errors.ts'
 import { replyCode, unexpectedReply } from '../redis/server/failures.ts'
 import type { Script } from '../redis/server/scripts.ts'
 
-/** Who a server is, and since when it has forgotten nothing. */
-export interface Standing {
-  /** Of its memory: two addresses with the same one are the same server. */
+/** Which server an address leads to, and since when it has forgotten nothing. */
+export interface ServerIdentity {
+  /** The name of its memory. Two addresses with the same one lead to the same server. */
   readonly name: string
-  /** Of the running process; undefined where the user may not ask for it. */
+  /** The id of the server's process; undefined where the user may not ask for it. */
   readonly run: string | undefined
-  /** Since when it remembers everything, on our monotonic clock; never too early. */
+  /** Since when the server remembers everything, on our monotonic clock; never too early. */
   readonly since: number
 }
 
-export interface StandingRequest {
+export interface IdentityRequest {
   readonly script: Script
   readonly key: string
-  /** For a memory that begins now. */
+  /** The name that a memory gets which begins now. */
   readonly name: string
   /** The server's settings about its append-only file. */
   readonly settings: () => Promise<unknown>
 }
 
-export async function standingOf(
+export async function identityOf(
   run: (script: Script, args: string[]) => Promise<unknown>,
-  { script, key, name, settings }: StandingRequest,
-): Promise<Standing> {
+  { script, key, name, settings }: IdentityRequest,
+): Promise<ServerIdentity> {
   const keeps = await keepsEveryWrite(settings)
   const text = await run(script, ['', '1', key, name, keeps ? 'd' : 'v'])
   if (typeof text !== 'string') throw unexpectedReply(text)
@@ -45,7 +45,7 @@ function listOf(reply: object): readonly unknown[] {
   return Array.isArray(reply) ? reply : Object.entries(reply).flat()
 }
 
-/** Then a restart loses nothing. Who may not ask has to wait after each restart. */
+/** Whether a restart loses nothing. Where the user may not ask, it counts as one that may. */
 async function keepsEveryWrite(settings: () => Promise<unknown>): Promise<boolean> {
   try {
     const reply = await settings()
@@ -53,7 +53,7 @@ async function keepsEveryWrite(settings: () => Promise<unknown>): Promise<boolea
     const setting = (name: string): string | undefined => list[list.indexOf(name) + 1]
     return setting('appendonly') === 'yes' && setting('appendfsync') === 'always'
   } catch (error) {
-    // Refused it may be. But without an answer the server is not asked on: it would be written down as one that forgets.
+    // A refusal is an answer. Without one nothing more is asked: the server would be recorded as one that forgets.
     if (replyCode(error) === undefined) throw error
     return false
   }

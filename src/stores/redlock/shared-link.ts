@@ -16,7 +16,7 @@ export class SharedLink implements RedisLink {
   readonly #link: RedisLink
   readonly #onLost = new Set<() => void>()
   #connection: RawConnection | undefined
-  #turn = 0
+  #generation = 0
 
   constructor(link: RedisLink) {
     this.#link = link
@@ -24,8 +24,8 @@ export class SharedLink implements RedisLink {
   }
 
   /** Changes whenever what comes next may reach another server, or the same one after a restart. */
-  get turn(): number {
-    return this.#turn
+  get generation(): number {
+    return this.#generation
   }
 
   open(onLost: () => void): RawConnection {
@@ -74,7 +74,7 @@ export class SharedLink implements RedisLink {
   }
 
   readonly #lost = (): void => {
-    this.#turn += 1
+    this.#generation += 1
     for (const onLost of this.#onLost) onLost()
   }
 }

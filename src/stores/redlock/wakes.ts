@@ -5,12 +5,12 @@ import type { Wake } from '../../contract/store.ts'
  * is worth it when a quorum has done so – or when no more come, because the others let in somebody else.
  */
 export class Wakes {
-  readonly #quorum: number
+  readonly #majority: number
   readonly #deliver: (wake: Wake) => void
   readonly #gathered = new Map<string, Gathered>()
 
-  constructor(quorum: number, deliver: (wake: Wake) => void) {
-    this.#quorum = quorum
+  constructor(majority: number, deliver: (wake: Wake) => void) {
+    this.#majority = majority
     this.#deliver = deliver
   }
 
@@ -32,8 +32,8 @@ export class Wakes {
     gathered.servers |= bit
     gathered.count += 1
     // More than enough: about what it was woken for already.
-    if (gathered.count > this.#quorum) return
-    if (gathered.count === this.#quorum) this.#send(id, gathered)
+    if (gathered.count > this.#majority) return
+    if (gathered.count === this.#majority) this.#send(id, gathered)
     else gathered.timer ??= setTimeout(() => this.#send(id, gathered), GATHER_MS).unref()
   }
 

@@ -19,7 +19,7 @@ beforeAll(async () => {
     index: 0,
     prefix: 'holdfast:',
     maxTtlMs: 600_000,
-    watch: { canSpare: () => true, onBack: () => {}, onStanding: () => undefined, onRefusal: () => {} },
+    watch: { canSpare: () => true, onBack: () => {}, onIdentity: () => undefined, onRefusal: () => {} },
   })
 })
 afterAll(async () => {
@@ -85,7 +85,7 @@ test('a claim with a minimum hold begins it, and what is only written down does 
   const mine = ticket({ key: 'minimum', minHoldMs: 60_000 })
   const fence = fenceOf(await node.rooms.acquire(mine)) + 500n
   expect(await node.claim(mine, { fence, mode: 'claim' })).toEqual(ACCEPTED)
-  expect(await node.claim(mine, { fence: fence + 1n, mode: 'settle' })).toEqual(ACCEPTED)
+  expect(await node.claim(mine, { fence: fence + 1n, mode: 'propagate' })).toEqual(ACCEPTED)
   const { rooms } = await node.rooms.inspect({ prefix: 'minimum', cursor: undefined, count: 1 })
   expect(rooms[0]?.holders).toMatchObject([{ id: mine.id, fence: fence + 1n, state: 'held' }])
   await node.scripts.withdraw(mine)

@@ -164,6 +164,6 @@ function nodeOf({ url }: RedisServer, maxTtlMs: number): RedlockNode {
     index: 0,
     prefix: 'holdfast:',
     maxTtlMs,
-    watch: { canSpare: () => true, onBack: () => {}, onStanding: () => undefined, onRefusal: () => {} },
+    watch: { canSpare: () => true, onBack: () => {}, onIdentity: () => undefined, onRefusal: () => {} },
   })
 }

@@ -14,7 +14,7 @@ test('a waiter that has just given way is not silent: a lapsed offer in front of
     index: 0,
     prefix: 'holdfast:',
     maxTtlMs: 600_000,
-    watch: { canSpare: () => true, onBack: () => {}, onStanding: () => undefined, onRefusal: () => {} },
+    watch: { canSpare: () => true, onBack: () => {}, onIdentity: () => undefined, onRefusal: () => {} },
   })
   onTestFinished(async () => {
     await node.close()

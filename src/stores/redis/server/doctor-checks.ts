@@ -15,11 +15,13 @@ export interface ServerFacts {
   readonly isMute: boolean
 }
 
-/** By itself, or one of several of which Sentinels or a cluster make one the master, or a majority decides. */
-export type ServerSetting = 'alone' | 'sentinel' | 'cluster' | 'majority'
+/** A server by itself, or one of several of which Sentinels or a cluster make one the master. */
+export type ServerSetting = 'alone' | 'sentinel' | 'cluster'
 
-/** Each looks at one thing, and says nothing where there is nothing to say. */
-export const SERVER_CHECKS: readonly ((facts: ServerFacts) => Finding | undefined)[] = [
+export type ServerCheck = (facts: ServerFacts) => Finding | undefined
+
+/** Each looks at one thing, and returns nothing where there is nothing to say. */
+export const SERVER_CHECKS: readonly ServerCheck[] = [
   visibility,
   version,
   topology,
@@ -33,15 +35,8 @@ export const SERVER_CHECKS: readonly ((facts: ServerFacts) => Finding | undefine
   clock,
 ]
 
-function visibility({ info, setting }: ServerFacts): Finding | undefined {
+function visibility({ info }: ServerFacts): Finding | undefined {
   if (info.size > 0) return undefined
-  if (setting === 'majority') {
-    return {
-      check: 'settings',
-      verdict: 'warning',
-      text: 'The user may not ask for INFO, so a restart that loses only the last votes goes unnoticed, and version, eviction and role were not looked at. Grant it +info, and +config|get for the rest.',
-    }
-  }
   return {
     check: 'settings',
     verdict: 'warning',
@@ -49,7 +44,7 @@ function visibility({ info, setting }: ServerFacts): Finding | undefined {
   }
 }
 
-function version({ info, setting }: ServerFacts): Finding | undefined {
+export function version({ info, setting }: ServerFacts): Finding | undefined {
   const check = 'version'
   const valkey = info.get('valkey_version')
   const redis = info.get('redis_version')
@@ -73,7 +68,7 @@ function version({ info, setting }: ServerFacts): Finding | undefined {
   return { check, verdict: 'ok', text: `Redis ${redis}.` }
 }
 
-function topology({ info, setting }: ServerFacts): Finding | undefined {
+export function topology({ info, setting }: ServerFacts): Finding | undefined {
   const check = 'role'
   if (info.get('cluster_enabled') === '1' && setting !== 'cluster') {
     return {
@@ -84,13 +79,6 @@ function topology({ info, setting }: ServerFacts): Finding | undefined {
   }
   if (info.get('role') === 'slave') {
     const master = `${info.get('master_host')}:${info.get('master_port')}`
-    if (setting === 'majority') {
-      return {
-        check,
-        verdict: 'problem',
-        text: `The server is a replica of ${master}, which makes two votes of one. List masters only.`,
-      }
-    }
     if (setting === 'alone') {
       return {
         check,
@@ -109,7 +97,6 @@ function topology({ info, setting }: ServerFacts): Finding | undefined {
   }
   if (info.get('role') !== 'master') return undefined
   const replicas = Number(info.get('connected_slaves') ?? 0)
-  if (setting === 'majority') return independence(replicas)
   if (replicas > 0) return { check, verdict: 'ok', text: `The master, with ${counted(replicas, 'replica')}.` }
   if (setting === 'alone') return { check, verdict: 'ok', text: 'A single server.' }
   return {
@@ -119,17 +106,7 @@ function topology({ info, setting }: ServerFacts): Finding | undefined {
   }
 }
 
-function independence(replicas: number): Finding {
-  const check = 'role'
-  if (replicas === 0) return { check, verdict: 'ok', text: 'A master that depends on no other.' }
-  return {
-    check,
-    verdict: 'warning',
-    text: `The master has ${counted(replicas, 'replica')}. One that takes its place has not heard of the last votes, and does not say so. Let no fail-over happen behind the address.`,
-  }
-}
-
-function eviction({ info }: ServerFacts): Finding | undefined {
+export function eviction({ info }: ServerFacts): Finding | undefined {
   const check = 'eviction'
   const policy = info.get('maxmemory_policy')
   if (policy === undefined) return undefined
@@ -149,7 +126,7 @@ function eviction({ info }: ServerFacts): Finding | undefined {
   }
 }
 
-function memory({ info }: ServerFacts): Finding | undefined {
+export function memory({ info }: ServerFacts): Finding | undefined {
   const most = Number(info.get('maxmemory') ?? 0)
   const used = Number(info.get('used_memory') ?? 0)
   if (most === 0 || used / most < NEARLY_FULL) return undefined
@@ -160,16 +137,9 @@ function memory({ info }: ServerFacts): Finding | undefined {
   }
 }
 
-function persistence({ info, settings, setting }: ServerFacts): Finding | undefined {
+export function persistence({ info, settings }: ServerFacts): Finding | undefined {
   const check = 'persistence'
   if (!info.has('aof_enabled')) return undefined
-  if (setting === 'majority' && settings.get('appendfsync') !== undefined) {
-    const always = info.get('aof_enabled') === '1' && settings.get('appendfsync') === 'always'
-    const text = always
-      ? 'Every vote is on disk before it is given: after a restart the votes count at once.'
-      : 'After a restart the votes do not count for `maxTtl`. With appendonly yes and appendfsync always they would at once, for a disk write for each lock.'
-    return { check, verdict: 'ok', text }
-  }
   const change = 'Set appendonly yes and appendfsync always if no lock may be forgotten, or check the fence.'
   if (info.get('aof_enabled') === '1') {
     const fsync = settings.get('appendfsync')
@@ -194,7 +164,7 @@ function persistence({ info, settings, setting }: ServerFacts): Finding | undefi
   }
 }
 
-function saving({ info, settings }: ServerFacts): Finding | undefined {
+export function saving({ info, settings }: ServerFacts): Finding | undefined {
   const append = info.get('aof_enabled') === '1' && info.get('aof_last_write_status') === 'err'
   const stops = settings.get('stop-writes-on-bgsave-error') !== 'no'
   if (!append && !(stops && info.get('rdb_last_bgsave_status') === 'err')) return undefined
@@ -224,7 +194,7 @@ function isolation({ info, settings, setting }: ServerFacts): Finding | undefine
   }
 }
 
-function publishing({ isMute }: ServerFacts): Finding | undefined {
+export function publishing({ isMute }: ServerFacts): Finding | undefined {
   if (!isMute) return undefined
   return {
     check: 'publishing',
@@ -233,7 +203,7 @@ function publishing({ isMute }: ServerFacts): Finding | undefined {
   }
 }
 
-function lastFence({ lastFences, clock: { aheadMs } }: ServerFacts): Finding | undefined {
+export function lastFence({ lastFences, clock: { aheadMs } }: ServerFacts): Finding | undefined {
   const check = 'last fence'
   const names = [...lastFences.keys()]
   const broken = names.find((name) => !isFence(lastFences.get(name)))
@@ -259,7 +229,7 @@ function isFence(text: string | null | undefined): boolean {
   return typeof text === 'string' && /^(?:\d{1,15}|[0-8]\d{15})$/.test(text)
 }
 
-function clock({ clock: { aheadMs, errorMs } }: ServerFacts): Finding {
+export function clock({ clock: { aheadMs, errorMs } }: ServerFacts): Finding {
   const check = 'clock'
   const size = milliseconds(Math.abs(aheadMs))
   if (Math.abs(aheadMs) < FAR_MS) {

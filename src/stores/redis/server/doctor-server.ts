@@ -4,7 +4,7 @@ import type { RawConnection, RedisLink, ServerAddress } from './client-link.ts'
 import { SERVER_CHECKS, type ServerFacts, type ServerSetting } from './doctor-checks.ts'
 import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
 
-/** What is to be said of several servers of which any may become the master, each by itself and of all together. */
+/** Findings about servers that may become master: about each, then about all of them. */
 export async function diagnoseServers(
   servers: readonly ServerAddress[],
   {
