@@ -1,5 +1,6 @@
 export type { IoredisCluster, NodeRedisCluster } from './cluster/clients.ts'
 export { openRedisCluster } from './cluster/open.ts'
+export type { ClusterOptions } from './cluster/options.ts'
 export { openRedis } from './open.ts'
 export { type RedisStoreOptions, redisStore } from './options.ts'
 export { openRedisSentinel } from './sentinel/open.ts'

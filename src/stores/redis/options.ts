@@ -7,12 +7,13 @@ import {
   type NodeRedisCluster,
   nodeRedisClusterLink,
 } from './cluster/clients.ts'
+import { type ClusterOptions, parseCluster } from './cluster/options.ts'
 import { RedisStore } from './redis-store.ts'
 import { sentinelLink } from './sentinel/link.ts'
 import { parseSentinel, type SentinelOptions, sentinelOf } from './sentinel/options.ts'
 import type { ClusterLink, RedisLink } from './server/client-link.ts'
 import type { IoredisClient } from './server/ioredis.ts'
-import { has, isIoredis, linksOf } from './server/links-of.ts'
+import { has, isIoredis, linksOf, serverLinksOf } from './server/links-of.ts'
 import type { NodeRedisClient } from './server/node-redis.ts'
 
 export interface RedisStoreOptions {
@@ -27,6 +28,11 @@ export interface RedisStoreOptions {
    * no such option.
    */
   readonly sentinel?: SentinelOptions | undefined
+  /**
+   * These servers are a Redis Cluster. The client is then one of a single server, and only asked for its settings, such as user
+   * and password, and not for its address. A client of a cluster needs no such option, see docs/redis.md.
+   */
+  readonly cluster?: ClusterOptions | undefined
   /**
    * How many replicas have to have a grant, and each renewal of it, before it counts. Costs a round trip of the replica.
    * Fewer leases are lost in a fail-over; it is no consensus, see docs/redis.md. Default: 0.
@@ -70,14 +76,18 @@ export function settingsOf(options: RedisStoreOptions): {
   readonly prefix: string
   readonly replicas: number
 } {
-  checkOptions(options, ['prefix', 'sentinel', 'replicas'])
+  checkOptions(options, ['prefix', 'sentinel', 'cluster', 'replicas'])
   const { prefix = 'holdfast:', replicas = 0 } = options
   if (typeof prefix !== 'string') throw expected('prefix', 'a string', prefix)
   return { prefix, replicas: parseCount('replicas', replicas, { least: 0, most: 100 }) }
 }
 
-function linkOf(client: unknown, { sentinel }: RedisStoreOptions): RedisLink | ClusterLink {
-  const cluster = clusterLinkOf(client)
+function linkOf(client: unknown, options: RedisStoreOptions): RedisLink | ClusterLink {
+  const { sentinel } = options
+  const cluster =
+    options.cluster === undefined
+      ? clusterLinkOf(client)
+      : parseCluster(options.cluster, serverLinksOf(client))
   if (cluster !== undefined && sentinel !== undefined) {
     throw new InvalidArgumentError('Expected no option `sentinel` for a client of a cluster, got one.')
   }

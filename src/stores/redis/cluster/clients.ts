@@ -18,7 +18,11 @@ export interface NodeRedisCluster {
   duplicate(overrides?: object): object
 }
 
-/** Only its settings are used: the addresses it begins with, how it gets in, and where an address really is. */
+/**
+ * Of a client of a cluster the store needs the addresses that it begins with, user, password and TLS, and how it translates
+ * addresses. Neither package tells these: they are read from undocumented parts here, which the option `cluster` of
+ * `redisStore` makes unnecessary. See also server/undocumented.ts.
+ */
 export function ioredisClusterLink(cluster: IoredisCluster): ClusterLink {
   const { startupNodes, connectionPool } = cluster.duplicate([], { lazyConnect: true }) as {
     readonly startupNodes: readonly unknown[]
@@ -29,13 +33,13 @@ export function ioredisClusterLink(cluster: IoredisCluster): ClusterLink {
     readonly natMap?: AddressMap
   }
   const nodes = startupNodes.map(parseStartupNode)
-  // A client of one server with the settings of the cluster: never connected itself.
+  // A client of one server with the settings of the cluster. It never connects itself.
   const client = connectionPool.findOrCreate({ ...nodes[0] })
   checkDatabase(databaseOf(client))
   return {
     keyPrefix: keyPrefix ?? '',
     seeds: nodes.map(({ host, port }) => ({ host, port })),
-    linkTo: (told) => ioredisLink(client, mapped(natMap, told)),
+    linkTo: (announced) => ioredisLink(client, mapped(natMap, announced)),
   }
 }
 
@@ -47,7 +51,7 @@ export function nodeRedisClusterLink(cluster: NodeRedisCluster): ClusterLink {
   return {
     keyPrefix: options.keyPrefix ?? options.defaults?.keyPrefix ?? '',
     seeds,
-    linkTo: (told) => nodeRedisLink(client, mapped(options.nodeAddressMap, told)),
+    linkTo: (announced) => nodeRedisLink(client, mapped(options.nodeAddressMap, announced)),
   }
 }
 
@@ -79,8 +83,8 @@ interface RootNode {
 }
 
 /**
- * The client has no word for a client of one server with its settings, except for one that connects at once. So this one is
- * told to connect to nowhere, and is only duplicated.
+ * The client makes clients of one server only together with a connection. So this one connects to nowhere, and is then only
+ * duplicated.
  */
 function plainClientOf(
   cluster: NodeRedisCluster,
@@ -125,14 +129,14 @@ interface NodeRedisTwinNode {
   client?: NodeRedisClient & { destroy(): void }
 }
 
-/** Where a server really is: by the address that the cluster tells, as a table or as a function. */
+/** Translates the address that the cluster announces: a table or a function. */
 type AddressMap =
   | Readonly<Record<string, ServerAddress>>
   | ((address: string) => ServerAddress | null | undefined)
 
-function mapped(map: AddressMap | null | undefined, told: ServerAddress): ServerAddress {
-  const address = `${told.host}:${told.port}`
-  const { host, port } = (typeof map === 'function' ? map(address) : map?.[address]) ?? told
+function mapped(map: AddressMap | null | undefined, announced: ServerAddress): ServerAddress {
+  const address = `${announced.host}:${announced.port}`
+  const { host, port } = (typeof map === 'function' ? map(address) : map?.[address]) ?? announced
   return { host, port }
 }
 

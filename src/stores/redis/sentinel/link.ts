@@ -14,24 +14,24 @@ export interface SentinelSettings {
   /** What the Sentinels call the master. */
   readonly name: string
   readonly nodes: readonly ServerAddress[]
-  /** How to get in at the Sentinels, which have no user or password unless they were given one of their own. */
+  /** User, password and TLS of the Sentinels, which have none unless they were given their own. */
   readonly access: ServerAccess
-  /** Where a server really is whose address the Sentinels tell. */
-  readonly reach?: ((told: ServerAddress) => ServerAddress) | undefined
+  /** Translates the address that the Sentinels announce into one that can be reached from here. */
+  readonly reach?: ((announced: ServerAddress) => ServerAddress) | undefined
 }
 
 type LinkTo = (target?: Target) => RedisLink
 
 /**
- * Connections to whoever is the master. They are not left to the clients' own support of Sentinel: one asks the Sentinels
- * one after the other and waits for one that hangs, the other hides its connections; neither leaves an old master that
- * still answers, unless it is asked to.
+ * Connections to the server that is the master. The clients' own support of Sentinel is not used: ioredis asks the Sentinels
+ * one after the other and waits for one that hangs, and node-redis hides its connections. Neither leaves an old master that
+ * still answers.
  */
 export function sentinelLink(linkTo: LinkTo, settings: SentinelSettings): RedisLink {
-  const { name, nodes, access, reach = (told) => told } = settings
+  const { name, nodes, access, reach = (announced) => announced } = settings
   const sentinels = nodes.map((node) => linkTo({ ...node, access }))
   const watch = new MasterWatch({ name, sentinels })
-  const serverAt = (told: ServerAddress): RedisLink => linkTo(reach(told))
+  const serverAt = (announced: ServerAddress): RedisLink => linkTo(reach(announced))
   return {
     keyPrefix: linkTo().keyPrefix,
     open: (onLost) => new MasterCommands({ watch, serverAt, onLost }),
@@ -42,22 +42,22 @@ export function sentinelLink(linkTo: LinkTo, settings: SentinelSettings): RedisL
 
 interface MasterParts {
   readonly watch: MasterWatch
-  readonly serverAt: (told: ServerAddress) => RedisLink
+  readonly serverAt: (announced: ServerAddress) => RedisLink
 }
 
 class MasterCommands implements RawConnection {
   readonly #parts: MasterParts & { readonly onLost: () => void }
   readonly #stopWatching: () => void
-  /** To the server that said that it is the master. */
+  /** To the server that has confirmed that it is the master. */
   #connection: RawConnection | undefined
   #opening: Promise<RawConnection> | undefined
-  /** What is open, whether it is known to lead to the master or not. */
+  /** The open connection, whether its server has confirmed that it is the master or not. */
   #open: { readonly address: ServerAddress; readonly connection: RawConnection } | undefined
   #closed = false
 
   constructor(parts: MasterParts & { readonly onLost: () => void }) {
     this.#parts = parts
-    // What is not answered yet is rejected: it may have been done by a server whose word does not count any more.
+    // Open requests are rejected: what the old master has done may be lost.
     this.#stopWatching = parts.watch.onMove((master) => {
       if (this.#open !== undefined && !isSame(this.#open.address, master)) this.#leave()
     })
@@ -85,7 +85,7 @@ class MasterCommands implements RawConnection {
     const { watch, serverAt } = this.#parts
     const address = await watch.find()
     if (this.#closed) throw new Error('The connection was closed')
-    // Who loses a connection asks the Sentinels again: the one behind it may be another server by now.
+    // When the connection is lost, the Sentinels are asked again: the address may lead to another server by now.
     const connection = serverAt(address).open(() => {
       if (this.#open?.connection === connection) this.#leave()
     })
@@ -110,7 +110,7 @@ class MasterCommands implements RawConnection {
   }
 }
 
-/** Sentinels may name a server that is only about to become the master, or does not know yet that it is none any more. */
+/** Sentinels may name a server that is not the master yet, or not any more. */
 async function assertMaster(connection: RawConnection): Promise<void> {
   const role = await connection.send('ROLE', [])
   if (Array.isArray(role) && role[0] === 'master') return
@@ -120,7 +120,7 @@ async function assertMaster(connection: RawConnection): Promise<void> {
   )
 }
 
-/** Messages of the master. Lost as soon as another server is the master. */
+/** The channels of the master. They count as lost as soon as another server is the master. */
 class MasterChannels implements ChannelsConnection {
   readonly #parts: MasterParts & { readonly listener: ChannelsListener }
   readonly #stopWatching: () => void

@@ -1,11 +1,11 @@
 import { checkOptions, expected } from '../../../base/arguments.ts'
-import { show } from '../../../base/duration.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
 import type { ServerAddress } from '../server/client-link.ts'
 import type { IoredisClient } from '../server/ioredis.ts'
+import { parseAddresses } from '../server/server-addresses.ts'
 import type { SentinelSettings } from './link.ts'
 
-/** Who knows where the master is. */
+/** The Sentinels that know where the master is. */
 export interface SentinelOptions {
   /** What the Sentinels call the master: `mymaster`. */
   readonly name: string
@@ -33,7 +33,7 @@ export function parseSentinel(options: unknown): SentinelSettings {
   }
 }
 
-/** What a `Redis` of ioredis was told of Sentinels, if it was. */
+/** The Sentinels that a `Redis` of ioredis was made with, if it was made with any. */
 export function sentinelOf(client: IoredisClient): SentinelSettings | undefined {
   const options = client.options as {
     readonly [name in 'sentinels' | 'name' | 'role' | 'natMap' | 'sentinelTLS']?: unknown
@@ -62,29 +62,21 @@ function parseName(name: unknown): string {
   throw expected('name', 'what the Sentinels call the master, such as mymaster', name)
 }
 
-function parseNodes(option: string, nodes: unknown): ServerAddress[] {
-  if (!Array.isArray(nodes) || nodes.length === 0) {
-    throw new InvalidArgumentError(
-      `Expected \`${option}\` to be a list of one Sentinel or more, got ${show(nodes)}.`,
-    )
-  }
-  return nodes.map((node: { readonly host?: unknown; readonly port?: unknown } | null) => {
-    const host = node?.host
-    const port = Number(node?.port ?? SENTINEL_PORT)
-    if (typeof host === 'string' && host !== '' && Number.isInteger(port) && port > 0 && port < 65_536)
-      return { host, port }
-    throw new InvalidArgumentError(
-      `Expected each of \`${option}\` to be like { host: 'sentinel-1', port: 26379 }, got one that is not.`,
-    )
+function parseNodes(option: string, nodes: unknown): readonly ServerAddress[] {
+  return parseAddresses(nodes, {
+    option,
+    noun: 'Sentinel',
+    example: { host: 'sentinel-1', port: SENTINEL_PORT },
   })
 }
 
 /** The `natMap` of ioredis: a function, or an object, from `host:port`. */
-function reachBy(natMap: unknown): ((told: ServerAddress) => ServerAddress) | undefined {
+function reachBy(natMap: unknown): ((announced: ServerAddress) => ServerAddress) | undefined {
   if (typeof natMap === 'function') {
-    return (told) => (natMap(`${told.host}:${told.port}`) as ServerAddress | undefined) ?? told
+    return (announced) =>
+      (natMap(`${announced.host}:${announced.port}`) as ServerAddress | undefined) ?? announced
   }
   if (typeof natMap !== 'object' || natMap === null) return undefined
   const map = natMap as Readonly<Record<string, ServerAddress>>
-  return (told) => map[`${told.host}:${told.port}`] ?? told
+  return (announced) => map[`${announced.host}:${announced.port}`] ?? announced
 }

@@ -8,6 +8,7 @@ import {
   reconnectDelayMs,
   type Target,
 } from './client-link.ts'
+import { unrefReconnectTimer } from './undocumented.ts'
 
 /** What the store uses of a `Redis` object of the package `ioredis`, version 5 or 6. */
 export interface IoredisClient {
@@ -23,6 +24,8 @@ export interface IoredisConnection {
   on(event: string, listener: (...args: unknown[]) => void): unknown
   subscribe(channel: string): Promise<unknown>
   disconnect(): void
+  /** Its socket, while there is one. */
+  readonly stream?: { unref?(): void } | null
 }
 
 /** What it uses besides on servers of a cluster. */
@@ -99,17 +102,10 @@ function optionsFor(client: IoredisClient, { host, port, access }: Target): obje
   return { ...at, tls: sentinels && !enableTLSForSentinelMode ? undefined : tls }
 }
 
-/** Neither a socket nor the pause before the next attempt may keep the process. The client has no words for it. */
-function letProcessEnd(redis: object): void {
-  const { stream, reconnectTimeout } = redis as {
-    readonly [part in 'stream' | 'reconnectTimeout']?: Unrefable
-  }
-  stream?.unref?.()
-  reconnectTimeout?.unref?.()
-}
-
-interface Unrefable {
-  unref?(): void
+/** Neither a socket nor the pause before the next attempt may keep the process. */
+function letProcessEnd(redis: IoredisConnection): void {
+  redis.stream?.unref?.()
+  unrefReconnectTimer(redis)
 }
 
 class IoredisCommands implements RawConnection {
@@ -121,6 +117,8 @@ class IoredisCommands implements RawConnection {
   /** How many commands wait for that. */
   #unsent = 0
   #lastError: unknown
+  /** Of the commands that were given to the client while it was not connected. */
+  readonly #unsettled = new Set<(error: Error) => void>()
 
   constructor(
     redis: IoredisConnection,
@@ -144,6 +142,7 @@ class IoredisCommands implements RawConnection {
   }
 
   send(command: string, args: string[]): Promise<unknown> {
+    if (this.#redis.status !== 'ready') return this.#untilClosed(this.#sendSelected(command, args))
     if (this.#isSelected) return this.#redis.call(command, args)
     return this.#sendSelected(command, args)
   }
@@ -154,13 +153,20 @@ class IoredisCommands implements RawConnection {
 
   close(): void {
     this.#redis.disconnect()
-    // Between two attempts to connect the client keeps what waits, and is never heard of it again. It has no words for it.
-    const redis: object = this.#redis
-    ;(redis as Flushable).flushQueue?.(new Error('The connection was closed'), { commandQueue: false })
+    for (const reject of this.#unsettled) reject(new Error('The connection was closed'))
   }
 
-  /** What was sent before the server has confirmed the database might be done in another one. */
+  /** Between two attempts to connect the client keeps its commands, and a `disconnect` leaves them without an answer. */
+  #untilClosed(reply: Promise<unknown>): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      this.#unsettled.add(reject)
+      reply.then(resolve, reject).finally(() => this.#unsettled.delete(reject))
+    })
+  }
+
+  /** A command that is sent before the server has confirmed the database might run in another one. */
   async #sendSelected(command: string, args: string[]): Promise<unknown> {
+    if (this.#isSelected) return this.#redis.call(command, args)
     this.#selecting ??= this.#redis.call('SELECT', [String(this.#database)])
     const selecting = this.#selecting
     this.#unsent += 1
@@ -179,10 +185,6 @@ class IoredisCommands implements RawConnection {
     if (this.#unsent === 0) this.#isSelected = true
     return this.#redis.call(command, args)
   }
-}
-
-interface Flushable {
-  flushQueue?(error: Error, which: { readonly commandQueue: boolean }): void
 }
 
 function openChannels(

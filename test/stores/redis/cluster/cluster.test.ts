@@ -2,10 +2,10 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import fc from 'fast-check'
-import { Cluster } from 'ioredis'
+import { Cluster, Redis } from 'ioredis'
 import { createClient, createCluster } from 'redis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { Wake } from '../../../../src/contract/store.ts'
+import type { Store, Wake } from '../../../../src/contract/store.ts'
 import { connect, createLocks } from '../../../../src/index.ts'
 import { SlotTags, slotOf } from '../../../../src/stores/redis/cluster/slots.ts'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
@@ -107,7 +107,7 @@ test('a holder that nobody waits for is told of its eviction all the same', asyn
   for (const store of [one, other]) await store.close()
 })
 
-test.each(['ioredis', 'redis'])(
+test.each(['ioredis', 'redis', 'createNode'])(
   'a reply that is lost costs nothing, behind addresses that %s translates',
   async (name) => {
     const proxies = await Promise.all(
@@ -119,15 +119,24 @@ test.each(['ioredis', 'redis'])(
       proxies.map(([address, { port }]) => [address, { host: '127.0.0.1', port }]),
     )
     const seeds = proxies.map(([, { port }]) => ({ host: '127.0.0.1', port }))
-    const store = redisStore(
-      name === 'ioredis'
-        ? new Cluster(seeds, { ...secret, natMap: map })
-        : createCluster({
-            rootNodes: seeds.map((socket) => ({ socket })),
-            defaults: { password: 'sesame' },
-            nodeAddressMap: map,
-          }),
-    )
+    const createNode = (address: { host: string; port: number }): Redis =>
+      new Redis({
+        ...secret.redisOptions,
+        ...(map[`${address.host}:${address.port}`] ?? address),
+        lazyConnect: true,
+      })
+    const store =
+      name === 'createNode'
+        ? redisStore(newClusterFor(), { cluster: { nodes: seeds, createNode } })
+        : redisStore(
+            name === 'ioredis'
+              ? new Cluster(seeds, { ...secret, natMap: map })
+              : createCluster({
+                  rootNodes: seeds.map((socket) => ({ socket })),
+                  defaults: { password: 'sesame' },
+                  nodeAddressMap: map,
+                }),
+          )
     const proxyOf = async (key: string): Promise<FaultProxy> => {
       const { port } = await cluster.masterOf(`holdfast:{${key}}`)
       return (proxies.find(([address]) => address === `127.0.0.1:${port}`) as (typeof proxies)[number])[1]
@@ -237,6 +246,29 @@ test('Sentinels and a cluster do not go together', () => {
   const sentinel = { name: 'm', nodes: [{ host: 's1' }] }
   expect(() => redisStore(newClusterFor(), { sentinel })).toThrow(/no option `sentinel`/)
   expect(() => redisStore(createClient(), { sentinel })).not.toThrow()
+})
+
+test('a client of one server serves for a cluster whose servers are named', async () => {
+  const [one, other] = [
+    new Redis({ ...secret.redisOptions, lazyConnect: true, keyPrefix: 'app:' }),
+    createClient({ password: 'sesame' }),
+  ].map((client) => redisStore(client, { cluster: { nodes: cluster.addresses } })) as [Store, Store]
+  const held = ticket({ key: 'named' })
+  fenceOf(await one.acquire(held))
+  const third = redisStore(newClusterFor(), { prefix: 'app:holdfast:' })
+  const { rooms } = await third.inspect({ prefix: held.key, cursor: undefined, count: 1 })
+  expect(rooms[0]?.holders).toMatchObject([{ id: held.id }])
+  fenceOf(await other.acquire(ticket({ key: held.key })))
+  for (const store of [one, other, third]) await store.close()
+})
+
+test.each<[object, RegExp]>([
+  [{ nodes: [] }, /`cluster.nodes` to be a list of one server or more, got \[\]/],
+  [{ nodes: [{ port: 7000 }] }, /each of `cluster.nodes` to be like \{ host: 'redis-1', port: 6379 \}/],
+  [{ nodes: [{ host: 'a' }], createNode: 'a' }, /`createNode` to be a function/],
+  [{ nodes: [{ host: 'a' }] }, /`client` to be a client of a single server beside the option `cluster`/],
+])('the option `cluster` with a client of a cluster and %o is refused', (options, sentence) => {
+  expect(() => redisStore(newClusterFor(), { cluster: options as never })).toThrow(sentence)
 })
 
 test('a store that nobody closed does not keep its process', async () => {
