@@ -55,7 +55,7 @@ export class Listening {
           else this.#onWake(wake)
         })
         if (attempt === 1 && first.flows()) return
-        // Wakes of this server were missed until now.
+        // Wakes of this server may have been missed until now.
         this.#onWake({ tag: 'all' })
         return
       } catch (error) {
@@ -77,7 +77,7 @@ export class Listening {
 }
 
 interface FirstAttempt {
-  /** Whether nobody counts on the wakes yet. */
+  /** Counts this server. False: wakes flowed from a quorum before it. */
   flows(): boolean
   fails(error: unknown): void
 }

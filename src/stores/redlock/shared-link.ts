@@ -10,7 +10,7 @@ import type { Script } from '../redis/server/scripts.ts'
 /** What a server is asked besides scripts. */
 type Command = 'EVAL' | 'EVALSHA' | 'SCAN' | 'CONFIG'
 
-/** The one connection for commands that the store of a node and the scripts of the quorum share, so that what is sent first is done first. */
+/** One connection for commands that the rooms of a node and the scripts of the quorum share: the server runs commands in the order sent. */
 export class SharedLink implements RedisLink {
   readonly keyPrefix: string
   readonly #link: RedisLink
@@ -46,7 +46,7 @@ export class SharedLink implements RedisLink {
 
   send(command: Command, args: string[]): Promise<unknown> {
     this.#connection ??= this.#link.open(this.#lost)
-    // The clients send whatever command they are given; the redis store happens to need only these.
+    // The clients send any command; the rooms need only these.
     return this.#connection.send(command as 'EVAL', args)
   }
 
@@ -54,7 +54,7 @@ export class SharedLink implements RedisLink {
     return this.#connection?.reasonOf(error) ?? error
   }
 
-  /** `args` begins with a place for the script's name, then come the number of keys, the keys, and the rest. */
+  /** Runs a script. `args[0]` is left empty and is filled here; then come the number of keys, the keys, and the rest. */
   run(script: Script, args: string[]): Promise<unknown> {
     args[0] = script.sha
     return this.send('EVALSHA', args).catch((error: unknown) => {
@@ -64,7 +64,7 @@ export class SharedLink implements RedisLink {
     })
   }
 
-  /** Ends the connection; whoever sends next opens another one. */
+  /** Ends the connection. The next command opens another one. */
   replace(): void {
     const connection = this.#connection
     if (connection === undefined) return

@@ -8,7 +8,7 @@ import { slotRanges } from './map.ts'
 import { parseClusterUrl } from './open.ts'
 import { SLOTS } from './slots.ts'
 
-/** Of the servers of a cluster, as one of those that the URL names knows it. */
+/** Findings about the servers of a cluster, as one of the servers in the URL reports them. */
 export async function diagnoseRedisCluster(url: string): Promise<readonly Finding[]> {
   const { serverUrl, seeds } = parseClusterUrl(url)
   const linkTo = linksOf(await newClient(serverUrl))
@@ -52,7 +52,7 @@ function viewOf(reply: unknown, seed: ServerAddress): ClusterView {
   return { served, masters: masters.size, servers: [...servers.values()].slice(0, MOST_SERVERS) }
 }
 
-/** More than any cluster has that is not out of its mind. */
+/** More than any cluster has. A reply with more is not believed. */
 const MOST_SERVERS = 1000
 
 function slots({ served, masters }: ClusterView): Finding {

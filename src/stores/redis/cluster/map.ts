@@ -5,23 +5,23 @@ import { SLOTS } from './slots.ts'
 
 export interface ClusterMapOptions {
   readonly link: ClusterLink
-  /** Servers that may be gone: somebody who does not name one of them as a master knows better. */
+  /** Servers that stopped answering. A slot map that still names one of them as a master is not trusted at once. */
   readonly suspects: () => readonly string[]
 }
 
-/** What one server knows of the cluster. */
+/** The slot map of one server. */
 interface View {
   /** The addresses of the masters, by slot. */
   readonly masters: readonly (string | undefined)[]
   readonly everybody: ReadonlySet<string>
 }
 
-/** Which server has which slot, as far as we were told. */
+/** Which server has which slot, by the last slot map and the refusals since then. */
 export class ClusterMap {
   readonly #link: ClusterLink
   readonly #suspects: () => readonly string[]
   #view: View = { masters: [], everybody: new Set() }
-  /** What was learned from a refusal since somebody was asked. */
+  /** What refusals have told since the last slot map. */
   readonly #learned = new Map<number, string>()
   #round: Promise<ReadonlySet<string>> | undefined
 
@@ -34,7 +34,7 @@ export class ClusterMap {
     return this.#learned.get(slot) ?? this.#view.masters[slot]
   }
 
-  /** In the order of their lowest slots, which outlives a fail-over. */
+  /** In the order of their lowest slots. A fail-over does not change this order. */
   get masters(): readonly string[] {
     const masters = new Set<string>()
     for (let slot = 0; slot < SLOTS; slot += 1) {
@@ -49,7 +49,7 @@ export class ClusterMap {
   }
 
   /**
-   * Asks several servers at once, so that those that are gone cost nothing. Resolves with those that have answered.
+   * Asks several servers at once, so that one that is gone costs nothing. Resolves with the servers that have answered.
    *
    * @throws {StoreError} when none does.
    */
@@ -72,7 +72,7 @@ export class ClusterMap {
       let second: View | undefined
       const take = (view: View): void => {
         if (!view.masters.some((master) => master !== undefined && suspects.has(master))) return resolve(view)
-        // During a fail-over some still name the old master; or it is the master and back again, and will say so at once.
+        // In a fail-over some servers still name the old master. Or the suspect is back, and will say so within the grace.
         second ??= view
         grace ??= setTimeout(() => resolve(second), GRACE_MS).unref()
       }
@@ -125,7 +125,7 @@ export function addressOf(text: string): ServerAddress {
   return { host: text.slice(0, colon), port: Number(text.slice(colon + 1)) }
 }
 
-/** An address as one server tells it, which leaves out the host where it is its own. */
+/** An address as one server reports it: without a host where it is its own. */
 export function reportedAddress(
   teller: string,
   { host, port }: { readonly host: string | null; readonly port: number },
@@ -136,7 +136,7 @@ export function reportedAddress(
 /** A server that says nothing for this long is left out. */
 const SILENCE_MS = 3000
 const GRACE_MS = 100
-/** How many are asked of those that were told and of those that we know: one that answers is enough. */
+/** How many of the seeds, and of the known servers, are asked. One answer is enough. */
 const MOST_ASKED = 4
 
 function pick(addresses: readonly string[]): string[] {

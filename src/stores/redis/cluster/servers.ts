@@ -24,9 +24,9 @@ import { SlotNames } from './slot-names.ts'
 import { SlotPartition, type SlotRequest, type SlotRouter } from './slot-partition.ts'
 
 /**
- * The servers of a Redis Cluster, each on a connection of its own, so that one that hangs holds up nobody else's keys. Requests
- * are not left to the clients' own support of clusters: these have one queue for all, send again by timporter own rules, and do not
- * leave a server that still answers although it is a master no more.
+ * The servers of a Redis Cluster, each on a connection of its own, so that one that hangs holds up nobody else's keys. The clients'
+ * own support of clusters is not used: it has one queue for all servers, repeats requests by its own rules, and does not leave a
+ * server that still answers although it is no master any more.
  */
 export class ClusterServers implements Topology, SlotRouter {
   readonly scripts: Scripts = clusterScripts
@@ -82,12 +82,12 @@ export class ClusterServers implements Topology, SlotRouter {
 
   async scan(from: string, { pattern, count }: ScanRequest): Promise<Scanned> {
     if (this.#map.masters.length === 0) await this.#map.refresh()
-    // Looked up once: while the server answers, it may have lost all of its slots.
+    // Looked up once: the server may lose all of its slots while it answers.
     const masters = this.#map.masters.map((address) => ({ address, slot: this.#lowestSlotOf(address) }))
     const start = from === SCAN_START ? FIRST : (JSON.parse(from) as ScanPosition)
     const at = masters.findIndex(({ slot }) => slot >= start.slot)
     const master = masters[at]
-    // The slots have been divided anew, so that no master begins here or later.
+    // The slots were divided anew: no master begins at this slot or behind it.
     if (master === undefined) return { names: [], at: from, next: undefined }
     const cursor = master.address === start.address ? start.cursor : '0'
     const node = this.#nodeAt(master.address)
@@ -145,7 +145,7 @@ export class ClusterServers implements Topology, SlotRouter {
             importer = reportedAddress(address, refusal.to)
             break
           case 'moving':
-            // A script is refused while some of its keys are on one server and some on another, before it has done anything.
+            // Some keys of the script are on one server and some on the other. It was refused before it did anything.
             await paused(systemClock, MOVING_PAUSE_MS)
             break
           case 'down':
@@ -202,7 +202,7 @@ export class ClusterServers implements Topology, SlotRouter {
     return node
   }
 
-  /** The reply of a server, which is watched until it comes. */
+  /** The reply of a server. Until it comes, the server is watched for silence. */
   async #answered<T>(node: ClusterNode, reply: Promise<T>): Promise<T> {
     this.#watch()
     try {
@@ -227,7 +227,7 @@ export class ClusterServers implements Topology, SlotRouter {
     }, WATCH_MS).unref()
   }
 
-  /** It may be gone, or have been replaced: others know. */
+  /** The server may be gone, or be replaced: the others are asked. */
   #suspect(node: ClusterNode): void {
     if (this.#closed || node.suspect || this.#nodes.get(node.address) !== node) return
     node.suspect = true
@@ -235,7 +235,7 @@ export class ClusterServers implements Topology, SlotRouter {
     this.#search()
   }
 
-  /** Looks at the map again, and goes on as long as somebody may be gone; not more often than makes sense. */
+  /** Refreshes the map, and goes on with growing pauses as long as a server is suspected. */
   #search(attempt = 1): void {
     if (this.#searching !== undefined || this.#closed) {
       this.#searching = 'again'
@@ -246,7 +246,7 @@ export class ClusterServers implements Topology, SlotRouter {
       .refresh()
       .then(
         (heard) => this.#compare(heard),
-        // Where a person has to do something, the next request tells.
+        // A refusal needs a person, and the next request reports it: no reason to search on.
         (error: unknown) => storeErrorOf(error, undefined, 0).code !== 'store-refused',
       )
       .then((isUnsure) => {
@@ -260,7 +260,7 @@ export class ClusterServers implements Topology, SlotRouter {
       })
   }
 
-  /** After the map has changed. True: some server may still be gone, without a successor. */
+  /** Compares the servers with the new map. True: a suspected server has no successor yet. */
   #compare(heard: ReadonlySet<string>): boolean {
     const masters = new Set(this.#map.masters)
     let changed = false
@@ -270,9 +270,9 @@ export class ClusterServers implements Topology, SlotRouter {
         if (!node.suspect || !heard.has(node.address) || node.connection.silentMs > SILENCE_MS) continue
         node.suspect = false
       } else {
-        // Who is only about to have its first slot is in no map yet.
+        // A server that is importing its first slot is in no map yet.
         if (node.isImporting && !node.suspect) continue
-        // Whatever it still answers does not count any more. Rejected now, it is asked of its successor.
+        // Its answers do not count any more. Open requests are rejected, and go to its successor.
         this.#nodes.delete(node.address)
         node.leave()
         for (const inbox of this.#inboxes) inbox.leave(node)
@@ -287,7 +287,7 @@ export class ClusterServers implements Topology, SlotRouter {
     return [...this.#nodes.values()].flatMap(({ suspect, address }) => (suspect ? [address] : []))
   }
 
-  /** A server that any message to all reaches. */
+  /** Any server: a message to all reaches each of them. */
   async #pick(except: ClusterNode | undefined): Promise<ClusterNode> {
     if (this.#map.masters.length === 0) await this.#map.refresh()
     const nodes = this.#map.masters.map((address) => this.#nodeAt(address))
@@ -301,7 +301,7 @@ export class ClusterServers implements Topology, SlotRouter {
   }
 }
 
-/** Where a scan goes on: at the master whose lowest slot this is, and with this cursor if that is still who gave it. */
+/** Where a scan goes on: at the master with this lowest slot; with this cursor if it is still the same master. */
 interface ScanPosition {
   readonly slot: number
   readonly address: string
@@ -311,10 +311,10 @@ interface ScanPosition {
 const FIRST: ScanPosition = { slot: 0, address: '', cursor: '0' }
 
 const MOST_REDIRECTIONS = 5
-/** How long a request waits for a slot that is moving, and how often it looks. Then the caller knows, and may ask again. */
+/** How long a request waits for a slot that is moving, and the pause between two tries. Then it fails, and the engine asks again. */
 const MOVING_MS = 1000
 const MOVING_PAUSE_MS = 20
-/** A server that has owed an answer for this long may be about to be replaced. */
+/** A server with a request open for this long without any answer is suspected. */
 const SILENCE_MS = 1000
 const WATCH_MS = 250
 const SEARCHING: Backoff = { firstMs: 50, longestMs: 300, jitter: 0.5 }

@@ -7,7 +7,7 @@ import { linksOf } from '../server/links-of.ts'
 import { newClient } from '../server/new-client.ts'
 import { parseSentinelUrl } from './open.ts'
 
-/** Of the Sentinels, the master that they name, and its replicas. */
+/** Findings about the Sentinels, the master that they name, and its replicas. */
 export async function diagnoseRedisSentinel(url: string): Promise<readonly Finding[]> {
   const { serverUrl, sentinel } = parseSentinelUrl(url)
   const linkTo = linksOf(await newClient(serverUrl))

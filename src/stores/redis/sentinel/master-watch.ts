@@ -11,13 +11,13 @@ export interface MasterWatchOptions {
   readonly sentinels: readonly RedisLink[]
 }
 
-/** What a Sentinel says: where the master is, and how many fail-overs it has seen. Null: it knows no such master. */
+/** A Sentinel's answer: where the master is, and the epoch of its configuration. Null: it knows no such master. */
 type Answer = { readonly address: ServerAddress; readonly epoch: number } | null
 
 /**
- * Knows where the master is. Asks all Sentinels at once, so that one that hangs costs nothing; a majority of answers is
- * enough, and of these the one with the highest epoch counts: a Sentinel that is cut off together with the old master has
- * not seen the fail-over. Hears of a fail-over from each of them, for as long as it is open.
+ * Knows where the master is. Asks all Sentinels at once, so that one that hangs costs nothing. A majority of answers is
+ * enough, and the one with the highest epoch counts: a Sentinel that is cut off together with the old master has not seen
+ * the fail-over. Subscribes to the fail-overs that each Sentinel announces, until it is closed.
  */
 export class MasterWatch {
   readonly #name: string
@@ -62,13 +62,13 @@ export class MasterWatch {
       let decided = false
       const decide = (): void => {
         const best = answers.reduce((one, other) => (epochOf(other) > epochOf(one) ? other : one), null)
-        // A fail-over is known to one Sentinel before the others hear of it: those alone must not bring us back.
+        // One Sentinel knows of a fail-over before the others. A majority of the others must not lead back to the old master.
         const enough = answers.length >= majority && epochOf(best) >= epochOf(this.#known ?? null)
         if (decided || (!enough && answers.length + errors.length < this.#sentinels.length)) return
         decided = true
         if (best === null) reject(answers.length > 0 ? this.#unknownMaster() : unreachable(errors))
         else {
-          // Also back to a lower epoch: where all say so, somebody has set the Sentinels up anew.
+          // If all name a lower epoch, the Sentinels were set up anew.
           this.#learn(best)
           resolve(best.address)
         }
@@ -119,7 +119,7 @@ export class MasterWatch {
         onResubscribed: look,
       },
     })
-    // It may have announced another master before it was listened to.
+    // The Sentinel may have announced another master before the subscription.
     subscription.flowing.then(look, () => {})
     return subscription
   }
@@ -151,7 +151,7 @@ export function isSame(one: ServerAddress, other: ServerAddress): boolean {
 const SILENCE_MS = 1000
 
 async function askOn(connection: RawConnection, name: string): Promise<Answer> {
-  // During a fail-over the first already tells the new address, and the second the epoch that goes with it.
+  // In a fail-over the first tells the new address, and the second the epoch that belongs to it.
   const [at, facts] = await Promise.all([
     connection.send('SENTINEL', ['GET-MASTER-ADDR-BY-NAME', name]),
     connection.send('SENTINEL', ['MASTER', name]).catch((error: unknown) => {
@@ -166,7 +166,7 @@ async function askOn(connection: RawConnection, name: string): Promise<Answer> {
   return { address, epoch: configEpochOf(facts) }
 }
 
-/** The fields of a master come as a list of names and values, or as a map where the client speaks RESP3. */
+/** From the fields of a master: a list of names and values, or a map where the client speaks RESP3. */
 function configEpochOf(facts: unknown): number {
   const field = 'config-epoch'
   if (Array.isArray(facts)) return Number(facts[facts.indexOf(field) + 1])

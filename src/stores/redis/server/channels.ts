@@ -11,8 +11,8 @@ export interface RawChannels {
 }
 
 /**
- * Asks the server for a sign of life when no message has come for a while: where nobody sends anything, a connection that
- * is half open looks like one on which nothing happens.
+ * The channels of one connection. Sends a PING when no message has come for a while: without one, a half-open connection looks
+ * like one on which nobody publishes.
  */
 export class Channels implements ChannelsConnection {
   readonly #raw: RawChannels
@@ -20,7 +20,7 @@ export class Channels implements ChannelsConnection {
   readonly #lost: Promise<never>
   #reject: (error: unknown) => void = () => {}
   #heardAt = 0
-  /** Since when the server owes an answer; undefined when it owes none. */
+  /** Since when a request is open; undefined while none is. */
   #owedSince: number | undefined
   #timer: NodeJS.Timeout | undefined
   #closed = false
@@ -31,7 +31,7 @@ export class Channels implements ChannelsConnection {
     this.#lost = new Promise((_, reject) => {
       this.#reject = reject
     })
-    // Nobody may be subscribing when the connection is lost.
+    // Perhaps no `add` waits when the connection is lost.
     this.#lost.catch(() => {})
   }
 
@@ -44,7 +44,7 @@ export class Channels implements ChannelsConnection {
       await Promise.race([subscribed, this.#lost])
       this.heard()
     } catch (error) {
-      // Of this channel the server may refuse to tell, and still tell of others.
+      // The server may refuse this channel, and still serve others.
       this.#heardReply(error)
       throw error
     }

@@ -1,22 +1,24 @@
 import { type Backoff, backoffMs } from '../../../base/backoff.ts'
-/** What the store asks of a Redis client; one file per client library fulfils it. */
+
+/** Makes connections to one server. One file per client library implements it. */
 export interface RedisLink {
-  /** What the user's client puts before every key. The connections below do not. */
+  /** What the user's client puts before every key. The connections made here do not. */
   readonly keyPrefix: string
   /**
-   * A connection of our own, so that nothing the application does can hold up a renewal. Connects when it is asked.
-   * `onLost`: what comes next may reach another server, or the same one after a restart.
+   * A connection of the store's own, so that the application cannot hold up a renewal. It connects with its first command.
+   * `onLost`: the connection was lost. The next command may reach another server, or the same one after a restart.
    */
   open(onLost: () => void): RawConnection
-  /** Another one, for messages. `sharded`: for channels that belong to one slot of a cluster. */
+  /** A connection for messages. `sharded`: for channels that belong to one slot of a cluster. */
   openChannels(listener: ChannelsListener, options?: { readonly sharded?: boolean }): ChannelsConnection
-  /** Ends what its connections share. Those that are open end by themselves. */
+  /** Ends what the connections share. Each open connection has to be closed by itself. */
   close?(): void
 }
 
-/** What the store asks of a client of a Redis Cluster: a client of each of its servers, and where to find the first. */
+/** Makes links to the servers of a Redis Cluster. */
 export interface ClusterLink {
   readonly keyPrefix: string
+  /** Servers to ask first. They tell of the others. */
   readonly seeds: readonly ServerAddress[]
   /** To the server with this address, as the servers announce it to each other. */
   linkTo(announced: ServerAddress): RedisLink
@@ -29,7 +31,7 @@ export interface ServerAddress {
 
 /** A server other than the one that the client was made for. */
 export interface Target extends ServerAddress {
-  /** How to get in there. Without it: as the client gets in where it was made for. */
+  /** Default: the user, password and TLS of the client. */
   readonly access?: ServerAccess
 }
 
@@ -41,14 +43,14 @@ export interface ServerAccess {
 }
 
 /**
- * Reconnects by itself. A command that finds no server waits for one attempt to connect, and fails with it. Nothing here
- * keeps the process alive: whoever waits for an answer has a timer that does.
+ * Reconnects by itself. A command without a connection waits for one attempt to connect, and fails with it. Nothing here
+ * keeps the process alive: the engine has a timer for each answer that it waits for.
  */
 export interface RawConnection {
   send(command: string, args: string[]): Promise<unknown>
   /** Why a command failed, where the client's own error does not say it. */
   reasonOf(error: unknown): unknown
-  /** At once; what is not answered yet is rejected. Repeatable. */
+  /** Takes effect at once; open commands are rejected. Repeatable. */
   close(): void
 }
 
@@ -60,11 +62,11 @@ export interface MessageListener {
 
 export interface ChannelsListener {
   onMessage(message: string): void
-  /** For good: a new one has to be opened. */
+  /** The connection is lost for good: a new one has to be opened. */
   onLost(): void
 }
 
-/** Connects with its first channel, once. A connection that is silent for too long counts as lost. */
+/** Connects once, with its first channel. A connection that is silent for too long counts as lost. */
 export interface ChannelsConnection {
   /** Resolves once messages of the channel flow. */
   add(channel: string): Promise<void>
@@ -76,7 +78,7 @@ export interface ChannelsConnection {
 export interface Subscription {
   /** Resolves once messages flow, rejects when they cannot. */
   readonly flowing: Promise<void>
-  /** Whether messages flow now, so that a server which counts no receiver of a message knows that this process is gone. */
+  /** Whether messages flow now. If so, a server that counts no receiver of a message may conclude that this process is gone. */
   readonly provesLife: boolean
   /** At once. Repeatable. */
   close(): void
@@ -90,10 +92,10 @@ export function reconnectDelayMs(attempt: number): number {
 const RECONNECTING: Backoff = { firstMs: 100, longestMs: 1000, jitter: 0.25 }
 
 /**
- * A connection that has owed an answer for this long is half open, or its server hangs. Another connection may get through;
- * TCP alone would take a quarter of an hour to notice.
+ * A connection with a request open for this long is half open, or its server hangs. A new connection may get through. TCP
+ * alone would take a quarter of an hour to notice.
  */
 export const SILENCE_MS = 5000
 
-/** A peer that vanished without a word is noticed by TCP after this long without traffic, and not after two hours. */
+/** With this setting TCP notices a vanished peer after so long without traffic, and not after two hours. */
 export const KEEP_ALIVE_MS = 10_000
