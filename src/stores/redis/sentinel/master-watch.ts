@@ -12,7 +12,7 @@ export interface MasterWatchOptions {
 }
 
 /** A Sentinel's answer: where the master is, and the epoch of its configuration. Null: it knows no such master. */
-type Answer = { readonly address: ServerAddress; readonly epoch: number } | null
+type MasterReport = { readonly address: ServerAddress; readonly epoch: number } | null
 
 /**
  * Knows where the master is. Asks all Sentinels at once, so that one that hangs costs nothing. A majority of answers is
@@ -24,7 +24,7 @@ export class MasterWatch {
   readonly #sentinels: readonly RedisLink[]
   readonly #listeners = new Set<(master: ServerAddress) => void>()
   #subscriptions: readonly Subscription[] | undefined
-  #known: NonNullable<Answer> | undefined
+  #known: NonNullable<MasterReport> | undefined
   #round: Promise<ServerAddress> | undefined
   #closed = false
 
@@ -57,7 +57,7 @@ export class MasterWatch {
   #askAll(): Promise<ServerAddress> {
     return new Promise((resolve, reject) => {
       const majority = Math.floor(this.#sentinels.length / 2) + 1
-      const answers: Answer[] = []
+      const answers: MasterReport[] = []
       const errors: unknown[] = []
       let decided = false
       const decide = (): void => {
@@ -87,7 +87,7 @@ export class MasterWatch {
     })
   }
 
-  async #ask(sentinel: RedisLink): Promise<Answer> {
+  async #ask(sentinel: RedisLink): Promise<MasterReport> {
     const connection = sentinel.open(() => {})
     let limit: NodeJS.Timeout | undefined
     const silence = new Promise<never>((_, reject) => {
@@ -124,11 +124,11 @@ export class MasterWatch {
     return subscription
   }
 
-  #learnIfNewer(answer: Answer): void {
+  #learnIfNewer(answer: MasterReport): void {
     if (answer !== null && answer.epoch > epochOf(this.#known ?? null)) this.#learn(answer)
   }
 
-  #learn(answer: NonNullable<Answer>): void {
+  #learn(answer: NonNullable<MasterReport>): void {
     const before = this.#known?.address
     this.#known = answer
     if (before === undefined || isSame(before, answer.address)) return
@@ -150,7 +150,7 @@ export function isSame(one: ServerAddress, other: ServerAddress): boolean {
 /** A Sentinel that says nothing for this long is left out. */
 const SILENCE_MS = 1000
 
-async function askOn(connection: RawConnection, name: string): Promise<Answer> {
+async function askOn(connection: RawConnection, name: string): Promise<MasterReport> {
   // In a fail-over the first tells the new address, and the second the epoch that belongs to it.
   const [at, facts] = await Promise.all([
     connection.send('SENTINEL', ['GET-MASTER-ADDR-BY-NAME', name]),
@@ -173,7 +173,7 @@ function configEpochOf(facts: unknown): number {
   return Number(facts instanceof Map ? facts.get(field) : (facts as Record<string, unknown>)[field])
 }
 
-function epochOf(answer: Answer): number {
+function epochOf(answer: MasterReport): number {
   return answer?.epoch ?? -1
 }
 
