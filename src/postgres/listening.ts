@@ -1,8 +1,8 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { StoreError } from '../errors.ts'
+import type { Line } from './connection.ts'
 import type { MessageListener } from './connections.ts'
 import { quoteIdentifier } from './identifiers.ts'
-import type { Line } from './line.ts'
 
 export interface Listening {
   /** Whether messages flow, as far as this process knows. */

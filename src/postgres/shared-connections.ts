@@ -1,4 +1,5 @@
 import { expected } from '../base/arguments.ts'
+import { WRONG_ISOLATION } from './connection.ts'
 import {
   type ConnectionsOptions,
   connectionsOf,
@@ -9,7 +10,6 @@ import {
 } from './connections.ts'
 import { executorOf, type PgQueryable, type SqlClient, type SqlExecutor, type SqlRow } from './executor.ts'
 import { sqlState } from './failures.ts'
-import { WRONG_ISOLATION } from './line.ts'
 import type { Listening } from './listening.ts'
 
 /** A pg.Pool, as far as it is used here. */

@@ -46,6 +46,7 @@ const forbidden: Record<string, string[]> = {
     '../../driver.ts',
   ],
   'src/stores/redis/sentinel/link.ts': ['../cluster/map.ts', '../../redlock/index.ts', '../../../index.ts'],
+  'src/stores/postgres/advisory/session.ts': ['../postgres-store.ts', '../../../index.ts'],
   'src/postgres/listener.ts': ['../stores/postgres/index.ts', '../index.ts', '../contract/store.ts'],
   'src/queue/queue.ts': [
     '../engine/renewal-loop.ts',

@@ -6,20 +6,20 @@ export type {
   SqlExecutor,
   SqlRow,
 } from '../../postgres/executor.ts'
-export { advisoryLockId } from './advisory-key.ts'
-export type { AdvisoryLease } from './advisory-lease.ts'
+export { advisoryLockId } from './advisory/key.ts'
+export type { AdvisoryLease } from './advisory/lease.ts'
 export {
   type AdvisorySessionOptions,
   advisorySession,
   type TryAdvisorySessionOptions,
   tryAdvisorySession,
-} from './advisory-session.ts'
+} from './advisory/session.ts'
 export {
   type AdvisoryXactOptions,
   advisoryXact,
   type TryAdvisoryXactOptions,
   tryAdvisoryXact,
-} from './advisory-transaction.ts'
+} from './advisory/transaction.ts'
 export { type PostgresStoreOptions, postgresStore } from './client.ts'
 export { openPostgres } from './open.ts'
 export { type MigrateOptions, migrate } from './tables.ts'

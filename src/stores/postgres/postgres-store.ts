@@ -16,7 +16,7 @@ import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, isAbsent, isRetryable, storeErrorOf } from '../../postgres/failures.ts'
 import type { Listening } from '../../postgres/listening.ts'
 import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
-import { type Batch, Lane, type Pending } from './lane.ts'
+import { type Batch, Lane, type Pending } from './request-batches.ts'
 import { roomView } from './room-view.ts'
 import { presenceOf, type Statements, statementsFor } from './statements.ts'
 

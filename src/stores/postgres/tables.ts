@@ -28,7 +28,7 @@ export function migrateAdvisory(connections: PostgresConnections, schema: string
   return migrateComponent(connections, {
     schema,
     component: 'advisory',
-    migrations: [advisory.migration1],
+    migrations: [advisory.version1],
   })
 }
 

@@ -4,9 +4,9 @@ import { closedStoreError } from '../../base/closed.ts'
 import type { Answer } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { StoreTime } from '../../law/room.ts'
+import { isBusy, toStoreError } from './failures.ts'
 import { LockFile, type LockFileOptions } from './lock-file.ts'
 import type { Statements } from './statements.ts'
-import { isBusy, toStoreError } from './store-errors.ts'
 
 /** What is done in one transaction, at one time. It may be done again from the start, so it has no other effect. */
 export type Work<A> = (statements: Statements, time: StoreTime) => A

@@ -10,9 +10,9 @@ import {
   isHoldfastError,
   LeaseLostError,
 } from '../../../src/errors.ts'
-import { advisoryLockId } from '../../../src/stores/postgres/advisory-key.ts'
-import type { AdvisoryLease } from '../../../src/stores/postgres/advisory-lease.ts'
-import { advisorySession, tryAdvisorySession } from '../../../src/stores/postgres/advisory-session.ts'
+import { advisoryLockId } from '../../../src/stores/postgres/advisory/key.ts'
+import type { AdvisoryLease } from '../../../src/stores/postgres/advisory/lease.ts'
+import { advisorySession, tryAdvisorySession } from '../../../src/stores/postgres/advisory/session.ts'
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'

@@ -10,8 +10,8 @@ import {
   isHoldfastError,
 } from '../../../src/errors.ts'
 import type { SqlClient } from '../../../src/postgres/executor.ts'
-import { advisoryLockId } from '../../../src/stores/postgres/advisory-key.ts'
-import { advisoryXact, tryAdvisoryXact } from '../../../src/stores/postgres/advisory-transaction.ts'
+import { advisoryLockId } from '../../../src/stores/postgres/advisory/key.ts'
+import { advisoryXact, tryAdvisoryXact } from '../../../src/stores/postgres/advisory/transaction.ts'
 import { clients as guardClients } from '../../guard/clients.ts'
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'

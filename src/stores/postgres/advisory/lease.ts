@@ -1,6 +1,6 @@
-import { elapsedMs, type Instant, now, systemClock } from '../../base/clock.ts'
-import { LeaseLostError, type LossReason } from '../../errors.ts'
-import type { LockConnection } from './advisory-connection.ts'
+import { elapsedMs, type Instant, now, systemClock } from '../../../base/clock.ts'
+import { LeaseLostError, type LossReason } from '../../../errors.ts'
+import type { LockConnection } from './connection.ts'
 
 /**
  * A key, locked for as long as a connection of its own lives, or until it is released. It needs no renewal; what is

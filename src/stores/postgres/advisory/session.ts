@@ -1,12 +1,12 @@
-import { checkOptions, parseFlag, parseSignal } from '../../base/arguments.ts'
-import { now, systemClock } from '../../base/clock.ts'
-import { type Duration, parseDuration, TTL_RANGE, WAIT_RANGE } from '../../base/duration.ts'
-import { AcquireTimeoutError, InvalidArgumentError } from '../../errors.ts'
-import type { PostgresPool } from '../../postgres/connections.ts'
-import { parseSchema } from '../../postgres/identifiers.ts'
-import { LockConnection, type LockRequest } from './advisory-connection.ts'
-import { advisoryLockId } from './advisory-key.ts'
-import { type AdvisoryLease, SessionLease } from './advisory-lease.ts'
+import { checkOptions, parseFlag, parseSignal } from '../../../base/arguments.ts'
+import { now, systemClock } from '../../../base/clock.ts'
+import { type Duration, parseDuration, TTL_RANGE, WAIT_RANGE } from '../../../base/duration.ts'
+import { AcquireTimeoutError, InvalidArgumentError } from '../../../errors.ts'
+import type { PostgresPool } from '../../../postgres/connections.ts'
+import { parseSchema } from '../../../postgres/identifiers.ts'
+import { LockConnection, type LockRequest } from './connection.ts'
+import { advisoryLockId } from './key.ts'
+import { type AdvisoryLease, SessionLease } from './lease.ts'
 
 export interface TryAdvisorySessionOptions {
   /** Together with other shared ones, and with no exclusive one. Default: false. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { expected } from '../../base/arguments.ts'
+import { expected } from '../../../base/arguments.ts'
 
 /**
  * The number under which PostgreSQL knows the advisory lock of a key: the first eight bytes of the SHA-256 of its UTF-8

@@ -1,15 +1,15 @@
-import { StoreError } from '../../errors.ts'
+import { StoreError } from '../../../errors.ts'
 import {
   connectionsOf,
   type OwnConnection,
   type PostgresConnections,
   type PostgresPool,
-} from '../../postgres/connections.ts'
-import type { SqlRow } from '../../postgres/executor.ts'
-import { sqlState, storeErrorOf } from '../../postgres/failures.ts'
-import { inSchema } from '../../postgres/migrations.ts'
-import { scripts } from './advisory/sql/scripts.generated.ts'
-import { migrateAdvisory } from './tables.ts'
+} from '../../../postgres/connections.ts'
+import type { SqlRow } from '../../../postgres/executor.ts'
+import { sqlState, storeErrorOf } from '../../../postgres/failures.ts'
+import { inSchema } from '../../../postgres/migrations.ts'
+import { migrateAdvisory } from '../tables.ts'
+import { scripts } from './sql/scripts.generated.ts'
 
 /** Which lock is meant, and how it is kept. */
 export interface LockRequest {

@@ -1,6 +1,6 @@
-import { checkOptions, parseFlag } from '../../base/arguments.ts'
-import { type Duration, parseDuration, WAIT_RANGE } from '../../base/duration.ts'
-import { AcquireTimeoutError, DeadlockError, InvalidArgumentError, StoreError } from '../../errors.ts'
+import { checkOptions, parseFlag } from '../../../base/arguments.ts'
+import { type Duration, parseDuration, WAIT_RANGE } from '../../../base/duration.ts'
+import { AcquireTimeoutError, DeadlockError, InvalidArgumentError, StoreError } from '../../../errors.ts'
 import {
   executorOf,
   inTransaction,
@@ -8,10 +8,10 @@ import {
   type SqlExecutor,
   type SqlRow,
   sqlStateOf,
-} from '../../postgres/executor.ts'
-import { storeErrorOf } from '../../postgres/failures.ts'
-import { scripts } from './advisory/sql/scripts.generated.ts'
-import { advisoryLockId } from './advisory-key.ts'
+} from '../../../postgres/executor.ts'
+import { storeErrorOf } from '../../../postgres/failures.ts'
+import { scripts } from './sql/scripts.generated.ts'
+import { advisoryLockId } from './key.ts'
 
 export interface TryAdvisoryXactOptions {
   /** Together with other shared ones, and with no exclusive one. Default: false. */
