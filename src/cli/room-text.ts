@@ -1,8 +1,8 @@
 import { type HolderView, type RoomView, UNLIMITED } from '../index.ts'
-import { ownerFactsOf, type TicketView } from '../watch/ticket-facts.ts'
+import { ownerFactsOf, type TicketView } from '../room-watch/ticket-facts.ts'
 import { age, plain } from './text.ts'
 
-export { modeOf } from '../watch/ticket-facts.ts'
+export { modeOf } from '../room-watch/ticket-facts.ts'
 
 /** `host:pid (label)`, or the text as it is when a process that is none of ours wrote it. */
 export function ownerOf({ owner }: Pick<TicketView, 'owner'>): string {

@@ -1,5 +1,5 @@
 import type { Locks, RoomView } from '../index.ts'
-import { boundedRoom } from '../watch/ticket-facts.ts'
+import { boundedRoom } from '../room-watch/ticket-facts.ts'
 
 /** One key as the store has it; `undefined` when nobody holds it or waits for it. */
 export async function findRoom(locks: Locks, key: string): Promise<RoomView | undefined> {

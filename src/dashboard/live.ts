@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http'
-import type { RoomWatch } from '../watch/room-watch.ts'
+import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { GUARDS } from './replies.ts'
 
 /**

@@ -1,9 +1,9 @@
 import { shortened } from '../base/text.ts'
 import type { HolderView, RoomView, WaiterView } from '../index.ts'
-import { contentionIn } from '../watch/contention.ts'
-import type { KeyHistory, KeySample, Term } from '../watch/room-history.ts'
-import type { RoomWatch } from '../watch/room-watch.ts'
-import { electionsIn, LEADER_MARK, leaderValueOf, modeOf, ownerFactsOf } from '../watch/ticket-facts.ts'
+import { contentionIn } from '../room-watch/contention.ts'
+import type { KeyHistory, KeySample, Term } from '../room-watch/room-history.ts'
+import type { RoomWatch } from '../room-watch/room-watch.ts'
+import { electionsIn, LEADER_MARK, leaderValueOf, modeOf, ownerFactsOf } from '../room-watch/ticket-facts.ts'
 
 /**
  * What a page is shown, as JSON: a page of keys at most, texts of strangers cut, fences as strings. All durations are

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { Live } from '../../src/dashboard/live.ts'
 import { createLocks, type Locks } from '../../src/index.ts'
+import { watchRooms } from '../../src/room-watch/room-watch.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
-import { watchRooms } from '../../src/watch/room-watch.ts'
 import { listen, send, serve } from './dashboard-server.ts'
 
 let locks: Locks

@@ -64,7 +64,7 @@ const forbidden: Record<string, string[]> = {
     '../stores/sqlite/sqlite-store.ts',
     '../cli/table.ts',
   ],
-  'src/watch/room-watch.ts': ['../engine/renewal-loop.ts', '../contract/store.ts', 'node:fs'],
+  'src/room-watch/room-watch.ts': ['../engine/renewal-loop.ts', '../contract/store.ts', 'node:fs'],
   'examples/hello.ts': ['../src/index.ts', './shared.ts'],
 }
 const allowed: Record<string, string[]> = {
@@ -108,9 +108,9 @@ const allowed: Record<string, string[]> = {
     'node:fs',
   ],
   'src/cli/demo/ok.ts': ['../../index.ts', '../../stores/sqlite/index.ts', '../run.ts', '../../errors.ts'],
-  'src/cli/top/ok.ts': ['../../watch/room-watch.ts', '../../base/duration.ts'],
-  'src/dashboard/ok.ts': ['../watch/room-watch.ts', '../index.ts', '../base/duration.ts', 'node:http'],
-  'src/watch/ok.ts': ['../index.ts', './room-history.ts'],
+  'src/cli/top/ok.ts': ['../../room-watch/room-watch.ts', '../../base/duration.ts'],
+  'src/dashboard/ok.ts': ['../room-watch/room-watch.ts', '../index.ts', '../base/duration.ts', 'node:http'],
+  'src/room-watch/ok.ts': ['../index.ts', './room-history.ts'],
   'src/postgres/ok.ts': ['./executor.ts', '../base/duration.ts', '../errors.ts', 'node:timers', 'pg'],
   'src/jobs/ok.ts': ['../postgres/executor.ts', '../index.ts', './index.ts'],
   'src/queue/ok.ts': ['../index.ts', './queue.ts', '../errors.ts'],

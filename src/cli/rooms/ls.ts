@@ -1,5 +1,5 @@
 import type { RoomView } from '../../index.ts'
-import { boundedRoom } from '../../watch/ticket-facts.ts'
+import { boundedRoom } from '../../room-watch/ticket-facts.ts'
 import type { Arguments, Command } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'

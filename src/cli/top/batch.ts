@@ -1,5 +1,5 @@
 import type { Locks } from '../../index.ts'
-import { type RoomWatch, type Snapshot, watchRooms } from '../../watch/room-watch.ts'
+import { type RoomWatch, type Snapshot, watchRooms } from '../../room-watch/room-watch.ts'
 import { EXIT } from '../exit-codes.ts'
 import { roomJson } from '../room-text.ts'
 import { complain, paintFor, print, roomOnScreen } from '../terminal.ts'

@@ -1,4 +1,4 @@
-import type { Snapshot } from '../../watch/room-watch.ts'
+import type { Snapshot } from '../../room-watch/room-watch.ts'
 import type { Paint } from '../terminal.ts'
 import { age, plain, width } from '../text.ts'
 import type { Sums } from './sums.ts'

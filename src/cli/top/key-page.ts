@@ -1,5 +1,5 @@
 import type { RoomView } from '../../index.ts'
-import type { KeyHistory, Term, TermEnd } from '../../watch/room-history.ts'
+import type { KeyHistory, Term, TermEnd } from '../../room-watch/room-history.ts'
 import { modeOf, ownerOf, remainingOf } from '../room-text.ts'
 import { type Column, table } from '../table.ts'
 import type { Paint } from '../terminal.ts'

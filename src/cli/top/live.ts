@@ -1,5 +1,5 @@
 import type { Locks } from '../../index.ts'
-import { type RoomWatch, type Snapshot, watchRooms } from '../../watch/room-watch.ts'
+import { type RoomWatch, type Snapshot, watchRooms } from '../../room-watch/room-watch.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { paintFor } from '../terminal.ts'
 import { Columns } from './columns.ts'

@@ -1,5 +1,5 @@
 import type { RoomView } from '../../index.ts'
-import type { Totals } from '../../watch/room-history.ts'
+import type { Totals } from '../../room-watch/room-history.ts'
 
 /** What the header says of all keys together. */
 export interface Sums {

@@ -1,11 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { createLocks, type HolderView, type Locks, type RoomView, type Store } from '../../src/index.ts'
+import { contentionIn } from '../../src/room-watch/contention.ts'
+import { RoomHistory } from '../../src/room-watch/room-history.ts'
+import {
+  type RoomWatch,
+  type Snapshot,
+  type WatchOptions,
+  watchRooms,
+} from '../../src/room-watch/room-watch.ts'
+import { electionsIn } from '../../src/room-watch/ticket-facts.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
-import { contentionIn } from '../../src/watch/contention.ts'
-import { RoomHistory } from '../../src/watch/room-history.ts'
-import { type RoomWatch, type Snapshot, type WatchOptions, watchRooms } from '../../src/watch/room-watch.ts'
-import { electionsIn } from '../../src/watch/ticket-facts.ts'
 import { until } from '../servers/until.ts'
 
 let store: Store
