@@ -1,4 +1,4 @@
-import type { ExecutionStats } from './redlock.ts'
+import type { ExecutionStats } from './execution.ts'
 
 /** A resource is locked by somebody else. Told as an `error` event, and among the votes of an {@link ExecutionError}. */
 export class ResourceLockedError extends Error {

@@ -1,9 +1,6 @@
 export { ExecutionError, ResourceLockedError } from './errors.ts'
+export type { Client, ClientExecutionResult, ExecutionResult, ExecutionStats } from './execution.ts'
 export {
-  type Client,
-  type ClientExecutionResult,
-  type ExecutionResult,
-  type ExecutionStats,
   Lock,
   Redlock,
   // biome-ignore lint/style/noDefaultExport: the name under which the package redlock is imported.

@@ -6,8 +6,8 @@ import {
   type LeaseSet,
   type WaitOptions,
 } from '../index.ts'
-import type { IoredisClient } from '../stores/redis/index.ts'
 import { ExecutionError, ResourceLockedError } from './errors.ts'
+import type { Client, ExecutionResult, ExecutionStats } from './execution.ts'
 import {
   checkDuration,
   checkResources,
@@ -18,25 +18,6 @@ import {
   windowOf,
 } from './settings.ts'
 import { forget, type SharedLocks, sharedLocks } from './shared-locks.ts'
-
-/** A `Redis` or `Cluster` of the package ioredis. */
-export type Client = IoredisClient & { quit(): Promise<unknown> }
-
-export interface ExecutionStats {
-  readonly membershipSize: number
-  readonly quorumSize: number
-  readonly votesFor: Set<Client>
-  readonly votesAgainst: Map<Client, Error>
-}
-
-/** Taken over for its name. Nothing here returns one. */
-export type ClientExecutionResult =
-  | { client: Client; vote: 'for'; value: number }
-  | { client: Client; vote: 'against'; error: Error }
-
-export interface ExecutionResult {
-  readonly attempts: readonly Promise<ExecutionStats>[]
-}
 
 /** Besides what redlock has: `error`, which is set before the signal aborts. */
 export type RedlockAbortSignal = AbortSignal & { error?: Error }

@@ -1,7 +1,7 @@
 import { createLocks, type Locks } from '../index.ts'
 import { redisStore } from '../stores/redis/index.ts'
 import { redlockStore } from '../stores/redlock/index.ts'
-import type { Client } from './redlock.ts'
+import type { Client } from './execution.ts'
 
 /** What all `Redlock` objects of this process use that were made with the same clients. */
 export interface SharedLocks {
