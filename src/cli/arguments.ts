@@ -9,7 +9,7 @@ export interface Option {
   readonly help: string
 }
 
-export interface Command {
+export interface Subcommand {
   readonly name: string
   /** What follows the name in the usage line. */
   readonly usage: string
@@ -20,16 +20,16 @@ export interface Command {
   /** What stands behind `--` is a command and its arguments, and not words. */
   readonly takesCommand?: true
   /** Resolves with the exit code. */
-  run(given: Arguments): Promise<number>
+  run(given: ParsedArguments): Promise<number>
 }
 
 /** What was typed after the name of a command: its options, its words, and the command behind `--` if it takes one. */
-export class Arguments {
+export class ParsedArguments {
   readonly words: readonly string[]
   readonly rest: readonly string[]
   readonly #values: ReadonlyMap<string, string | true>
 
-  constructor(command: Command, typed: readonly string[]) {
+  constructor(command: Subcommand, typed: readonly string[]) {
     const end = typed.indexOf('--')
     const { values, words } = parse(command, end === -1 ? typed : typed.slice(0, end))
     const behind = end === -1 ? [] : typed.slice(end + 1)
@@ -90,7 +90,7 @@ const LONGEST_MS = 24 * 86_400_000
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
 
 function parse(
-  command: Command,
+  command: Subcommand,
   typed: readonly string[],
 ): { values: ReadonlyMap<string, string | true>; words: readonly string[] } {
   const options = Object.fromEntries(

@@ -1,9 +1,9 @@
 import { DRIVERS } from '../stores/drivers.ts'
-import type { Command, Option } from './arguments.ts'
+import type { Option, Subcommand } from './arguments.ts'
 import { roomOnScreen } from './terminal.ts'
 import { wrap } from './text.ts'
 
-export function helpOf(command: Command): string {
+export function helpOf(command: Subcommand): string {
   const options = Object.entries(command.options).map(
     ([name, option]) => [leftOf(name, option), option.help] as const,
   )
@@ -16,7 +16,7 @@ export function helpOf(command: Command): string {
   return fitted(`${parts.filter((part) => part !== undefined).join('\n\n')}\n`)
 }
 
-export function overview(commands: readonly Command[]): string {
+export function overview(commands: readonly Subcommand[]): string {
   const list = commands.map(({ name, summary }) => [name, summary] as const)
   return fitted(`Usage: holdfast <command> [options]
 

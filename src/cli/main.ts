@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { awaited } from '../base/awaited.ts'
 import { reportOf } from '../base/thrown.ts'
 import { isHoldfastError } from '../errors.ts'
-import { Arguments, type Command } from './arguments.ts'
+import { ParsedArguments, type Subcommand } from './arguments.ts'
 import { dashboard } from './dashboard/dashboard.ts'
 import { demo } from './demo/demo.ts'
 import { doctor } from './doctor/doctor.ts'
@@ -18,7 +18,7 @@ import { complain } from './terminal.ts'
 import { top } from './top/top.ts'
 import { UsageError } from './usage-error.ts'
 
-const commands: readonly Command[] = [run, ls, show, evict, top, dashboard, jobs, doctor, demo]
+const commands: readonly Subcommand[] = [run, ls, show, evict, top, dashboard, jobs, doctor, demo]
 
 // `holdfast ls | head` closes the pipe when it has seen enough.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -37,7 +37,7 @@ async function main([name, ...typed]: readonly string[]): Promise<number> {
   const command = commands.find((known) => known.name === name)
   if (command === undefined) return withoutCommand(name)
   try {
-    const given = new Arguments(withHelp(command), typed)
+    const given = new ParsedArguments(withHelp(command), typed)
     if (!given.flag('help')) return await command.run(given)
     process.stdout.write(helpOf(command))
     return EXIT.ok
@@ -46,7 +46,7 @@ async function main([name, ...typed]: readonly string[]): Promise<number> {
   }
 }
 
-function withHelp(command: Command): Command {
+function withHelp(command: Subcommand): Subcommand {
   return { ...command, options: { ...command.options, help: { short: 'h', help: 'this text' } } }
 }
 
@@ -73,7 +73,7 @@ function withoutCommand(name: string | undefined): number {
 }
 
 /** People get a sentence. A stack is for what is a mistake of this program. */
-function exitCodeFor(error: unknown, { name }: Command): number {
+function exitCodeFor(error: unknown, { name }: Subcommand): number {
   if (error instanceof UsageError || isHoldfastError(error, 'invalid-argument')) {
     complain(`${error.message} See holdfast ${name} --help.`)
     return EXIT.usage

@@ -1,5 +1,5 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
-import type { Arguments, Option } from './arguments.ts'
+import type { Option, ParsedArguments } from './arguments.ts'
 import { UsageError } from './usage-error.ts'
 
 /** What may be secret, and so need not stand in the command line: it is taken from the environment or a file, too. */
@@ -24,7 +24,7 @@ export function fileOption({ name, variable }: SecretOption): Readonly<Record<st
 }
 
 /** The command line goes before the environment; each says it once. */
-export function secretOf(given: Arguments, { name, variable }: SecretOption): Secret | undefined {
+export function secretOf(given: ParsedArguments, { name, variable }: SecretOption): Secret | undefined {
   const typed = only(`--${name}`, given.text(name), `--${name}-file`, given.text(`${name}-file`))
   if (typed !== undefined) return typed
   // An empty variable counts as none, as it does with most tools.

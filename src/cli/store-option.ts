@@ -1,5 +1,5 @@
 import { connect, type Locks, type LocksOptions } from '../index.ts'
-import type { Arguments, Option } from './arguments.ts'
+import type { Option, ParsedArguments } from './arguments.ts'
 import { fileOption, type SecretOption, secretOf } from './secret.ts'
 import { complain } from './terminal.ts'
 import { UsageError } from './usage-error.ts'
@@ -22,7 +22,7 @@ export async function openLocks(url: string, options: LocksOptions = {}): Promis
   return connect(url, options)
 }
 
-export async function urlOf(given: Arguments): Promise<string> {
+export async function urlOf(given: ParsedArguments): Promise<string> {
   const url = givenUrl(given)
   if (url !== undefined) return url
   const { defaultSqlitePath } = await import('../stores/sqlite/index.ts')
@@ -30,7 +30,7 @@ export async function urlOf(given: Arguments): Promise<string> {
 }
 
 /** Undefined where none was given. */
-export function givenUrl(given: Arguments): string | undefined {
+export function givenUrl(given: ParsedArguments): string | undefined {
   const secret = secretOf(given, STORE)
   if (secret === undefined) return undefined
   // Only to somebody who is there: cron would send a mail for it every few minutes.

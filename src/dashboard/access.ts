@@ -2,23 +2,23 @@ import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { isLoopback } from '../base/loopback.ts'
 
-/** Who may look: who knows the token, who the application says, or otherwise whoever sits at this machine. */
+/** Who may look: a browser with the token, one that `authorize` accepts, or, without both, one on this machine. */
 export interface AccessOptions {
   readonly token: string | undefined
   readonly authorize: ((request: IncomingMessage) => boolean | Promise<boolean>) | undefined
-  /** Other names under which browsers may reach us, such as `https://locks.example`. */
+  /** Other origins under which browsers reach the dashboard, such as `https://locks.example`. */
   readonly origins: readonly string[]
 }
 
 /**
- * `foreign`: a page of somebody else has sent it, whatever cookies it carries. `outside`: without a token only this
- * machine is answered.
+ * `unknown`: the token is missing or wrong, or `authorize` refused. `foreign`: a page of another site has sent the request,
+ * whatever cookies it carries. `outside`: there is no token, and the request comes from another machine.
  */
-export type Standing = 'granted' | 'unknown' | 'foreign' | 'outside'
+export type AccessDecision = 'granted' | 'unknown' | 'foreign' | 'outside'
 
 export class Access {
   readonly #options: AccessOptions
-  /** What the browser keeps instead of the token, under a name of its own: cookies know no ports. */
+  /** The browser keeps a value derived from the token. The name is derived, too, as cookies are shared by all ports. */
   readonly #cookie: { readonly name: string; readonly value: string } | undefined
 
   constructor(options: AccessOptions) {
@@ -29,7 +29,7 @@ export class Access {
     this.#cookie = { name: `holdfast-${derived.slice(0, 8)}`, value: derived.slice(8) }
   }
 
-  async standingOf(request: IncomingMessage): Promise<Standing> {
+  async decide(request: IncomingMessage): Promise<AccessDecision> {
     if (this.#isForeign(request)) return 'foreign'
     const { token, authorize } = this.#options
     if (authorize !== undefined) return (await authorize(request)) === true ? 'granted' : 'unknown'
@@ -42,10 +42,10 @@ export class Access {
     return token !== undefined && isSame(text, token)
   }
 
-  /** Without a path, so that it is the browser's own one, whatever a proxy makes of ours. */
+  /** Without `Path`, so that the browser uses the address it asked for: a proxy may have changed the one seen here. */
   cookieFor(request: IncomingMessage): string {
     const { name, value } = this.#cookie ?? { name: '', value: '' }
-    // Of several proxies the first one has met the browser.
+    // Of several proxies, the first entry is the one that the browser spoke to.
     const [scheme] = String(request.headers['x-forwarded-proto'] ?? '').split(',')
     const isEncrypted = 'encrypted' in request.socket || scheme === 'https'
     return `${name}=${value}; HttpOnly; SameSite=Strict${isEncrypted ? '; Secure' : ''}`
@@ -59,10 +59,10 @@ export class Access {
     return cookies.some(([name, value = '']) => name === cookie?.name && isSame(value, cookie?.value ?? ''))
   }
 
-  /** Browsers say where a request comes from, and no page can make them say something else. */
+  /** Browsers set these headers themselves; a page cannot forge them. */
   #isForeign({ headers }: IncomingMessage): boolean {
     const site = headers['sec-fetch-site']
-    // Also where a proxy has changed the host.
+    // This holds also where a proxy has changed `Host`.
     if (site === 'same-origin') return false
     if (site !== undefined && site !== 'none') return true
     const { origin } = headers
@@ -73,25 +73,25 @@ export class Access {
 }
 
 /**
- * A page whose name is made to lead to 127.0.0.1 (DNS rebinding) still comes with its own name, and what a proxy passes
- * on comes from anywhere.
+ * Refuses DNS rebinding, where another site's name resolves to 127.0.0.1: `Host` still has that name. Refuses what a proxy
+ * passes on, too, as it may come from anywhere.
  */
 function isFromThisMachine({ headers, socket, httpVersion }: IncomingMessage): boolean {
-  // No browser speaks HTTP/1.0, but nginx does to what is behind it, and by default without any mark.
+  // No browser speaks HTTP/1.0, but nginx does to its upstream, and by default without any header that marks a proxy.
   const isPassedOn = httpVersion === '1.0' || Object.keys(headers).some((name) => PROXY_MARK.test(name))
   const host = hostOf(headers) ?? ''
   if (isPassedOn || !/^[\w.:[\]-]+$/.test(host) || !URL.canParse(`http://${host}`)) return false
   return isLoopback(socket.remoteAddress ?? '') && isLoopback(new URL(`http://${host}`).hostname)
 }
 
-/** HTTP/2 has another name for it. */
+/** HTTP/2 sends `:authority` instead of `Host`. */
 function hostOf(headers: IncomingHttpHeaders & { readonly ':authority'?: string }): string | undefined {
   return headers.host ?? headers[':authority']
 }
 
 const PROXY_MARK = /^(?:forwarded|via|x-real-ip|x-forwarded-.*|x-client-ip|true-client-ip|cf-.*)$/
 
-/** In a time that tells nothing about where they differ. */
+/** Compares in constant time, so that the duration does not reveal where the texts differ. */
 function isSame(one: string, other: string): boolean {
   return timingSafeEqual(digestOf(one), digestOf(other))
 }

@@ -6,8 +6,8 @@ import type { Locks } from '../index.ts'
 import { watchRooms } from '../room-watch/room-watch.ts'
 import { Access } from './access.ts'
 import { JobsLook } from './jobs-look.ts'
-import { Live, type Question } from './live.ts'
-import { type DashboardOptions, parseOptions, type Settings } from './options.ts'
+import { LiveViewers, type ViewQuery } from './live.ts'
+import { type DashboardOptions, type DashboardSettings, parseOptions } from './options.ts'
 import { files } from './page/files.generated.ts'
 import { bodyOf, refuse, send, sendFile } from './replies.ts'
 import { isSortName, sharedView, type ViewRequest, viewOf } from './view.ts'
@@ -16,15 +16,15 @@ import { isSortName, sharedView, type ViewRequest, viewOf } from './view.ts'
 export interface Dashboard {
   (request: IncomingMessage, response: ServerResponse): void
   /**
-   * Ends the connections of those who look, looks at the store no more, and answers nobody any more, so that the server can
-   * end. The locks stay open.
+   * Ends all open live streams, stops reading the store and refuses further requests, so that the server can close. The
+   * locks stay open.
    */
   close(): void
 }
 
 /**
- * A page that shows who holds what and who waits, as it changes: for `node:http`, Express and Fastify. While nobody has it
- * open the store is not asked. It changes nothing, unless `allowEvict` is on.
+ * A page that shows who holds what and who waits, as it changes: for `node:http`, Express and Fastify. It reads the store only
+ * while a page is open, and changes nothing unless `allowEvict` is on.
  *
  * ```ts
  * import { createServer } from 'node:http'
@@ -36,64 +36,64 @@ export interface Dashboard {
  * createServer(dashboard).listen(7575, '127.0.0.1')
  * ```
  *
- * Who may look is decided by `token`, or by `authorize`, or else only browsers on this machine are answered.
+ * `token` or `authorize` decides who may look. Without both, only browsers on this machine are answered.
  *
- * @throws {InvalidArgumentError} when an option is not what it should be.
+ * @throws {InvalidArgumentError} when an option is invalid.
  */
 export function createDashboard(locks: Locks, options: DashboardOptions = {}): Dashboard {
   if (typeof locks?.inspect !== 'function') {
     throw expected('locks', 'what createLocks() or connect() returns', locks)
   }
-  const desk = new Desk(locks, parseOptions(options))
+  const handler = new DashboardHandler(locks, parseOptions(options))
   return Object.assign(
     (request: IncomingMessage, response: ServerResponse): void => {
-      desk.answer(request, response).catch((error: unknown) => {
-        // Whoever has left needs no answer.
-        if (!response.destroyed) desk.fail(response, error)
+      handler.answer(request, response).catch((error: unknown) => {
+        // The browser has left: there is nothing to answer.
+        if (!response.destroyed) handler.fail(response, error)
       })
     },
-    { close: () => desk.close() },
+    { close: () => handler.close() },
   )
 }
 
-class Desk {
+class DashboardHandler {
   readonly #locks: Locks
-  readonly #settings: Settings
+  readonly #settings: DashboardSettings
   readonly #access: Access
-  readonly #live: Live
+  readonly #live: LiveViewers
   readonly #jobs: JobsLook | undefined
   #isClosed = false
 
-  constructor(locks: Locks, settings: Settings) {
+  constructor(locks: Locks, settings: DashboardSettings) {
     this.#locks = locks
     this.#settings = settings
     this.#access = new Access(settings)
     const { prefix, jobs } = settings
-    this.#live = new Live((onSnapshot) => watchRooms(locks, { prefix, onSnapshot }))
+    this.#live = new LiveViewers((onSnapshot) => watchRooms(locks, { prefix, onSnapshot }))
     this.#jobs = jobs === undefined ? undefined : new JobsLook(jobs)
   }
 
   async answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
-    // A page comes back at once, and over a connection that is open already: the server would never end.
+    // An open page reconnects at once over its kept-alive connection, which would keep the server from closing.
     if (this.#isClosed) {
       const headers = request.httpVersionMajor === 1 ? { Connection: 'close' } : {}
       return refuse(response, 503, 'The dashboard is closed.', headers)
     }
-    const place = placeOf(request, this.#settings.path)
-    if (place === undefined) return refuse(response, 404, 'There is nothing here.')
-    if (place.name.startsWith('api/')) return this.#answerApi(request, response, place)
+    const target = requestTargetOf(request, this.#settings.path)
+    if (target === undefined) return refuse(response, 404, 'There is nothing here.')
+    if (target.name.startsWith('api/')) return this.#answerApi(request, response, target)
     if (request.method !== 'GET' && request.method !== 'HEAD') {
       return refuse(response, 405, 'Only GET and HEAD work here.', { Allow: 'GET, HEAD' })
     }
-    if (place.name !== '') return sendFile(response, files, place.name)
-    const token = place.query.get('token')
-    if (place.redirect === undefined && token === null) return sendFile(response, files, 'index.html')
-    // Relative, and without what was asked for: it leads nowhere else, and the token leaves the address bar.
+    if (target.name !== '') return sendFile(response, files, target.name)
+    const token = target.query.get('token')
+    if (target.redirect === undefined && token === null) return sendFile(response, files, 'index.html')
+    // Relative, so that it leads to no other site, and without the query, so that the token leaves the address bar.
     const cookie =
       token !== null && this.#access.isToken(token) ? { 'Set-Cookie': this.#access.cookieFor(request) } : {}
-    const target = place.redirect ?? './'
-    const isLost = place.redirect !== undefined && token !== null
-    send(response, 303, '', { ...cookie, Location: isLost ? `${target}${place.search}` : target })
+    const location = target.redirect ?? './'
+    const isLost = target.redirect !== undefined && token !== null
+    send(response, 303, '', { ...cookie, Location: isLost ? `${location}${target.search}` : location })
   }
 
   fail(response: ServerResponse, error: unknown): void {
@@ -105,7 +105,7 @@ class Desk {
       status,
       isOurs ? error.message : 'Something went wrong; the log of the server tells what.',
     )
-    // A mistake of ours, or of `authorize`.
+    // A mistake in this code or in `authorize`.
     if (isOurs) return
     process.emitWarning('The dashboard could not answer a request.', {
       type: 'HoldfastWarning',
@@ -119,16 +119,16 @@ class Desk {
     this.#live.close()
   }
 
-  async #answerApi(request: IncomingMessage, response: ServerResponse, place: Place): Promise<void> {
-    const route = ROUTES[place.name]
+  async #answerApi(request: IncomingMessage, response: ServerResponse, target: RequestTarget): Promise<void> {
+    const route = ROUTES[target.name]
     if (route === undefined) return refuse(response, 404, 'There is nothing here.')
     if (request.method !== route) {
       return refuse(response, 405, `Only ${route} works here.`, { Allow: route })
     }
-    const standing = await this.#access.standingOf(request)
-    // While the application was asked.
+    const decision = await this.#access.decide(request)
+    // Closed while `authorize` was asked.
     if (this.#isClosed) return this.answer(request, response)
-    switch (standing) {
+    switch (decision) {
       case 'foreign':
         return refuse(response, 403, 'Another site has sent this request.')
       case 'outside':
@@ -138,29 +138,29 @@ class Desk {
           'Without a token only browsers on the same machine are answered. Start the dashboard with one.',
         )
       case 'unknown':
-        if (place.name === 'api/session') return this.#openSession(request, response)
+        if (target.name === 'api/session') return this.#openSession(request, response)
         return refuse(response, 401, 'Who may look is asked for a token.', { 'WWW-Authenticate': 'Bearer' })
       case 'granted':
         break
       default:
-        standing satisfies never
+        decision satisfies never
     }
-    switch (place.name) {
+    switch (target.name) {
       case 'api/session':
         return this.#openSession(request, response)
       case 'api/evict':
         return this.#evict(request, response)
       case 'api/live':
         if (this.#live.isFull) return refuse(response, 503, 'Too many are looking at this moment.')
-        return this.#live.join(response, this.#questionOf(place.query))
+        return this.#live.join(response, this.#queryOf(target.query))
       default: {
-        const { view } = this.#questionOf(place.query)
+        const { view } = this.#queryOf(target.query)
         send(response, 200, JSON.stringify(view(await this.#live.looked())), JSON_TYPE)
       }
     }
   }
 
-  /** Somebody has typed the token into the page. */
+  /** The token was typed into the page. */
   async #openSession(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { token } = await bodyOf(request)
     if (typeof token !== 'string' || !this.#access.isToken(token)) {
@@ -188,7 +188,7 @@ class Desk {
     send(response, 200, JSON.stringify({ evicted }), JSON_TYPE)
   }
 
-  #questionOf(query: URLSearchParams): Question {
+  #queryOf(query: URLSearchParams): ViewQuery {
     const { allowEvict, title } = this.#settings
     const site = { title, allowEvict, hasJobs: this.#jobs !== undefined }
     if (query.get('view') === 'jobs') {
@@ -208,17 +208,20 @@ const ROUTES: Readonly<Record<string, 'GET' | 'POST' | undefined>> = {
 
 const JSON_TYPE = { 'Content-Type': 'application/json; charset=utf-8' }
 
-interface Place {
-  /** Below where it is mounted, without a slash in front. */
+interface RequestTarget {
+  /** The path below the mount point, without a slash in front. */
   readonly name: string
   readonly query: URLSearchParams
   readonly search: string
-  /** Set where the address lacks its slash at the end, without which the page's own addresses lead astray. */
+  /** Set where the address lacks the slash at its end: without it the page's relative addresses are wrong. */
   readonly redirect: string | undefined
 }
 
-/** Express takes off what it is mounted at, and keeps the whole in `originalUrl`. */
-function placeOf(request: IncomingMessage & { originalUrl?: string }, mount: string): Place | undefined {
+/** Express removes the mount point from `url` and keeps the whole address in `originalUrl`. */
+function requestTargetOf(
+  request: IncomingMessage & { originalUrl?: string },
+  mount: string,
+): RequestTarget | undefined {
   const [whole, search] = splitAddress(request.originalUrl ?? request.url ?? '')
   const [pathname] = splitAddress(request.url ?? '')
   const isBelow = mount !== '' && `${whole}/`.startsWith(`${mount}/`)
@@ -228,7 +231,7 @@ function placeOf(request: IncomingMessage & { originalUrl?: string }, mount: str
   return { name, query: new URLSearchParams(search), search, redirect }
 }
 
-/** As it was sent: what is no address, or goes up on its way, is found nowhere. */
+/** The address is not normalized: an invalid one, or one with `..`, matches no route. */
 function splitAddress(address: string): [path: string, search: string] {
   const [path = ''] = address.split('?', 1)
   return [path, address.slice(path.length)]

@@ -1,7 +1,7 @@
 import { messageOf } from '../base/thrown.ts'
 import { JOB_STATES, type Jobs, type JobView } from '../jobs/index.ts'
 
-/** Looks at jobs for everybody at once, and not more often than every few seconds: counting reads the whole table. */
+/** One view of the jobs for all viewers, read every 5 s at most: counting reads the whole table. */
 export class JobsLook {
   readonly #jobs: Pick<Jobs, 'count' | 'inspect'>
   #view: object = { counts: [], jobs: [], states: JOB_STATES }
@@ -12,7 +12,7 @@ export class JobsLook {
     this.#jobs = jobs
   }
 
-  /** What was seen last; a new look is begun where it is time. */
+  /** The last view. Reading it starts a new look when one is due. */
   get view(): object {
     if (!this.#isLooking && performance.now() >= this.#nextAt) void this.#look()
     return this.#view
@@ -44,7 +44,7 @@ export class JobsLook {
   }
 }
 
-/** Without its payload, which may hold anything, and of its error what people read first. */
+/** Without the payload, which may hold anything, and with the first line of the error only. */
 function jobJson(job: JobView): object {
   const { id, name, state, attempt, failures, maxAttempts, worker, error, ageMs, startedAt, dueAt } = job
   return {

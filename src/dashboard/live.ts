@@ -3,13 +3,13 @@ import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { GUARDS } from './replies.ts'
 
 /**
- * Those who look at this moment. There is one watch for all of them, and none when nobody looks. A client that reads slower
- * than it is told gets the next message when it has taken the last one, so that nothing piles up.
+ * The open live streams (server-sent events). All viewers share one watch of the store; without viewers there is none. A
+ * viewer that reads slowly skips messages until it has read the last one, so that nothing piles up.
  */
-export class Live {
+export class LiveViewers {
   readonly #startWatch: (onSnapshot: () => void) => RoomWatch
-  readonly #clients: Set<Client> = new Set()
-  readonly #impatient: Set<() => void> = new Set()
+  readonly #viewers: Set<Viewer> = new Set()
+  readonly #awaitingLook: Set<() => void> = new Set()
   #watch: RoomWatch | undefined
   #ending: NodeJS.Timeout | undefined
 
@@ -18,133 +18,133 @@ export class Live {
   }
 
   get isFull(): boolean {
-    return this.#clients.size >= MOST_CLIENTS
+    return this.#viewers.size >= MOST_VIEWERS
   }
 
-  /** Runs for a while after the last one has left, so that what it remembers is there when a page is loaded again. */
+  /** Runs on for a minute after the last viewer has left, so that its history is there when a page is loaded again. */
   get watch(): RoomWatch {
-    this.#watch ??= this.#startWatch(() => this.#tellAll())
+    this.#watch ??= this.#startWatch(() => this.#sendAll())
     clearTimeout(this.#ending)
     this.#ending = undefined
-    if (this.#clients.size === 0) {
+    if (this.#viewers.size === 0) {
       this.#ending = setTimeout(() => this.#stopWatch(), LINGER_MS)
       this.#ending.unref()
     }
     return this.#watch
   }
 
-  /** Resolves with the watch when it has looked, or says that the store is away, which it does within seconds. */
+  /** Resolves once the watch has a fresh snapshot, or reports that the store is away, which takes some seconds at most. */
   async looked(): Promise<RoomWatch> {
     const { watch } = this
     const { snapshot } = watch
     const isKnown = snapshot.store.tag === 'away' || Date.now() - snapshot.at < FRESH_MS
     if (isKnown) return watch
-    await new Promise<void>((resolve) => this.#impatient.add(resolve))
+    await new Promise<void>((resolve) => this.#awaitingLook.add(resolve))
     return watch
   }
 
-  /** Tells a client what it has asked for after every look, until it leaves. The response's head is not sent yet. */
-  join(response: ServerResponse, question: Question): void {
-    // Gone while it was asked who it is: nothing would tell of its leaving any more.
+  /** Sends the view of `query` after every look, until the viewer leaves. The response's head must not be sent yet. */
+  join(response: ServerResponse, query: ViewQuery): void {
+    // The viewer left during the access check. Its `close` event has passed, so it would never be removed.
     if (isGone(response)) return
     response.writeHead(200, {
       ...GUARDS,
       'Content-Type': 'text/event-stream; charset=utf-8',
-      // Not to be compressed by what stands in between: that waits until there is enough of it.
+      // `no-transform`: a proxy that compresses would hold messages back until it has enough of them.
       'Cache-Control': 'no-store, no-transform',
       'X-Accel-Buffering': 'no',
     })
     response.write('retry: 2000\n\n')
-    const client: Client = { response, question, blockedAt: undefined }
-    this.#clients.add(client)
-    response.once('close', () => this.#leave(client))
+    const viewer: Viewer = { response, query, blockedAt: undefined }
+    this.#viewers.add(viewer)
+    response.once('close', () => this.#leave(viewer))
     response.on('error', () => {})
     const { watch } = this
     const isThere = watch.snapshot.at > 0 || watch.snapshot.store.tag === 'away'
-    if (isThere) tell(client, messageOf(question, watch))
+    if (isThere) sendTo(viewer, messageOf(query, watch))
   }
 
   close(): void {
-    for (const { response } of this.#clients) response.destroy()
-    this.#clients.clear()
+    for (const { response } of this.#viewers) response.destroy()
+    this.#viewers.clear()
     clearTimeout(this.#ending)
     this.#stopWatch()
   }
 
-  #leave(client: Client): void {
-    this.#clients.delete(client)
-    if (this.#clients.size > 0 || this.#watch === undefined) return
-    // Begins the countdown.
+  #leave(viewer: Viewer): void {
+    this.#viewers.delete(viewer)
+    if (this.#viewers.size > 0 || this.#watch === undefined) return
+    // The getter starts the countdown to the end of the watch.
     void this.watch
   }
 
   #stopWatch(): void {
     this.#watch?.stop()
     this.#watch = undefined
-    this.#tellImpatient()
+    this.#settleLooks()
   }
 
-  #tellImpatient(): void {
-    for (const done of this.#impatient) done()
-    this.#impatient.clear()
+  #settleLooks(): void {
+    for (const resolve of this.#awaitingLook) resolve()
+    this.#awaitingLook.clear()
   }
 
-  #tellAll(): void {
-    this.#tellImpatient()
+  #sendAll(): void {
+    this.#settleLooks()
     const watch = this.#watch
     if (watch === undefined) return
-    // Most of them look at the same, and of thousands of keys that takes a while to put together.
+    // Most viewers have the same query, and a view of thousands of keys takes a while to build.
     const messages = new Map<string, string>()
-    for (const client of this.#clients) {
-      const { question } = client
-      if (isBlocked(client)) continue
-      const message = messages.get(question.name) ?? messageOf(question, watch)
-      messages.set(question.name, message)
-      tell(client, message)
+    for (const viewer of this.#viewers) {
+      const { query } = viewer
+      if (isBlocked(viewer)) continue
+      const message = messages.get(query.name) ?? messageOf(query, watch)
+      messages.set(query.name, message)
+      sendTo(viewer, message)
     }
   }
 }
 
-/** What somebody wants to see. */
-export interface Question {
-  /** The same for all who are given the same. */
+/** What a viewer wants to see. */
+export interface ViewQuery {
+  /** Equal for queries with the same view. */
   readonly name: string
   readonly view: (watch: RoomWatch) => object
 }
 
-interface Client {
+interface Viewer {
   readonly response: ServerResponse
-  readonly question: Question
-  /** Since when it has not taken what it was sent. */
+  readonly query: ViewQuery
+  /** Since when the last message is unread; `undefined` when it was read. */
   blockedAt: number | undefined
 }
 
-/** Of HTTP/2 it is the stream that says so. */
+/** With HTTP/2 it is the stream that is destroyed, not the response. */
 function isGone(response: ServerResponse & { readonly stream?: { readonly destroyed: boolean } }): boolean {
   return response.destroyed || response.stream?.destroyed === true
 }
 
-function messageOf({ view }: Question, watch: RoomWatch): string {
+function messageOf({ view }: ViewQuery, watch: RoomWatch): string {
   return `data: ${JSON.stringify(view(watch))}\n\n`
 }
 
-/** Whether it has not taken the last message yet. Who never does is let go. */
-function isBlocked({ response, blockedAt }: Client): boolean {
+/** Whether the viewer has not read the last message yet. Ends its stream when that takes too long. */
+function isBlocked({ response, blockedAt }: Viewer): boolean {
   if (blockedAt === undefined) return false
   if (performance.now() - blockedAt > LONGEST_BLOCK_MS) response.destroy()
   return true
 }
 
-function tell(client: Client, message: string): void {
-  if (client.response.write(message)) return
-  client.blockedAt = performance.now()
-  client.response.once('drain', () => {
-    client.blockedAt = undefined
+function sendTo(viewer: Viewer, message: string): void {
+  if (viewer.response.write(message)) return
+  viewer.blockedAt = performance.now()
+  viewer.response.once('drain', () => {
+    viewer.blockedAt = undefined
   })
 }
 
-/** What all of them together may not have read yet is then some tens of MB at worst. */
-const MOST_CLIENTS = 250
+/** Bounds what all viewers together have not read yet to some tens of MB. */
+const MOST_VIEWERS = 250
 const LINGER_MS = 60_000
 const FRESH_MS = 2000
 const LONGEST_BLOCK_MS = 30_000

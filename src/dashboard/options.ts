@@ -5,28 +5,28 @@ import type { Jobs } from '../jobs/index.ts'
 
 export interface DashboardOptions {
   /**
-   * Who knows it may look: at least 16 characters. It is given once as `?token=…`, typed into the page, or sent as
-   * `Authorization: Bearer …`; the browser then keeps a cookie. Without `token` and `authorize` only browsers on this
-   * machine are answered, and nothing that a proxy has passed on.
+   * A secret of at least 16 characters that lets its bearer look. Give it once as `?token=…` or type it into the page, and
+   * the browser keeps a cookie; programs send `Authorization: Bearer …`. Without `token` and `authorize` only browsers on
+   * this machine are answered, and nothing that a proxy has passed on.
    */
   readonly token?: string | undefined
-  /** Lets the application decide instead, by its own sessions. Asked for every request of data. */
+  /** Lets the application decide, by its own sessions. Called for every request of data, and not again while a stream is open. */
   readonly authorize?: ((request: IncomingMessage) => boolean | Promise<boolean>) | undefined
-  /** Whether those who look may take keys away from holders and waiters. Default: no. */
+  /** Whether viewers may evict holders and waiters. Default: false. */
   readonly allowEvict?: boolean | undefined
-  /** Where it is mounted, if `request.url` still has that in front, as with Fastify and plain http: `/locks`. */
+  /** The mount point, if `request.url` still begins with it, as in Fastify and plain `node:http`: `/locks`. */
   readonly path?: string | undefined
-  /** Shows only keys that begin with it. Others cannot be evicted here, either. Default: all. */
+  /** Shows only keys that begin with it; no other key can be evicted here. Default: all keys. */
   readonly prefix?: string | undefined
   /** The jobs to show beside the locks. */
   readonly jobs?: Pick<Jobs, 'count' | 'inspect'> | undefined
-  /** What people read at the top. Default: `Locks`. */
+  /** The heading of the page. Default: `Locks`. */
   readonly title?: string | undefined
   /** Origins from which browsers may send requests, where a proxy changes the `Host`: `['https://locks.example']`. */
   readonly origins?: readonly string[] | undefined
 }
 
-export interface Settings {
+export interface DashboardSettings {
   readonly token: string | undefined
   readonly authorize: DashboardOptions['authorize']
   readonly allowEvict: boolean
@@ -37,12 +37,12 @@ export interface Settings {
   readonly origins: readonly string[]
 }
 
-export function parseOptions(options: DashboardOptions): Settings {
+export function parseOptions(options: DashboardOptions): DashboardSettings {
   checkOptions(options, NAMES)
   const { token, authorize, path = '', prefix = '', jobs, title = 'Locks' } = options
   const { origins = [] } = options
   if (token !== undefined && (typeof token !== 'string' || !/^[!-~]{16,}$/.test(token))) {
-    // Not what was given: it is nearly a token.
+    // The message does not quote the value: it may be nearly the token.
     throw new InvalidArgumentError(
       'Expected `token` to be at least 16 characters of ASCII without spaces, got something else.',
     )

@@ -11,7 +11,7 @@ export function send(
   response.end(response.req.method === 'HEAD' ? '' : body)
 }
 
-/** For people and programs: one sentence. */
+/** Answers with one sentence, for people and programs. */
 export function refuse(
   response: ServerResponse,
   status: number,
@@ -36,10 +36,10 @@ export function sendFile(
 }
 
 /**
- * An object of JSON. The type has to be said: a form of another site cannot send it. A body that the application's own
- * parser has read is taken from there.
+ * The body, which has to be a JSON object with `Content-Type: application/json`: a form of another site cannot send that
+ * type. Where a parser of the application has read the body already, `request.body` has it.
  *
- * @throws {InvalidArgumentError}
+ * @throws {InvalidArgumentError} when the type or the body is something else.
  */
 export async function bodyOf(
   request: IncomingMessage & { readonly body?: unknown },
@@ -57,7 +57,7 @@ async function textOf(request: IncomingMessage): Promise<string> {
   let size = 0
   for await (const part of request as AsyncIterable<Buffer>) {
     size += part.length
-    // Read to its end all the same: to stop ends the connection, and whoever still sends does not hear why.
+    // Too large a body is still read to its end: stopping closes the connection before the client reads the refusal.
     if (size <= LARGEST_BODY) parts.push(part)
   }
   if (size > LARGEST_BODY)
@@ -82,7 +82,7 @@ const TYPES: Readonly<Record<string, string>> = {
   svg: 'image/svg+xml',
 }
 
-/** Nothing but the page's own files may run in it, nobody may frame it, and nothing of it is kept. */
+/** The page runs nothing but its own files, may not be framed, and is not cached. */
 export const GUARDS: Readonly<Record<string, string>> = {
   'Content-Security-Policy': [
     "default-src 'none'",

@@ -1,13 +1,13 @@
 import { shortened } from '../base/text.ts'
 import type { HolderView, RoomView, WaiterView } from '../index.ts'
 import { contentionIn } from '../room-watch/contention.ts'
-import type { KeyHistory, KeySample, Term } from '../room-watch/room-history.ts'
+import type { HoldRecord, KeyHistory, KeySample } from '../room-watch/room-history.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { electionsIn, LEADER_MARK, leaderValueOf, modeOf, ownerFactsOf } from '../room-watch/ticket-facts.ts'
 
 /**
- * What a page is shown, as JSON: a page of keys at most, texts of strangers cut, fences as strings. All durations are
- * those of the moment of the look.
+ * What the page shows, as JSON: at most one page of keys, foreign texts cut, fences as strings. Durations are as of the
+ * look, not of the request.
  */
 export type ViewRequest =
   | {
@@ -39,7 +39,7 @@ export function viewOf(watch: RoomWatch, request: ViewRequest): object {
   }
 }
 
-/** What stands above every page. */
+/** What every page shows above its own content. */
 export function sharedView({ snapshot, totals }: RoomWatch): object {
   const { at, store, isCut } = snapshot
   return {
@@ -60,7 +60,7 @@ function keysView(
   const wanted = search.toLowerCase()
   const isOf = ownedBy(wanted)
   const matching = rooms.filter((room) => {
-    // The mark of an election is shown with it.
+    // The mark of an election is part of the election's row.
     if (isMarkOf(elections, room.key)) return false
     if (show === 'contended' && room.queue.length === 0) return false
     if (show === 'elections' && !elections.has(room.key)) return false
@@ -108,7 +108,7 @@ function keyView(watch: RoomWatch, key: string): object {
   const { rooms } = watch.snapshot
   const { holders, queue, closedMs } = rooms.find((room) => room.key === key) ?? FREE
   const elections = knownElections(rooms)
-  const { terms = [], samples = [] } = watch.historyOf(key) ?? {}
+  const { holds = [], samples = [] } = watch.historyOf(key) ?? {}
   return {
     key,
     isElection: elections.has(key),
@@ -118,14 +118,14 @@ function keyView(watch: RoomWatch, key: string): object {
     waiting: queue.length,
     holders: holders.slice(0, KEY_TICKETS).map((holder) => holderJson(holder, KEY_TEXT)),
     queue: queue.slice(0, KEY_TICKETS).map((waiter) => waiterJson(waiter, KEY_TEXT)),
-    terms: terms.map(termJson),
+    holds: holds.map(holdJson),
     samples: samples.map(sampleJson),
   }
 }
 
 const FREE: Omit<RoomView, 'key'> = { holders: [], queue: [], closedMs: 0 }
 
-/** Largest first. By key they are sorted already. */
+/** Largest first. `key`: the snapshot is sorted by key already. */
 const SORTS: Readonly<Record<SortName, ((room: RoomView) => number) | undefined>> = {
   key: undefined,
   waiting: ({ queue }) => queue.length,
@@ -135,12 +135,12 @@ const SORTS: Readonly<Record<SortName, ((room: RoomView) => number) | undefined>
   left: ({ holders: [first] }) => -(first?.remainingMs ?? Number.MAX_VALUE),
 }
 
-/** In order of arrival, so the first waits longest. */
+/** The queue is in order of arrival, so its first waiter waits longest. */
 function longestWaitMs({ queue }: RoomView): number {
   return queue[0]?.waitedMs ?? 0
 }
 
-/** All who look at one snapshot see the same elections in it. */
+/** Found once for each snapshot, as all viewers share it. */
 function knownElections(rooms: readonly RoomView[]): ReadonlyMap<string, number> {
   const known = electionsOf.get(rooms) ?? electionsIn(rooms)
   electionsOf.set(rooms, known)
@@ -153,7 +153,7 @@ function isMarkOf(elections: ReadonlyMap<string, number>, key: string): boolean 
   return key.endsWith(LEADER_MARK) && elections.has(key.slice(0, -LEADER_MARK.length))
 }
 
-/** Whether the text is of one of the owners in a room. Most rooms have the same few owners, so each is read once. */
+/** Whether an owner in the room contains the text. Most rooms have the same few owners, so each owner is parsed once. */
 function ownedBy(wanted: string): (room: RoomView) => boolean {
   const known = new Map<string, boolean>()
   const isWanted = ({ owner }: { readonly owner: string }): boolean => {
@@ -188,17 +188,17 @@ function waiterJson(waiter: WaiterView, room: number): object {
   return { id, mode: modeOf(waiter), waitedMs, owner: ownerJson(owner, room) }
 }
 
-function termJson(term: Term): object {
-  const { id, fence, fromAt, untilAt, end, reason } = term
+function holdJson(hold: HoldRecord): object {
+  const { id, fence, fromAt, untilAt, end, reason } = hold
   return {
     id,
     fence: String(fence),
-    mode: modeOf(term),
+    mode: modeOf(hold),
     fromAt,
     untilAt,
     end,
     reason,
-    owner: ownerJson(term.owner, ROW_TEXT),
+    owner: ownerJson(hold.owner, ROW_TEXT),
   }
 }
 

@@ -135,7 +135,7 @@ export function namesOf<Kind extends Measure['kind']>(kind: Kind): readonly OfKi
 }
 
 /** Where the numbers go. */
-export interface Sink {
+export interface MeasureSink {
   duration(name: OfKind<'duration'>, seconds: number, labels: Labels): void
   count(name: OfKind<'count'>, by: 0 | 1, labels: Labels): void
   level(name: OfKind<'level'>, by: 1 | -1, labels: Labels): void
@@ -157,7 +157,7 @@ export interface Measuring {
 export function measure(
   locks: Pick<ProcessEvents, 'on'>,
   groupOf: (key: string) => string,
-  sink: Sink,
+  sink: MeasureSink,
 ): Measuring {
   const known = new Map<string, Labels>()
   /** One object for each store and group, as they are asked for with every event. */
@@ -172,17 +172,17 @@ export function measure(
     return labels
   }
   const present = {
-    waiting: new Presence('waiting', sink),
-    held: new Presence('held', sink),
-    leading: new Presence('leading', sink),
+    waiting: new PresenceMeter('waiting', sink),
+    held: new PresenceMeter('held', sink),
+    leading: new PresenceMeter('leading', sink),
   }
-  const ended = (event: Ended, outcome: { readonly request: string; readonly wait: string }) => {
+  const ended = (event: EndedRequest, outcome: { readonly request: string; readonly wait: string }) => {
     present.waiting.leave(event.id)
     const labels = labelsOf(event)
     sink.count('requests', 1, { ...labels, outcome: outcome.request })
     sink.duration('wait', event.waitedMs / 1000, { ...labels, outcome: outcome.wait })
   }
-  const left = (event: Left) => {
+  const left = (event: EndedHold) => {
     present.held.leave(event.id)
     sink.duration('hold', event.heldMs / 1000, { ...labelsOf(event), outcome: event.event })
   }
@@ -228,7 +228,7 @@ export function measure(
 }
 
 /** A counter that begins with 1 has not risen for who computes a rate: the first loss would raise no alarm. */
-function begin(labels: Labels & { readonly store: string }, sink: Sink): void {
+function begin(labels: Labels & { readonly store: string }, sink: MeasureSink): void {
   for (const reason of REASONS) sink.count('losses', 0, { ...labels, reason })
   for (const was of ['holder', 'waiter']) sink.count('evictions', 0, { ...labels, was })
   for (const outcome of ['acquired', 'busy', 'timeout']) sink.count('requests', 0, { ...labels, outcome })
@@ -248,18 +248,18 @@ const OLDEST: Readonly<Record<OfKind<'oldest'>, OfKind<'level'>>> = {
 
 type Listeners = { readonly [Name in LockEventName]?: (event: LockEvents[Name]) => void }
 type Keyed = Pick<LockEvents['requested'], 'store' | 'key'>
-type Ended = Pick<LockEvents['timeout'], 'store' | 'key' | 'id' | 'waitedMs'>
-type Left = LockEvents['lost' | 'released' | 'detached']
+type EndedRequest = Pick<LockEvents['timeout'], 'store' | 'key' | 'id' | 'waitedMs'>
+type EndedHold = LockEvents['lost' | 'released' | 'detached']
 
 /** Who is there now. Knows them by id: who came before somebody measured, must not be counted as leaving. */
-class Presence {
+class PresenceMeter {
   readonly #name: OfKind<'level'>
-  readonly #sink: Sink
+  readonly #sink: MeasureSink
   readonly #there = new Map<string, { readonly labels: Labels; readonly since: number }>()
   /** All that were ever counted by: where nobody is any more, that is told, as the last age would stay otherwise. */
   readonly #known = new Set<Labels>()
 
-  constructor(name: OfKind<'level'>, sink: Sink) {
+  constructor(name: OfKind<'level'>, sink: MeasureSink) {
     this.#name = name
     this.#sink = sink
   }

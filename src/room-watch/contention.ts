@@ -8,12 +8,15 @@ export interface Contention {
   /** How many stood in the queue, on average. */
   readonly averageWaiting: number
   readonly mostWaiting: number
-  /** Terms that have begun, as far as they were seen. */
+  /** Holds that have begun, as far as they were seen. */
   readonly handOvers: number
 }
 
 /** The keys for which most was waited come first. Elections are not among them: their candidates wait for as long as one leads. */
-export function contentionIn({ snapshot, changed, historyOf }: Watched, most: number): readonly Contention[] {
+export function contentionIn(
+  { snapshot, changed, historyOf }: ContentionSources,
+  most: number,
+): readonly Contention[] {
   const { rooms, at } = snapshot
   const elections = electionsIn(rooms)
   const keys = new Set(changed)
@@ -28,11 +31,11 @@ export function contentionIn({ snapshot, changed, historyOf }: Watched, most: nu
   return found.sort((one, other) => other.averageWaiting - one.averageWaiting).slice(0, most)
 }
 
-type Watched = Pick<RoomWatch, 'snapshot' | 'changed'> & {
+type ContentionSources = Pick<RoomWatch, 'snapshot' | 'changed'> & {
   readonly historyOf: (key: string) => KeyHistory | undefined
 }
 
-function contentionOf({ samples, terms }: KeyHistory, at: number): Omit<Contention, 'key'> | undefined {
+function contentionOf({ samples, holds }: KeyHistory, at: number): Omit<Contention, 'key'> | undefined {
   const [first] = samples
   if (first === undefined) return undefined
   const fromAt = Math.max(first.at, at - MINUTE_MS)
@@ -46,7 +49,7 @@ function contentionOf({ samples, terms }: KeyHistory, at: number): Omit<Contenti
   return {
     averageWaiting: at > fromAt ? sum / (at - fromAt) : mostWaiting,
     mostWaiting,
-    handOvers: terms.filter((term) => term.fromAt > fromAt).length,
+    handOvers: holds.filter((hold) => hold.fromAt > fromAt).length,
   }
 }
 

@@ -1,7 +1,7 @@
 import type { HolderView, RoomView } from '../index.ts'
 
 /** One ticket that holds or has held a key, as far as looks from time to time can tell. */
-export interface Term {
+export interface HoldRecord {
   readonly id: string
   readonly fence: bigint
   readonly owner: string
@@ -11,7 +11,7 @@ export interface Term {
   readonly fromAt: number
   /** When it was first seen to be over; `undefined` while it lasts. */
   readonly untilAt?: number
-  readonly end?: TermEnd
+  readonly end?: HoldEnd
   /** What whoever evicted it said, where {@link RoomHistory.noteEviction} was told. */
   readonly reason?: string
 }
@@ -20,7 +20,7 @@ export interface Term {
  * `released`: it had time left, so it was given back, or evicted by somebody else. `expired`: it was not renewed any
  * more, and its time was over. `unclear`: one of the two. `evicted`: through this watch.
  */
-export type TermEnd = 'released' | 'expired' | 'unclear' | 'evicted'
+export type HoldEnd = 'released' | 'expired' | 'unclear' | 'evicted'
 
 /** From this moment until the next sample. */
 export interface KeySample {
@@ -30,8 +30,8 @@ export interface KeySample {
 }
 
 export interface KeyHistory {
-  /** Oldest first. Terms that begin and end between two looks are not among them. */
-  readonly terms: readonly Term[]
+  /** Oldest first. Holds that begin and end between two looks are not among them. */
+  readonly holds: readonly HoldRecord[]
   /** Only where something changed. */
   readonly samples: readonly KeySample[]
 }
@@ -42,7 +42,7 @@ export interface Totals {
   readonly keys: number
   readonly holding: number
   readonly waiting: number
-  /** How many terms have begun, and how many have expired, since the look before. */
+  /** How many holds have begun, and how many have expired, since the look before. */
   readonly begun: number
   readonly expired: number
 }
@@ -50,9 +50,9 @@ export interface Totals {
 export interface HistoryLimits {
   /** Of how many keys it is kept: those that changed last. */
   readonly keys: number
-  /** How many terms and samples are kept of a key. */
+  /** How many holds and samples are kept of a key. */
   readonly entries: number
-  /** How many terms and samples are kept of all keys together. */
+  /** How many holds and samples are kept of all keys together. */
   readonly total: number
   /** How many looks `totals` goes back. */
   readonly looks: number
@@ -133,10 +133,10 @@ export class RoomHistory {
   /** The store does not tell why a ticket is gone; whoever evicts it here does, before or after it is seen to be. */
   noteEviction(key: string, ids: readonly string[], { reason, at }: { reason: string; at: number }): void {
     if (this.of(key) === undefined) return
-    for (const term of this.#record(key, this.#rooms?.get(key)).terms) {
-      if (!ids.includes(term.id)) continue
-      const { untilAt = at } = term
-      Object.assign(term, { untilAt, end: 'evicted', reason } satisfies Partial<Term>)
+    for (const hold of this.#record(key, this.#rooms?.get(key)).holds) {
+      if (!ids.includes(hold.id)) continue
+      const { untilAt = at } = hold
+      Object.assign(hold, { untilAt, end: 'evicted', reason } satisfies Partial<HoldRecord>)
     }
     this.#forget()
   }
@@ -164,7 +164,7 @@ export class RoomHistory {
     return { begun: begun.length, expired: ends.filter((end) => end === 'expired').length }
   }
 
-  #endOf({ id, state, remainingMs }: HolderView): TermEnd {
+  #endOf({ id, state, remainingMs }: HolderView): HoldEnd {
     if (state === 'leaving' || remainingMs > this.#elapsedMs) return 'released'
     // Who renews does so long before half of the time is over.
     return remainingMs < (this.#longestMs.get(id) ?? 0) / 2 ? 'expired' : 'unclear'
@@ -213,7 +213,7 @@ function without(some: readonly HolderView[], others: readonly HolderView[]): re
 
 /** The history of one key. */
 class Recorded implements KeyHistory {
-  readonly terms: Term[] = []
+  readonly holds: HoldRecord[] = []
   readonly samples: KeySample[] = []
   readonly #most: number
 
@@ -222,21 +222,21 @@ class Recorded implements KeyHistory {
   }
 
   get size(): number {
-    return this.terms.length + this.samples.length
+    return this.holds.length + this.samples.length
   }
 
   begin({ id, fence, owner, units, limit, heldMs }: HolderView, at: number): void {
     // Still there after a look that missed it.
-    if (this.terms.some((term) => term.id === id)) return
-    this.terms.push({ id, fence, owner, units, limit, fromAt: at - heldMs })
-    if (this.terms.length > this.#most) this.terms.shift()
+    if (this.holds.some((hold) => hold.id === id)) return
+    this.holds.push({ id, fence, owner, units, limit, fromAt: at - heldMs })
+    if (this.holds.length > this.#most) this.holds.shift()
   }
 
-  end(id: string, { untilAt, end }: { untilAt: number; end: TermEnd }): TermEnd {
-    const term = this.terms.find((each) => each.id === id)
-    if (term === undefined) return end
-    if (term.end === undefined) Object.assign(term, { untilAt, end } satisfies Partial<Term>)
-    return term.end ?? end
+  end(id: string, { untilAt, end }: { untilAt: number; end: HoldEnd }): HoldEnd {
+    const hold = this.holds.find((each) => each.id === id)
+    if (hold === undefined) return end
+    if (hold.end === undefined) Object.assign(hold, { untilAt, end } satisfies Partial<HoldRecord>)
+    return hold.end ?? end
   }
 
   sample(sample: KeySample): void {

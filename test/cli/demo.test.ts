@@ -21,7 +21,7 @@ afterEach(async () => {
 const quick = ['demo', '--kill-every', '1200ms', '--for', '6s']
 
 describe.each(sharedStores)('the demo on $name', ({ open }) => {
-  test('shows every way in which a term ends, and finds nothing broken', { timeout: 60_000 }, async () => {
+  test('shows every way in which a hold ends, and finds nothing broken', { timeout: 60_000 }, async () => {
     await using store = await open()
     const { code, stdout, stderr } = await shell.run([...quick, '--json', '--store', store.url])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })

@@ -2,11 +2,11 @@ import { appendFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { type Entry, Register } from '../../src/cli/demo/register.ts'
+import { FencedRegister, type RegisterEntry } from '../../src/cli/demo/register.ts'
 
 let folder: string
 let path: string
-let opened: Register[]
+let opened: FencedRegister[]
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'holdfast-register-'))
   path = join(folder, 'register')
@@ -40,14 +40,14 @@ test('what was written by halves is not there, and spoils nothing that comes aft
   expect(one.value).toBe(1)
 })
 
-function open(): Register {
-  const register = new Register(path)
+function open(): FencedRegister {
+  const register = new FencedRegister(path)
   opened.push(register)
   return register
 }
 
 let nth = 0
-function entry(fields: Partial<Entry>): Entry {
+function entry(fields: Partial<RegisterEntry>): RegisterEntry {
   nth += 1
   const base = fields.base ?? 0
   return {

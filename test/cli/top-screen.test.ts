@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { width } from '../../src/cli/text.ts'
-import { Columns } from '../../src/cli/top/columns.ts'
+import { TableColumns } from '../../src/cli/top/columns.ts'
 import { KeyReader } from '../../src/cli/top/keys.ts'
 import { filtered, rowOf, SORTS, sorted } from '../../src/cli/top/rows.ts'
 import { frameOf } from '../../src/cli/top/screen.ts'
 import { sumsOf } from '../../src/cli/top/sums.ts'
-import { firstView, pressed, type View } from '../../src/cli/top/view.ts'
+import { firstView, pressed, type TopView } from '../../src/cli/top/view.ts'
 import type { RoomView } from '../../src/index.ts'
 import { until } from '../servers/until.ts'
 
@@ -79,8 +79,8 @@ test('whatever there is to show and whatever was pressed, a page has as many lin
   })
   fc.assert(
     fc.property(scenes, ({ rooms, size, keys, isAway }) => {
-      const columns = new Columns()
-      const frame = (view: View) => {
+      const columns = new TableColumns()
+      const frame = (view: TopView) => {
         const rows = sorted(filtered(rooms.map(rowOf), view.filter), view.order)
         const shown = frameOf({
           ...{

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest'
-import { type Entry, entriesOf } from '../../src/cli/demo/register.ts'
+import { entriesOf, type RegisterEntry } from '../../src/cli/demo/register.ts'
 import { broken, judge } from '../../src/cli/demo/verdict.ts'
 
 /** Two holders, one after the other, three accepted writes, and one late write of the first. */
-const sound: readonly Entry[] = [
+const sound: readonly RegisterEntry[] = [
   entry('a', 1, { what: 'enter', heldAtUs: 100 }),
   entry('a', 1, { base: 0, heldAtUs: 110 }),
   entry('a', 1, { base: 1, heldAtUs: 120 }),
@@ -17,7 +17,7 @@ describe('the verdict', () => {
   test('on a sound record counts what was refused and finds nothing broken', () => {
     const verdict = judge(sound)
     expect(verdict).toEqual({
-      terms: 2,
+      holds: 2,
       writes: 3,
       refused: 1,
       doubleHolders: 0,
@@ -33,7 +33,7 @@ describe('the verdict', () => {
     expect(broken(verdict)).toBe(true)
   })
 
-  test('finds one that held within the long term of another', () => {
+  test('finds one that held within the long hold of another', () => {
     const verdict = judge([
       entry('a', 1, { what: 'enter', heldAtUs: 0 }),
       entry('b', 2, { what: 'enter', heldAtUs: 10 }),
@@ -77,7 +77,7 @@ describe('the verdict', () => {
   })
 })
 
-function entry(ticket: string, fence: number, fields: Partial<Entry>): Entry {
+function entry(ticket: string, fence: number, fields: Partial<RegisterEntry>): RegisterEntry {
   const base = fields.base ?? 0
   return {
     worker: 1,

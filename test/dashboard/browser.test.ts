@@ -85,7 +85,7 @@ describe.each(stores)('on $name', ({ open: openStore }) => {
     const second = await waiting
     await page.locator('.tickets').last().getByText(String(second.fence)).waitFor()
     await page.getByText('released', { exact: true }).waitFor()
-    await until('each term has its bar', async () => (await page.locator('.picture .bar').count()) === 2)
+    await until('each hold has its bar', async () => (await page.locator('.picture .bar').count()) === 2)
 
     await page.getByRole('button', { name: /^Evict web-1/ }).click()
     const dialog = page.getByRole('dialog')

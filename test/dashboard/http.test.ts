@@ -337,7 +337,7 @@ describe('a view', () => {
     await seen(({ holding }) => holding === 1)
     await first.release()
     const last = await seen(({ holding }) => holding === 0)
-    expect(last['terms']).toMatchObject([{ id: first.id, fence: String(first.fence), end: 'released' }])
+    expect(last['holds']).toMatchObject([{ id: first.id, fence: String(first.fence), end: 'released' }])
     expect(last['samples']).toMatchObject([
       [expect.any(Number), 1, 0],
       [expect.any(Number), 0, 0],
@@ -354,7 +354,7 @@ describe('evicting', () => {
     await until('its holder knows', () => lease.state === 'lost')
     expect(() => lease.assertHeld()).toThrow('stuck since monday')
     await until('it is seen', async () => (await view('key=k'))['holding'] === 0)
-    expect((await view('key=k'))['terms'] as unknown).toMatchObject([
+    expect((await view('key=k'))['holds'] as unknown).toMatchObject([
       { end: 'evicted', reason: 'stuck since monday' },
     ])
   })

@@ -1,18 +1,18 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { Live } from '../../src/dashboard/live.ts'
+import { LiveViewers } from '../../src/dashboard/live.ts'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { watchRooms } from '../../src/room-watch/room-watch.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { listen, send, serve } from './dashboard-server.ts'
 
 let locks: Locks
-let live: Live
+let live: LiveViewers
 let looks: number
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance', 'Date'] })
   locks = createLocks(memoryStore())
   looks = 0
-  live = new Live((onSnapshot) =>
+  live = new LiveViewers((onSnapshot) =>
     watchRooms(locks, {
       onSnapshot: () => {
         looks += 1

@@ -54,7 +54,7 @@ test('no more rooms are taken in than was asked for, and the snapshot says so', 
   expect([watched.snapshot.rooms.length, watched.snapshot.isCut]).toEqual([5, true])
 })
 
-test('the history of a key has every term that was seen, and how it ended', async () => {
+test('the history of a key has every hold that was seen, and how it ended', async () => {
   const watched = watch({ history: { looks: 10_000 } })
   const first = await locks.acquire('k')
   await until('it is seen', () => roomOf(watched, 'k')?.holders[0]?.id === first.id)
@@ -70,13 +70,13 @@ test('the history of a key has every term that was seen, and how it ended', asyn
   watched.noteEviction('k', evicted, 'stuck')
   await until('nobody is seen', () => roomOf(watched, 'k') === undefined)
 
-  const { terms = [], samples = [] } = watched.historyOf('k') ?? {}
-  expect(terms).toMatchObject([
+  const { holds = [], samples = [] } = watched.historyOf('k') ?? {}
+  expect(holds).toMatchObject([
     { id: first.id, fence: first.fence, end: 'released' },
     { id: second.id, fence: second.fence, end: 'expired' },
     { id: third.id, fence: third.fence, end: 'evicted', reason: 'stuck' },
   ])
-  for (const { fromAt, untilAt = 0 } of terms) expect(untilAt).toBeGreaterThanOrEqual(fromAt)
+  for (const { fromAt, untilAt = 0 } of holds) expect(untilAt).toBeGreaterThanOrEqual(fromAt)
   expect(samples).toContainEqual(expect.objectContaining({ holding: 1, waiting: 1 }))
   expect(samples.at(-1)).toMatchObject({ holding: 0, waiting: 0 })
   const sum = (of: 'begun' | 'expired') => watched.totals.reduce((all, each) => all + each[of], 0)
@@ -93,7 +93,7 @@ test('an end is not taken for a release where the time may have run down while t
   // It was read at the beginning of a look that took 500 ms, so it may be over 400 ms later.
   history.look(seen(300), { at: at + 500, begunMs: now - 500 })
   history.look(new Map(), { at: at + 501, begunMs: now })
-  expect(history.of('k')?.terms).toMatchObject([{ id: 'a', end: 'unclear' }])
+  expect(history.of('k')?.holds).toMatchObject([{ id: 'a', end: 'unclear' }])
 })
 
 function roomWith(holder: HolderView): RoomView {
@@ -106,12 +106,12 @@ test('who holds when the watch begins has not begun then, and has held for as lo
   const watched = watch()
   await until('it has looked', () => watched.totals.length > 1)
   expect(watched.totals.map(({ begun }) => begun)).not.toContain(1)
-  const [term] = watched.historyOf('k')?.terms ?? []
-  expect(term).toMatchObject({ id: lease.id, fence: lease.fence })
-  expect(watched.snapshot.at - (term?.fromAt ?? Number.NaN)).toBeGreaterThanOrEqual(29)
+  const [hold] = watched.historyOf('k')?.holds ?? []
+  expect(hold).toMatchObject({ id: lease.id, fence: lease.fence })
+  expect(watched.snapshot.at - (hold?.fromAt ?? Number.NaN)).toBeGreaterThanOrEqual(29)
 })
 
-test('history is kept for so many keys, terms and looks, and not for more', async () => {
+test('history is kept for so many keys, holds and looks, and not for more', async () => {
   const watched = watch({ everyMs: 1, history: { keys: 3, entries: 2, looks: 4 } })
   await until('it has looked', () => watched.snapshot.at > 0)
   const turn = async (key: string) => {
@@ -121,7 +121,7 @@ test('history is kept for so many keys, terms and looks, and not for more', asyn
     await until('it is seen to be gone', () => roomOf(watched, key) === undefined)
   }
   for (let n = 0; n < 5; n += 1) await turn('busy')
-  expect(watched.historyOf('busy')?.terms).toHaveLength(2)
+  expect(watched.historyOf('busy')?.holds).toHaveLength(2)
   expect(watched.historyOf('busy')?.samples).toHaveLength(2)
   const keys = Array.from({ length: 9 }, (_, n) => `other:${n}`)
   for (const key of keys) await turn(key)
@@ -147,11 +147,11 @@ describe('the history', () => {
       const at = 1000 * (look + 1)
       history.look(rooms({ ...calm, busy: holder(`b${look}`) }), { at, begunMs: performance.now() })
     }
-    expect(history.of('busy')?.terms.map(({ id }) => id)).toEqual(['b2', 'b3', 'b4', 'b5'])
+    expect(history.of('busy')?.holds.map(({ id }) => id)).toEqual(['b2', 'b3', 'b4', 'b5'])
     // Of one that has not changed there is what it began with.
     for (let n = 0; n < 100; n += 1) {
       expect(history.of(`calm:${n}`)).toMatchObject({
-        terms: [{ id: `c${n}` }],
+        holds: [{ id: `c${n}` }],
         samples: [{ at: 1000, holding: 1, waiting: 0 }],
       })
     }
@@ -170,13 +170,13 @@ describe('the history', () => {
     turn(50, 2000)
     turn(50, 3000)
     const sizes = keys.map((key) => {
-      const { terms = [], samples = [] } = history.of(key) ?? {}
-      return terms.length + samples.length
+      const { holds = [], samples = [] } = history.of(key) ?? {}
+      return holds.length + samples.length
     })
-    // A key that is remembered has three terms and samples, or two where it was forgotten before; one that is not has one of each.
+    // A key that is remembered has three holds and samples, or two where it was forgotten before; one that is not has one of each.
     expect(sizes.filter((size) => size > 2).reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(40)
     expect(sizes.every((size) => size >= 2)).toBe(true)
-    expect(history.of('k0')).toMatchObject({ terms: [{ id: 'k0:3000' }], samples: [{ at: 3000 }] })
+    expect(history.of('k0')).toMatchObject({ holds: [{ id: 'k0:3000' }], samples: [{ at: 3000 }] })
   })
 
   test('knows an eviction of one that has not changed before', () => {
@@ -185,7 +185,7 @@ describe('the history', () => {
     history.noteEviction('k', ['a'], { reason: 'stuck', at: 1500 })
     history.noteEviction('nobody', ['b'], { reason: 'stuck', at: 1500 })
     history.look(rooms({}), { at: 2000, begunMs: performance.now() })
-    expect(history.of('k')?.terms).toMatchObject([
+    expect(history.of('k')?.holds).toMatchObject([
       { id: 'a', end: 'evicted', reason: 'stuck', untilAt: 1500 },
     ])
     expect(history.of('nobody')).toBeUndefined()

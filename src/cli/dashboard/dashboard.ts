@@ -7,7 +7,7 @@ import { isLoopback } from '../../base/loopback.ts'
 import { createDashboard } from '../../dashboard/index.ts'
 import { isHoldfastError } from '../../index.ts'
 import { type Jobs, openJobs } from '../../jobs/index.ts'
-import type { Arguments, Command } from '../arguments.ts'
+import type { ParsedArguments, Subcommand } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { fileOption, type Secret, type SecretOption, secretOf } from '../secret.ts'
 import { openLocks, storeOptions, urlOf } from '../store-option.ts'
@@ -17,7 +17,7 @@ import { expected, UsageError } from '../usage-error.ts'
 
 const TOKEN: SecretOption = { name: 'token', variable: 'HOLDFAST_DASHBOARD_TOKEN' }
 
-export const dashboard: Command = {
+export const dashboard: Subcommand = {
   name: 'dashboard',
   usage: '[options]',
   summary: 'Shows who holds what, live, in a browser.',
@@ -26,25 +26,24 @@ export const dashboard: Command = {
     host: { value: 'NAME', help: 'default: 127.0.0.1, which only this machine can reach' },
     token: {
       value: 'TEXT',
-      help: 'who knows it may look; default: HOLDFAST_DASHBOARD_TOKEN. Others can read it here: see --token-file',
+      help: 'lets whoever has it look; default: HOLDFAST_DASHBOARD_TOKEN. Others can read it here: see --token-file',
     },
     ...fileOption(TOKEN),
-    'allow-evict': { help: 'who may look may also evict; in a terminal makes a token where none is given' },
+    'allow-evict': { help: 'viewers may also evict; in a terminal, generates a token if none is given' },
     prefix: { value: 'TEXT', help: 'only keys that begin with it' },
-    title: { value: 'TEXT', help: 'what stands at the top; default: the kind of store' },
+    title: { value: 'TEXT', help: 'the heading of the page; default: the kind of store' },
     json: { help: 'the address as one JSON object on one line' },
     ...storeOptions(),
   },
-  details: `It only looks: without --allow-evict nothing can be changed. Beyond this machine
-it needs a token, and something in front of it that encrypts. The address that
-it prints has the token in it in a terminal alone, and not where a journal or a
-file keeps it.
+  details: `Read-only without --allow-evict. To serve other machines it needs a token, and
+a proxy in front of it that encrypts. In a terminal the address that it prints
+contains the token; in a journal or a file it does not.
 Jobs are shown where the store is PostgreSQL and has their tables. Ctrl-C ends
 it.`,
-  async run(given: Arguments): Promise<number> {
+  async run(given: ParsedArguments): Promise<number> {
     if (given.words.length > 0) throw expected('the command', 'given without words', given.words[0])
-    const place = placeOf(given)
-    const token = tokenFor(given, place)
+    const address = listenAddressOf(given)
+    const token = tokenFor(given, address)
     const url = await urlOf(given)
     const scheme = (/^[a-z+]+/i.exec(url)?.[0] ?? '').toLowerCase()
     await using locks = await openLocks(url)
@@ -58,11 +57,11 @@ it.`,
     })
     const server = createServer(handler)
     try {
-      const port = await listen(server, place)
-      // A journal or a file would keep it, and others may read that.
-      const address = addressOf({ ...place, port }, process.stdout.isTTY ? token?.text : undefined)
-      if (given.flag('json')) print(json({ url: address }))
-      else for (const line of opening(address, token)) print(line)
+      const port = await listen(server, address)
+      // The token is shown in a terminal only: a journal or a file keeps it, and others may read that.
+      const pageUrl = pageUrlOf({ ...address, port }, process.stdout.isTTY ? token?.text : undefined)
+      if (given.flag('json')) print(json({ url: pageUrl }))
+      else for (const line of opening(pageUrl, token)) print(line)
       await interruption()
     } finally {
       handler.close()
@@ -73,7 +72,7 @@ it.`,
   },
 }
 
-/** Undefined where nobody has made the tables for them, or we may not look into these. */
+/** `undefined` where the tables of jobs are missing, or the store's user may not read them. */
 async function jobsIn(url: string): Promise<Jobs | undefined> {
   const jobs = await openJobs(url)
   try {
@@ -86,17 +85,17 @@ async function jobsIn(url: string): Promise<Jobs | undefined> {
   }
 }
 
-interface Place {
+interface ListenAddress {
   readonly host: string
   readonly port: number
 }
 
-function placeOf(given: Arguments): Place {
+function listenAddressOf(given: ParsedArguments): ListenAddress {
   const port = given.count('port', { least: 0, most: 65_535 }) ?? 7575
   return { host: given.text('host') ?? '127.0.0.1', port }
 }
 
-function tokenFor(given: Arguments, { host }: Place): Token | undefined {
+function tokenFor(given: ParsedArguments, { host }: ListenAddress): DashboardToken | undefined {
   const token = secretOf(given, TOKEN)
   if (token !== undefined) return token
   const ways = '--token-file or HOLDFAST_DASHBOARD_TOKEN'
@@ -105,7 +104,7 @@ function tokenFor(given: Arguments, { host }: Place): Token | undefined {
       `Expected a token (${ways}) where --host is beyond this machine, got none for ${JSON.stringify(host)}.`,
     )
   }
-  // Whoever else is logged in on this machine may look, but not evict.
+  // Without a token, every user of this machine may look, but not evict.
   if (!given.flag('allow-evict')) return undefined
   if (process.stdout.isTTY) return { text: randomBytes(18).toString('base64url'), source: undefined }
   throw new UsageError(
@@ -113,21 +112,21 @@ function tokenFor(given: Arguments, { host }: Place): Token | undefined {
   )
 }
 
-interface Token extends Pick<Secret, 'text'> {
-  /** Undefined where it was made here. */
+interface DashboardToken extends Pick<Secret, 'text'> {
+  /** `undefined` where this command generated the token. */
   readonly source: string | undefined
 }
 
-function opening(address: string, token: Token | undefined): readonly string[] {
+function opening(pageUrl: string, token: DashboardToken | undefined): readonly string[] {
   const isAsked = token?.source !== undefined && !process.stdout.isTTY
   return [
-    address,
+    pageUrl,
     ...(isAsked ? [`It asks for the token of ${plain(token.source)}.`] : []),
     'Ctrl-C ends it.',
   ]
 }
 
-async function listen(server: Server, { host, port }: Place): Promise<number> {
+async function listen(server: Server, { host, port }: ListenAddress): Promise<number> {
   try {
     server.listen(port, host)
     await once(server, 'listening')
@@ -149,7 +148,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
   ENOTFOUND: 'is not known by name',
 }
 
-function addressOf({ host, port }: Place, token: string | undefined): string {
+function pageUrlOf({ host, port }: ListenAddress, token: string | undefined): string {
   const isEvery = host === '0.0.0.0' || host === '::'
   const name = isEvery ? hostname() : host.includes(':') ? `[${host}]` : host
   return `http://${name}:${port}/${token === undefined ? '' : `?token=${encodeURIComponent(token)}`}`

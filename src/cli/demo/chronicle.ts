@@ -21,7 +21,7 @@ export type DemoEvent =
 /** What the demo does to a holder: SIGKILL, SIGSTOP and much later SIGCONT, SIGTERM. */
 export type Fault = 'kill' | 'stop' | 'term'
 
-/** What ended the term before: its worker released the key, or something happened to that worker. */
+/** What ended the hold before: its worker released the key, or something happened to that worker. */
 export type HandOver = 'release' | Fault
 
 /** Nothing happened that had to. */

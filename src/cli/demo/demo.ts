@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect } from '../../index.ts'
-import type { Arguments, Command } from '../arguments.ts'
+import type { ParsedArguments, Subcommand } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { monotonicMs } from '../machine-time.ts'
 import { findRoom } from '../room.ts'
@@ -19,7 +19,7 @@ import { lineOf } from './screen.ts'
 import { summaryLines, summaryOf } from './summary.ts'
 import { broken, judge } from './verdict.ts'
 
-export const demo: Command = {
+export const demo: Subcommand = {
   name: 'demo',
   usage: '[options]',
   summary: 'Has real processes compete for a key, kills and stops holders, and judges what happened.',
@@ -37,7 +37,7 @@ register, a file that refuses stale fences and that is at the end the evidence:
 the verdict comes from it alone. Exits with 1 when two processes held the key at
 the same time, or nobody took over. With --store memory:, where every process
 has a store of its own, you see what that looks like.`,
-  async run(given: Arguments): Promise<number> {
+  async run(given: ParsedArguments): Promise<number> {
     const plan = planOf(given)
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-demo-'))
     process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
@@ -45,12 +45,12 @@ has a store of its own, you see what that looks like.`,
   },
 }
 
-interface Plan extends Omit<Direction, 'signal'> {
+interface DemoPlan extends Omit<Direction, 'signal'> {
   readonly storeUrl: string | undefined
   readonly asJson: boolean
 }
 
-function planOf(given: Arguments): Plan {
+function planOf(given: ParsedArguments): DemoPlan {
   const [word] = given.words
   if (word !== undefined) throw new UsageError(`Expected options only, got ${json(word)}.`)
   const durationMs = given.duration('for', { leastMs: 5 * MOST_OFTEN_MS }) ?? 20_000
@@ -72,7 +72,7 @@ function planOf(given: Arguments): Plan {
 
 const MOST_OFTEN_MS = 500
 
-async function perform(plan: Plan & { readonly folder: string }): Promise<number> {
+async function perform(plan: DemoPlan & { readonly folder: string }): Promise<number> {
   const { folder, ttlMs, asJson } = plan
   const storeUrl = plan.storeUrl ?? `sqlite:${join(folder, 'locks.db')}`
   const registerPath = join(folder, 'register')
@@ -92,7 +92,7 @@ async function perform(plan: Plan & { readonly folder: string }): Promise<number
   })
   const handOvers = new HandOvers(chronicle)
   const crew = new Crew(
-    { storeUrl, registerPath, key, ttlMs, shortestTermMs: plan.faultEveryMs / 4 },
+    { storeUrl, registerPath, key, ttlMs, shortestShiftMs: plan.faultEveryMs / 4 },
     chronicle,
   )
   const stop = stopOnSignal(crew)
@@ -105,7 +105,7 @@ async function perform(plan: Plan & { readonly folder: string }): Promise<number
   if (asJson) print(json(summaryOf(handOvers, verdict)))
   else for (const line of summaryLines(handOvers, verdict, { ttlMs, paint })) print(line)
   if (stalled !== undefined) complain(stalled.message)
-  if (verdict.terms === 0 || broken(verdict) || stalled !== undefined) return EXIT.failed
+  if (verdict.holds === 0 || broken(verdict) || stalled !== undefined) return EXIT.failed
   return stop.signal.aborted ? exitCodeOf(stop.signal.reason as NodeJS.Signals) : EXIT.ok
 }
 
@@ -115,7 +115,7 @@ async function checkStore(url: string, key: string): Promise<void> {
   await findRoom(locks, key)
 }
 
-function opening({ workers, storeUrl, ttlMs, faultEveryMs, durationMs }: Plan): string {
+function opening({ workers, storeUrl, ttlMs, faultEveryMs, durationMs }: DemoPlan): string {
   const store = storeUrl === undefined ? 'a temporary sqlite file' : plain(withoutPassword(storeUrl))
   return `${workers} processes compete for one key in ${store} for ${age(durationMs)}.
 Every ${age(faultEveryMs)} something happens to the one that holds it. The ttl is ${age(ttlMs)}: what a crash may cost the next one.

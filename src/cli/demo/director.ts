@@ -41,14 +41,14 @@ export async function direct(crew: Crew, chronicle: Chronicle, direction: Direct
 
 const FAULTS: readonly Fault[] = ['kill', 'stop', 'term']
 
-interface Stage {
+interface DemoStage {
   readonly crew: Crew
   readonly chronicle: Chronicle
   readonly direction: Direction
 }
 
 /** Hits the holder in the middle of its work, waits for the next one, and restores the crew. */
-async function strike(fault: Fault, { crew, chronicle, direction }: Stage): Promise<void> {
+async function strike(fault: Fault, { crew, chronicle, direction }: DemoStage): Promise<void> {
   const { ttlMs, faultEveryMs, signal } = direction
   const expect = (what: string, wanted: (event: DemoEvent) => boolean) =>
     chronicle.next(what, wanted, { withinMs: 3 * ttlMs + PATIENCE_MS, signal })
@@ -76,6 +76,6 @@ async function strike(fault: Fault, { crew, chronicle, direction }: Stage): Prom
   await lateWrite
 }
 
-/** How far into a term, which takes at least a quarter of the time between two faults. */
+/** When a fault strikes, as a part of the time between two faults. A shift takes at least a quarter of that time. */
 const AT_WORK = 0.1
 const PATIENCE_MS = 5000

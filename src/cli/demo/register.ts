@@ -6,9 +6,9 @@ import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
  * it. So it does not matter how long its writer was stopped between looking and writing, and the file is at the same time
  * the record by which a run is judged.
  */
-export class Register {
+export class FencedRegister {
   readonly #file: number
-  #fold: Fold = EMPTY
+  #fold: RegisterState = EMPTY
   #readTo = 0
   #unread = ''
 
@@ -23,7 +23,7 @@ export class Register {
   }
 
   /** Whether the write counts. */
-  append(entry: Entry): boolean {
+  append(entry: RegisterEntry): boolean {
     // One write call. It begins with a line end, so that one who was killed in the middle of his spoils only his own.
     writeSync(this.#file, `\n${JSON.stringify(entry)}\n`)
     return this.#catchUp(entry)
@@ -34,7 +34,7 @@ export class Register {
   }
 
   /** Reads what was appended since. Returns what became of one entry among it. */
-  #catchUp(wanted: Entry | undefined): boolean {
+  #catchUp(wanted: RegisterEntry | undefined): boolean {
     const size = fstatSync(this.#file).size
     const bytes = Buffer.alloc(size - this.#readTo)
     const count = readSync(this.#file, bytes, 0, bytes.length, this.#readTo)
@@ -52,7 +52,7 @@ export class Register {
 }
 
 /** One line of the file. */
-export interface Entry {
+export interface RegisterEntry {
   readonly worker: number
   /** The id of the lease. */
   readonly ticket: string
@@ -72,21 +72,21 @@ export interface Entry {
   readonly value: number
 }
 
-export interface Fold {
+export interface RegisterState {
   readonly fence: bigint
   readonly value: number
 }
 
-export const EMPTY: Fold = { fence: 0n, value: 0 }
+export const EMPTY: RegisterState = { fence: 0n, value: 0 }
 
-export function apply(fold: Fold, entry: Entry): { fold: Fold; accepted: boolean } {
+export function apply(fold: RegisterState, entry: RegisterEntry): { fold: RegisterState; accepted: boolean } {
   const fence = BigInt(entry.fence)
   if (fence < fold.fence) return { fold, accepted: false }
   return { fold: { fence, value: entry.what === 'write' ? entry.value : fold.value }, accepted: true }
 }
 
-export function entriesOf(lines: readonly string[]): Entry[] {
+export function entriesOf(lines: readonly string[]): RegisterEntry[] {
   return lines
     .filter((line) => line.startsWith('{') && line.endsWith('}'))
-    .map((line) => JSON.parse(line) as Entry)
+    .map((line) => JSON.parse(line) as RegisterEntry)
 }

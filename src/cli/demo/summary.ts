@@ -2,9 +2,9 @@ import type { Paint } from '../terminal.ts'
 import type { HandOver } from './chronicle.ts'
 import type { HandOvers } from './hand-overs.ts'
 import { milliseconds } from './screen.ts'
-import { broken, type Verdict } from './verdict.ts'
+import { broken, type DemoVerdict } from './verdict.ts'
 
-export function summaryOf(handOvers: HandOvers, verdict: Verdict): Readonly<Record<string, unknown>> {
+export function summaryOf(handOvers: HandOvers, verdict: DemoVerdict): Readonly<Record<string, unknown>> {
   return {
     tag: 'summary',
     handOvers: Object.fromEntries(CAUSES.map(({ after }) => [after, handOvers.after(after).length])),
@@ -15,7 +15,7 @@ export function summaryOf(handOvers: HandOvers, verdict: Verdict): Readonly<Reco
 
 export function summaryLines(
   handOvers: HandOvers,
-  verdict: Verdict,
+  verdict: DemoVerdict,
   { ttlMs, paint }: { readonly ttlMs: number; readonly paint: Paint },
 ): readonly string[] {
   const total = CAUSES.reduce((sum, { after }) => sum + handOvers.after(after).length, 0)
@@ -45,8 +45,8 @@ export function summaryLines(
   return ['', ...lines, '', verdictLine(verdict, paint)]
 }
 
-function verdictLine(verdict: Verdict, paint: Paint): string {
-  if (verdict.terms === 0) return paint(['red', 'bold'], 'Nobody ever held the key.')
+function verdictLine(verdict: DemoVerdict, paint: Paint): string {
+  if (verdict.holds === 0) return paint(['red', 'bold'], 'Nobody ever held the key.')
   if (broken(verdict)) return paint(['red', 'bold'], 'Exclusion was broken: see the counts above.')
   return paint(['green', 'bold'], 'Nobody held the key while another did, and no write was lost.')
 }

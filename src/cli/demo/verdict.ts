@@ -1,8 +1,8 @@
-import { apply, EMPTY, type Entry } from './register.ts'
+import { apply, EMPTY, type RegisterEntry } from './register.ts'
 
 /** What the record of a run says, whatever the library believed. */
-export interface Verdict {
-  readonly terms: number
+export interface DemoVerdict {
+  readonly holds: number
   readonly writes: number
   /** Writes that came with an old fence, and changed nothing. */
   readonly refused: number
@@ -14,16 +14,18 @@ export interface Verdict {
   readonly fencesOutOfOrder: number
 }
 
-export function broken({ doubleHolders, lostUpdates, fencesOutOfOrder }: Verdict): boolean {
+export function broken({ doubleHolders, lostUpdates, fencesOutOfOrder }: DemoVerdict): boolean {
   return doubleHolders + lostUpdates + fencesOutOfOrder > 0
 }
 
-export function judge(entries: readonly Entry[]): Verdict {
-  return { ...judgeRegister(entries), ...judgeTerms(termsOf(entries)) }
+export function judge(entries: readonly RegisterEntry[]): DemoVerdict {
+  return { ...judgeRegister(entries), ...judgeHolds(holdsOf(entries)) }
 }
 
 /** Needs no clock: every write that counts must have been made by somebody who had seen the one before it. */
-function judgeRegister(entries: readonly Entry[]): Pick<Verdict, 'writes' | 'refused' | 'lostUpdates'> {
+function judgeRegister(
+  entries: readonly RegisterEntry[],
+): Pick<DemoVerdict, 'writes' | 'refused' | 'lostUpdates'> {
   let fold = EMPTY
   let writes = 0
   let refused = 0
@@ -43,7 +45,7 @@ function judgeRegister(entries: readonly Entry[]): Pick<Verdict, 'writes' | 'ref
 }
 
 /** From when to when a ticket is known to have held the key. It may have been longer at both ends, never shorter. */
-interface Term {
+interface HeldSpan {
   readonly fence: bigint
   readonly fromUs: number
   toUs: number
@@ -53,27 +55,29 @@ interface Term {
  * An instant counts only if it was read before the lease was found held: then the key was held at that instant, however
  * long the process was stopped after it.
  */
-function termsOf(entries: readonly Entry[]): Term[] {
-  const terms = new Map<string, Term>()
+function holdsOf(entries: readonly RegisterEntry[]): HeldSpan[] {
+  const holds = new Map<string, HeldSpan>()
   for (const { ticket, fence, heldAtUs } of entries) {
     if (heldAtUs === null) continue
-    const term = terms.get(ticket)
-    if (term === undefined) terms.set(ticket, { fence: BigInt(fence), fromUs: heldAtUs, toUs: heldAtUs })
-    else term.toUs = Math.max(term.toUs, heldAtUs)
+    const hold = holds.get(ticket)
+    if (hold === undefined) holds.set(ticket, { fence: BigInt(fence), fromUs: heldAtUs, toUs: heldAtUs })
+    else hold.toUs = Math.max(hold.toUs, heldAtUs)
   }
-  return [...terms.values()].sort((one, other) => one.fromUs - other.fromUs)
+  return [...holds.values()].sort((one, other) => one.fromUs - other.fromUs)
 }
 
-function judgeTerms(terms: readonly Term[]): Pick<Verdict, 'terms' | 'doubleHolders' | 'fencesOutOfOrder'> {
+function judgeHolds(
+  holds: readonly HeldSpan[],
+): Pick<DemoVerdict, 'holds' | 'doubleHolders' | 'fencesOutOfOrder'> {
   let doubleHolders = 0
   let fencesOutOfOrder = 0
   let latestUs = Number.NEGATIVE_INFINITY
   let highest = 0n
-  for (const { fence, fromUs, toUs } of terms) {
+  for (const { fence, fromUs, toUs } of holds) {
     if (fromUs < latestUs) doubleHolders += 1
     if (fence <= highest) fencesOutOfOrder += 1
     latestUs = Math.max(latestUs, toUs)
     highest = fence > highest ? fence : highest
   }
-  return { terms: terms.length, doubleHolders, fencesOutOfOrder }
+  return { holds: holds.length, doubleHolders, fencesOutOfOrder }
 }

@@ -11,8 +11,8 @@ export interface Assignment {
   readonly registerPath: string
   readonly key: string
   readonly ttlMs: number
-  /** A term takes this long, or up to twice as long. */
-  readonly shortestTermMs: number
+  /** A shift takes this long, or up to twice as long. */
+  readonly shortestShiftMs: number
 }
 
 /** What a worker tells of itself, at a time of the clock that all processes share. */

@@ -5,16 +5,16 @@ import { messageOf } from '../../base/thrown.ts'
  */
 import { connect, isHoldfastError, type LeaseLostError, type Locks } from '../../index.ts'
 import { monotonicMs } from '../machine-time.ts'
-import { Register } from './register.ts'
-import { Term } from './term.ts'
+import { FencedRegister } from './register.ts'
+import { Shift } from './shift.ts'
 import { ASSIGNMENT, type Assignment, FREEZE, type Tell } from './worker-messages.ts'
 
 const assignment = JSON.parse(process.env[ASSIGNMENT] ?? '') as Assignment
-const { worker, storeUrl, registerPath, key, ttlMs, shortestTermMs } = assignment
+const { worker, storeUrl, registerPath, key, ttlMs, shortestShiftMs } = assignment
 const tell: Tell = (event, atMs = monotonicMs()) => {
   if (process.connected) process.send?.({ atMs, ...event }, () => {})
 }
-const register = new Register(registerPath)
+const register = new FencedRegister(registerPath)
 const stop = new AbortController()
 
 process.on('SIGTERM', () => stop.abort())
@@ -42,18 +42,20 @@ async function work(locks: Locks): Promise<void> {
   while (!stop.signal.aborted) {
     tell({ tag: 'trying' })
     const lease = await locks.acquire(key, { wait: Number.POSITIVE_INFINITY, signal: stop.signal })
-    await serve(new Term(lease, { worker, register, tell, shortestMs: shortestTermMs, signal: stop.signal }))
+    await serve(
+      new Shift(lease, { worker, register, tell, shortestMs: shortestShiftMs, signal: stop.signal }),
+    )
   }
 }
 
-async function serve(term: Term): Promise<void> {
+async function serve(shift: Shift): Promise<void> {
   try {
-    await term.serve()
+    await shift.serve()
   } catch (error) {
     if (!isHoldfastError(error, 'lease-lost')) throw error
     tell({ tag: 'lost', reason: (error as LeaseLostError).reason })
-    term.writeLate()
+    shift.writeLate()
   } finally {
-    await term.end()
+    await shift.end()
   }
 }

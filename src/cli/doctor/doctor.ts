@@ -1,12 +1,12 @@
 import { type Diagnosis, diagnose, type Finding } from '../../index.ts'
-import type { Arguments, Command } from '../arguments.ts'
+import type { ParsedArguments, Subcommand } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { storeOptions, urlOf } from '../store-option.ts'
 import { type Paint, paintFor, print, roomOnScreen, type Style } from '../terminal.ts'
 import { json, plain, width, wrap } from '../text.ts'
 import { UsageError } from '../usage-error.ts'
 
-export const doctor: Command = {
+export const doctor: Subcommand = {
   name: 'doctor',
   usage: '[options]',
   summary: 'Looks at the store, and says what may break locks there and what to change.',
@@ -15,7 +15,7 @@ export const doctor: Command = {
     ...storeOptions(),
   },
   details: 'Exits with 1 when there is a problem; warnings alone are no reason to.',
-  async run(given: Arguments): Promise<number> {
+  async run(given: ParsedArguments): Promise<number> {
     const [word] = given.words
     if (word !== undefined) throw new UsageError(`Expected no words, got ${json(word)}.`)
     // What the stores warn of is among the findings, in better words.

@@ -1,5 +1,5 @@
 import { JOB_STATES, type JobState, type Jobs, type JobView, openJobs } from '../../jobs/index.ts'
-import type { Arguments, Command } from '../arguments.ts'
+import type { ParsedArguments, Subcommand } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { givenUrl, storeOptions } from '../store-option.ts'
 import { complain, print } from '../terminal.ts'
@@ -7,7 +7,7 @@ import { json, plain } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
 import { countLines, jobLines, jobPage } from './job-text.ts'
 
-export const jobs: Command = {
+export const jobs: Subcommand = {
   name: 'jobs',
   usage: '[options] [count | list | show ID | retry ID… | cancel ID | remove ID…]',
   summary: 'Counts, lists, shows, retries, cancels and removes jobs in PostgreSQL.',
@@ -26,7 +26,7 @@ export const jobs: Command = {
   },
   details: `Without a word it counts. A worker whose job is cancelled is told with its next renewal, and cannot complete it.
 Exits with 1 when there was nothing to do it to.`,
-  async run(given: Arguments): Promise<number> {
+  async run(given: ParsedArguments): Promise<number> {
     const [word = 'count', ...ids] = given.words
     const action = ACTIONS[word]
     if (action === undefined)
@@ -40,11 +40,11 @@ Exits with 1 when there was nothing to do it to.`,
   },
 }
 
-type Action = (jobs: Jobs, given: Arguments, ids: readonly string[]) => Promise<number>
+type Action = (jobs: Jobs, given: ParsedArguments, ids: readonly string[]) => Promise<number>
 
 const ACTIONS: Readonly<Record<string, Action>> = { count, list, show, retry, cancel, remove }
 
-async function count(jobs: Jobs, given: Arguments, words: readonly string[]): Promise<number> {
+async function count(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
   refuseWords(words)
   const counts = await jobs.count()
   if (given.flag('json')) for (const each of counts) print(json(each))
@@ -53,7 +53,7 @@ async function count(jobs: Jobs, given: Arguments, words: readonly string[]): Pr
   return EXIT.ok
 }
 
-async function list(jobs: Jobs, given: Arguments, words: readonly string[]): Promise<number> {
+async function list(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
   refuseWords(words)
   const state = stateOf(given)
   const name = given.text('name')
@@ -72,7 +72,7 @@ async function list(jobs: Jobs, given: Arguments, words: readonly string[]): Pro
   return EXIT.ok
 }
 
-async function show(jobs: Jobs, given: Arguments, ids: readonly string[]): Promise<number> {
+async function show(jobs: Jobs, given: ParsedArguments, ids: readonly string[]): Promise<number> {
   const job = await jobs.find(onlyId(ids))
   if (job === null) return nothing(given, 'there is no job of this id (any more)')
   if (given.flag('json')) print(json(job))
@@ -80,7 +80,7 @@ async function show(jobs: Jobs, given: Arguments, ids: readonly string[]): Promi
   return EXIT.ok
 }
 
-async function retry(jobs: Jobs, given: Arguments, ids: readonly string[]): Promise<number> {
+async function retry(jobs: Jobs, given: ParsedArguments, ids: readonly string[]): Promise<number> {
   if (given.flag('dead') === ids.length > 0) throw new UsageError('Expected either IDs or --dead.')
   const chosen = given.flag('dead') ? await deadIds(jobs, given.text('name')) : ids
   const retried: string[] = []
@@ -96,7 +96,7 @@ async function deadIds(jobs: Jobs, name: string | undefined): Promise<string[]> 
   return ids
 }
 
-async function cancel(jobs: Jobs, given: Arguments, ids: readonly string[]): Promise<number> {
+async function cancel(jobs: Jobs, given: ParsedArguments, ids: readonly string[]): Promise<number> {
   const id = onlyId(ids)
   const reason = given.text('reason')
   if (reason === undefined) throw new UsageError('Expected --reason followed by TEXT, got nothing.')
@@ -104,26 +104,26 @@ async function cancel(jobs: Jobs, given: Arguments, ids: readonly string[]): Pro
   return report(given, 'cancelled', cancelled, 'there is no such job that is not over')
 }
 
-async function remove(jobs: Jobs, given: Arguments, ids: readonly string[]): Promise<number> {
+async function remove(jobs: Jobs, given: ParsedArguments, ids: readonly string[]): Promise<number> {
   if (ids.length === 0) throw new UsageError('Expected IDs, got nothing.')
   return report(given, 'removed', await jobs.remove(ids), 'there is no such job that is over')
 }
 
-function report(given: Arguments, done: string, ids: readonly string[], otherwise: string): number {
+function report(given: ParsedArguments, done: string, ids: readonly string[], otherwise: string): number {
   if (given.flag('json')) print(json({ [done]: ids }))
   else for (const id of ids) print(`${done} ${plain(id)}`)
   if (ids.length > 0) return EXIT.ok
   return nothing(given, otherwise)
 }
 
-function nothing(given: Arguments, sentence: string): number {
+function nothing(given: ParsedArguments, sentence: string): number {
   if (!given.flag('json')) complain(sentence)
   return EXIT.failed
 }
 
 const PORTION = 1000
 
-function urlOf(given: Arguments): string {
+function urlOf(given: ParsedArguments): string {
   const url = givenUrl(given)
   if (url !== undefined && /^postgres(ql)?:/i.test(url)) return url
   // Not the url itself, which may hold a password.
@@ -131,7 +131,7 @@ function urlOf(given: Arguments): string {
   throw new UsageError(`Expected --store or HOLDFAST_STORE to be a postgres:// url, got ${got}.`)
 }
 
-function stateOf(given: Arguments): JobState | undefined {
+function stateOf(given: ParsedArguments): JobState | undefined {
   const state = given.text('state')
   if (state === undefined || JOB_STATES.includes(state as JobState)) return state as JobState | undefined
   throw expected('--state', `one of ${JOB_STATES.join(', ')}`, state)

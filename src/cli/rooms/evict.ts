@@ -1,11 +1,11 @@
-import type { Arguments, Command } from '../arguments.ts'
+import type { ParsedArguments, Subcommand } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { openLocks, storeOptions, urlOf } from '../store-option.ts'
 import { complain, print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
 import { UsageError } from '../usage-error.ts'
 
-export const evict: Command = {
+export const evict: Subcommand = {
   name: 'evict',
   usage: '[options] KEY --reason TEXT',
   summary: 'Takes a key away from those who hold it or wait for it.',
@@ -17,7 +17,7 @@ export const evict: Command = {
   },
   details: `A holder is told, but it may be in the middle of a write: only fences stop that.
 Exits with 1 when there was nobody to evict.`,
-  async run(given: Arguments): Promise<number> {
+  async run(given: ParsedArguments): Promise<number> {
     const key = given.word('one KEY')
     const reason = given.text('reason')
     if (reason === undefined) throw new UsageError('Expected --reason followed by TEXT, got nothing.')

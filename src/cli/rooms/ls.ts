@@ -1,6 +1,6 @@
 import type { RoomView } from '../../index.ts'
 import { boundedRoom } from '../../room-watch/ticket-facts.ts'
-import type { Arguments, Command } from '../arguments.ts'
+import type { ParsedArguments, Subcommand } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
 import { openLocks, storeOptions, urlOf } from '../store-option.ts'
@@ -9,7 +9,7 @@ import { complain, paintFor, print, roomOnScreen } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
 import { UsageError } from '../usage-error.ts'
 
-export const ls: Command = {
+export const ls: Subcommand = {
   name: 'ls',
   usage: '[options] [PREFIX]',
   summary: 'Lists the keys that somebody holds or waits for, one line a holder.',
@@ -17,7 +17,7 @@ export const ls: Command = {
     json: { help: 'one JSON object a key and line, fences as strings' },
     ...storeOptions(),
   },
-  async run(given: Arguments): Promise<number> {
+  async run(given: ParsedArguments): Promise<number> {
     const [prefix = '', more] = given.words
     if (more !== undefined) throw new UsageError(`Expected one PREFIX, got ${given.words.length}.`)
     await using locks = await openLocks(await urlOf(given))

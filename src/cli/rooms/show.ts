@@ -1,5 +1,5 @@
 import type { RoomView } from '../../index.ts'
-import type { Arguments, Command } from '../arguments.ts'
+import type { ParsedArguments, Subcommand } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { findRoom } from '../room.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
@@ -8,7 +8,7 @@ import { table } from '../table.ts'
 import { type Paint, paintFor, print, roomOnScreen } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
 
-export const show: Command = {
+export const show: Subcommand = {
   name: 'show',
   usage: '[options] KEY',
   summary: 'Shows who holds a key and who waits for it, with their ids.',
@@ -16,7 +16,7 @@ export const show: Command = {
     json: { help: 'one JSON object on one line, fences as strings' },
     ...storeOptions(),
   },
-  async run(given: Arguments): Promise<number> {
+  async run(given: ParsedArguments): Promise<number> {
     const key = given.word('one KEY')
     await using locks = await openLocks(await urlOf(given))
     const room = (await findRoom(locks, key)) ?? { key, holders: [], queue: [], closedMs: 0 }

@@ -1,7 +1,7 @@
 import type { Deadline } from './deadline.ts'
 
 /** What `holdfast run` tells its guardian. */
-export type Order =
+export type GuardianOrder =
   | {
       readonly tag: 'launch'
       readonly command: CommandLine
@@ -11,7 +11,7 @@ export type Order =
   | { readonly tag: 'extend'; readonly deadline: Deadline }
 
 /** What the guardian tells back. */
-export type Report =
+export type GuardianReport =
   | { readonly tag: 'ready' }
   | { readonly tag: 'launched'; readonly pid: number }
   /** The operating system did not start it: ENOENT, EACCES, … */

@@ -7,12 +7,12 @@
 import { spawn } from 'node:child_process'
 import { leftMs } from './deadline.ts'
 import { Enforcement } from './enforcement.ts'
-import type { Order, Report } from './guardian-messages.ts'
+import type { GuardianOrder, GuardianReport } from './guardian-messages.ts'
 import { ProcessGroup } from './process-group.ts'
 
 let enforcement: Enforcement | undefined
 
-process.on('message', (order: Order) => {
+process.on('message', (order: GuardianOrder) => {
   switch (order.tag) {
     case 'launch':
       return launch(order)
@@ -33,7 +33,7 @@ for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'] as const) process.
 if (!process.connected) abandon()
 report({ tag: 'ready' })
 
-function launch({ command, deadline, graceMs }: Extract<Order, { tag: 'launch' }>): void {
+function launch({ command, deadline, graceMs }: Extract<GuardianOrder, { tag: 'launch' }>): void {
   if (leftMs(deadline) <= 0) return report({ tag: 'too-late' })
   const { file, args, env, input } = command
   const child = spawn(file, args, { stdio: [input, 'inherit', 'inherit'], detached: true, env })
@@ -60,7 +60,7 @@ function abandon(): never {
   process.exit()
 }
 
-function report(message: Report): void {
+function report(message: GuardianReport): void {
   // A channel that breaks at this moment is heard of by `disconnect`.
   if (process.connected) process.send?.(message, () => {})
 }

@@ -2,12 +2,12 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import type { Deadline } from './deadline.ts'
 import { Enforcement } from './enforcement.ts'
-import type { CommandLine, Order, Report } from './guardian-messages.ts'
+import type { CommandLine, GuardianOrder, GuardianReport } from './guardian-messages.ts'
 import { ProcessGroup } from './process-group.ts'
 
 /** How a command came to its end. */
 export type Ending =
-  | Extract<Report, { tag: 'exited' | 'signalled' | 'not-launched' | 'too-late' }>
+  | Extract<GuardianReport, { tag: 'exited' | 'signalled' | 'not-launched' | 'too-late' }>
   /** The command was killed without waiting for what the guardian says of it. */
   | { readonly tag: 'unguarded' }
   /** The guardian died between its order to start the command and its report: the command may run, out of our reach. */
@@ -45,7 +45,7 @@ export class Guardian {
       detached: true,
       env: { ...process.env, NODE_OPTIONS: '' },
     })
-    this.#process.on('message', (report: Report) => this.#hear(report))
+    this.#process.on('message', (report: GuardianReport) => this.#hear(report))
     this.#process.once('error', () => this.#gone(null))
     this.#process.once('exit', (code) => {
       const gone = () => this.#gone(code)
@@ -96,12 +96,12 @@ export class Guardian {
     else if (this.#process.connected) this.#process.disconnect()
   }
 
-  #order(order: Order): void {
+  #order(order: GuardianOrder): void {
     // When it is gone already, `exit` says so.
     if (this.#process.connected) this.#process.send(order, () => {})
   }
 
-  #hear(report: Report): void {
+  #hear(report: GuardianReport): void {
     switch (report.tag) {
       case 'ready':
         return this.#becomeReady()

@@ -1,12 +1,12 @@
 import { type Locks, UNLIMITED } from '../../index.ts'
 import { findRoom } from '../room.ts'
-import type { Plan, Shape } from './plan.ts'
+import type { HoldShape, RunPlan } from './plan.ts'
 
 /**
  * Whether this process was started, directly or not, by the command of a `holdfast run` that holds the same key and leaves
  * no room for a second hold: then they would wait for each other for ever.
  */
-export async function waitsForItself(locks: Locks, { key, shape }: Plan): Promise<boolean> {
+export async function waitsForItself(locks: Locks, { key, shape }: RunPlan): Promise<boolean> {
   const { HOLDFAST_KEY: outerKey, HOLDFAST_ID: outerId } = process.env
   if (outerKey !== key) return false
   // What the environment says may be over, or of another store.
@@ -17,7 +17,7 @@ export async function waitsForItself(locks: Locks, { key, shape }: Plan): Promis
   return outer.units + units > Math.min(outer.limit, limit)
 }
 
-function shareOf(shape: Shape): { readonly units: number; readonly limit: number } {
+function shareOf(shape: HoldShape): { readonly units: number; readonly limit: number } {
   switch (shape.tag) {
     case 'exclusive':
       return { units: 1, limit: 1 }

@@ -1,14 +1,14 @@
 import { basename } from 'node:path'
-import type { Arguments, Option } from '../arguments.ts'
+import type { Option, ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { expected, UsageError } from '../usage-error.ts'
 
 /** What `holdfast run` was asked to do, with everything decided. */
-export interface Plan {
+export interface RunPlan {
   readonly key: string
   readonly file: string
   readonly args: readonly string[]
-  readonly shape: Shape
+  readonly shape: HoldShape
   /** 0: do not wait. */
   readonly waitMs: number
   readonly busyCode: number
@@ -19,7 +19,7 @@ export interface Plan {
   readonly label: string
 }
 
-export type Shape =
+export type HoldShape =
   | { readonly tag: 'exclusive' }
   | { readonly tag: 'shared' }
   | { readonly tag: 'permits'; readonly permits: number; readonly units: number }
@@ -47,7 +47,7 @@ export const planOptions: Readonly<Record<string, Option>> = {
   },
 }
 
-export function planOf(given: Arguments): Plan {
+export function planOf(given: ParsedArguments): RunPlan {
   const [file, ...args] = given.rest
   if (file === undefined || file === '') {
     throw new UsageError('Expected a command after `--`, as in `holdfast run KEY -- command`, got nothing.')
@@ -68,7 +68,7 @@ export function planOf(given: Arguments): Plan {
   }
 }
 
-function shapeOf(given: Arguments): Shape {
+function shapeOf(given: ParsedArguments): HoldShape {
   const permits = given.count('permits', { least: 1, most: 1_000_000 })
   const units = given.count('units', { least: 1, most: permits ?? 1_000_000 })
   if (permits === undefined) {
@@ -79,14 +79,14 @@ function shapeOf(given: Arguments): Shape {
   return { tag: 'permits', permits, units: units ?? 1 }
 }
 
-function waitOf(given: Arguments): number {
+function waitOf(given: ParsedArguments): number {
   const waitMs = given.duration('wait')
   if (!given.flag('no-wait')) return waitMs ?? Number.POSITIVE_INFINITY
   if (waitMs !== undefined) throw new UsageError('Expected either --no-wait or --wait, got both.')
   return 0
 }
 
-function graceOf(given: Arguments, ttlMs: number): number {
+function graceOf(given: ParsedArguments, ttlMs: number): number {
   const graceMs = given.duration('grace')
   if (graceMs === undefined) return Math.min(5000, ttlMs / 4)
   // A renewal comes at a third of the ttl and may need a second attempt: until then nobody is to be told to end.

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf } from '../../base/thrown.ts'
 import { isHoldfastError, type Lease, type Locks } from '../../index.ts'
-import type { Arguments, Command } from '../arguments.ts'
+import type { ParsedArguments, Subcommand } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { monotonicMs } from '../machine-time.ts'
 import { findRoom } from '../room.ts'
@@ -13,11 +13,11 @@ import { UsageError } from '../usage-error.ts'
 import { deadlineIn } from './deadline.ts'
 import { type Ending, Guardian } from './guardian.ts'
 import { waitsForItself } from './own-hold.ts'
-import { type Plan, planOf, planOptions } from './plan.ts'
+import { planOf, planOptions, type RunPlan } from './plan.ts'
 import { Interrupted, Signals } from './signals.ts'
 import { commandInput } from './terminal-input.ts'
 
-export const run: Command = {
+export const run: Subcommand = {
   name: 'run',
   usage: '[options] KEY -- COMMAND [ARGUMENTS…]',
   summary: 'Holds a key while a command runs.',
@@ -32,7 +32,7 @@ Exit codes: the command's own, 128+n when it ended by signal n
    75  not acquired (or what -E says)    69  the store is unavailable or refuses
    76  lost: the command was ended       64  not called as above
   127  no such command                  126  it cannot be executed`,
-  async run(given: Arguments): Promise<number> {
+  async run(given: ParsedArguments): Promise<number> {
     if (process.platform === 'win32')
       throw new UsageError('Expected a system with process groups, got Windows.')
     const plan = planOf(given)
@@ -85,7 +85,7 @@ function leave(name: NodeJS.Signals): void {
 }
 
 /** `null` when it was not free in time. */
-async function take(locks: Locks, plan: Plan, signal: AbortSignal): Promise<Lease | null> {
+async function take(locks: Locks, plan: RunPlan, signal: AbortSignal): Promise<Lease | null> {
   const { ttlMs: ttl, minHoldMs: minHold, lockDelayMs: lockDelay } = plan
   const options = { ttl, minHold, lockDelay, signal }
   const startedAt = performance.now()
@@ -106,9 +106,9 @@ async function take(locks: Locks, plan: Plan, signal: AbortSignal): Promise<Leas
   }
 }
 
-type HoldOptions = NonNullable<Parameters<Locks['tryAcquire']>[1]>
+type TakeOptions = NonNullable<Parameters<Locks['tryAcquire']>[1]>
 
-function tryToTake(locks: Locks, { key, shape }: Plan, options: HoldOptions): Promise<Lease | null> {
+function tryToTake(locks: Locks, { key, shape }: RunPlan, options: TakeOptions): Promise<Lease | null> {
   switch (shape.tag) {
     case 'exclusive':
       return locks.tryAcquire(key, options)
@@ -123,8 +123,8 @@ function tryToTake(locks: Locks, { key, shape }: Plan, options: HoldOptions): Pr
 
 function waitToTake(
   locks: Locks,
-  { key, shape }: Plan,
-  options: HoldOptions & { wait: number },
+  { key, shape }: RunPlan,
+  options: TakeOptions & { wait: number },
 ): Promise<Lease> {
   switch (shape.tag) {
     case 'exclusive':
@@ -138,7 +138,7 @@ function waitToTake(
   }
 }
 
-async function whyBusy(locks: Locks, { key, waitMs }: Plan): Promise<string> {
+async function whyBusy(locks: Locks, { key, waitMs }: RunPlan): Promise<string> {
   const within = waitMs === 0 ? '' : ` and was not free within ${age(waitMs)}`
   // It is gone by now, or the store is, or has so many keys that looking takes long: still busy when we asked, and this
   // line is only for people. (One key among three million others in a Redis takes 0.8 s and as many SCANs.)
@@ -152,13 +152,13 @@ async function whyBusy(locks: Locks, { key, waitMs }: Plan): Promise<string> {
 
 const LOOK_MS = 300
 
-interface Guarded {
-  readonly plan: Plan
+interface GuardedRun {
+  readonly plan: RunPlan
   readonly guardian: Guardian
   readonly signals: Signals
 }
 
-async function runUnder(lease: Lease, { plan, guardian, signals }: Guarded): Promise<Ending> {
+async function runUnder(lease: Lease, { plan, guardian, signals }: GuardedRun): Promise<Ending> {
   const env = {
     ...process.env,
     HOLDFAST_KEY: lease.key,
@@ -208,13 +208,13 @@ function forwarder(guardian: Guardian): (name: NodeJS.Signals) => void {
 /** Apart by more, each of them is meant for the command: a database console takes many. */
 const TWICE_MS = 2000
 
-interface Ended {
-  readonly plan: Plan
+interface EndedRun {
+  readonly plan: RunPlan
   readonly lease: Lease
   readonly guardian: Guardian
 }
 
-function exitCodeFor(ending: Ending, { plan, lease, guardian }: Ended): number {
+function exitCodeFor(ending: Ending, { plan, lease, guardian }: EndedRun): number {
   switch (ending.tag) {
     case 'not-launched':
       complain(`${json(plan.file)} could not be started (${ending.errno})`)

@@ -4,7 +4,7 @@ import { EXIT } from '../exit-codes.ts'
 import { roomJson } from '../room-text.ts'
 import { complain, paintFor, print, roomOnScreen } from '../terminal.ts'
 import { json } from '../text.ts'
-import { Columns } from './columns.ts'
+import { TableColumns } from './columns.ts'
 import { headerLines } from './header.ts'
 import type { LiveOptions } from './live.ts'
 import { type Row, rowOf, sorted } from './rows.ts'
@@ -19,7 +19,7 @@ export interface BatchOptions extends LiveOptions {
 /** Prints one look after the other; resolves with the exit code. */
 export async function printLooks(locks: Pick<Locks, 'inspect'>, options: BatchOptions): Promise<number> {
   const { prefix, everyMs, count } = options
-  const columns = new Columns()
+  const columns = new TableColumns()
   let watch: RoomWatch | undefined
   let printed = 0
   let isAway = false
@@ -51,13 +51,13 @@ export async function printLooks(locks: Pick<Locks, 'inspect'>, options: BatchOp
   }
 }
 
-interface Look extends BatchOptions {
-  readonly columns: Columns
+interface LookFacts extends BatchOptions {
+  readonly columns: TableColumns
   readonly sums: Sums
   readonly isFirst: boolean
 }
 
-function printLook(snapshot: Snapshot, look: Look): void {
+function printLook(snapshot: Snapshot, look: LookFacts): void {
   const rows = sorted(snapshot.rooms.map(rowOf), look.order)
   if (look.asJson) {
     print(json(lookJson(snapshot, { ...look, rows })))

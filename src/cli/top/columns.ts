@@ -1,7 +1,7 @@
 import { cut, width } from '../text.ts'
-import { cellsOf, type Order, type Row, SORTS, type Sort } from './rows.ts'
+import { cellsOf, type Row, type RowOrder, SORTS, type Sort } from './rows.ts'
 
-interface Column {
+interface ColumnRule {
   readonly title: string
   /** `undefined`: as wide as what is in it, while there is room. */
   readonly width?: number
@@ -9,7 +9,7 @@ interface Column {
   readonly lessImportant: number
 }
 
-const COLUMNS: Readonly<Record<Sort, Column>> = {
+const COLUMNS: Readonly<Record<Sort, ColumnRule>> = {
   key: { title: 'KEY', lessImportant: 0 },
   state: { title: 'S', width: 1, lessImportant: 5 },
   mode: { title: 'MODE', width: 8, lessImportant: 7 },
@@ -29,13 +29,13 @@ const GAP = 2
  * Which columns are shown, and how wide. Columns whose content varies never get narrower again, so that the table does not
  * jump about from one look to the next.
  */
-export class Columns {
+export class TableColumns {
   readonly #widest: Partial<Record<Sort, number>> = { key: 8, holder: 8 }
 
   /** The line of titles, with the one that the rows are sorted by marked; then the rows. */
   lines(
     rows: readonly Row[],
-    { room, order }: { readonly room: number; readonly order: Order },
+    { room, order }: { readonly room: number; readonly order: RowOrder },
   ): readonly string[] {
     const cells = rows.map(cellsOf)
     for (const name of ['key', 'holder'] as const) {
@@ -76,7 +76,7 @@ export class Columns {
 /** Longer names are rarely told apart by more of them. */
 const MOST = 80
 
-function titleOf(name: Sort, { sort, isReversed }: Order): string {
+function titleOf(name: Sort, { sort, isReversed }: RowOrder): string {
   const { title } = COLUMNS[name]
   if (name !== sort) return title
   // The mark takes the place of a letter where the title fills its column.

@@ -31,7 +31,7 @@ const COLUMNS: readonly (readonly [string, string])[] = [
 
 const NOTES: readonly string[] = [
   'The hand-overs are those that were seen: what begins and ends between two looks is not among them.',
-  'Expired terms were not renewed: their holder has died, hangs, or was cut off from the store.',
+  'Expired holds were not renewed: their holder has died, hangs, or was cut off from the store.',
 ]
 
 export function helpLines({

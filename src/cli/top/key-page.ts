@@ -1,5 +1,5 @@
 import type { RoomView } from '../../index.ts'
-import type { KeyHistory, Term, TermEnd } from '../../room-watch/room-history.ts'
+import type { HoldEnd, HoldRecord, KeyHistory } from '../../room-watch/room-history.ts'
 import { modeOf, ownerOf, remainingOf } from '../room-text.ts'
 import { type Column, table } from '../table.ts'
 import type { Paint } from '../terminal.ts'
@@ -22,7 +22,7 @@ export function keyLines(
     lines.length === 0
       ? []
       : ['', paint('bold', cut(title, columns)), ...lines.map((line) => cut(line, columns))]
-  const terms = (history?.terms ?? []).filter(({ untilAt }) => untilAt !== undefined).toReversed()
+  const holds = (history?.holds ?? []).filter(({ untilAt }) => untilAt !== undefined).toReversed()
   return [
     paint('bold', cut(plain(key), columns)),
     ...(room === undefined
@@ -30,7 +30,7 @@ export function keyLines(
       : closedLine(room).map((line) => cut(line, columns))),
     ...section(`HELD BY ${room?.holders.length ?? 0}`, holderLines(room, columns)),
     ...section(`WAITING ${room?.queue.length ?? 0}, in order of arrival`, waiterLines(room, columns)),
-    ...section('BEFORE, as far as it was seen from here', termLines(terms, columns)),
+    ...section('BEFORE, as far as it was seen from here', pastHoldLines(holds, columns)),
   ]
 }
 
@@ -86,7 +86,7 @@ function waiterLines(room: RoomView | undefined, columns: number): readonly stri
   return [...table(WAITERS, rows, columns), ...andMore(queue.length)]
 }
 
-const TERMS: readonly Column[] = [
+const PAST_HOLDS: readonly Column[] = [
   { title: 'UNTIL' },
   { title: 'HELD FOR', align: 'right' },
   { title: 'END' },
@@ -94,19 +94,19 @@ const TERMS: readonly Column[] = [
   { title: 'FENCE', align: 'right', narrow: 'drop' },
 ]
 
-function termLines(terms: readonly Term[], columns: number): readonly string[] {
-  if (terms.length === 0) return []
-  const rows = terms.map((term) => [
-    timeOf(term.untilAt ?? 0),
-    age((term.untilAt ?? 0) - term.fromAt),
-    ENDS[term.end ?? 'unclear'],
-    ownerOf(term),
-    String(term.fence),
+function pastHoldLines(holds: readonly HoldRecord[], columns: number): readonly string[] {
+  if (holds.length === 0) return []
+  const rows = holds.map((hold) => [
+    timeOf(hold.untilAt ?? 0),
+    age((hold.untilAt ?? 0) - hold.fromAt),
+    ENDS[hold.end ?? 'unclear'],
+    ownerOf(hold),
+    String(hold.fence),
   ])
-  return table(TERMS, rows, columns)
+  return table(PAST_HOLDS, rows, columns)
 }
 
-const ENDS: Readonly<Record<TermEnd, string>> = {
+const ENDS: Readonly<Record<HoldEnd, string>> = {
   released: 'given back',
   expired: 'expired',
   unclear: 'unclear',

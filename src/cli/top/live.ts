@@ -2,24 +2,24 @@ import type { Locks } from '../../index.ts'
 import { type RoomWatch, type Snapshot, watchRooms } from '../../room-watch/room-watch.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { paintFor } from '../terminal.ts'
-import { Columns } from './columns.ts'
+import { TableColumns } from './columns.ts'
 import { FullScreen } from './full-screen.ts'
-import { filtered, type Order, type Row, rowOf, sorted } from './rows.ts'
+import { filtered, type Row, type RowOrder, rowOf, sorted } from './rows.ts'
 import { frameOf } from './screen.ts'
 import { type Sums, sumsOf } from './sums.ts'
-import { firstView, pressed, type View } from './view.ts'
+import { firstView, pressed, type TopView } from './view.ts'
 
 export interface LiveOptions {
   readonly store: string
   readonly prefix: string
   readonly everyMs: number
-  readonly order: Order
+  readonly order: RowOrder
 }
 
 /** Shows the rooms until somebody has seen enough; resolves with the exit code. */
 export async function showLive(locks: Pick<Locks, 'inspect'>, options: LiveOptions): Promise<number> {
   const { prefix, everyMs } = options
-  let live: Live | undefined
+  let live: LiveScreen | undefined
   const watch = watchRooms(locks, {
     prefix,
     everyMs,
@@ -27,7 +27,7 @@ export async function showLive(locks: Pick<Locks, 'inspect'>, options: LiveOptio
   })
   try {
     return await new Promise<number>((resolve) => {
-      live = new Live(watch, { ...options, end: resolve })
+      live = new LiveScreen(watch, { ...options, end: resolve })
     })
   } finally {
     watch.stop()
@@ -35,13 +35,13 @@ export async function showLive(locks: Pick<Locks, 'inspect'>, options: LiveOptio
   }
 }
 
-class Live {
+class LiveScreen {
   readonly #watch: RoomWatch
   readonly #options: LiveOptions & { readonly end: (exitCode: number) => void }
   readonly #screen: FullScreen
-  readonly #columns: Columns = new Columns()
+  readonly #columns: TableColumns = new TableColumns()
   readonly #paint = paintFor(process.stdout)
-  #view: View
+  #view: TopView
   #snapshot: Snapshot
   #sums: Sums
   /** Of the whole snapshot, by key. */

@@ -92,13 +92,13 @@ export const SORTS = [
 ] as const
 export type Sort = (typeof SORTS)[number]
 
-export interface Order {
+export interface RowOrder {
   readonly sort: Sort
   readonly isReversed: boolean
 }
 
 /** Numbers have the largest first, but for the time left, where the shortest is what people look for; texts as in a book. */
-export function sorted(rows: readonly Row[], { sort, isReversed }: Order): readonly Row[] {
+export function sorted(rows: readonly Row[], { sort, isReversed }: RowOrder): readonly Row[] {
   const compare = COMPARE[sort]
   const sign = isReversed ? -1 : 1
   // The sort is stable, and the rows come by key.

@@ -1,20 +1,20 @@
 import type { KeyHistory } from '../../room-watch/room-history.ts'
 import type { Paint } from '../terminal.ts'
 import { cut, width } from '../text.ts'
-import type { Columns } from './columns.ts'
+import type { TableColumns } from './columns.ts'
 import { counted, type HeaderFacts, headerLines } from './header.ts'
 import { helpLines } from './help-page.ts'
 import { keyLines } from './key-page.ts'
 import type { Row } from './rows.ts'
-import type { View } from './view.ts'
+import type { TopView } from './view.ts'
 
-export interface Scene extends HeaderFacts {
-  readonly view: View
+export interface ScreenFacts extends HeaderFacts {
+  readonly view: TopView
   /** Those of the list, filtered and in its order. */
   readonly rows: readonly Row[]
   /** Of the key whose page is open. */
   readonly history: KeyHistory | undefined
-  readonly columns: Columns
+  readonly columns: TableColumns
   readonly size: { readonly columns: number; readonly rows: number }
   readonly paint: Paint
 }
@@ -28,7 +28,7 @@ export interface Frame {
 }
 
 /** What fills the screen. */
-export function frameOf(scene: Scene): Frame {
+export function frameOf(scene: ScreenFacts): Frame {
   const { view, size, paint } = scene
   const room = size.columns
   const filter = view.filter === '' ? '' : `  filter: ${view.filter}`
@@ -42,7 +42,7 @@ export function frameOf(scene: Scene): Frame {
   return { lines: [...above, ...lines, ...blank, ...below], top, pageSize }
 }
 
-function list({ view, rows, snapshot, columns, size, paint }: Scene, space: number): Frame {
+function list({ view, rows, snapshot, columns, size, paint }: ScreenFacts, space: number): Frame {
   const pageSize = Math.max(1, space - 1)
   const at = rows.findIndex(({ key }) => key === view.selected)
   const top = topFor({ at, top: view.top, count: rows.length, pageSize })
@@ -61,7 +61,7 @@ function list({ view, rows, snapshot, columns, size, paint }: Scene, space: numb
   }
 }
 
-function emptiness({ filter }: View): string {
+function emptiness({ filter }: TopView): string {
   return filter === ''
     ? '  Nobody holds a key.'
     : '  No key and no holder has this text. Esc shows all again.'
@@ -83,7 +83,7 @@ function topFor({
   return Math.max(0, Math.min(wanted, count - pageSize))
 }
 
-function page({ view, snapshot, history, size, paint }: Scene, space: number): Frame {
+function page({ view, snapshot, history, size, paint }: ScreenFacts, space: number): Frame {
   const options = { room: size.columns, paint }
   const key = view.selected ?? ''
   const all =
@@ -94,7 +94,7 @@ function page({ view, snapshot, history, size, paint }: Scene, space: number): F
   return { lines: all.slice(top, top + space), top, pageSize: Math.max(1, space - 1) }
 }
 
-function promptOf({ view, rows, size, paint }: Scene): string {
+function promptOf({ view, rows, size, paint }: ScreenFacts): string {
   const room = size.columns
   if (view.typing !== undefined) {
     // The end is where one types.

@@ -10,7 +10,7 @@ export interface Sums {
   readonly longestMs: number | undefined
   /** A second, over the last looks; `undefined` before there are two. As seen: what begins and ends in between is not. */
   readonly handOvers: number | undefined
-  /** Terms that ended since nobody renewed them, within the last minute. */
+  /** Holds that ended since nobody renewed them, within the last minute. */
   readonly expired: number
 }
 

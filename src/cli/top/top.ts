@@ -1,13 +1,13 @@
-import type { Arguments, Command } from '../arguments.ts'
+import type { ParsedArguments, Subcommand } from '../arguments.ts'
 import { openLocks, storeOptions, urlOf } from '../store-option.ts'
 import { json } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
 import { printLooks } from './batch.ts'
 import { showLive } from './live.ts'
-import { type Order, SORTS, type Sort } from './rows.ts'
+import { type RowOrder, SORTS, type Sort } from './rows.ts'
 import { storeName } from './store-name.ts'
 
-export const top: Command = {
+export const top: Subcommand = {
   name: 'top',
   usage: '[options]',
   summary: 'Shows who holds what and who waits, live; in pipes and files one look after the other.',
@@ -25,7 +25,7 @@ export const top: Command = {
   details: `In the terminal h shows the keys, and q quits. Without a terminal, or with
 --batch, it prints looks until it is ended, as top -b does; with --count it
 exits with 69 when the store goes away before the last of them.`,
-  async run(given: Arguments): Promise<number> {
+  async run(given: ParsedArguments): Promise<number> {
     const [word] = given.words
     if (word !== undefined)
       throw new UsageError(`Expected no words, got ${json(word)}. A prefix goes into --prefix.`)
@@ -46,7 +46,7 @@ exits with 69 when the store goes away before the last of them.`,
   },
 }
 
-function orderOf(given: Arguments): Order {
+function orderOf(given: ParsedArguments): RowOrder {
   const isReversed = given.flag('reverse')
   const wanted = given.text('sort')
   if (wanted === undefined) return { sort: 'waiting', isReversed }

@@ -1,10 +1,10 @@
 import type { Key } from './keys.ts'
-import { type Order, type Row, SORTS, type Sort } from './rows.ts'
+import { type Row, type RowOrder, SORTS, type Sort } from './rows.ts'
 
 /** What somebody has chosen to look at. */
-export interface View {
+export interface TopView {
   readonly page: 'list' | 'key' | 'help'
-  readonly order: Order
+  readonly order: RowOrder
   readonly filter: string
   /** The filter while it is typed. */
   readonly typing: string | undefined
@@ -15,14 +15,14 @@ export interface View {
   readonly isPaused: boolean
 }
 
-export interface Surroundings {
+export interface ListFacts {
   /** Those of the list, in its order. */
   readonly rows: readonly Row[]
   /** How many lines of it are shown at once. */
   readonly pageSize: number
 }
 
-export function firstView(order: Order): View {
+export function firstView(order: RowOrder): TopView {
   return {
     page: 'list',
     order,
@@ -35,7 +35,7 @@ export function firstView(order: Order): View {
 }
 
 /** What a key does; a key that means nothing there leaves everything as it is. */
-export function pressed(view: View, key: Key, surroundings: Surroundings): View {
+export function pressed(view: TopView, key: Key, surroundings: ListFacts): TopView {
   if (view.typing !== undefined) return typed({ ...view, typing: view.typing }, key)
   if (key === 'p') return { ...view, isPaused: !view.isPaused }
   if (view.page !== 'list') return onPage(view, key, surroundings)
@@ -69,7 +69,7 @@ export function pressed(view: View, key: Key, surroundings: Surroundings): View 
 }
 
 /** How to get back from a page, besides what scrolls it. */
-function onPage(view: View, key: Key, { pageSize }: Surroundings): View {
+function onPage(view: TopView, key: Key, { pageSize }: ListFacts): TopView {
   if (['q', 'escape', 'enter', 'backspace', 'left', 'h', '?'].includes(key))
     return { ...view, page: 'list', top: 0 }
   const moved = MOVES[key]
@@ -77,7 +77,7 @@ function onPage(view: View, key: Key, { pageSize }: Surroundings): View {
   return moved === undefined ? view : { ...view, top: Math.max(0, moved(view.top, pageSize)) }
 }
 
-function typed(view: View & { readonly typing: string }, key: Key): View {
+function typed(view: TopView & { readonly typing: string }, key: Key): TopView {
   switch (key) {
     case 'enter':
       return { ...view, filter: view.typing, typing: undefined, top: 0 }
@@ -94,7 +94,7 @@ function typed(view: View & { readonly typing: string }, key: Key): View {
   }
 }
 
-function move(view: View, moved: Move, { rows, pageSize }: Surroundings): View {
+function move(view: TopView, moved: Move, { rows, pageSize }: ListFacts): TopView {
   const at = rows.findIndex(({ key }) => key === view.selected)
   // The first step marks the first line there is to see.
   const to = at === -1 ? view.top : moved(at, pageSize)
@@ -130,7 +130,7 @@ const SORT_KEYS: Readonly<Record<string, Sort>> = {
   T: 'longest',
 }
 
-function ordered(order: Order, sort: Sort): Order {
+function ordered(order: RowOrder, sort: Sort): RowOrder {
   return { sort, isReversed: order.sort === sort && !order.isReversed }
 }
 

@@ -1236,7 +1236,7 @@ export function keyView({ place, say }) {
   const state = element('p', { class: 'state' })
   const holders = tableBody()
   const queue = tableBody()
-  const terms = tableBody()
+  const holds = tableBody()
   const picture = handOverPicture()
   const range = rangeChoice(() => shown !== undefined && update(shown))
   const evictAll = element('button', {
@@ -1249,7 +1249,7 @@ export function keyView({ place, say }) {
 
   const holderTable = section('Holders', holders, HOLDER_COLUMNS)
   const queueTable = section('Queue', queue, QUEUE_COLUMNS)
-  const termTable = section('Terms that were seen', terms, TERM_COLUMNS)
+  const holdTable = section('Holds that were seen', holds, HOLD_COLUMNS)
   const history = element(
     'section',
     {},
@@ -1265,7 +1265,7 @@ export function keyView({ place, say }) {
     holderTable.node,
     queueTable.node,
     history,
-    termTable.node,
+    holdTable.node,
   )
 
   function update(view) {
@@ -1281,10 +1281,10 @@ export function keyView({ place, say }) {
     })
     reconcile(holders, view.holders.map(ticket), ({ id }) => id, holderRow)
     reconcile(queue, view.queue.map(ticket), ({ id }) => id, waiterRow)
-    reconcile(terms, view.terms.toReversed(), ({ id }) => id, termRow)
+    reconcile(holds, view.holds.toReversed(), ({ id }) => id, holdRow)
     holderTable.update(view.holders.length, view.holding)
     queueTable.update(view.queue.length, view.waiting)
-    termTable.update(view.terms.length, view.terms.length)
+    holdTable.update(view.holds.length, view.holds.length)
     picture.update({ ...view, rangeMs: range.value() ?? seenMs(view) })
   }
 
@@ -1360,21 +1360,21 @@ function waiterRow() {
   }
 }
 
-function termRow() {
+function holdRow() {
   const owner = ownerNode()
   const [began, lasted, end, fence] = cells(['began', 'lasted', 'end', 'fence'])
   return {
     node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), began, lasted, end, fence),
-    update(term) {
-      owner.update(term.owner)
-      setText(began, clockTime(term.fromAt))
-      setText(fence, term.fence)
-      setAttribute(end, 'data-end', term.end ?? 'held')
-      setStrange(end, term.reason === undefined ? (term.end ?? 'holds') : \`\${term.end}: \${term.reason}\`)
-      if (term.untilAt === undefined) showSince(lasted, term.fromAt)
+    update(hold) {
+      owner.update(hold.owner)
+      setText(began, clockTime(hold.fromAt))
+      setText(fence, hold.fence)
+      setAttribute(end, 'data-end', hold.end ?? 'held')
+      setStrange(end, hold.reason === undefined ? (hold.end ?? 'holds') : \`\${hold.end}: \${hold.reason}\`)
+      if (hold.untilAt === undefined) showSince(lasted, hold.fromAt)
       else {
         delete lasted.dataset.since
-        setText(lasted, age(term.untilAt - term.fromAt))
+        setText(lasted, age(hold.untilAt - hold.fromAt))
       }
     },
   }
@@ -1432,7 +1432,7 @@ const QUEUE_COLUMNS = [
   { title: 'Id', name: 'id' },
   { title: '', name: 'actions' },
 ]
-const TERM_COLUMNS = [
+const HOLD_COLUMNS = [
   { title: 'Owner', name: 'holder' },
   { title: 'Began', name: 'began' },
   { title: 'Lasted', name: 'lasted', align: 'end' },
@@ -1847,16 +1847,16 @@ import { ownerName } from './tickets.js'
 import { age, clockTime } from './time.js'
 
 /**
- * Who held the key when: a lane for each owner, a bar for each term, and the queue below. The table of terms beside it says
+ * Who held the key when: a lane for each owner, a bar for each hold, and the queue below. The table of holds beside it says
  * the same in words.
  */
 export function handOverPicture() {
   const node = element('div', { class: 'picture' })
   return {
     node,
-    update({ terms, samples, now, rangeMs }) {
+    update({ holds, samples, now, rangeMs }) {
       const fromAt = now - rangeMs
-      const seen = terms.filter(({ untilAt = now }) => untilAt >= fromAt)
+      const seen = holds.filter(({ untilAt = now }) => untilAt >= fromAt)
       const lanes = lanesOf(seen)
       const plan = planOf({ width: node.clientWidth - 24, lanes: lanes.length, fromAt, rangeMs, now })
       const { width, height } = plan
@@ -1891,22 +1891,22 @@ function planOf({ width: room, lanes, fromAt, rangeMs, now }) {
   return { width, height, left, lane, isWide, queueTop, fromAt, rangeMs, now, x }
 }
 
-function lanesOf(terms) {
+function lanesOf(holds) {
   const lanes = new Map()
-  for (const term of terms) {
-    const owner = ownerName(term.owner)
+  for (const hold of holds) {
+    const owner = ownerName(hold.owner)
     const isTooMany = !lanes.has(owner) && lanes.size >= MOST_LANES - 1
     const name = isTooMany ? 'others' : owner
-    lanes.set(name, [...(lanes.get(name) ?? []), term])
+    lanes.set(name, [...(lanes.get(name) ?? []), hold])
   }
-  return Array.from(lanes, ([owner, own]) => ({ owner, terms: own }))
+  return Array.from(lanes, ([owner, own]) => ({ owner, holds: own }))
 }
 
-function laneNodes({ owner, terms }, index, plan) {
+function laneNodes({ owner, holds }, index, plan) {
   const { lane, isWide, x, now } = plan
   const top = 4 + index * lane
   const y = isWide ? top + 6 : top + 17
-  const bars = terms.flatMap(({ fromAt, untilAt = now, end, fence }) => {
+  const bars = holds.flatMap(({ fromAt, untilAt = now, end, fence }) => {
     const left = x(fromAt)
     const width = Math.max(2, x(untilAt) - left)
     const lasted = \`\${age(untilAt - fromAt)}\${end === undefined ? ' so far' : \`, \${end}\`}\`
@@ -1960,10 +1960,10 @@ function gridLines({ fromAt, rangeMs, left, width, height, x }) {
   return nodes
 }
 
-function describe(terms, lanes) {
+function describe(holds, lanes) {
   const owners = \`\${lanes.length} \${lanes.length === 1 ? 'owner' : 'owners'}\`
-  const lost = terms.filter(({ end }) => end === 'expired' || end === 'evicted').length
-  return \`\${terms.length} \${terms.length === 1 ? 'term' : 'terms'} of \${owners}, \${lost} of them expired or evicted\`
+  const lost = holds.filter(({ end }) => end === 'expired' || end === 'evicted').length
+  return \`\${holds.length} \${holds.length === 1 ? 'hold' : 'holds'} of \${owners}, \${lost} of them expired or evicted\`
 }
 
 const MOST_LANES = 8

@@ -11,7 +11,7 @@ export function keyView({ place, say }) {
   const state = element('p', { class: 'state' })
   const holders = tableBody()
   const queue = tableBody()
-  const terms = tableBody()
+  const holds = tableBody()
   const picture = handOverPicture()
   const range = rangeChoice(() => shown !== undefined && update(shown))
   const evictAll = element('button', {
@@ -24,7 +24,7 @@ export function keyView({ place, say }) {
 
   const holderTable = section('Holders', holders, HOLDER_COLUMNS)
   const queueTable = section('Queue', queue, QUEUE_COLUMNS)
-  const termTable = section('Terms that were seen', terms, TERM_COLUMNS)
+  const holdTable = section('Holds that were seen', holds, HOLD_COLUMNS)
   const history = element(
     'section',
     {},
@@ -40,7 +40,7 @@ export function keyView({ place, say }) {
     holderTable.node,
     queueTable.node,
     history,
-    termTable.node,
+    holdTable.node,
   )
 
   function update(view) {
@@ -56,10 +56,10 @@ export function keyView({ place, say }) {
     })
     reconcile(holders, view.holders.map(ticket), ({ id }) => id, holderRow)
     reconcile(queue, view.queue.map(ticket), ({ id }) => id, waiterRow)
-    reconcile(terms, view.terms.toReversed(), ({ id }) => id, termRow)
+    reconcile(holds, view.holds.toReversed(), ({ id }) => id, holdRow)
     holderTable.update(view.holders.length, view.holding)
     queueTable.update(view.queue.length, view.waiting)
-    termTable.update(view.terms.length, view.terms.length)
+    holdTable.update(view.holds.length, view.holds.length)
     picture.update({ ...view, rangeMs: range.value() ?? seenMs(view) })
   }
 
@@ -135,21 +135,21 @@ function waiterRow() {
   }
 }
 
-function termRow() {
+function holdRow() {
   const owner = ownerNode()
   const [began, lasted, end, fence] = cells(['began', 'lasted', 'end', 'fence'])
   return {
     node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), began, lasted, end, fence),
-    update(term) {
-      owner.update(term.owner)
-      setText(began, clockTime(term.fromAt))
-      setText(fence, term.fence)
-      setAttribute(end, 'data-end', term.end ?? 'held')
-      setStrange(end, term.reason === undefined ? (term.end ?? 'holds') : `${term.end}: ${term.reason}`)
-      if (term.untilAt === undefined) showSince(lasted, term.fromAt)
+    update(hold) {
+      owner.update(hold.owner)
+      setText(began, clockTime(hold.fromAt))
+      setText(fence, hold.fence)
+      setAttribute(end, 'data-end', hold.end ?? 'held')
+      setStrange(end, hold.reason === undefined ? (hold.end ?? 'holds') : `${hold.end}: ${hold.reason}`)
+      if (hold.untilAt === undefined) showSince(lasted, hold.fromAt)
       else {
         delete lasted.dataset.since
-        setText(lasted, age(term.untilAt - term.fromAt))
+        setText(lasted, age(hold.untilAt - hold.fromAt))
       }
     },
   }
@@ -207,7 +207,7 @@ const QUEUE_COLUMNS = [
   { title: 'Id', name: 'id' },
   { title: '', name: 'actions' },
 ]
-const TERM_COLUMNS = [
+const HOLD_COLUMNS = [
   { title: 'Owner', name: 'holder' },
   { title: 'Began', name: 'began' },
   { title: 'Lasted', name: 'lasted', align: 'end' },

@@ -4,16 +4,16 @@ import { ownerName } from './tickets.js'
 import { age, clockTime } from './time.js'
 
 /**
- * Who held the key when: a lane for each owner, a bar for each term, and the queue below. The table of terms beside it says
+ * Who held the key when: a lane for each owner, a bar for each hold, and the queue below. The table of holds beside it says
  * the same in words.
  */
 export function handOverPicture() {
   const node = element('div', { class: 'picture' })
   return {
     node,
-    update({ terms, samples, now, rangeMs }) {
+    update({ holds, samples, now, rangeMs }) {
       const fromAt = now - rangeMs
-      const seen = terms.filter(({ untilAt = now }) => untilAt >= fromAt)
+      const seen = holds.filter(({ untilAt = now }) => untilAt >= fromAt)
       const lanes = lanesOf(seen)
       const plan = planOf({ width: node.clientWidth - 24, lanes: lanes.length, fromAt, rangeMs, now })
       const { width, height } = plan
@@ -48,22 +48,22 @@ function planOf({ width: room, lanes, fromAt, rangeMs, now }) {
   return { width, height, left, lane, isWide, queueTop, fromAt, rangeMs, now, x }
 }
 
-function lanesOf(terms) {
+function lanesOf(holds) {
   const lanes = new Map()
-  for (const term of terms) {
-    const owner = ownerName(term.owner)
+  for (const hold of holds) {
+    const owner = ownerName(hold.owner)
     const isTooMany = !lanes.has(owner) && lanes.size >= MOST_LANES - 1
     const name = isTooMany ? 'others' : owner
-    lanes.set(name, [...(lanes.get(name) ?? []), term])
+    lanes.set(name, [...(lanes.get(name) ?? []), hold])
   }
-  return Array.from(lanes, ([owner, own]) => ({ owner, terms: own }))
+  return Array.from(lanes, ([owner, own]) => ({ owner, holds: own }))
 }
 
-function laneNodes({ owner, terms }, index, plan) {
+function laneNodes({ owner, holds }, index, plan) {
   const { lane, isWide, x, now } = plan
   const top = 4 + index * lane
   const y = isWide ? top + 6 : top + 17
-  const bars = terms.flatMap(({ fromAt, untilAt = now, end, fence }) => {
+  const bars = holds.flatMap(({ fromAt, untilAt = now, end, fence }) => {
     const left = x(fromAt)
     const width = Math.max(2, x(untilAt) - left)
     const lasted = `${age(untilAt - fromAt)}${end === undefined ? ' so far' : `, ${end}`}`
@@ -117,10 +117,10 @@ function gridLines({ fromAt, rangeMs, left, width, height, x }) {
   return nodes
 }
 
-function describe(terms, lanes) {
+function describe(holds, lanes) {
   const owners = `${lanes.length} ${lanes.length === 1 ? 'owner' : 'owners'}`
-  const lost = terms.filter(({ end }) => end === 'expired' || end === 'evicted').length
-  return `${terms.length} ${terms.length === 1 ? 'term' : 'terms'} of ${owners}, ${lost} of them expired or evicted`
+  const lost = holds.filter(({ end }) => end === 'expired' || end === 'evicted').length
+  return `${holds.length} ${holds.length === 1 ? 'hold' : 'holds'} of ${owners}, ${lost} of them expired or evicted`
 }
 
 const MOST_LANES = 8

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Lease } from '../../index.ts'
 import { monotonicMs } from '../machine-time.ts'
-import type { Register } from './register.ts'
+import type { FencedRegister } from './register.ts'
 import type { Tell } from './worker-messages.ts'
 
-export interface TermOptions {
+export interface ShiftOptions {
   readonly worker: number
-  readonly register: Register
+  readonly register: FencedRegister
   readonly tell: Tell
   /** It takes this long, or up to twice as long. */
   readonly shortestMs: number
@@ -14,16 +14,16 @@ export interface TermOptions {
   readonly signal: AbortSignal
 }
 
-/** What a worker does under one lease, from its grant to its end. */
-export class Term {
+/** What a worker does under one lease, from the grant to the release. */
+export class Shift {
   readonly #lease: Lease
-  readonly #options: TermOptions
+  readonly #options: ShiftOptions
   #nth = 0
   #writes = 0
   #deadlineMs = 0
   #served = false
 
-  constructor(lease: Lease, options: TermOptions) {
+  constructor(lease: Lease, options: ShiftOptions) {
     this.#lease = lease
     this.#options = options
   }
