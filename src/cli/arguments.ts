@@ -4,7 +4,7 @@ import { expected, UsageError } from './usage-error.ts'
 /** An option as it is parsed and as `--help` shows it. */
 export interface Option {
   readonly short?: string
-  /** What its value is called in the help. Without one it is a flag. */
+  /** The name of its value in the help. An option without it is a flag. */
   readonly value?: string
   readonly help: string
 }
@@ -15,15 +15,15 @@ export interface Subcommand {
   readonly usage: string
   readonly summary: string
   readonly options: Readonly<Record<string, Option>>
-  /** What the help says below the options. */
+  /** Text of the help below the options. */
   readonly details?: string
-  /** What stands behind `--` is a command and its arguments, and not words. */
+  /** The words behind `--` are a command to run and its arguments. */
   readonly takesCommand?: true
   /** Resolves with the exit code. */
   run(given: ParsedArguments): Promise<number>
 }
 
-/** What was typed after the name of a command: its options, its words, and the command behind `--` if it takes one. */
+/** What was typed after the name of a subcommand: its options, its words, and the command behind `--` if it takes one. */
 export class ParsedArguments {
   readonly words: readonly string[]
   readonly rest: readonly string[]
@@ -38,7 +38,7 @@ export class ParsedArguments {
       this.words = [...words, ...behind]
       this.rest = []
     } else if (words.length === 0 && behind[1] === '--') {
-      // A word that begins with a dash: -- WORD -- command.
+      // `-- WORD -- command`: the word may begin with a dash.
       this.words = behind.slice(0, 1)
       this.rest = behind.slice(2)
     } else {
@@ -99,7 +99,7 @@ function parse(
       { type: value === undefined ? ('boolean' as const) : ('string' as const), ...(short && { short }) },
     ]),
   )
-  // Not strict: the messages are ours, and each names what was expected.
+  // Not strict, as Node's own messages do not name what was expected.
   const { tokens, positionals } = parseArgs({
     args: [...typed],
     options,

@@ -1,16 +1,16 @@
 import { constants } from 'node:os'
 
-/** What the process exits with, as in sysexits.h where that has a word for it. A command's own code comes before these. */
+/** Exit codes, from sysexits.h where that has one. `holdfast run` passes on the code of the command that it ran. */
 export const EXIT = {
   ok: 0,
-  /** There was nothing to do it to, or the demo saw exclusion broken. */
+  /** Nothing was found to act on, the doctor found a problem, or the demo saw exclusion broken. */
   failed: 1,
   usage: 64,
   storeUnavailable: 69,
   software: 70,
-  /** The operating system started no process (EX_OSERR). */
+  /** The operating system could not start a process (EX_OSERR). */
   noProcess: 71,
-  /** What it says cannot be written (EX_IOERR). */
+  /** The output cannot be written (EX_IOERR). */
   noOutput: 74,
   notAcquired: 75,
   lost: 76,
@@ -18,7 +18,7 @@ export const EXIT = {
   notFound: 127,
 } as const
 
-/** What shells report of a process that a signal has ended. */
+/** The exit code that shells report for a process ended by a signal. */
 export function exitCodeOf(signal: NodeJS.Signals): number {
   return 128 + constants.signals[signal]
 }

@@ -54,7 +54,7 @@ function columns(rows: readonly (readonly [string, string])[]): string {
   const room = screen() - margin.length
   return rows
     .map(([name, text]) => {
-      // Below its name where beside it there would be a word a line.
+      // The text goes below its name where the column beside it would hold one word a line.
       if (room < NARROWEST_TEXT) return `  ${name}\n      ${wrap(text, screen() - 6).join('\n      ')}`
       return `  ${name.padEnd(left)}  ${wrap(text, room).join(`\n${margin}`)}`
     })
@@ -74,5 +74,5 @@ function screen(): number {
 
 const NARROWEST_TEXT = 24
 
-/** Wider lines are hard to read, and files and pipes have no end. */
+/** Wider lines are hard to read, and files and pipes have no width. */
 const WIDTH = 80

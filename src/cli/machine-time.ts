@@ -1,7 +1,7 @@
 import { CLOCK_NEEDED, machineClock } from '../base/machine-clock.ts'
 import { UsageError } from './usage-error.ts'
 
-/** Of the monotonic clock that all processes of this machine share. */
+/** Milliseconds on the monotonic clock that all processes of this machine share. */
 export function monotonicMs(): number {
   const clock = machineClock()
   if (clock === undefined) throw new UsageError(`This command ${CLOCK_NEEDED}`)

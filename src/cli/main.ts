@@ -28,7 +28,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(EXIT.noOutput)
 })
 
-// Whoever does not listen to complaints gets the same exit code.
+// A closed standard error does not change the exit code.
 process.stderr.on('error', () => {})
 
 process.exitCode = await awaited(() => main(process.argv.slice(2)))
@@ -72,7 +72,7 @@ function withoutCommand(name: string | undefined): number {
   }
 }
 
-/** People get a sentence. A stack is for what is a mistake of this program. */
+/** Expected errors are one sentence; only a mistake in this program shows a stack. */
 function exitCodeFor(error: unknown, { name }: Subcommand): number {
   if (error instanceof UsageError || isHoldfastError(error, 'invalid-argument')) {
     complain(`${error.message} See holdfast ${name} --help.`)

@@ -4,7 +4,7 @@ import { age, plain } from './text.ts'
 
 export { modeOf } from '../room-watch/ticket-facts.ts'
 
-/** `host:pid (label)`, or the text as it is when a process that is none of ours wrote it. */
+/** `host:pid (label)`, or the text as it is where another program wrote it. */
 export function ownerOf({ owner }: Pick<TicketView, 'owner'>): string {
   const facts = ownerFactsOf(owner)
   if (facts === undefined) return plain(owner)
@@ -25,7 +25,7 @@ export function remainingOf({ state, remainingMs }: HolderView): string {
   }
 }
 
-/** A room for programs: fences as strings, no limit as null, owners as objects where they are. */
+/** A room as JSON for programs: fences as strings, no limit as `null`, owners as objects where they can be parsed. */
 export function roomJson({ key, holders, queue, closedMs }: RoomView): object {
   const ticket = <T extends TicketView>(of: T) => ({
     ...of,

@@ -1,9 +1,9 @@
 import type { Locks, RoomView } from '../index.ts'
 import { boundedRoom } from '../room-watch/ticket-facts.ts'
 
-/** One key as the store has it; `undefined` when nobody holds it or waits for it. */
+/** The room of one key; `undefined` when the key has neither holders nor waiters. */
 export async function findRoom(locks: Locks, key: string): Promise<RoomView | undefined> {
-  // The room whose key is the prefix itself comes first: whatever else there is need not be looked at.
+  // The room whose key equals the prefix comes first, so no other room has to be read.
   const first = await locks.inspect({ prefix: key, pageSize: 1 }).next()
   return first.done || first.value.key !== key ? undefined : boundedRoom(first.value)
 }

@@ -2,19 +2,19 @@ import { closeSync, fstatSync, openSync, readSync } from 'node:fs'
 import type { Option, ParsedArguments } from './arguments.ts'
 import { UsageError } from './usage-error.ts'
 
-/** What may be secret, and so need not stand in the command line: it is taken from the environment or a file, too. */
+/** An option whose value may be secret: besides the command line, it can come from the environment or a file. */
 export interface SecretOption {
   /** `--name TEXT`, and `--name-file PATH` for a file with the text. */
   readonly name: string
-  /** The variable with the text. `…_FILE` names the file, as with the images of Docker. */
+  /** The environment variable with the text. `…_FILE` names a file with it, as Docker's images do. */
   readonly variable: string
 }
 
 export interface Secret {
   readonly text: string
-  /** Where it was found, for people: an option, a variable, or the path of a file. */
+  /** Where the text was found, for messages: an option, a variable, or the path of a file. */
   readonly source: string
-  /** Others on the machine can read it there, for as long as the process runs. */
+  /** Other users of the machine can read it in the process list. */
   readonly isInArguments: boolean
 }
 
@@ -23,11 +23,11 @@ export function fileOption({ name, variable }: SecretOption): Readonly<Record<st
   return { [`${name}-file`]: { value: 'PATH', help } }
 }
 
-/** The command line goes before the environment; each says it once. */
+/** The command line wins over the environment. Each may give the text or the file, not both. */
 export function secretOf(given: ParsedArguments, { name, variable }: SecretOption): Secret | undefined {
   const typed = only(`--${name}`, given.text(name), `--${name}-file`, given.text(`${name}-file`))
   if (typed !== undefined) return typed
-  // An empty variable counts as none, as it does with most tools.
+  // An empty variable counts as unset, as in most tools.
   const [text, path] = [process.env[variable] || undefined, process.env[`${variable}_FILE`] || undefined]
   const set = only(variable, text, `${variable}_FILE`, path)
   return set && { ...set, isInArguments: false }
@@ -58,7 +58,7 @@ function textOf(path: string, name: string): string {
   let file: number | undefined
   try {
     file = openSync(path, 'r')
-    // Of what is open, so that nobody can exchange it in between.
+    // The mode of the open file, so that the file cannot be exchanged between check and read.
     const { mode } = fstatSync(file)
     if (process.platform !== 'win32' && (mode & FOR_OTHERS) !== 0) {
       throw new UsageError(
@@ -89,6 +89,6 @@ function octal(mode: number): string {
   return (mode & 0o777).toString(8).padStart(4, '0')
 }
 
-/** A group may read, as a container may need it. */
+/** The group may read: containers may need that. */
 const FOR_OTHERS = 0o027
 const LONGEST_FILE = 65_536

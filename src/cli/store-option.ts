@@ -6,7 +6,7 @@ import { UsageError } from './usage-error.ts'
 
 const STORE: SecretOption = { name: 'store', variable: 'HOLDFAST_STORE' }
 
-/** The options of every command that takes a store; what `--store` takes differs in a few. */
+/** The options of every subcommand that takes a store. A few describe `--store` differently. */
 export function storeOptions(
   help: string = 'where the keys live; default: HOLDFAST_STORE, else a file in your state folder',
 ): Readonly<Record<string, Option>> {
@@ -17,7 +17,7 @@ export function storeOptions(
 }
 
 export async function openLocks(url: string, options: LocksOptions = {}): Promise<Locks> {
-  // Held against nobody, and gone with this process.
+  // A lock in this process's memory excludes nobody.
   if (/^memory:/i.test(url)) throw new UsageError('Expected a store that other processes share, got memory:.')
   return connect(url, options)
 }
@@ -29,11 +29,11 @@ export async function urlOf(given: ParsedArguments): Promise<string> {
   return `sqlite:${defaultSqlitePath()}`
 }
 
-/** Undefined where none was given. */
+/** The URL that was given; `undefined` where none was. */
 export function givenUrl(given: ParsedArguments): string | undefined {
   const secret = secretOf(given, STORE)
   if (secret === undefined) return undefined
-  // Only to somebody who is there: cron would send a mail for it every few minutes.
+  // Only in a terminal: cron would send a mail for each run.
   if (secret.isInArguments && PASSWORD.test(secret.text) && process.stderr.isTTY) {
     complain(
       'everybody on this machine can read the password in --store: use --store-file or HOLDFAST_STORE instead',
@@ -42,5 +42,5 @@ export function givenUrl(given: ParsedArguments): string | undefined {
   return secret.text
 }
 
-/** In any of the addresses of a list, before the host or as a parameter. */
+/** A password in any URL of a list, before the host or as a parameter. */
 const PASSWORD = /\/\/[^/?#,@\s]*:[^/?#,@\s]+@|[?&;]\w*pass(?:word|wd)?=[^&]/i

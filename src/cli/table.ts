@@ -3,11 +3,11 @@ import { cut, width } from './text.ts'
 export interface Column {
   readonly title: string
   readonly align?: 'right'
-  /** What happens to it where there is not enough room for the table. By default it stays as it is. */
+  /** How the column gives way where the table is too wide. Default: not at all. */
   readonly narrow?: 'drop' | 'cut'
 }
 
-/** Rows under their titles, two spaces apart, in `room` columns of a terminal if they can be. */
+/** Rows under their titles, two spaces apart, at most `room` characters wide where the columns allow it. */
 export function table(
   columns: readonly Column[],
   rows: readonly (readonly string[])[],
@@ -18,7 +18,7 @@ export function table(
     columns.map((column, index) => ({
       column,
       index,
-      // What cannot fit anyway is not narrowed step by step.
+      // A cell wider than the whole table would take a step for each character to narrow.
       width: Math.min(
         lines.reduce((most, line) => Math.max(most, width(line[index] ?? '')), 0),
         column.narrow === 'cut' ? Math.max(room, LEAST_WIDTH) : Number.POSITIVE_INFINITY,

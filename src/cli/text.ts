@@ -1,22 +1,22 @@
 import { escaped, shortened, UNPRINTABLE } from '../base/text.ts'
 
-/** Text of strangers as it may stand in one line of a terminal, and as much of it as anybody reads. */
+/** Foreign text, escaped and shortened for one line of a terminal. */
 export function plain(text: string): string {
   return escaped(shortened(text, LONGEST_TEXT))
 }
 
-/** Longer than every key, label and reason of ours. */
+/** Longer than every key, label and reason that Holdfast accepts. */
 const LONGEST_TEXT = 2000
 
-/** One line of JSON with the same characters escaped, because people read it in a terminal, too. */
+/** One line of JSON. Control characters are escaped, as it may be read in a terminal. */
 export function json(value: unknown): string {
   const text = JSON.stringify(value, (_, field) => {
     if (typeof field === 'bigint') return String(field)
-    // Milliseconds with microseconds: what is behind that is noise.
+    // Milliseconds with three decimals: further digits are noise.
     return typeof field === 'number' ? Math.round(field * 1000) / 1000 : field
   })
   return text.replace(UNPRINTABLE, (character) =>
-    // By UTF-16 units, which is what JSON escapes.
+    // JSON escapes UTF-16 units, not code points.
     Array.from({ length: character.length }, (_, unit) => {
       return `\\u${character.charCodeAt(unit).toString(16).padStart(4, '0')}`
     }).join(''),
@@ -37,7 +37,7 @@ function pad(number: number): string {
   return String(number).padStart(2, '0')
 }
 
-/** How many columns a terminal gives it. */
+/** How many columns of a terminal the text takes. */
 export function width(text: string): number {
   if (NARROW.test(text)) return text.length
   let columns = 0
@@ -49,7 +49,7 @@ function widthOf(character: string): number {
   return NARROWEST.test(character) ? 0 : WIDE.test(character) ? 2 : 1
 }
 
-/** At most so many columns of it. What is missing is in the middle, because the ends of keys tell them apart. */
+/** Cuts the text to so many columns. The middle is left out, because keys differ at their ends. */
 export function cut(text: string, columns: number): string {
   if (width(text) <= columns) return text
   if (columns < 1) return ''
@@ -67,7 +67,7 @@ export function cut(text: string, columns: number): string {
   return `${characters.slice(0, from).join('')}…${characters.slice(to).join('')}`
 }
 
-/** Lines of at most so many columns, broken at spaces. */
+/** Lines of at most so many columns, broken at spaces; a longer word has a line of its own. */
 export function wrap(text: string, columns: number): readonly string[] {
   const lines: string[] = []
   for (const word of text.split(' ')) {

@@ -1,9 +1,9 @@
-/** The command line is not what the command takes. Shown as one sentence, without a stack. */
+/** The command line is invalid. Shown as one sentence, without a stack. */
 export class UsageError extends Error {
   override readonly name = 'UsageError'
 }
 
-/** The words of every such sentence. `got` is shown as it was typed. */
+/** A `UsageError` in the words that all of them have. `got` is quoted as it was typed. */
 export function expected(what: string, shape: string, got: string | undefined): UsageError {
   return new UsageError(`Expected ${what} to be ${shape}, got ${got === undefined ? 'nothing' : quote(got)}.`)
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { monotonicMs } from '../machine-time.ts'
 import type { WorkerEvent } from './worker-messages.ts'
 
-/** What happens on the stage, in one order. */
+/** An event of the demo, told by a worker or seen by the demo itself. */
 export type DemoEvent =
   | (WorkerEvent & { readonly worker: number })
   | ({ readonly atMs: number; readonly worker: number } & (
@@ -18,18 +18,18 @@ export type DemoEvent =
       | { readonly tag: 'gone'; readonly how: string }
     ))
 
-/** What the demo does to a holder: SIGKILL, SIGSTOP and much later SIGCONT, SIGTERM. */
+/** What the demo does to a holder: SIGKILL; SIGSTOP and much later SIGCONT; SIGTERM. */
 export type Fault = 'kill' | 'stop' | 'term'
 
 /** What ended the hold before: its worker released the key, or something happened to that worker. */
 export type HandOver = 'release' | Fault
 
-/** Nothing happened that had to. */
+/** An event that had to come did not come in time. */
 export class Stalled extends Error {
   override readonly name = 'Stalled'
 }
 
-/** Puts the events of all processes in the order of the clock that they share, and tells them on. */
+/** Sorts the events of all processes by the clock that they share, and passes them on to listeners. */
 export class Chronicle {
   readonly #listeners = new Set<(event: DemoEvent) => void>()
   #held: DemoEvent[] = []
@@ -44,12 +44,12 @@ export class Chronicle {
     this.#timer ??= setTimeout(() => this.#settle(), SETTLE_MS)
   }
 
-  /** An event that follows from the one that is being told: before everything that came later. */
+  /** Passes on at once an event derived from the current one, before any later event. */
   tell(event: DemoEvent): void {
     for (const listener of [...this.#listeners]) listener(event)
   }
 
-  /** The next event that is wanted; rejects when it does not come in time. */
+  /** Resolves with the next event that `wanted` accepts; rejects with {@link Stalled} when it does not come in time. */
   async next(
     what: string,
     wanted: (event: DemoEvent) => boolean,
@@ -75,7 +75,7 @@ export class Chronicle {
     }
   }
 
-  /** Nobody adds any more: tells what is still held back. */
+  /** No event comes any more: passes on those that are still held back. */
   finish(): void {
     clearTimeout(this.#timer)
     for (const event of inOrder(this.#held)) this.tell(event)
@@ -92,7 +92,7 @@ export class Chronicle {
   }
 }
 
-/** How long the pipes of different processes may differ. */
+/** How much later than another process's event an event may arrive through its pipe. */
 const SETTLE_MS = 30
 
 function inOrder(events: readonly DemoEvent[]): DemoEvent[] {

@@ -6,7 +6,7 @@ import { monotonicMs } from '../machine-time.ts'
 import type { Chronicle } from './chronicle.ts'
 import { ASSIGNMENT, type Assignment, FREEZE, type WorkerEvent } from './worker-messages.ts'
 
-/** The worker processes of a demo. Numbers are never used twice. */
+/** The worker processes of a demo. A worker's number is never used twice. */
 export class Crew {
   readonly #assignment: Omit<Assignment, 'worker'>
   readonly #chronicle: Chronicle
@@ -23,7 +23,7 @@ export class Crew {
     this.#hired += 1
     const worker = this.#hired
     const assignment: Assignment = { ...this.#assignment, worker }
-    // Not as an argument: everybody on the machine can read those, and the URL of the store may hold a password.
+    // Not as an argument: every user of the machine can read arguments, and the store's URL may hold a password.
     const child = fork(PROGRAM, {
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
       env: { ...process.env, [ASSIGNMENT]: JSON.stringify(assignment) },
@@ -46,14 +46,14 @@ export class Crew {
   }
 
   /**
-   * Stops a worker until `proceed`, or until this process is gone, however it ended: a worker that stands still cannot
-   * notice that, so a shell does it, which reads from a pipe of ours until its end.
+   * Stops a worker until `proceed`, or until this process has ended in whatever way. A stopped worker cannot notice that, so
+   * a shell continues it: the shell reads from a pipe that closes with this process.
    */
   stop(worker: number): void {
     const script = 'read -r line; kill -CONT "$1"'
     const waker = spawn('/bin/sh', ['-c', script, 'sh', String(this.pidOf(worker))], {
       stdio: ['pipe', 'ignore', 'ignore'],
-      // Ctrl-C is not meant for it.
+      // In a group of its own, so that Ctrl-C does not end it.
       detached: true,
     })
     waker.unref()
@@ -67,7 +67,7 @@ export class Crew {
     this.#wakers.get(worker)?.kill('SIGKILL')
   }
 
-  /** Everybody releases what they hold and ends; who does not within three seconds is killed. */
+  /** All workers release what they hold and end. Those that have not ended after three seconds are killed. */
   async dismiss(): Promise<void> {
     const leaving = [...this.#processes.values()]
     const gone = Promise.all(leaving.map((child) => once(child, 'exit')))
@@ -75,14 +75,14 @@ export class Crew {
       child.kill('SIGTERM')
       child.kill('SIGCONT')
     }
-    const patience = new AbortController()
-    await Promise.race([gone, sleep(DISMISSAL_MS, undefined, { signal: patience.signal }).catch(() => {})])
-    patience.abort()
+    const timeout = new AbortController()
+    await Promise.race([gone, sleep(DISMISSAL_MS, undefined, { signal: timeout.signal }).catch(() => {})])
+    timeout.abort()
     this.kill()
     await gone
   }
 
-  /** At once. The last resort, also when this process itself is ending. */
+  /** Kills all workers at once, also while this process itself is ending. */
   kill(): void {
     for (const child of this.#processes.values()) child.kill('SIGKILL')
   }

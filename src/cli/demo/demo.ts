@@ -1,3 +1,7 @@
+/**
+ * The demo is part of the shipped command, and no example in the repository, because it is the first thing that a newcomer
+ * runs: `npx holdfast demo` needs no checkout and no server. With `--store` it also tries the exclusion of a store in use.
+ */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -22,7 +26,7 @@ import { broken, judge } from './verdict.ts'
 export const demo: Subcommand = {
   name: 'demo',
   usage: '[options]',
-  summary: 'Has real processes compete for a key, kills and stops holders, and judges what happened.',
+  summary: 'Lets processes compete for a key, kills and stops holders, and checks what happened.',
   options: {
     workers: { value: 'N', help: 'how many processes compete; default: 3' },
     'kill-every': { value: 'DURATION', help: 'how often something happens to the holder; default: 4s' },
@@ -31,12 +35,12 @@ export const demo: Subcommand = {
     json: { help: 'one JSON object an event and line' },
     ...storeOptions('where the key lives; default: HOLDFAST_STORE, else a temporary file'),
   },
-  details: `The first holder to be hit gets SIGKILL, the second SIGSTOP and much later
-SIGCONT, the third SIGTERM, all further ones SIGKILL. Every write goes to a
-register, a file that refuses stale fences and that is at the end the evidence:
-the verdict comes from it alone. Exits with 1 when two processes held the key at
-the same time, or nobody took over. With --store memory:, where every process
-has a store of its own, you see what that looks like.`,
+  details: `The first holder gets SIGKILL, the second SIGSTOP and much later SIGCONT, the
+third SIGTERM, and all further ones SIGKILL. Every write goes to a register, a
+file that refuses stale fences. The verdict comes from that file alone. Exits
+with 1 when two processes held the key at the same time, or nobody took over.
+To see such a failure, use --store memory:, which gives every process a store of
+its own.`,
   async run(given: ParsedArguments): Promise<number> {
     const plan = planOf(given)
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-demo-'))
@@ -57,7 +61,7 @@ function planOf(given: ParsedArguments): DemoPlan {
   const faultEveryMs =
     given.duration('kill-every', { leastMs: MOST_OFTEN_MS }) ?? Math.min(4000, durationMs / 5)
   const ttlMs = given.duration('ttl', { leastMs: 200 }) ?? Math.max(200, Math.min(1500, faultEveryMs / 2))
-  // The next crash would come before anybody could take over from the one before.
+  // With a longer ttl the next fault would come before anyone could take over after the last one.
   if (ttlMs > faultEveryMs)
     throw expected('--ttl', `at most --kill-every, which is ${age(faultEveryMs)}`, given.text('ttl'))
   return {
@@ -109,7 +113,7 @@ async function perform(plan: DemoPlan & { readonly folder: string }): Promise<nu
   return stop.signal.aborted ? exitCodeOf(stop.signal.reason as NodeJS.Signals) : EXIT.ok
 }
 
-/** Says what is wrong with the store once and by its own error, before several processes do. */
+/** Reports a store that cannot be used once, before each worker would. */
 async function checkStore(url: string, key: string): Promise<void> {
   await using locks = await connect(url)
   await findRoom(locks, key)
@@ -118,11 +122,11 @@ async function checkStore(url: string, key: string): Promise<void> {
 function opening({ workers, storeUrl, ttlMs, faultEveryMs, durationMs }: DemoPlan): string {
   const store = storeUrl === undefined ? 'a temporary sqlite file' : plain(withoutPassword(storeUrl))
   return `${workers} processes compete for one key in ${store} for ${age(durationMs)}.
-Every ${age(faultEveryMs)} something happens to the one that holds it. The ttl is ${age(ttlMs)}: what a crash may cost the next one.
+Every ${age(faultEveryMs)} something happens to the one that holds it. The ttl is ${age(ttlMs)}: so long a crash may keep the key.
 `
 }
 
-/** A connection string is for the client alone. */
+/** A password in the URL must not reach the output. */
 function withoutPassword(url: string): string {
   return url.replace(/\/\/[^/]*@/, '//…@')
 }
@@ -132,7 +136,7 @@ function stalledOnly(error: unknown): Stalled {
   throw error
 }
 
-/** The first signal ends it early and cleanly, the second at once. */
+/** The first signal ends the demo early and cleanly, the second one at once. */
 function stopOnSignal(crew: Crew): AbortController {
   const stop = new AbortController()
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
@@ -141,7 +145,7 @@ function stopOnSignal(crew: Crew): AbortController {
       stop.abort(name)
     })
   }
-  // Before the folder goes, and whatever this process ends by.
+  // First of the exit listeners, so that the workers are gone before their folder is removed.
   process.prependOnceListener('exit', () => crew.kill())
   return stop
 }

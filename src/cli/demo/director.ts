@@ -8,11 +8,11 @@ export interface Direction {
   readonly faultEveryMs: number
   readonly durationMs: number
   readonly ttlMs: number
-  /** Ends it before its time. */
+  /** Ends the demo early. */
   readonly signal: AbortSignal
 }
 
-/** Has workers compete for the key, and does to its holder what happens to processes in real life. */
+/** Lets workers compete for the key, and does to its holder what happens to processes in production. */
 export async function direct(crew: Crew, chronicle: Chronicle, direction: Direction): Promise<void> {
   const { workers, faultEveryMs, durationMs } = direction
   const over = new AbortController()
@@ -29,7 +29,7 @@ export async function direct(crew: Crew, chronicle: Chronicle, direction: Direct
     for (let nth = 0; strikeAtMs < durationMs; nth += 1) {
       await until(strikeAtMs)
       await strike(FAULTS[nth] ?? 'kill', { crew, chronicle, direction: { ...direction, signal } })
-      // One that waited for a slow store delays the rest: there is no catching up.
+      // A fault that waited for a slow store delays the next ones; there is no catching up.
       strikeAtMs = Math.max(strikeAtMs + faultEveryMs, monotonicMs() - startedAt)
     }
     await until(durationMs)
@@ -47,7 +47,7 @@ interface DemoStage {
   readonly direction: Direction
 }
 
-/** Hits the holder in the middle of its work, waits for the next one, and restores the crew. */
+/** Does `fault` to the holder in the middle of its work, waits for the take-over, and replaces the lost worker. */
 async function strike(fault: Fault, { crew, chronicle, direction }: DemoStage): Promise<void> {
   const { ttlMs, faultEveryMs, signal } = direction
   const expect = (what: string, wanted: (event: DemoEvent) => boolean) =>

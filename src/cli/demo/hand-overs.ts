@@ -1,6 +1,6 @@
 import type { Chronicle, DemoEvent, HandOver } from './chronicle.ts'
 
-/** Sees from the events who took over from whom, after what, and how long the key was in nobody's hands. */
+/** Works out from the events which worker took over from which, after what, and how long the key had no holder. */
 export class HandOvers {
   readonly #chronicle: Chronicle
   readonly #tookMs: Record<HandOver, number[]> = { release: [], term: [], kill: [], stop: [] }
@@ -18,7 +18,7 @@ export class HandOvers {
     return this.#holder
   }
 
-  /** Milliseconds, in the order in which they happened. */
+  /** The durations of hand-overs with this cause in milliseconds, oldest first. */
   after(cause: HandOver): readonly number[] {
     return this.#tookMs[cause]
   }

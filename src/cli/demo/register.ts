@@ -1,10 +1,9 @@
 import { closeSync, fstatSync, openSync, readSync, writeSync } from 'node:fs'
 
 /**
- * A resource that several processes write to, guarded by fences and by nothing else: a file to which every write is
- * appended. The kernel puts the writes in one order (O_APPEND), and a write counts only if no higher fence stands before
- * it. So it does not matter how long its writer was stopped between looking and writing, and the file is at the same time
- * the record by which a run is judged.
+ * A resource that several processes write to, guarded by fences alone: a file to which every write is appended. The kernel
+ * orders the writes (O_APPEND), and a write counts only if no higher fence stands before it. So it does not matter how long
+ * a writer was stopped between reading and writing. The same file is the record by which a run is judged.
  */
 export class FencedRegister {
   readonly #file: number
@@ -16,7 +15,7 @@ export class FencedRegister {
     this.#file = openSync(path, 'a+')
   }
 
-  /** The value as it is now, as far as writes have reached the file. */
+  /** The value after all writes that have reached the file. */
   get value(): number {
     this.#catchUp(undefined)
     return this.#fold.value
@@ -24,7 +23,7 @@ export class FencedRegister {
 
   /** Whether the write counts. */
   append(entry: RegisterEntry): boolean {
-    // One write call. It begins with a line end, so that one who was killed in the middle of his spoils only his own.
+    // One write call. It begins with a line end, so that a writer killed in the middle of a write spoils only its own line.
     writeSync(this.#file, `\n${JSON.stringify(entry)}\n`)
     return this.#catchUp(entry)
   }
@@ -33,7 +32,7 @@ export class FencedRegister {
     closeSync(this.#file)
   }
 
-  /** Reads what was appended since. Returns what became of one entry among it. */
+  /** Reads what was appended since. Returns whether the wanted entry among it counts. */
   #catchUp(wanted: RegisterEntry | undefined): boolean {
     const size = fstatSync(this.#file).size
     const bytes = Buffer.alloc(size - this.#readTo)
@@ -63,11 +62,11 @@ export interface RegisterEntry {
   /** `enter` and `leave` only raise the fence: the first thing that a holder does, and the last. */
   readonly what: 'enter' | 'write' | 'leave'
   /**
-   * When its writer held the key, by the monotonic clock in microseconds: read first, and the lease found held after
-   * that. `null` when the writer knew that it did not hold it.
+   * An instant at which the writer held the key, by the monotonic clock in microseconds: the writer read the clock first and
+   * found the lease held after that. `null` when the writer knew that it did not hold the key.
    */
   readonly heldAtUs: number | null
-  /** Of a write: the value it has seen, and the one it puts in its place. */
+  /** Of a write: the value that the writer read, and the new one. */
   readonly base: number
   readonly value: number
 }

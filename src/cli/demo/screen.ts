@@ -2,7 +2,7 @@ import type { Paint, Style } from '../terminal.ts'
 import { age, plain } from '../text.ts'
 import type { DemoEvent, Fault, HandOver } from './chronicle.ts'
 
-/** An event as one line for people: when, who, what. `undefined`: not worth a line. */
+/** An event as one line for people: time, worker, what happened. */
 export function lineOf(
   event: DemoEvent,
   { startedAt, paint }: { readonly startedAt: number; readonly paint: Paint },

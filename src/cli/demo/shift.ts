@@ -8,9 +8,9 @@ export interface ShiftOptions {
   readonly worker: number
   readonly register: FencedRegister
   readonly tell: Tell
-  /** It takes this long, or up to twice as long. */
+  /** The shift takes this long, or up to twice as long. */
   readonly shortestMs: number
-  /** Ends it before its time. */
+  /** Ends the shift early. */
   readonly signal: AbortSignal
 }
 
@@ -31,7 +31,7 @@ export class Shift {
   async serve(): Promise<void> {
     const { tell, register, shortestMs, signal } = this.#options
     const until = monotonicMs() + shortestMs * (1 + Math.random())
-    // First of all it raises the fence, and only then looks: from here on nobody before it can change what it sees.
+    // Raise the fence before reading: from here on no earlier holder can change what this one reads.
     this.#append('enter', this.#heldAtUs())
     tell({ tag: 'acquired', fence: String(this.#lease.fence) })
     tell({ tag: 'working', value: register.value })
@@ -48,11 +48,11 @@ export class Shift {
   async end(): Promise<void> {
     const atMs = monotonicMs()
     await this.#lease.release()
-    // Told once the store has answered, with the time at which it was asked: the next one counts from there.
+    // Reported once the store has answered, with the time of the request: a hand-over is counted from there.
     if (this.#served) this.#options.tell({ tag: 'released', writes: this.#writes }, atMs)
   }
 
-  /** What a process does that was stopped between its check and its write. */
+  /** A write without a check, as from a process that was stopped between its check and its write. */
   writeLate(): void {
     const fence = String(this.#lease.fence)
     this.#options.tell({ tag: 'late-write', fence, counted: this.#write(null) })
@@ -82,7 +82,7 @@ export class Shift {
     })
   }
 
-  /** In this order: the instant, then the proof that it was held. */
+  /** Reads the clock first and checks the lease after that, so the key was held at the instant read. */
   #heldAtUs(): number {
     const atUs = Math.floor(monotonicMs() * 1000)
     this.#lease.assertHeld()
@@ -102,5 +102,5 @@ export class Shift {
 }
 
 const STEP_MS = 50
-/** Less than that is the wall clock's rounding. */
+/** A smaller difference is the wall clock's rounding, and no renewal. */
 const RENEWED_BY_MS = 5

@@ -1,10 +1,10 @@
 import { apply, EMPTY, type RegisterEntry } from './register.ts'
 
-/** What the record of a run says, whatever the library believed. */
+/** What the record of a run shows, independent of the library's own state. */
 export interface DemoVerdict {
   readonly holds: number
   readonly writes: number
-  /** Writes that came with an old fence, and changed nothing. */
+  /** Writes with a stale fence, which changed nothing. */
   readonly refused: number
   /** Two tickets held the key at the same instant. */
   readonly doubleHolders: number
@@ -22,7 +22,7 @@ export function judge(entries: readonly RegisterEntry[]): DemoVerdict {
   return { ...judgeRegister(entries), ...judgeHolds(holdsOf(entries)) }
 }
 
-/** Needs no clock: every write that counts must have been made by somebody who had seen the one before it. */
+/** Needs no clock: the writer of a write that counts must have read the value of the write before it. */
 function judgeRegister(
   entries: readonly RegisterEntry[],
 ): Pick<DemoVerdict, 'writes' | 'refused' | 'lostUpdates'> {
@@ -44,7 +44,7 @@ function judgeRegister(
   return { writes, refused, lostUpdates }
 }
 
-/** From when to when a ticket is known to have held the key. It may have been longer at both ends, never shorter. */
+/** The span in which a ticket is known to have held the key. The real hold was at least as long. */
 interface HeldSpan {
   readonly fence: bigint
   readonly fromUs: number
@@ -52,8 +52,8 @@ interface HeldSpan {
 }
 
 /**
- * An instant counts only if it was read before the lease was found held: then the key was held at that instant, however
- * long the process was stopped after it.
+ * Each instant was read before the lease was found held. So the key was held at that instant, however long the process was
+ * stopped after it.
  */
 function holdsOf(entries: readonly RegisterEntry[]): HeldSpan[] {
   const holds = new Map<string, HeldSpan>()

@@ -1,10 +1,10 @@
-/** The environment variable in which a worker finds its assignment, as JSON. */
+/** The environment variable with a worker's assignment, as JSON. */
 export const ASSIGNMENT = 'HOLDFAST_DEMO_ASSIGNMENT'
 
 /** The message to a worker that is to send itself SIGSTOP. */
 export const FREEZE = 'freeze'
 
-/** What a worker is started with. */
+/** What a worker needs to know at its start. */
 export interface Assignment {
   readonly worker: number
   readonly storeUrl: string
@@ -15,7 +15,7 @@ export interface Assignment {
   readonly shortestShiftMs: number
 }
 
-/** What a worker tells of itself, at a time of the clock that all processes share. */
+/** An event that a worker reports, with a time of the clock that all processes share. */
 export type WorkerEvent = { readonly atMs: number } & (
   | { readonly tag: 'trying' }
   | { readonly tag: 'acquired'; readonly fence: string }
@@ -28,7 +28,7 @@ export type WorkerEvent = { readonly atMs: number } & (
   | { readonly tag: 'failed'; readonly message: string }
 )
 
-/** Tells an event; of now, unless it is said otherwise. */
+/** Reports an event, at the current time unless `atMs` is given. */
 export type Tell = (event: Timeless<WorkerEvent>, atMs?: number) => void
 
 type Timeless<E> = E extends WorkerEvent ? Omit<E, 'atMs'> : never

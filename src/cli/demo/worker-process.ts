@@ -1,8 +1,8 @@
-import { messageOf } from '../../base/thrown.ts'
 /**
  * One worker of the demo: takes the key, works for a while, gives it back, and tries again, until it gets SIGTERM. Every
- * write goes to the register under the fence of the lease.
+ * write goes to the register with the fence of the lease.
  */
+import { messageOf } from '../../base/thrown.ts'
 import { connect, isHoldfastError, type LeaseLostError, type Locks } from '../../index.ts'
 import { monotonicMs } from '../machine-time.ts'
 import { FencedRegister } from './register.ts'
@@ -19,13 +19,13 @@ const stop = new AbortController()
 
 process.on('SIGTERM', () => stop.abort())
 process.on('disconnect', () => stop.abort())
-// By itself: stopped from outside, it could stand in the middle of an SQLite transaction and keep everybody from the file.
+// The worker stops itself: stopped from outside, it could be inside an SQLite transaction and block the file for all.
 process.on('message', (order) => {
   if (order === FREEZE) process.kill(process.pid, 'SIGSTOP')
 })
-// The director may have ended before that line.
+// The demo may have ended before the listener above was added.
 if (!process.connected) stop.abort()
-// Ctrl-C reaches every process of the terminal; who ends when is the director's to say.
+// Ctrl-C reaches every process of the terminal. The demo decides when its workers end.
 process.on('SIGINT', () => {})
 
 try {

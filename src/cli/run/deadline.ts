@@ -1,8 +1,8 @@
 import { monotonicMs } from '../machine-time.ts'
 
-/** An instant on both clocks of the machine, which all its processes share; it has passed as soon as one of them says so. */
+/** An instant on both clocks that the machine's processes share. It has passed as soon as one of the clocks says so. */
 export interface Deadline {
-  /** Of the clock of the machine. May stand still while the machine is suspended. */
+  /** This clock may stand still while the machine is suspended. */
   readonly monotonicMs: number
   readonly wallMs: number
 }

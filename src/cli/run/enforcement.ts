@@ -3,9 +3,9 @@ import type { ProcessGroup } from './process-group.ts'
 
 export interface EnforcementOptions {
   readonly deadline: Deadline
-  /** How long before the deadline the group is asked to end (SIGTERM). 0: it is not asked. */
+  /** How long before the deadline the group gets SIGTERM. 0: it gets none. */
   readonly graceMs: number
-  /** It has been asked to end, or was killed. The deadline does not move any more. */
+  /** The group got SIGTERM or SIGKILL. From now on the deadline does not move. */
   readonly onEnding: () => void
 }
 
@@ -30,7 +30,7 @@ export class Enforcement {
     return this.#ending
   }
 
-  /** The lease was renewed. Too late once the group was asked to end: it is winding up. */
+  /** The lease was renewed. Has no effect once the group got SIGTERM, as it is ending. */
   extend(deadline: Deadline): void {
     if (this.#ending) return
     this.#deadline = deadline
@@ -56,7 +56,7 @@ export class Enforcement {
       this.#end()
     }
     const next = this.#ending ? left : left - this.#graceMs
-    // Not later than a second from now: after a suspend the wall clock alone knows that it is over.
+    // Within a second: after the machine was suspended, only the wall clock shows that the deadline has passed.
     this.#timer = setTimeout(() => this.#look(), Math.min(Math.ceil(next), LOOK_MS))
   }
 

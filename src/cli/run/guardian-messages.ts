@@ -1,6 +1,6 @@
 import type { Deadline } from './deadline.ts'
 
-/** What `holdfast run` tells its guardian. */
+/** A message from `holdfast run` to its guardian. */
 export type GuardianOrder =
   | {
       readonly tag: 'launch'
@@ -10,15 +10,15 @@ export type GuardianOrder =
     }
   | { readonly tag: 'extend'; readonly deadline: Deadline }
 
-/** What the guardian tells back. */
+/** A message from the guardian to `holdfast run`. */
 export type GuardianReport =
   | { readonly tag: 'ready' }
   | { readonly tag: 'launched'; readonly pid: number }
-  /** The operating system did not start it: ENOENT, EACCES, … */
+  /** The operating system did not start the command: ENOENT, EACCES, … */
   | { readonly tag: 'not-launched'; readonly errno: string }
-  /** The deadline had passed before the order came. */
+  /** The deadline had passed before the launch order arrived. */
   | { readonly tag: 'too-late' }
-  /** The group was asked to end, because the deadline is near. */
+  /** The group got SIGTERM, because the deadline is near. */
   | { readonly tag: 'ending' }
   | { readonly tag: 'exited'; readonly code: number }
   | { readonly tag: 'signalled'; readonly signal: NodeJS.Signals }
@@ -27,6 +27,6 @@ export interface CommandLine {
   readonly file: string
   readonly args: readonly string[]
   readonly env: Readonly<Record<string, string | undefined>>
-  /** Ours, or nothing. */
+  /** The standard input of `holdfast run`, or nothing. */
   readonly input: 'inherit' | 'ignore'
 }

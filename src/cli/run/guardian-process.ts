@@ -1,8 +1,7 @@
 /**
- * The guardian: a small process between `holdfast run` and the command. It starts the command, so there is no moment at
- * which the command runs and nobody but a process that may be killed or stopped knows of it. It knows nothing of locks:
- * it gets a deadline with every renewal, ends the command's group when no later one came in time, and kills it at once
- * when `holdfast run` is gone.
+ * The guardian: a small process between `holdfast run` and the command. The guardian starts the command, so a kill or stop of
+ * `holdfast run` never leaves the command unguarded. The guardian knows nothing of locks. It gets a deadline with every
+ * renewal, ends the command's group when no later deadline comes in time, and kills it at once when `holdfast run` is gone.
  */
 import { spawn } from 'node:child_process'
 import { leftMs } from './deadline.ts'
@@ -23,13 +22,13 @@ process.on('message', (order: GuardianOrder) => {
   }
 })
 
-// The end of the channel is the end of `holdfast run`, whatever killed it; the kernel tells.
+// The kernel closes the channel when `holdfast run` ends, whatever killed it.
 process.on('disconnect', abandon)
 
-// Whoever stops a service signals all its processes at once. The command is to end in its own time, guarded.
+// A service manager signals all processes of a service at once. The command ends in its own time and is guarded until then.
 for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'] as const) process.on(name, () => {})
 
-// It may have ended while this process was starting, and nobody was there to hear of it.
+// `holdfast run` may have ended while this process was starting, before the listener above.
 if (!process.connected) abandon()
 report({ tag: 'ready' })
 
@@ -41,13 +40,13 @@ function launch({ command, deadline, graceMs }: Extract<GuardianOrder, { tag: 'l
     if (child.pid === undefined) report({ tag: 'not-launched', errno: error.code ?? error.message })
   })
   if (child.pid === undefined) return
-  // Before anything else: it is in the pipe when this returns, and is read from there even if this process is dead by then.
+  // First of all: once this returns the report is in the pipe, where it can be read even if this process dies now.
   report({ tag: 'launched', pid: child.pid })
   const group = new ProcessGroup(child.pid)
   const guarding = new Enforcement(group, { deadline, graceMs, onEnding: () => report({ tag: 'ending' }) })
   enforcement = guarding
   child.once('exit', (code, signal) => {
-    // Who was told to end takes along what it started: others are about to get the key.
+    // After SIGTERM, kill also what the command started: another holder is about to get the key.
     if (guarding.ending) group.signal('SIGKILL')
     guarding.stop()
     enforcement = undefined
@@ -61,6 +60,6 @@ function abandon(): never {
 }
 
 function report(message: GuardianReport): void {
-  // A channel that breaks at this moment is heard of by `disconnect`.
+  // If the channel breaks here, `disconnect` follows.
   if (process.connected) process.send?.(message, () => {})
 }

@@ -5,17 +5,17 @@ import { Enforcement } from './enforcement.ts'
 import type { CommandLine, GuardianOrder, GuardianReport } from './guardian-messages.ts'
 import { ProcessGroup } from './process-group.ts'
 
-/** How a command came to its end. */
+/** How a command ended. */
 export type Ending =
   | Extract<GuardianReport, { tag: 'exited' | 'signalled' | 'not-launched' | 'too-late' }>
-  /** The command was killed without waiting for what the guardian says of it. */
+  /** The command was killed without waiting for the guardian's report. */
   | { readonly tag: 'unguarded' }
-  /** The guardian died between its order to start the command and its report: the command may run, out of our reach. */
+  /** The guardian died between the launch order and its report: the command may run, out of reach. */
   | { readonly tag: 'unknown' }
   /** The operating system did not start the guardian, so the command was not started. */
   | { readonly tag: 'no-guardian' }
 
-/** This side of the guardian process. One guards one command. */
+/** The guardian process as `holdfast run` sees it. One guardian guards one command. */
 export class Guardian {
   readonly ended: Promise<Ending>
   readonly #process: ChildProcess
@@ -24,14 +24,14 @@ export class Guardian {
   #resolve: (ending: Ending) => void = () => {}
   #deadline: Deadline | undefined
   #group: ProcessGroup | undefined
-  /** Signals that came before we heard that the command runs, which may be after its first words. */
+  /** Signals that came before the report that the command runs. The command may already have printed something by then. */
   readonly #early: NodeJS.Signals[] = []
-  /** Kills when the guardian itself is stopped; it does not ask before, which is the guardian's part. */
+  /** Kills at the deadline even when the guardian is stopped. SIGTERM before that is the guardian's part. */
   #enforcement: Enforcement | undefined
   #ending = false
   #over = false
 
-  /** Starts the process, which takes as long as connecting to a store does: start it before that. */
+  /** Starts the process. That takes as long as connecting to a store, so construct it before connecting. */
   constructor() {
     this.ended = new Promise((resolve) => {
       this.#resolve = resolve
@@ -39,7 +39,7 @@ export class Guardian {
     this.#ready = new Promise((resolve) => {
       this.#becomeReady = resolve
     })
-    // A session of its own, so that neither Ctrl-C nor a closed terminal reaches it. It hands the streams on.
+    // A session of its own, so that neither Ctrl-C nor a closed terminal reaches it. The command inherits the streams.
     this.#process = spawn(process.execPath, [PROGRAM], {
       stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
       detached: true,
@@ -49,18 +49,18 @@ export class Guardian {
     this.#process.once('error', () => this.#gone(null))
     this.#process.once('exit', (code) => {
       const gone = () => this.#gone(code)
-      // Its last words, the pid above all, may still be in the channel: it ends only when they are read.
+      // Its last messages, above all the pid, may still be in the channel; `disconnect` comes when they are read.
       if (this.#process.connected) this.#process.once('disconnect', gone)
       else gone()
     })
   }
 
-  /** Whether the command was told to end, or killed, because the key is lost or about to be. */
+  /** Whether the command got SIGTERM or SIGKILL, because the key is lost or about to be. */
   get ending(): boolean {
     return this.#ending
   }
 
-  /** Resolves when it can launch at once, or never will: before the key is taken, so that nobody waits for a start-up. */
+  /** Resolves when the guardian can launch at once, or never will. Await it before taking the key, which nobody should hold during a start-up. */
   async ready(): Promise<void> {
     await Promise.race([this.#ready, this.ended])
   }
@@ -83,21 +83,21 @@ export class Guardian {
     else this.#group.signal(name)
   }
 
-  /** Kills the command: others may hold the key by now. */
+  /** Kills the command, as another may hold the key by now. */
   kill(): void {
     this.#ending = true
     if (this.#group !== undefined) void this.#kill(this.#group)
   }
 
-  /** Ends the guardian. If the command still runs, the guardian takes it along. */
+  /** Ends the guardian, which kills the command if that still runs. */
   dismiss(): void {
-    // A stopped process hears nothing of a closed channel, but it can be killed when there is nothing to guard.
+    // A stopped guardian does not notice a closed channel. Without a command to guard it can be killed.
     if (this.#over || this.#deadline === undefined) this.#process.kill('SIGKILL')
     else if (this.#process.connected) this.#process.disconnect()
   }
 
   #order(order: GuardianOrder): void {
-    // When it is gone already, `exit` says so.
+    // When the guardian is gone, `exit` reports it.
     if (this.#process.connected) this.#process.send(order, () => {})
   }
 
@@ -122,7 +122,7 @@ export class Guardian {
 
   #watch(group: ProcessGroup): void {
     this.#group = group
-    // The loss was noticed while the command was being started.
+    // The key was lost while the command was being started.
     if (this.#ending || this.#deadline === undefined) return this.kill()
     for (const name of this.#early) group.signal(name)
     this.#enforcement = new Enforcement(group, {
@@ -135,12 +135,12 @@ export class Guardian {
   #gone(exitCode: number | null): void {
     if (this.#deadline === undefined) this.#end({ tag: 'no-guardian' })
     else if (this.#group === undefined) {
-      // It exits by itself only after it has killed what it started.
+      // The guardian exits with 0 only after it has killed what it started.
       this.#end({ tag: exitCode === 0 ? 'unguarded' : 'unknown' })
     } else void this.#kill(this.#group)
   }
 
-  /** Does not rely on the guardian's report: it may be dead or stopped. */
+  /** Does not wait for the guardian's report, as the guardian may be dead or stopped. */
   async #kill(group: ProcessGroup): Promise<void> {
     group.signal('SIGKILL')
     await group.gone()

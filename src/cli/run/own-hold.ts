@@ -3,13 +3,13 @@ import { findRoom } from '../room.ts'
 import type { HoldShape, RunPlan } from './plan.ts'
 
 /**
- * Whether this process was started, directly or not, by the command of a `holdfast run` that holds the same key and leaves
- * no room for a second hold: then they would wait for each other for ever.
+ * Whether this process runs, directly or not, under another `holdfast run` that holds the same key and leaves no room for a
+ * second hold. Then the two would wait for each other for ever.
  */
 export async function waitsForItself(locks: Locks, { key, shape }: RunPlan): Promise<boolean> {
   const { HOLDFAST_KEY: outerKey, HOLDFAST_ID: outerId } = process.env
   if (outerKey !== key) return false
-  // What the environment says may be over, or of another store.
+  // The hold in the environment may be over, or belong to another store.
   const room = await findRoom(locks, key).catch(() => undefined)
   const outer = room?.holders.find(({ id }) => id === outerId)
   if (outer === undefined) return false

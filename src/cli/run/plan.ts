@@ -3,7 +3,7 @@ import type { Option, ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { expected, UsageError } from '../usage-error.ts'
 
-/** What `holdfast run` was asked to do, with everything decided. */
+/** The options of `holdfast run`, checked and with defaults. */
 export interface RunPlan {
   readonly key: string
   readonly file: string
@@ -89,7 +89,7 @@ function waitOf(given: ParsedArguments): number {
 function graceOf(given: ParsedArguments, ttlMs: number): number {
   const graceMs = given.duration('grace')
   if (graceMs === undefined) return Math.min(5000, ttlMs / 4)
-  // A renewal comes at a third of the ttl and may need a second attempt: until then nobody is to be told to end.
+  // A renewal comes at a third of the ttl and may need a second attempt. SIGTERM must not come before that.
   if (graceMs <= ttlMs / 2) return graceMs
   throw expected('--grace', `at most half of the ttl, which is ${ttlMs}ms`, given.text('grace'))
 }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
-/** A command and all that it started, named by the pid of the command. */
+/** A command and the processes that it started. The group's id is the pid of the command. */
 export class ProcessGroup {
   readonly pid: number
 
@@ -8,18 +8,18 @@ export class ProcessGroup {
     this.pid = pid
   }
 
-  /** False when nobody is left in it. */
+  /** `false` when the group is empty. */
   signal(name: NodeJS.Signals | 0): boolean {
     try {
       process.kill(-this.pid, name)
       return true
     } catch (error) {
-      // EPERM: somebody is there, and it is another user's (sudo). There is nothing that we could do.
+      // EPERM: the group exists and belongs to another user (sudo), so it cannot be signalled.
       return (error as NodeJS.ErrnoException).code !== 'ESRCH'
     }
   }
 
-  /** Until the kernel has taken them all away, but for a bounded time: a stuck disk keeps a killed process. */
+  /** Resolves when the group is empty, after a second at the latest: a stuck disk keeps a killed process. */
   async gone(): Promise<void> {
     for (let waitedMs = 0; waitedMs < LONGEST_DEATH_MS && this.signal(0); waitedMs += 5) await sleep(5)
   }

@@ -36,7 +36,7 @@ Exit codes: the command's own, 128+n when it ended by signal n
     if (process.platform === 'win32')
       throw new UsageError('Expected a system with process groups, got Windows.')
     const plan = planOf(given)
-    // Without a clock that it shares with the guardian there is no deadline.
+    // Throws where there is no clock that both processes share: deadlines need one.
     monotonicMs()
     const signals = new Signals(leave)
     const guardian = new Guardian()
@@ -67,9 +67,9 @@ Exit codes: the command's own, 128+n when it ended by signal n
 }
 
 async function giveBack(lease: Lease, ending: Ending | undefined): Promise<void> {
-  // What is lost is not waited for: the store that did not renew it will hardly answer now.
+  // Do not release a lost lease: the store that did not renew it will hardly answer now.
   if (lease.state === 'lost') return
-  // The command may be at work. Nobody can renew for it, but nobody gets the key before the ttl is over either.
+  // The command may still run. Its key cannot be renewed, but stays taken until the ttl is over.
   if (ending?.tag === 'unknown') lease.detach()
   else await lease.release()
 }
@@ -84,12 +84,12 @@ function leave(name: NodeJS.Signals): void {
   if (name !== 'SIGWINCH') process.exit(exitCodeOf(name))
 }
 
-/** `null` when it was not free in time. */
+/** `null` when the key was not free in time. */
 async function take(locks: Locks, plan: RunPlan, signal: AbortSignal): Promise<Lease | null> {
   const { ttlMs: ttl, minHoldMs: minHold, lockDelayMs: lockDelay } = plan
   const options = { ttl, minHold, lockDelay, signal }
   const startedAt = performance.now()
-  // Without waiting first: a store that is not there is an error within seconds, also for those who would wait for ever.
+  // Try without waiting first: a store that is away is then an error within seconds, even with an endless wait.
   const lease = await tryToTake(locks, plan, options)
   if (lease !== null || plan.waitMs === 0) return lease
   if (await waitsForItself(locks, plan)) {
@@ -140,8 +140,8 @@ function waitToTake(
 
 async function whyBusy(locks: Locks, { key, waitMs }: RunPlan): Promise<string> {
   const within = waitMs === 0 ? '' : ` and was not free within ${age(waitMs)}`
-  // It is gone by now, or the store is, or has so many keys that looking takes long: still busy when we asked, and this
-  // line is only for people. (One key among three million others in a Redis takes 0.8 s and as many SCANs.)
+  // The key was taken when it was asked for. If by now the holder is gone or the store is away, or the look takes too long,
+  // the line names no holder, which is good enough for people. (To find one key among three million others in a Redis takes 0.8 s of SCANs.)
   const finding = findRoom(locks, key).catch(() => undefined)
   const room = await Promise.race([finding, sleep(LOOK_MS, undefined, { ref: false })])
   const [holder, ...others] = room?.holders ?? []
@@ -165,7 +165,7 @@ async function runUnder(lease: Lease, { plan, guardian, signals }: GuardedRun): 
     HOLDFAST_FENCE: String(lease.fence),
     HOLDFAST_ID: lease.id,
   }
-  // Evicted, or forgotten by the store: somebody else may hold it already. At the deadline the guardian does the same.
+  // Evicted, or forgotten by the store: another may hold the key already. At the deadline the guardian kills as well.
   lease.signal.addEventListener('abort', () => guardian.kill())
   signals.redirect(forwarder(guardian))
   signals.refuseToStop(() => complain(`not stopped: ${json(lease.key)} would be lost`))
@@ -186,15 +186,15 @@ async function runUnder(lease: Lease, { plan, guardian, signals }: GuardedRun): 
     )
   } finally {
     clearInterval(renewals)
-    // Nobody is left to forward to, and the release takes two seconds at most.
+    // The command is gone, and the release takes two seconds at most: a signal may end this process.
     signals.redirect(leave)
   }
 }
 
-/** Less than that is the wall clock's rounding. */
+/** A smaller difference is the wall clock's rounding, and no renewal. */
 const RENEWED_BY_MS = 5
 
-/** Ctrl-C twice means now, whatever the command thinks of it. */
+/** Forwards signals. A second Ctrl-C within two seconds kills the command. */
 function forwarder(guardian: Guardian): (name: NodeJS.Signals) => void {
   let interruptedAt = Number.NEGATIVE_INFINITY
   return (name) => {
@@ -205,7 +205,7 @@ function forwarder(guardian: Guardian): (name: NodeJS.Signals) => void {
   }
 }
 
-/** Apart by more, each of them is meant for the command: a database console takes many. */
+/** Slower ones are meant for the command: a database console takes many. */
 const TWICE_MS = 2000
 
 interface EndedRun {

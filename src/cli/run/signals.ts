@@ -1,6 +1,6 @@
 import { exitCodeOf } from '../exit-codes.ts'
 
-/** Ended by a signal while it waited: nothing is held, and the command was not started. */
+/** A signal came while waiting for the key: nothing is held, and the command was not started. */
 export class Interrupted extends Error {
   override readonly name = 'Interrupted'
   readonly exitCode: number
@@ -11,7 +11,7 @@ export class Interrupted extends Error {
   }
 }
 
-/** What a terminal, a service manager or a person sends. Each goes to whoever is responsible at the time. */
+/** Signals from a terminal, a service manager or a person, passed to the receiver of the current phase. */
 export class Signals {
   #receive: (name: NodeJS.Signals) => void
 
@@ -24,7 +24,7 @@ export class Signals {
     this.#receive = receive
   }
 
-  /** Ctrl-Z would stop the renewal, and with it, before long, the command for good. */
+  /** Ctrl-Z would stop the renewal; the deadline would then end the command for good. */
   refuseToStop(complain: () => void): void {
     process.on('SIGTSTP', complain)
   }

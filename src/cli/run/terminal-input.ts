@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs'
 import { isatty } from 'node:tty'
 
 /**
- * What the command gets as its standard input: ours; but nothing at all when that is the terminal, and we are a job in its
- * background. Every other process of the job would be stopped (SIGTTIN) when it reads. The command has a session of its
- * own, where the kernel does not do that, so it would take what somebody types for the shell.
+ * The standard input of the command: inherited, but none if it is a terminal in which this process is a background job. The
+ * kernel stops other processes of such a job when they read (SIGTTIN). It does not stop the command, which has a session of
+ * its own, so the command would take what is typed for the shell.
  */
 export function commandInput(): 'inherit' | 'ignore' {
   return isatty(0) && isInBackground() ? 'ignore' : 'inherit'
@@ -14,7 +14,7 @@ export function commandInput(): 'inherit' | 'ignore' {
 function isInBackground(): boolean {
   try {
     const [group, foregroundGroup] = process.platform === 'linux' ? groupsOfProc() : groupsOfPs()
-    // Not positive: there is no terminal that controls us.
+    // Not positive: this process has no controlling terminal.
     return foregroundGroup !== undefined && foregroundGroup > 0 && foregroundGroup !== group
   } catch {
     return false

@@ -11,12 +11,12 @@ import { type Row, rowOf, sorted } from './rows.ts'
 import { type Sums, sumsOf } from './sums.ts'
 
 export interface BatchOptions extends LiveOptions {
-  /** How many looks; `undefined`: until somebody ends it. */
+  /** How many looks; `undefined`: until the process is ended. */
   readonly count: number | undefined
   readonly asJson: boolean
 }
 
-/** Prints one look after the other; resolves with the exit code. */
+/** Prints one look after another. Resolves with the exit code. */
 export async function printLooks(locks: Pick<Locks, 'inspect'>, options: BatchOptions): Promise<number> {
   const { prefix, everyMs, count } = options
   const columns = new TableColumns()
@@ -30,7 +30,7 @@ export async function printLooks(locks: Pick<Locks, 'inspect'>, options: BatchOp
         if (store.tag === 'away') {
           if (!isAway) complain(store.message)
           isAway = true
-          // Whoever has asked for a number of looks does not wait for ever for them.
+          // With a number of looks the command ends instead of waiting for the store.
           if (count !== undefined) resolve(EXIT.storeUnavailable)
           return
         }
@@ -64,7 +64,7 @@ function printLook(snapshot: Snapshot, look: LookFacts): void {
     return
   }
   if (!look.isFirst) print('')
-  // A file has no end; where somebody looks, a line is as long as the screen is wide.
+  // In a terminal lines are cut to its width; in a file they are not.
   const room = roomOnScreen()
   const paint = paintFor(process.stdout)
   for (const line of headerLines({ ...look, snapshot }, { room, paint })) print(line)

@@ -3,9 +3,9 @@ import { cellsOf, type Row, type RowOrder, SORTS, type Sort } from './rows.ts'
 
 interface ColumnRule {
   readonly title: string
-  /** `undefined`: as wide as what is in it, while there is room. */
+  /** `undefined`: as wide as its content, while there is room. */
   readonly width?: number
-  /** Gives way to wider ones first: the larger the sooner. */
+  /** Columns with a larger number are dropped first on a narrow screen. */
   readonly lessImportant: number
 }
 
@@ -26,13 +26,13 @@ const LEAST: Readonly<Partial<Record<Sort, number>>> = { key: 20, holder: 18 }
 const GAP = 2
 
 /**
- * Which columns are shown, and how wide. Columns whose content varies never get narrower again, so that the table does not
- * jump about from one look to the next.
+ * Decides which columns are shown, and how wide. Columns whose content varies never get narrower again, so that the table
+ * does not jump from one look to the next.
  */
 export class TableColumns {
   readonly #widest: Partial<Record<Sort, number>> = { key: 8, holder: 8 }
 
-  /** The line of titles, with the one that the rows are sorted by marked; then the rows. */
+  /** The line of titles, with a mark at the column that the rows are sorted by, then the rows. */
   lines(
     rows: readonly Row[],
     { room, order }: { readonly room: number; readonly order: RowOrder },
@@ -73,7 +73,7 @@ export class TableColumns {
   }
 }
 
-/** Longer names are rarely told apart by more of them. */
+/** Wider columns rarely help to tell names apart. */
 const MOST = 80
 
 function titleOf(name: Sort, { sort, isReversed }: RowOrder): string {

@@ -1,17 +1,17 @@
 import { KeyReader } from './keys.ts'
 
 export interface FullScreenOptions {
-  /** A key, by its name or as the character that was typed. */
+  /** Called with the name of a key, or the character that was typed. */
   readonly onKey: (key: string) => void
-  /** What is shown is gone, or the screen has another size: everything has to be drawn again. */
+  /** The screen was overwritten or resized: everything has to be drawn again. */
   readonly onStale: () => void
-  /** The terminal is gone, or somebody wants the program to end. */
+  /** The terminal is gone, or a signal asks the program to end. */
   readonly onEnd: (signal: NodeJS.Signals) => void
 }
 
 /**
- * The terminal as a page of our own, with keys that arrive as they are typed. Whatever ends the program, the terminal is
- * afterwards as it was before: its text, its cursor, its line editing.
+ * The terminal in raw mode on its alternate screen. However the program ends, the terminal gets back its text, its cursor
+ * and its line editing.
  */
 export class FullScreen {
   readonly #options: FullScreenOptions
@@ -25,10 +25,10 @@ export class FullScreen {
     this.#keys = new KeyReader((key) => (key === 'ctrl-z' ? this.#suspend(WHOLE_JOB) : options.onKey(key)))
   }
 
-  /** Asked anew each time: while the program was stopped nobody told it. */
+  /** Read anew each time: a stopped program gets no event for a resize. */
   get size(): { readonly columns: number; readonly rows: number } {
     const [columns, rows] = process.stdout.getWindowSize()
-    // Some terminals do not know.
+    // Some terminals report 0.
     return { columns: columns || 80, rows: rows || 24 }
   }
 
@@ -38,14 +38,14 @@ export class FullScreen {
     stdin.setEncoding('utf8').on('data', this.#onTyped).on('end', this.#onHangUp).resume()
     stdin.on('error', this.#onHangUp)
     stdout.on('resize', this.#onContinued)
-    // However it ends, also by a mistake of ours.
+    // Also when an exception ends the program.
     process.on('exit', this.#leave)
     for (const [signal, listener] of this.#signals) process.on(signal, listener)
   }
 
-  /** Lines that fit, as many as there are rows. */
+  /** Draws lines that fit the width, as many as the screen has rows. */
   draw(lines: readonly string[]): void {
-    // Whoever looks at it over a slow line gets the latest page, and not all of those in between.
+    // Over a slow connection, pages are skipped until the last one has been sent.
     if (!this.#isOpen || this.#isBlocked) return
     if (lines.length === this.#shown.length && lines.every((line, row) => line === this.#shown[row])) return
     this.#shown = lines
@@ -58,7 +58,7 @@ export class FullScreen {
     })
   }
 
-  /** Whatever else has written to the screen is painted over. */
+  /** The next `draw` repaints everything, over what other programs have written to the screen. */
   forget(): void {
     this.#shown = []
   }
@@ -87,7 +87,7 @@ export class FullScreen {
 
   readonly #onStop = (): void => this.#suspend(process.pid)
 
-  /** Also after a SIGSTOP, which nobody is told of, so that the shell has taken the terminal as it was. */
+  /** SIGSTOP cannot be handled, so the shell took the terminal in raw mode; SIGCONT sets everything up again. */
   readonly #onCont = (): void => this.#resume()
 
   readonly #signals: readonly (readonly [NodeJS.Signals, () => void])[] = [
@@ -100,7 +100,7 @@ export class FullScreen {
   ]
 
   #enter(): void {
-    // Node.js remembers the mode that it has set, and sets it only if it is another one.
+    // Node.js caches the mode and skips setting the same one again, so it is switched off first.
     process.stdin.setRawMode(false)
     process.stdin.setRawMode(true)
     process.stdout.write(ENTER)
@@ -114,14 +114,14 @@ export class FullScreen {
       process.stdout.write(LEAVE)
       process.stdin.setRawMode(false)
     } catch {
-      // The terminal is gone, and with it all that could be put in order.
+      // The terminal is gone, so there is nothing to restore.
     }
   }
 
   #suspend(target: number): void {
     this.#leave()
     process.off('SIGTSTP', this.#onStop)
-    // Where nobody could continue it the kernel does not stop it.
+    // The kernel does not stop an orphaned process group, which nobody could continue; then this resumes at once.
     process.kill(target, 'SIGTSTP')
     setImmediate(() => this.#resume())
   }
@@ -134,20 +134,20 @@ export class FullScreen {
 }
 
 /**
- * As it would have ended without us. At a common exit Node.js puts back the mode of the terminal, and where that is gone it
- * ends by a segmentation fault instead (seen with 20.20).
+ * Ends by SIGHUP itself, the default for a hang-up. A normal exit makes Node.js restore the mode of the terminal, which
+ * crashes with a segmentation fault when the terminal is gone (seen with 20.20).
  */
 function dieOfHangUp(): void {
   process.kill(process.pid, 'SIGHUP')
 }
 
-/** As the terminal itself does it: with whatever has started us, such as npx. */
+/** pid 0: the whole process group, as Ctrl-Z does it, with its starter such as npx. */
 const WHOLE_JOB = 0
 
-/** The other screen, no cursor, no wrapping: a line that turns out wider than it was counted must not push the others down. */
+/** Alternate screen, no cursor, no wrapping: a line that is wider than counted must not push the others down. */
 const ENTER = '\u001b[?1049h\u001b[?25l\u001b[?7l'
 const LEAVE = '\u001b[?7h\u001b[?25h\u001b[?1049l'
 const HOME = '\u001b[H'
-/** Before the text: behind one that fills the line it would take its last character away. */
+/** Sent before the text: behind a text that fills the line it would erase the last character. */
 const CLEAR_LINE = '\u001b[K'
 const PLAIN = '\u001b[0m'

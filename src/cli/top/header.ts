@@ -11,7 +11,7 @@ export interface HeaderFacts {
   readonly sums: Sums
 }
 
-/** Three lines: where and when, what there is, what happens. */
+/** Three lines: store and time, what is held and waited for, what changes. */
 export function headerLines(
   { store, prefix, everyMs, snapshot, sums }: HeaderFacts,
   { room, paint, note = '' }: { readonly room: number; readonly paint: Paint; readonly note?: string },
@@ -33,7 +33,7 @@ export function headerLines(
   return [paint('bold', start(title, room)), start(there, room), paint(['red', 'bold'], start(away, room))]
 }
 
-/** The time of day here. */
+/** The local time of day. */
 export function timeOf(at: number): string {
   const date = new Date(at)
   return [date.getHours(), date.getMinutes(), date.getSeconds()]
@@ -49,7 +49,7 @@ function number(count: number): string {
   return count.toLocaleString('en-US')
 }
 
-/** As much of it as fits, from its beginning: what comes first says the most. */
+/** Cuts the text at its end, as its beginning says the most. */
 function start(text: string, room: number): string {
   if (width(text) <= room) return text
   let shown = ''

@@ -26,12 +26,12 @@ const COLUMNS: readonly (readonly [string, string])[] = [
   ['LEFT', 'until the store gives it to somebody else if it is not renewed'],
   ['FENCE', 'the fencing token of the first holder'],
   ['WAIT', 'how many wait'],
-  ['LONGEST', 'for how long the one has waited that waits longest'],
+  ['LONGEST', 'the longest time that one of them has waited'],
 ]
 
 const NOTES: readonly string[] = [
-  'The hand-overs are those that were seen: what begins and ends between two looks is not among them.',
-  'Expired holds were not renewed: their holder has died, hangs, or was cut off from the store.',
+  'Hand-overs are counted as seen: a hold that begins and ends between two looks is not.',
+  'Expired holds were not renewed: the holder died, hangs, or was cut off from the store.',
 ]
 
 export function helpLines({
@@ -56,7 +56,7 @@ export function helpLines({
 
 function list(entries: readonly (readonly [string, string])[], room: number): readonly string[] {
   const left = Math.max(...entries.map(([name]) => name.length))
-  // Below its name where beside it there would be a word a line.
+  // The text goes below its name where the column beside it would hold one word a line.
   if (room - left - 2 < NARROWEST_TEXT) {
     return entries.flatMap(([name, text]) =>
       [name, ...wrap(text, Math.max(1, room - 2)).map((line) => `  ${line}`)].map((line) => cut(line, room)),

@@ -8,12 +8,12 @@ import { counted, timeOf } from './header.ts'
 
 export interface KeyFacts {
   readonly key: string
-  /** `undefined` when nobody holds it or waits for it. */
+  /** `undefined` when the key has neither holders nor waiters. */
   readonly room: RoomView | undefined
   readonly history: KeyHistory | undefined
 }
 
-/** Everything that is known of one key: who holds it, who waits, and who held it while we looked. */
+/** Everything known about one key: its holders, its waiters, and the holds that this command has seen end. */
 export function keyLines(
   { key, room, history }: KeyFacts,
   { room: columns, paint }: { readonly room: number; readonly paint: Paint },
@@ -113,7 +113,7 @@ const ENDS: Readonly<Record<HoldEnd, string>> = {
   evicted: 'evicted',
 }
 
-/** A queue may be longer than anybody reads. */
+/** Longer lists are cut, as nobody reads them. */
 const MOST = 1000
 
 function andMore(count: number): readonly string[] {

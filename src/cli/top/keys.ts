@@ -1,24 +1,24 @@
-/** A character as it was typed, or the name of a key: `up`, `enter`, `ctrl-c`. */
+/** A typed character, or the name of a key: `up`, `enter`, `ctrl-c`. */
 export type Key = string
 
-/** Makes keys of what a terminal in raw mode sends. */
+/** Parses the input of a terminal in raw mode into keys. */
 export class KeyReader {
   readonly #onKey: (key: Key) => void
   #pending = ''
-  #patience: NodeJS.Timeout | undefined
+  #escapeTimer: NodeJS.Timeout | undefined
 
   constructor(onKey: (key: Key) => void) {
     this.#onKey = onKey
   }
 
   push(typed: string): void {
-    clearTimeout(this.#patience)
+    clearTimeout(this.#escapeTimer)
     const text = this.#pending + typed
     const unfinished = UNFINISHED.exec(text)?.[0] ?? ''
     this.#pending = unfinished
     this.#read(text.slice(0, text.length - unfinished.length))
-    // The escape key sends what all the others begin with. A network may cut a sequence in two.
-    if (unfinished !== '') this.#patience = setTimeout(() => this.#giveUp(), ESCAPE_MS).unref()
+    // The Escape key sends the byte that all sequences begin with, and a network may split a sequence: wait a little.
+    if (unfinished !== '') this.#escapeTimer = setTimeout(() => this.#giveUp(), ESCAPE_MS).unref()
   }
 
   #giveUp(): void {

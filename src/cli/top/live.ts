@@ -16,7 +16,7 @@ export interface LiveOptions {
   readonly order: RowOrder
 }
 
-/** Shows the rooms until somebody has seen enough; resolves with the exit code. */
+/** Shows the rooms until the user quits. Resolves with the exit code. */
 export async function showLive(locks: Pick<Locks, 'inspect'>, options: LiveOptions): Promise<number> {
   const { prefix, everyMs } = options
   let live: LiveScreen | undefined
@@ -44,7 +44,7 @@ class LiveScreen {
   #view: TopView
   #snapshot: Snapshot
   #sums: Sums
-  /** Of the whole snapshot, by key. */
+  /** The rows of the whole snapshot, sorted by key. */
   #all: readonly Row[] = []
   #rows: readonly Row[] = []
   #pageSize = 1
@@ -91,7 +91,7 @@ class LiveScreen {
     const before = this.#view
     this.#view = pressed(before, key, { rows: this.#rows, pageSize: this.#pageSize })
     if (before.order !== this.#view.order || before.filter !== this.#view.filter) this.#arrange()
-    // What has happened meanwhile.
+    // Show what changed during the pause.
     if (before.isPaused && !this.#view.isPaused) this.look(this.#watch.snapshot)
     else this.#draw()
   }

@@ -6,28 +6,28 @@ import { age, plain } from '../text.ts'
 export interface Row {
   readonly room: RoomView
   readonly key: string
-  /** What it is, as a letter: see {@link STATES}. */
+  /** A letter: see {@link STATES}. */
   readonly state: string
   readonly mode: string
   readonly holder: string
-  /** `undefined` where nobody holds it. */
+  /** `undefined` where the key has no holder. */
   readonly heldMs: number | undefined
   readonly leftMs: number | undefined
   readonly fence: bigint | undefined
   readonly waiting: number
-  /** Of the one that waits longest. */
+  /** How long the first waiter has waited. */
   readonly longestMs: number | undefined
 }
 
 export const STATES: Readonly<Record<string, string>> = {
   H: 'held',
-  O: 'offered to who waited, and not confirmed yet',
+  O: 'offered to a waiter, and not confirmed yet',
   M: 'given back, and closed until its minimum hold is over',
   D: 'closed by a lock-delay',
-  W: 'held by nobody, and waited for',
+  W: 'held by nobody, with waiters',
 }
 
-/** Of each key; what is shown of it is made when somebody looks at it. */
+/** The row of a room. Texts are built on first use, as most rows are not on the screen. */
 export function rowOf(room: RoomView): Row {
   const { holders, queue } = room
   let holder: string | undefined
@@ -42,7 +42,7 @@ export function rowOf(room: RoomView): Row {
       return first === undefined ? '–' : modeOf(first)
     },
     get holder() {
-      // Once: sorting asks for it again and again.
+      // Built once, as sorting reads it often.
       holder ??= holderOf(room)
       return holder
     },
@@ -68,7 +68,7 @@ function stateOf({ holders, queue, closedMs }: RoomView): string {
 
 const LETTERS: Readonly<Record<HolderView['state'], string>> = { held: 'H', offered: 'O', leaving: 'M' }
 
-/** Until the first of the holders would be gone, or the key is open again. */
+/** How long until the first holder expires, or the lock-delay ends. */
 function leftOf({ holders, closedMs }: RoomView): number | undefined {
   if (holders.length === 0) return closedMs > 0 ? closedMs : undefined
   return holders.reduce((least, { remainingMs }) => Math.min(least, remainingMs), Number.POSITIVE_INFINITY)
@@ -78,7 +78,7 @@ function most(numbers: readonly number[]): number | undefined {
   return numbers.length === 0 ? undefined : numbers.reduce((one, other) => Math.max(one, other))
 }
 
-/** What the table can be sorted by, in the order of its columns. */
+/** The columns to sort by, in their order on the screen. */
 export const SORTS = [
   'key',
   'state',
@@ -97,7 +97,7 @@ export interface RowOrder {
   readonly isReversed: boolean
 }
 
-/** Numbers have the largest first, but for the time left, where the shortest is what people look for; texts as in a book. */
+/** Numbers: largest first, but the shortest time left first. Texts: in code-unit order. */
 export function sorted(rows: readonly Row[], { sort, isReversed }: RowOrder): readonly Row[] {
   const compare = COMPARE[sort]
   const sign = isReversed ? -1 : 1
@@ -121,7 +121,7 @@ function text(one: string, other: string): number {
   return one < other ? -1 : one > other ? 1 : 0
 }
 
-/** Those that have the text in their key or in one of their owners, whatever its case. */
+/** The rows with the text in their key or in an owner, whatever its case. */
 export function filtered(rows: readonly Row[], filter: string): readonly Row[] {
   if (filter === '') return rows
   const wanted = filter.toLowerCase()

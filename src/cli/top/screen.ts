@@ -10,9 +10,9 @@ import type { TopView } from './view.ts'
 
 export interface ScreenFacts extends HeaderFacts {
   readonly view: TopView
-  /** Those of the list, filtered and in its order. */
+  /** The rows of the list, filtered and sorted. */
   readonly rows: readonly Row[]
-  /** Of the key whose page is open. */
+  /** The history of the key whose page is open. */
   readonly history: KeyHistory | undefined
   readonly columns: TableColumns
   readonly size: { readonly columns: number; readonly rows: number }
@@ -21,23 +21,23 @@ export interface ScreenFacts extends HeaderFacts {
 
 export interface Frame {
   readonly lines: readonly string[]
-  /** The first line that is shown, which may be another one than the view wanted. */
+  /** The first line on the screen. It may differ from the view's `top`. */
   readonly top: number
-  /** How many lines of the list or page there is room for. */
+  /** How many lines of the list or page fit. */
   readonly pageSize: number
 }
 
-/** What fills the screen. */
-export function frameOf(scene: ScreenFacts): Frame {
-  const { view, size, paint } = scene
+/** The lines that fill the screen. */
+export function frameOf(facts: ScreenFacts): Frame {
+  const { view, size, paint } = facts
   const room = size.columns
   const filter = view.filter === '' ? '' : `  filter: ${view.filter}`
-  const header = headerLines(scene, { room, paint, note: `${filter}${view.isPaused ? '  [paused]' : ''}` })
-  // On a screen of a few lines the table is what people came for.
+  const header = headerLines(facts, { room, paint, note: `${filter}${view.isPaused ? '  [paused]' : ''}` })
+  // A small screen keeps the table and drops header and hints.
   const above = size.rows >= 9 ? [...header, ''] : size.rows >= 5 ? header.slice(0, 1) : []
-  const below = size.rows >= 4 ? [promptOf(scene)] : []
+  const below = size.rows >= 4 ? [promptOf(facts)] : []
   const space = Math.max(0, size.rows - above.length - below.length)
-  const { lines, top, pageSize } = view.page === 'list' ? list(scene, space) : page(scene, space)
+  const { lines, top, pageSize } = view.page === 'list' ? list(facts, space) : page(facts, space)
   const blank = Array.from({ length: space - lines.length }, () => '')
   return { lines: [...above, ...lines, ...blank, ...below], top, pageSize }
 }
@@ -67,7 +67,7 @@ function emptiness({ filter }: TopView): string {
     : '  No key and no holder has this text. Esc shows all again.'
 }
 
-/** So that the marked line is among those that are shown, and no more is empty than has to be. */
+/** The first line to show, so that the marked line is visible and no space below the last line is wasted. */
 function topFor({
   at,
   top,
@@ -97,7 +97,7 @@ function page({ view, snapshot, history, size, paint }: ScreenFacts, space: numb
 function promptOf({ view, rows, size, paint }: ScreenFacts): string {
   const room = size.columns
   if (view.typing !== undefined) {
-    // The end is where one types.
+    // Cut at the beginning, as the user types at the end.
     const typed = [...view.typing]
     while (typed.length > 0 && width(typed.join('')) > room - 10) typed.shift()
     return cut(`Filter: ${typed.join('')}_`, room)
@@ -116,7 +116,7 @@ function fill(line: string, columns: number): string {
   return text + ' '.repeat(Math.max(0, columns - width(text)))
 }
 
-/** As many of the hints as fit in whole. */
+/** As many whole hints as fit. */
 function whole(text: string, room: number): string {
   if (text.length <= room) return text
   const hints = text.slice(0, room + 1).split('  ')

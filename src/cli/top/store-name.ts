@@ -1,6 +1,6 @@
 import { plain } from '../text.ts'
 
-/** What a URL says of where the store is, without anything that may be a password. */
+/** The scheme and hosts of a store's URL, without anything that may be a password. */
 export function storeName(url: string): string {
   const [, scheme = '', rest = ''] = /^([^:]*):(.*)$/s.exec(url) ?? []
   if (scheme.toLowerCase() === 'sqlite') return plain(`sqlite ${rest}`)

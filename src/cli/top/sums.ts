@@ -1,16 +1,16 @@
 import type { RoomView } from '../../index.ts'
 import type { Totals } from '../../room-watch/room-history.ts'
 
-/** What the header says of all keys together. */
+/** The numbers of the header, over all keys. */
 export interface Sums {
   readonly keys: number
   readonly held: number
   readonly offered: number
   readonly waiting: number
   readonly longestMs: number | undefined
-  /** A second, over the last looks; `undefined` before there are two. As seen: what begins and ends in between is not. */
+  /** Per second over the last looks; `undefined` before the second look. A hold between two looks is not counted. */
   readonly handOvers: number | undefined
-  /** Holds that ended since nobody renewed them, within the last minute. */
+  /** Holds that ended within the last minute because they were not renewed. */
   readonly expired: number
 }
 

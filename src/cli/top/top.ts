@@ -54,7 +54,7 @@ function orderOf(given: ParsedArguments): RowOrder {
   return { sort: wanted as Sort, isReversed }
 }
 
-/** Somebody who can see a page that changes, and press keys. */
+/** Whether input and output are a terminal that can show a changing page. */
 function isLive(): boolean {
   return process.stdin.isTTY && process.stdout.isTTY && process.env['TERM'] !== 'dumb'
 }

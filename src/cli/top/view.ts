@@ -1,24 +1,24 @@
 import type { Key } from './keys.ts'
 import { type Row, type RowOrder, SORTS, type Sort } from './rows.ts'
 
-/** What somebody has chosen to look at. */
+/** What the user has chosen to see. */
 export interface TopView {
   readonly page: 'list' | 'key' | 'help'
   readonly order: RowOrder
   readonly filter: string
   /** The filter while it is typed. */
   readonly typing: string | undefined
-  /** The key whose line is marked; `undefined` before anybody has moved. */
+  /** The key whose line is marked; `undefined` before the first move. */
   readonly selected: string | undefined
-  /** The first line that is shown, of the list or of a page. */
+  /** The first line on the screen, of the list or of a page. */
   readonly top: number
   readonly isPaused: boolean
 }
 
 export interface ListFacts {
-  /** Those of the list, in its order. */
+  /** The rows of the list, in its order. */
   readonly rows: readonly Row[]
-  /** How many lines of it are shown at once. */
+  /** How many of them fit on the screen. */
   readonly pageSize: number
 }
 
@@ -34,13 +34,13 @@ export function firstView(order: RowOrder): TopView {
   }
 }
 
-/** What a key does; a key that means nothing there leaves everything as it is. */
-export function pressed(view: TopView, key: Key, surroundings: ListFacts): TopView {
+/** The view after a key was pressed. A key without meaning there changes nothing. */
+export function pressed(view: TopView, key: Key, list: ListFacts): TopView {
   if (view.typing !== undefined) return typed({ ...view, typing: view.typing }, key)
   if (key === 'p') return { ...view, isPaused: !view.isPaused }
-  if (view.page !== 'list') return onPage(view, key, surroundings)
+  if (view.page !== 'list') return onPage(view, key, list)
   const moved = MOVES[key]
-  if (moved !== undefined) return move(view, moved, surroundings)
+  if (moved !== undefined) return move(view, moved, list)
   const sort = SORT_KEYS[key]
   if (sort !== undefined) return { ...view, order: ordered(view.order, sort), top: 0 }
   switch (key) {
@@ -60,7 +60,7 @@ export function pressed(view: TopView, key: Key, surroundings: ListFacts): TopVi
     case '?':
       return { ...view, page: 'help', top: 0 }
     case 'enter': {
-      const selected = view.selected ?? surroundings.rows[0]?.key
+      const selected = view.selected ?? list.rows[0]?.key
       return selected === undefined ? view : { ...view, selected, page: 'key', top: 0 }
     }
     default:
@@ -68,12 +68,12 @@ export function pressed(view: TopView, key: Key, surroundings: ListFacts): TopVi
   }
 }
 
-/** How to get back from a page, besides what scrolls it. */
+/** Keys on a page: some go back to the list, some scroll. */
 function onPage(view: TopView, key: Key, { pageSize }: ListFacts): TopView {
   if (['q', 'escape', 'enter', 'backspace', 'left', 'h', '?'].includes(key))
     return { ...view, page: 'list', top: 0 }
   const moved = MOVES[key]
-  // The end is not known here; whoever shows the page stops at it.
+  // The length of the page is not known here: `frameOf` limits `top`.
   return moved === undefined ? view : { ...view, top: Math.max(0, moved(view.top, pageSize)) }
 }
 
@@ -96,7 +96,7 @@ function typed(view: TopView & { readonly typing: string }, key: Key): TopView {
 
 function move(view: TopView, moved: Move, { rows, pageSize }: ListFacts): TopView {
   const at = rows.findIndex(({ key }) => key === view.selected)
-  // The first step marks the first line there is to see.
+  // The first move marks the first line on the screen.
   const to = at === -1 ? view.top : moved(at, pageSize)
   const index = Math.max(0, Math.min(to, rows.length - 1))
   return { ...view, selected: rows[index]?.key ?? view.selected }
