@@ -1,14 +1,14 @@
 import { expected } from '../base/arguments.ts'
 
-/** What keys are counted by, as metrics by key would be as many as there are keys. */
+/** How keys are grouped in metrics, as a metric for each key would be too many. */
 export interface GroupOptions {
-  /** The group of a key. Default: what stands before its first colon, `invoice` of `invoice:42`. */
+  /** The group of a key. Default: the part before its first colon, `invoice` of `invoice:42`. */
   readonly group?: ((key: string) => string) | undefined
-  /** How many groups there may be; the keys of further ones are counted as `other`. Default: 50. */
+  /** How many groups there may be. Keys of further groups are counted as `other`. Default: 50. */
   readonly maxGroups?: number | undefined
 }
 
-/** @throws {InvalidArgumentError} at once, as later it would be an error in a listener, and numbers that are missing. */
+/** @throws {InvalidArgumentError} at once; later the error would stay in an event listener and numbers would be missing. */
 export function keyGroups({ group = beforeColon, maxGroups = 50 }: GroupOptions): (key: string) => string {
   if (typeof group !== 'function') throw expected('group', 'a function of a key', group)
   if (!Number.isSafeInteger(maxGroups) || maxGroups < 1)

@@ -1,7 +1,7 @@
 import type { LockEventName, LockEvents, ProcessEvents, StoreVerb } from '../index.ts'
 
 interface Measure {
-  /** `level`: how many there are now. `oldest`: for how long the oldest of them has been there. */
+  /** `level`: how many there are now. `oldest`: the age of the oldest one. */
   readonly kind: 'duration' | 'count' | 'level' | 'oldest'
   readonly unit: string
   readonly labels: readonly Label[]
@@ -29,7 +29,7 @@ interface Kinds {
   readonly oldest_hold: 'oldest'
 }
 
-/** Everything that is measured, whatever shows it. What is said of one process: nobody here sees who waits elsewhere. */
+/** Everything that is measured, whatever exports it. All numbers are about this process: it does not see waiters elsewhere. */
 export const MEASURES: { readonly [Name in MeasureName]: Measure & { readonly kind: Kinds[Name] } } = {
   wait: {
     kind: 'duration',
@@ -134,7 +134,7 @@ export function namesOf<Kind extends Measure['kind']>(kind: Kind): readonly OfKi
   return names.filter((name) => MEASURES[name].kind === kind) as OfKind<Kind>[]
 }
 
-/** Where the numbers go. */
+/** Takes the numbers: OpenTelemetry or Prometheus. */
 export interface MeasureSink {
   duration(name: OfKind<'duration'>, seconds: number, labels: Labels): void
   count(name: OfKind<'count'>, by: 0 | 1, labels: Labels): void
@@ -147,20 +147,20 @@ export interface Reading {
 }
 
 export interface Measuring {
-  /** As it is now: the longest by labels. */
+  /** The present age of the oldest one, for each set of labels. */
   oldest(name: OfKind<'oldest'>): readonly Reading[]
-  /** Takes back what it has added to levels. */
+  /** Ends the measuring and takes back what it has added to levels. */
   stop(): void
 }
 
-/** Makes numbers of events. */
+/** Turns events into numbers. */
 export function measure(
   locks: Pick<ProcessEvents, 'on'>,
   groupOf: (key: string) => string,
   sink: MeasureSink,
 ): Measuring {
   const known = new Map<string, Labels>()
-  /** One object for each store and group, as they are asked for with every event. */
+  /** One object for each store and group, cached, as every event needs one. */
   const labelsOf = ({ store, key }: Keyed): Labels => {
     const group = groupOf(key)
     const name = `${store} ${group}`
@@ -227,7 +227,7 @@ export function measure(
   }
 }
 
-/** A counter that begins with 1 has not risen for who computes a rate: the first loss would raise no alarm. */
+/** Starts counters at 0. A counter that first appears as 1 has no rate, so the first loss would raise no alarm. */
 function begin(labels: Labels & { readonly store: string }, sink: MeasureSink): void {
   for (const reason of REASONS) sink.count('losses', 0, { ...labels, reason })
   for (const was of ['holder', 'waiter']) sink.count('evictions', 0, { ...labels, was })
@@ -251,12 +251,12 @@ type Keyed = Pick<LockEvents['requested'], 'store' | 'key'>
 type EndedRequest = Pick<LockEvents['timeout'], 'store' | 'key' | 'id' | 'waitedMs'>
 type EndedHold = LockEvents['lost' | 'released' | 'detached']
 
-/** Who is there now. Knows them by id: who came before somebody measured, must not be counted as leaving. */
+/** Counts what is present now, by id: what came before the measuring began must not be counted when it leaves. */
 class PresenceMeter {
   readonly #name: OfKind<'level'>
   readonly #sink: MeasureSink
   readonly #there = new Map<string, { readonly labels: Labels; readonly since: number }>()
-  /** All that were ever counted by: where nobody is any more, that is told, as the last age would stay otherwise. */
+  /** All labels ever used. Those without a present one report 0 seconds, as their last age would stay otherwise. */
   readonly #known = new Set<Labels>()
 
   constructor(name: OfKind<'level'>, sink: MeasureSink) {

@@ -1,14 +1,14 @@
 import type { ExecutionStats } from './execution.ts'
 
-/** A resource is locked by somebody else. Told as an `error` event, and among the votes of an {@link ExecutionError}. */
+/** A resource is locked by another holder. Emitted as an `error` event, and one of the votes of an {@link ExecutionError}. */
 export class ResourceLockedError extends Error {
   override readonly name = 'ResourceLockedError'
 }
 
-/** An operation could not be done. `cause` is the error of Holdfast that says why. */
+/** An operation failed. `cause` is the error of Holdfast that says why. */
 export class ExecutionError extends Error {
   override readonly name = 'ExecutionError'
-  /** One at most, as nothing is tried over and over: see docs/redlock-compat.md. */
+  /** As many as redlock would have made, up to 1000, all with the result of the one that was made. */
   readonly attempts: readonly Promise<ExecutionStats>[]
 
   constructor(message: string, attempts: readonly Promise<ExecutionStats>[], cause?: unknown) {

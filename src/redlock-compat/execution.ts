@@ -10,7 +10,7 @@ export interface ExecutionStats {
   readonly votesAgainst: Map<Client, Error>
 }
 
-/** Taken over for its name. Nothing here returns one. */
+/** Exists so that imports of this type from redlock compile. Nothing here returns one. */
 export type ClientExecutionResult =
   | { client: Client; vote: 'for'; value: number }
   | { client: Client; vote: 'against'; error: Error }

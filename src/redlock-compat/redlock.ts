@@ -19,7 +19,7 @@ import {
 } from './settings.ts'
 import { forget, type SharedLocks, sharedLocks } from './shared-locks.ts'
 
-/** Besides what redlock has: `error`, which is set before the signal aborts. */
+/** As in redlock, an `AbortSignal` with `error`, which is set before the signal aborts. */
 export type RedlockAbortSignal = AbortSignal & { error?: Error }
 
 type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>
@@ -28,12 +28,12 @@ type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>
 export class Lock {
   readonly redlock: Redlock
   readonly resources: string[]
-  /** The id of its ticket; of several, separated by commas. */
+  /** The ids of its tickets, separated by commas. */
   readonly value: string
   readonly attempts: readonly Promise<ExecutionStats>[]
-  /** Until when it holds, by `Date.now()`; 0 once it was released, or replaced by an extension. */
+  /** When the lock expires, as by `Date.now()`; 0 after a release, or after an extension has replaced the lock. */
   expiration: number
-  /** What Holdfast has of it: `leases.fence(resource)`, `leases.signal`, `leases.assertHeld()`. Not in redlock. */
+  /** The leases of Holdfast: `leases.fence(resource)`, `leases.signal`, `leases.assertHeld()`. Not in redlock. */
   readonly leases: LeaseSet
 
   /** Use {@link Redlock.acquire}. */
@@ -56,11 +56,11 @@ export class Lock {
 }
 
 /**
- * The class of the package redlock, version 5, on the engine and stores of Holdfast: change the import, and waiting is in
- * order and woken by messages, a lost reply or a hung server breaks nothing, and each lock has a fence. One client makes it
- * a lock on that server (or cluster), several a quorum.
+ * The class of the package redlock, version 5, on the engine and stores of Holdfast. Change the import, and waiters are
+ * served in order and woken by messages, a lost reply or a hung server breaks nothing, and each lock has a fence. With one
+ * client it locks on that server (or cluster), with several on a quorum of them.
  *
- * Locks of the package redlock itself are not seen, so do not run both for the same resources.
+ * It does not see the locks of the package redlock itself, so do not run both for the same resources.
  *
  * ```ts
  * import Redlock from 'holdfast/redlock-compat'
@@ -79,10 +79,10 @@ export class Redlock extends EventEmitter {
   readonly #shared: SharedLocks
 
   /**
-   * `settings.maxTtl`, in milliseconds, is ours: the longest duration of any lock, where there are several servers. One that
-   * has restarted empty does not vote for so long. The same in every process. Default: 5 minutes.
+   * `settings.maxTtl`, in milliseconds, is not in redlock: the longest duration of any lock on several servers. A server that
+   * has restarted empty does not vote for that long. Give every process the same. Default: 5 minutes.
    *
-   * @throws {InvalidArgumentError} when a client or a setting is not what it should be.
+   * @throws {InvalidArgumentError} when a client or a setting is invalid.
    */
   constructor(
     clients: Iterable<Client>,
@@ -98,7 +98,7 @@ export class Redlock extends EventEmitter {
     if (typeof (clients as unknown as Iterable<Client> | undefined)?.[Symbol.iterator] !== 'function') {
       throw new InvalidArgumentError('Expected `clients` to be an array of ioredis clients, got none.')
     }
-    // Where nobody listens, an event of this name would end the process.
+    // Node throws an `error` event that has no listener.
     this.on('error', () => {})
     this.clients = new Set(clients)
     const { maxTtl = 300_000, ...known } = settings
@@ -110,8 +110,8 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Ends the clients, as in redlock, and with them our own connections and whatever is held on these clients, also by other
-   * `Redlock` objects that were made with the same ones. A program that goes on using its clients has no need for it.
+   * Quits the clients, as in redlock. That ends the connections of Holdfast, too, and all locks on these clients, also those
+   * of other `Redlock` objects with the same clients. A program that goes on using its clients need not call it.
    */
   async quit(...rest: readonly []): Promise<void> {
     for (const callback of rest) parseSettings(callback)
@@ -121,7 +121,7 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Takes all resources, or none, for `duration` milliseconds.
+   * Locks all resources, or none, for `duration` milliseconds.
    *
    * @throws {ExecutionError} when they are not free within the time that `retryCount` and `retryDelay` allow, or the servers
    * cannot be asked.
@@ -131,7 +131,7 @@ export class Redlock extends EventEmitter {
     return new Lock(this, [...resources], leases)
   }
 
-  /** Never fails: what the servers do not hear of ends by itself. */
+  /** Does not fail when servers are away: a lock whose release they miss expires by itself. */
   async release(lock: Lock, settings?: Partial<Settings>): Promise<ExecutionResult> {
     parseSettings(settings)
     lock.expiration = 0
@@ -140,10 +140,10 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Holds it for `duration` milliseconds from now; never for less than it is held already. The lock that was passed in is
-   * replaced by the one that is returned.
+   * Holds the lock for `duration` milliseconds from now, and never shorter than before. Use the returned lock from then on:
+   * it replaces `existing`.
    *
-   * @throws {ExecutionError} when it is over, or the servers cannot be asked in time.
+   * @throws {ExecutionError} when the lock has expired, or the servers cannot be asked in time.
    */
   async extend(existing: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
     checkDuration(duration)
@@ -161,7 +161,8 @@ export class Redlock extends EventEmitter {
   }
 
   /**
-   * Runs `routine` while all resources are held, and renews them meanwhile. Its signal aborts in time when they are lost.
+   * Runs `routine` while all resources are locked, and renews the locks meanwhile. When they are lost, the signal aborts
+   * before another can hold them.
    *
    * @throws what `routine` throws; {@link ExecutionError} as `acquire` does, and when the lock was lost meanwhile.
    */
@@ -196,7 +197,7 @@ export class Redlock extends EventEmitter {
     }
     if (leases.signal.aborted) onLost()
     else leases.signal.addEventListener('abort', onLost, { once: true })
-    // By the clocks: while the event loop stood still the signal could not abort.
+    // Checked by the clock, as the signal cannot abort while the event loop is blocked.
     const throwIfLost = () => {
       if (leases.state === 'lost') throw signal.error ?? this.#failed(undefined)
     }
@@ -232,7 +233,7 @@ export class Redlock extends EventEmitter {
     }
   }
 
-  /** The error that redlock would throw. What is wrong with the call stays as it is. */
+  /** The error that redlock would throw. An invalid argument stays the error that it is. */
   #failed(error: unknown, { resources = [], retryCount = 0 }: Attempted = {}): Error {
     if (isHoldfastError(error, 'invalid-argument')) return error
     const isLocked = isHoldfastError(error, 'acquire-timeout')
@@ -265,7 +266,7 @@ interface Attempted {
 }
 
 const MOST_ATTEMPTS = 1000
-/** In the words of redlock, for who looks for them. */
+/** In the words of redlock, as programs may look for them. */
 const NO_QUORUM = 'The operation was unable to achieve a quorum during its retry window.'
 
 for (const [prototype, name, now] of [
@@ -274,7 +275,7 @@ for (const [prototype, name, now] of [
   [Redlock.prototype, 'disposer', 'redlock.using(resources, duration, routine)'],
   [Lock.prototype, 'unlock', 'lock.release()'],
 ] as const) {
-  // No method that anybody could want to call, so none that the types show.
+  // Methods of older versions of redlock. They only say what replaces them, so the types do not show them.
   Object.defineProperty(prototype, name, {
     value: () => {
       throw new InvalidArgumentError(`Expected a call of redlock 5, got \`${name}\`: it is \`${now}\` now.`)

@@ -1,15 +1,15 @@
 import { InvalidArgumentError } from '../index.ts'
 
 export interface Settings {
-  /** Taken and not used: the deadline of a lock has an allowance of its own. Default: 0.01. */
+  /** Accepted and not used: the deadline of a lock has an allowance of its own. Default: 0.01. */
   readonly driftFactor: number
-  /** With `retryDelay` it says how long to wait: their product. 0 does not wait, -1 waits for ever. Default: 10. */
+  /** The longest wait is `retryCount` times `retryDelay`. 0 does not wait, -1 waits for ever. Default: 10. */
   readonly retryCount: number
   /** See `retryCount`; in milliseconds. Default: 200. */
   readonly retryDelay: number
-  /** Taken and not used: nothing is tried over and over. Default: 100. */
+  /** Accepted and not used, as waiters do not poll. Default: 100. */
   readonly retryJitter: number
-  /** Taken and not used: `using` renews at a third of the duration. Default: 500. */
+  /** Accepted and not used: `using` renews at a third of the duration. Default: 500. */
   readonly automaticExtensionThreshold: number
 }
 
@@ -21,14 +21,14 @@ export const DEFAULTS: Settings = Object.freeze({
   automaticExtensionThreshold: 500,
 })
 
-/** How long redlock would go on trying. Nobody waits for longer than a timer can be set. */
+/** How long redlock would go on trying, in milliseconds; without an end where that is longer than a timer can wait. */
 export function windowOf(retryCount: number, retryDelay: number): number {
   if (retryCount === -1 || retryCount === Number.POSITIVE_INFINITY) return Number.POSITIVE_INFINITY
   const windowMs = retryCount * retryDelay
   return windowMs > LONGEST_MS ? Number.POSITIVE_INFINITY : windowMs
 }
 
-/** Whoever means "for ever" by a duration gets the longest that there is. */
+/** The longest duration of a lock. Longer ones, meant as "for ever", are cut to it. */
 export const LONGEST_MS: number = 24 * 86_400_000
 const SHORTEST_MS = 50
 
@@ -41,7 +41,7 @@ export function checkResources(resources: unknown): void {
 }
 
 export function checkDuration(duration: unknown): void {
-  // In its words, which programs may know.
+  // In the words of redlock, as programs may look for them.
   if (!Number.isInteger(duration)) {
     throw new InvalidArgumentError('Duration must be an integer value in milliseconds.')
   }

@@ -3,28 +3,28 @@ import { redisStore } from '../stores/redis/index.ts'
 import { redlockStore } from '../stores/redlock/index.ts'
 import type { Client } from './execution.ts'
 
-/** What all `Redlock` objects of this process use that were made with the same clients. */
+/** The locks that all `Redlock` objects with the same clients share in this process. */
 export interface SharedLocks {
   readonly clients: ReadonlySet<Client>
   readonly maxTtl: number
   readonly locks: Locks
 }
 
-/** By each of their clients, and for as long as these are used. */
+/** The shared locks by each of their clients, for as long as the client lives. */
 const known = new WeakMap<Client, Set<SharedLocks>>()
 
 /**
- * The locks on these clients, whatever their order. Programs make a `Redlock` for each lock they take, and that costs a
- * connection only once.
+ * The locks on these clients, in whatever order. Some programs make a `Redlock` for each lock that they take; sharing makes
+ * that cost a connection only once.
  *
- * @throws {InvalidArgumentError} when a client or `maxTtl` is not what it should be.
+ * @throws {InvalidArgumentError} when a client or `maxTtl` is invalid.
  */
 export function sharedLocks(clients: ReadonlySet<Client>, maxTtl: number): SharedLocks {
   const [first, ...others] = [...clients] as [Client, ...Client[]]
   for (const shared of known.get(first) ?? []) {
     const isSame =
       shared.clients.size === clients.size && [...clients].every((one) => shared.clients.has(one))
-    // One server has no use for the longest ttl.
+    // A lock on one server does not use `maxTtl`.
     if (isSame && (others.length === 0 || shared.maxTtl === maxTtl)) return shared
   }
   const store = others.length === 0 ? redisStore(first) : redlockStore([first, ...others], { maxTtl })
@@ -33,7 +33,7 @@ export function sharedLocks(clients: ReadonlySet<Client>, maxTtl: number): Share
   return shared
 }
 
-/** Whoever comes next with these clients gets other ones. */
+/** The next `Redlock` with these clients gets locks of its own. */
 export function forget(shared: SharedLocks): void {
   for (const client of shared.clients) known.get(client)?.delete(shared)
 }

@@ -2,17 +2,17 @@ import type { KeyHistory } from './room-history.ts'
 import type { RoomWatch } from './room-watch.ts'
 import { electionsIn, LEADER_MARK } from './ticket-facts.ts'
 
-/** How much was waited for a key in the last minute, or for as long as it is known where that is less. */
+/** The queue of a key over the last minute, or over its known history where that is shorter. */
 export interface Contention {
   readonly key: string
-  /** How many stood in the queue, on average. */
+  /** The average length of the queue. */
   readonly averageWaiting: number
   readonly mostWaiting: number
   /** Holds that have begun, as far as they were seen. */
   readonly handOvers: number
 }
 
-/** The keys for which most was waited come first. Elections are not among them: their candidates wait for as long as one leads. */
+/** The keys with the longest queues on average come first. Elections are left out: their candidates always wait. */
 export function contentionIn(
   { snapshot, changed, historyOf }: ContentionSources,
   most: number,

@@ -1,28 +1,28 @@
 import type { HolderView, RoomView } from '../index.ts'
 
-/** One ticket that holds or has held a key, as far as looks from time to time can tell. */
+/** One ticket's hold of a key, as far as periodic looks at the store can tell. */
 export interface HoldRecord {
   readonly id: string
   readonly fence: bigint
   readonly owner: string
   readonly units: number
   readonly limit: number
-  /** By this process's clock, in milliseconds since 1970, from how long the store says it has been held. */
+  /** When the hold began, by this process's clock in milliseconds since 1970: the time of the look less the store's `heldMs`. */
   readonly fromAt: number
-  /** When it was first seen to be over; `undefined` while it lasts. */
+  /** When the hold was first seen to be over; `undefined` while it lasts. */
   readonly untilAt?: number
   readonly end?: HoldEnd
-  /** What whoever evicted it said, where {@link RoomHistory.noteEviction} was told. */
+  /** The reason of the eviction, where it was given to {@link RoomHistory.noteEviction}. */
   readonly reason?: string
 }
 
 /**
- * `released`: it had time left, so it was given back, or evicted by somebody else. `expired`: it was not renewed any
- * more, and its time was over. `unclear`: one of the two. `evicted`: through this watch.
+ * `released`: the lease had time left, so it was given back or evicted elsewhere. `expired`: the lease was not renewed and
+ * its time was over. `unclear`: one of these two. `evicted`: evicted through this watch.
  */
 export type HoldEnd = 'released' | 'expired' | 'unclear' | 'evicted'
 
-/** From this moment until the next sample. */
+/** The counts of a key from `at` until the next sample. */
 export interface KeySample {
   readonly at: number
   readonly holding: number
@@ -32,11 +32,11 @@ export interface KeySample {
 export interface KeyHistory {
   /** Oldest first. Holds that begin and end between two looks are not among them. */
   readonly holds: readonly HoldRecord[]
-  /** Only where something changed. */
+  /** One for each change. */
   readonly samples: readonly KeySample[]
 }
 
-/** The sums of one look. */
+/** The sums over all keys of one look. */
 export interface Totals {
   readonly at: number
   readonly keys: number
@@ -48,7 +48,7 @@ export interface Totals {
 }
 
 export interface HistoryLimits {
-  /** Of how many keys it is kept: those that changed last. */
+  /** How many keys have a history: those that changed last. */
   readonly keys: number
   /** How many holds and samples are kept of a key. */
   readonly entries: number
@@ -59,24 +59,24 @@ export interface HistoryLimits {
 }
 
 /**
- * What two looks in a row differ in is what happened in between. Only keys that change are recorded, so that those that do
- * not, however many, push nothing out. Never larger than its limits.
+ * Records what differs between two looks in a row. Only keys that change are recorded, so that keys that do not change push
+ * nothing out, however many they are. Never larger than its limits.
  */
 export class RoomHistory {
   readonly #limits: HistoryLimits
-  /** In the order of their last change. */
+  /** In the order of the keys' last change. */
   readonly #byKey: Map<string, Recorded> = new Map()
   readonly #totals: Totals[] = []
   #size = 0
   #rooms: ReadonlyMap<string, RoomView> | undefined
-  /** The most time left that was ever seen of those that hold now, by id: about their ttl. */
+  /** By id, the most time left that was ever seen of each present holder: about its ttl. */
   #longestMs: ReadonlyMap<string, number> = new Map()
-  /** Since when whatever is not recorded is as it is now. */
+  /** Keys without a record have not changed since then. */
   #calmSinceAt = 0
   #lookedAt = 0
-  /** By the monotonic clock, when the last look was begun. */
+  /** When the last look began, by the monotonic clock. */
   #begunMs = 0
-  /** How long ago a room of the last look may have been read, at most. */
+  /** The longest time since a room of the last look may have been read. */
   #elapsedMs = 0
 
   constructor(limits: HistoryLimits) {
@@ -87,21 +87,21 @@ export class RoomHistory {
     return this.#totals
   }
 
-  /** Those that were seen to change, and are not forgotten. */
+  /** The keys that were seen to change and are not forgotten. */
   get changed(): Iterable<string> {
     return this.#byKey.keys()
   }
 
-  /** `undefined` where the key is free, and was never seen otherwise or long ago. */
+  /** `undefined` where the key is free and no earlier holder is remembered. */
   of(key: string): KeyHistory | undefined {
     const room = this.#rooms?.get(key)
     return this.#byKey.get(key) ?? (room && this.#begun(room))
   }
 
-  /** Takes in what a whole look has found, that was begun at a time of the monotonic clock and is over now, at `at`. */
+  /** Records the rooms of a complete look. `begunMs`: its beginning by the monotonic clock. `at`: its end, which is now. */
   look(rooms: ReadonlyMap<string, RoomView>, { at, begunMs }: { at: number; begunMs: number }): void {
     const before = this.#rooms
-    // The monotonic clock may stand still while the machine sleeps, and the other one may be set.
+    // The monotonic clock may stand still while the machine sleeps, and the wall clock may be set: take the larger.
     this.#elapsedMs = Math.max(at - this.#lookedAt, performance.now() - this.#begunMs)
     this.#begunMs = begunMs
     const longestMs = new Map<string, number>()
@@ -112,7 +112,7 @@ export class RoomHistory {
       }
       holding += room.holders.length
       waiting += room.queue.length
-      // Who holds when we begin to look has not begun just now.
+      // At the first look, no hold has begun just now.
       if (before === undefined) continue
       const changes = this.#compare(key, before.get(key), room, at)
       begun += changes.begun
@@ -130,7 +130,7 @@ export class RoomHistory {
     this.#forget()
   }
 
-  /** The store does not tell why a ticket is gone; whoever evicts it here does, before or after it is seen to be. */
+  /** The store does not say why a ticket is gone. An eviction from here is noted, before or after a look misses the ticket. */
   noteEviction(key: string, ids: readonly string[], { reason, at }: { reason: string; at: number }): void {
     if (this.of(key) === undefined) return
     for (const hold of this.#record(key, this.#rooms?.get(key)).holds) {
@@ -149,7 +149,7 @@ export class RoomHistory {
       waiting === (before?.queue.length ?? 0) &&
       holders.length === known.length &&
       holders.every(({ id }, index) => id === known[index]?.id)
-    // Of most keys nothing has changed but the time left.
+    // In most rooms nothing has changed but the time left.
     if (isSame) return NO_CHANGES
     const begun = without(holders, known)
     const recorded = this.#record(key, before)
@@ -166,11 +166,11 @@ export class RoomHistory {
 
   #endOf({ id, state, remainingMs }: HolderView): HoldEnd {
     if (state === 'leaving' || remainingMs > this.#elapsedMs) return 'released'
-    // Who renews does so long before half of the time is over.
+    // A living holder renews long before half of its ttl is over.
     return remainingMs < (this.#longestMs.get(id) ?? 0) / 2 ? 'expired' : 'unclear'
   }
 
-  /** As the one that has changed last. `before`: as it was until then. */
+  /** The record of a key that changes now, moved to the end of the order. `before`: the room before the change. */
   #record(key: string, before: RoomView | undefined): Recorded {
     const known = this.#byKey.get(key)
     const recorded = known ?? (before && this.#begun(before)) ?? new Recorded(this.#limits.entries)
@@ -180,7 +180,7 @@ export class RoomHistory {
     return recorded
   }
 
-  /** What is known of a key that has not changed since then. */
+  /** A new record of a room that has not changed for as long as looks can tell. */
   #begun({ holders, queue }: RoomView): Recorded {
     const recorded = new Recorded(this.#limits.entries)
     for (const holder of holders) recorded.begin(holder, this.#lookedAt)
@@ -193,7 +193,7 @@ export class RoomHistory {
       if (this.#byKey.size <= this.#limits.keys && this.#size <= this.#limits.total) return
       this.#byKey.delete(key)
       this.#size -= size
-      // Whether it has changed before is not known any more.
+      // From now on, a key without a record may have changed before this look.
       this.#calmSinceAt = this.#lookedAt
     }
   }
@@ -226,7 +226,7 @@ class Recorded implements KeyHistory {
   }
 
   begin({ id, fence, owner, units, limit, heldMs }: HolderView, at: number): void {
-    // Still there after a look that missed it.
+    // The hold is known: an earlier look missed it, and it is still there.
     if (this.holds.some((hold) => hold.id === id)) return
     this.holds.push({ id, fence, owner, units, limit, fromAt: at - heldMs })
     if (this.holds.length > this.#most) this.holds.shift()

@@ -4,55 +4,54 @@ import { type HistoryLimits, type KeyHistory, RoomHistory, type Totals } from '.
 import { boundedRoom } from './ticket-facts.ts'
 
 export interface WatchOptions {
-  /** Only keys that begin with it. Default: all. */
+  /** Only keys that begin with it. Default: all keys. */
   readonly prefix?: string
-  /** How long from one look to the next; longer where a look takes more than half of it. Default: 1000. */
+  /** From the start of one look to the next; longer where a look takes more than half of it. Default: 1000. */
   readonly everyMs?: number
-  /** How many rooms a look takes in at most. Default: 50,000. */
+  /** How many rooms a look reads at most. Default: 50,000. */
   readonly maxRooms?: number
   readonly history?: Partial<HistoryLimits>
-  /** Whether the process has to stay for it. Default: no. */
+  /** Whether the watch keeps the process alive. Default: false. */
   readonly keepAlive?: boolean
-  /** After every look, and when the store is away or does not answer. */
+  /** Called after every look, and when the store is away or does not answer. */
   readonly onSnapshot?: (snapshot: Snapshot) => void
 }
 
-/** All rooms as the last whole look has found them. */
+/** All rooms as the last complete look found them. */
 export interface Snapshot {
-  /** When that look was over, by this process's clock, in milliseconds since 1970; 0 before the first. */
+  /** When that look ended, by this process's clock in milliseconds since 1970; 0 before the first. */
   readonly at: number
-  /** Sorted by key. Their durations are those of `at`. */
+  /** Sorted by key. Durations are as of `at`. */
   readonly rooms: readonly RoomView[]
-  /** There are more rooms than a look takes in. */
+  /** Whether there are more rooms than a look reads. */
   readonly isCut: boolean
   readonly store: StoreState
 }
 
 export type StoreState =
   | { readonly tag: 'present'; readonly lookMs: number }
-  /** Nothing was heard of it since then. `message` is for people. */
+  /** The store has not answered since `sinceAt`. `message` is for people. */
   | { readonly tag: 'away'; readonly sinceAt: number; readonly message: string }
 
 export interface RoomWatch {
-  /** The last one. */
+  /** The last snapshot. */
   readonly snapshot: Snapshot
   /** The sums of every look, oldest first. */
   readonly totals: readonly Totals[]
   historyOf(key: string): KeyHistory | undefined
-  /** The keys that were seen to change, also those that are free by now, as far as they are remembered. */
+  /** The remembered keys that were seen to change, also those that are free by now. */
   readonly changed: Iterable<string>
-  /** So that the history knows why these are gone. */
+  /** Tells the history why these tickets are gone. */
   noteEviction(key: string, ids: readonly string[], reason: string): void
-  /** Looks at once, or once more when the present look is over. */
+  /** Starts a look at once, or another one after the present look. */
   lookNow(): void
-  /** No snapshot comes afterwards. Repeatable. */
+  /** Ends the watch: no snapshot comes afterwards. Repeatable. */
   stop(): void
 }
 
 /**
- * Looks at all rooms of a store over and over, one look at a time, and remembers what has changed from one to the next. It
- * never spends more than half of the time looking, goes on while the store is away, and needs no more memory than its
- * limits say.
+ * Reads all rooms of a store periodically, one look at a time, and remembers what changed from one look to the next. Looks
+ * take at most half of the time. The watch goes on while the store is away, and its memory is bounded by its limits.
  */
 export function watchRooms(locks: Pick<Locks, 'inspect'>, options: WatchOptions = {}): RoomWatch {
   const watch = new Watch(locks, options)
@@ -108,19 +107,19 @@ class Watch implements RoomWatch {
       this.#isAskedAgain = false
       const isDone = await this.#look(begunMs)
       const tookMs = performance.now() - begunMs
-      // A request that failed was a long wait for nothing, and no work of the store.
+      // A failed look was mostly waiting and no work for the store, so its pause may be shorter.
       const pauseMs = Math.max(everyMs - tookMs, isDone ? tookMs : Math.min(tookMs, AWAY_PAUSE_MS))
       if (!this.#isStopped && !this.#isAskedAgain) await this.#pause(pauseMs)
     }
   }
 
-  /** Whether the store has shown it all. */
+  /** Resolves with whether the look was complete. */
   async #look(begunMs: number): Promise<boolean> {
     const { prefix = '', maxRooms = 50_000 } = this.#options
     const rooms = new Map<string, RoomView>()
     let heardAt = begunMs
     let isCut = false
-    // A request is given up after 10 s, which is long for somebody who looks at a screen.
+    // A request is given up after 10 s. People who look at a screen should learn of the silence sooner.
     const silence = setInterval(() => {
       const silentMs = performance.now() - heardAt
       if (silentMs >= SILENT_MS)
@@ -132,13 +131,13 @@ class Watch implements RoomWatch {
         heardAt = performance.now()
         isCut = rooms.size >= maxRooms
         if (isCut || this.#isStopped) break
-        // Stores that go through their keys may come across one twice.
+        // A store that scans its keys may return one twice.
         const bounded = boundedRoom(room)
         rooms.set(bounded.key, bounded)
       }
     } catch (error) {
       this.#away(messageOf(error))
-      // They do not open again. Who looks has to hear that before there is nothing more to hear.
+      // Closed locks do not open again. The snapshot above says so before the watch ends.
       if (isHoldfastError(error, 'closed')) this.stop()
       return false
     } finally {
@@ -156,7 +155,7 @@ class Watch implements RoomWatch {
     return true
   }
 
-  /** What was seen last stays to be seen. */
+  /** The rooms of the last snapshot stay. */
   #away(message: string): void {
     const { store } = this.snapshot
     const sinceAt = store.tag === 'away' ? store.sinceAt : Date.now()
@@ -182,7 +181,7 @@ class Watch implements RoomWatch {
   }
 }
 
-/** Together some 30 MB at most. */
+/** Together these need some 30 MB at most. */
 const LIMITS: HistoryLimits = { keys: 20_000, entries: 60, total: 100_000, looks: 300 }
 const PAGE_SIZE = 500
 const SILENT_MS = 3000

@@ -1,7 +1,7 @@
 import { shortened } from '../base/text.ts'
 import { type HolderView, type RoomView, UNLIMITED, type WaiterView } from '../index.ts'
 
-/** A holder or a waiter, as a look at the store shows it. */
+/** A holder or a waiter as `inspect` shows it. */
 export type TicketView = HolderView | WaiterView
 
 export interface OwnerFacts {
@@ -16,14 +16,14 @@ export function modeOf({ units, limit }: Pick<TicketView, 'units' | 'limit'>): s
   return limit === UNLIMITED ? 'shared' : `${units} of ${limit}`
 }
 
-/** `undefined` where a process that is none of ours wrote the text. */
+/** `undefined` where another program wrote the text. */
 export function ownerFactsOf(owner: string): OwnerFacts | undefined {
   const { host, pid, label } = parsed(owner)
   if (typeof host !== 'string' || typeof pid !== 'number') return undefined
   return { host, pid, ...(typeof label === 'string' ? { label } : {}) }
 }
 
-/** What a leader publishes of itself with `value`. */
+/** The `value` that a leader publishes. */
 export function leaderValueOf(owner: string): string | undefined {
   const { value } = parsed(owner)
   return typeof value === 'string' ? value : undefined
@@ -39,10 +39,10 @@ function parsed(owner: string): Partial<Record<string, unknown>> {
   }
 }
 
-/** The same room with no text in it that is longer than ours are: a row that somebody else has written may hold megabytes. */
+/** The room with all texts cut to the longest that Holdfast writes: a row of another program may hold megabytes. */
 export function boundedRoom(room: RoomView): RoomView {
   const { key, holders, queue } = room
-  // Of a look at thousands of rooms hardly any is copied.
+  // Hardly any room of a look has to be copied.
   if (isBounded({ id: key, owner: '' }) && holders.every(isBounded) && queue.every(isBounded)) return room
   const own = <T extends TicketView>(ticket: T): T => ({
     ...ticket,
@@ -58,19 +58,19 @@ function isBounded({ id, owner }: Pick<TicketView, 'id' | 'owner'>): boolean {
 
 function bounded(text: string, most: number): string {
   if (text.length <= most) return text
-  // A copy: a part of a text keeps the whole of it in memory.
+  // A copy, as V8 keeps the whole text in memory for a slice of it.
   return Buffer.from(shortened(text, SHOWN_OF_LONGER)).toString()
 }
 
 /** As long as a key may be; ids are shorter. */
 const LONGEST_NAME = 1024
-/** Longer than what our processes write: a host, a label and a value, each character of which may become six. */
+/** Longer than an owner that Holdfast writes: a host, a label and a value, where JSON may make six characters of one. */
 const LONGEST_OWNER = 16_384
 const SHOWN_OF_LONGER = 1000
 
 /**
- * The keys that are elections, with how many watch them. A leader holds, besides the key itself, a mark called like it, on which
- * those wait as readers who watch the leadership.
+ * The keys that are elections, each with its number of watchers. Besides the key itself, a leader holds a mark named after it
+ * (`LEADER_MARK`). Watchers of the election wait on the mark as readers.
  */
 export function electionsIn(rooms: readonly RoomView[]): ReadonlyMap<string, number> {
   const watchers = new Map<string, number>()

@@ -5,7 +5,7 @@ import { meterLocks } from './meters.ts'
 import { traceLocks } from './spans.ts'
 
 export interface InstrumentOptions extends GroupOptions {
-  /** Whose events are followed. Default: all locks of this process. */
+  /** The locks to follow. Default: all locks of this process. */
   readonly locks?: Pick<Locks, 'on'> | undefined
   /** Default: the global one. */
   readonly tracerProvider?: TracerProvider | undefined
@@ -14,10 +14,10 @@ export interface InstrumentOptions extends GroupOptions {
 }
 
 /**
- * Spans and metrics of locks, by OpenTelemetry. A request for a key is a span `holdfast.wait`, and the lease that comes of it a
- * span `holdfast.hold`; the parent of both is the span in which the call was made. The callbacks of `withLock` and the like run
- * inside of their `holdfast.hold`; for a lease of `acquire` see {@link leaseContext}. Spans carry the whole key; metrics only
- * its group.
+ * Spans and metrics of locks for OpenTelemetry. A request for a key is a span `holdfast.wait`, and its lease a span
+ * `holdfast.hold`. The parent of both is the span in which the call was made. The callbacks of `withLock` and the like run
+ * inside their `holdfast.hold`; for a lease of `acquire` see {@link leaseContext}. Spans have the whole key, metrics only its
+ * group.
  *
  * ```ts
  * import { createLocks } from 'holdfast'
@@ -33,13 +33,13 @@ export interface InstrumentOptions extends GroupOptions {
  * await locks.close()
  * ```
  *
- * @returns a function that ends it. Spans that are open then are ended.
- * @throws {InvalidArgumentError} when `group` is no function or `maxGroups` no whole number from 1.
+ * @returns a function that stops it and ends the open spans.
+ * @throws {InvalidArgumentError} when `group` is not a function or `maxGroups` not a whole number from 1.
  */
 export function instrumentLocks(options: InstrumentOptions = {}): () => void {
   const { locks = lockEvents, tracerProvider = trace, meterProvider = metrics, ...groups } = options
   const tracer = tracerProvider.getTracer('holdfast')
-  // First what may refuse its options: nothing listens yet.
+  // `meterLocks` may throw for its options, so it comes first, while nothing listens.
   const stops = [meterLocks(locks, meterProvider.getMeter('holdfast'), groups), traceLocks(locks, tracer)]
   return () => {
     for (const stop of stops.splice(0)) stop()

@@ -49,7 +49,7 @@ function about(name: MeasureName): { readonly description: string; readonly unit
   return { description: MEASURES[name].about, unit: MEASURES[name].unit }
 }
 
-/** Written out, as it is made for every number: from entries it took a sixth of all that tracing and metrics cost. */
+/** Written out, as every number needs it: `Object.fromEntries` took a sixth of the cost of tracing and metrics. */
 function attributes({ store, group, outcome, reason, verb, was }: Labels): Attributes {
   const found: Attributes = { 'holdfast.store': store }
   if (group !== undefined) found['holdfast.group'] = group

@@ -30,7 +30,7 @@ const holds = new Map<string, Span>()
  * await locks.close()
  * ```
  *
- * @returns `from` itself where the lease is over, or nobody traces it.
+ * @returns `from` itself where the lease is over or not traced.
  */
 export function leaseContext(lease: Pick<Lease, 'id'>, from: Context = context.active()): Context {
   const span = holds.get(lease.id)
@@ -49,7 +49,7 @@ export function traceLocks(locks: Pick<Locks, 'on'>, tracer: Tracer): () => void
   }
   const startHold = (event: LockEvents['acquired' | 'adopted'], parent: Context) => {
     const attributes = { ...attributesOf(event), 'holdfast.fence': String(event.fence) }
-    // Adopted again by the process that has it: that span would be open for ever.
+    // Adopted by the process that holds it already: the older span would stay open for ever.
     endHold(event.id, 'unknown')
     const span = tracer.startSpan('holdfast.hold', { attributes }, parent)
     own.set(event.id, span)
@@ -80,7 +80,7 @@ export function traceLocks(locks: Pick<Locks, 'on'>, tracer: Tracer): () => void
     }),
     locks.on('busy', ({ id }) => endWait(id, 'busy')),
     locks.on('timeout', ({ id }) => endWait(id, 'timeout', 'acquire-timeout')),
-    // An abort is what the caller wanted, and so is closing.
+    // An abort and a close are what the caller wanted, so they are no errors.
     locks.on('withdrawn', ({ id, reason, error }) =>
       endWait(id, reason, reason === 'aborted' || reason === 'closed' ? undefined : error),
     ),
@@ -122,7 +122,7 @@ function attributesOf(
     'holdfast.store': event.store,
     'holdfast.ticket.id': event.id,
     'holdfast.units': event.units,
-    // Of a reader that is more than a number of 32 bits holds, and says nothing.
+    // A reader's limit is UNLIMITED, which says nothing.
     ...(event.limit < Number.MAX_SAFE_INTEGER ? { 'holdfast.limit': event.limit } : {}),
   }
 }
@@ -137,7 +137,7 @@ function end(span: Span, outcome: string, error: unknown): void {
   span.end()
 }
 
-/** The code of our own errors, as it is the same in every version; the name of others. */
+/** The code of Holdfast's errors, which stays the same in every version; the name of other errors. */
 function typeOf(error: unknown): string | undefined {
   if (typeof error === 'string') return error
   if (isHoldfastError(error)) return error.code

@@ -15,7 +15,7 @@ import {
 export interface MeasureOptions extends GroupOptions {
   /** Where the metrics are registered: `register` of prom-client, or one of your own. */
   readonly registry: Registry<RegistryContentType>
-  /** Whose events are counted. Default: all locks of this process. */
+  /** The locks to count. Default: all locks of this process. */
   readonly locks?: Pick<Locks, 'on'> | undefined
   /** The upper bounds of the histograms in seconds. The first call for a registry decides. Default: 1 ms to 5 minutes. */
   readonly buckets?: readonly number[] | undefined
@@ -25,8 +25,8 @@ export interface MeasureOptions extends GroupOptions {
  * Counts and times locks in a registry of prom-client: `holdfast_wait_seconds`, `holdfast_hold_seconds`,
  * `holdfast_losses_total` and the others that docs/observe.md lists. Keys are counted by group, so that they are not too many.
  *
- * Each call counts anew, so call it once for all locks of the process, or once for each `createLocks`; those share the metrics of
- * their registry.
+ * Two calls for the same locks count everything twice. Call it once for all locks of the process, or once for each
+ * `createLocks`; the calls share the metrics of their registry.
  *
  * ```ts
  * import { createLocks } from 'holdfast'
@@ -42,9 +42,9 @@ export interface MeasureOptions extends GroupOptions {
  * await locks.close()
  * ```
  *
- * @returns a function that ends it; the last one of a registry removes the metrics from it.
- * @throws {InvalidArgumentError} when `registry`, `group`, `maxGroups` or `buckets` is none, or the registry has a metric of the same name
- *   that is somebody else's.
+ * @returns a function that stops it; the last one of a registry removes the metrics.
+ * @throws {InvalidArgumentError} when `registry`, `group`, `maxGroups` or `buckets` is invalid, or the registry already has a
+ *   metric of the same name from elsewhere.
  */
 export function measureLocks({
   registry,
@@ -57,7 +57,7 @@ export function measureLocks({
   const groupOf = keyGroups(options)
   checkBuckets(buckets)
   const known = boards.get(registry)
-  // Somebody may have cleared the registry, as tests do.
+  // The registry may have been cleared, as tests do.
   const board = known?.isThere === true ? known : new Board(registry, buckets)
   boards.set(registry, board)
   const measuring = measure(locks, groupOf, board)
@@ -73,7 +73,7 @@ export function measureLocks({
 
 const boards = new WeakMap<object, Board>()
 
-/** The metrics of one registry, and who counts in them. */
+/** The metrics of one registry, and the calls that count in them. */
 class Board {
   readonly users = new Set<Measuring>()
   readonly #registry: MeasureOptions['registry']
@@ -102,7 +102,7 @@ class Board {
     for (const name of namesOf('level')) {
       const levels: Levels = new Map()
       this.#levels.set(name, levels)
-      // As it is, and not by what it has changed: that is wrong for ever once somebody has reset the metrics.
+      // Set to the present level instead of changed by steps: steps would be wrong for ever after a reset of the metrics.
       const collect = function (this: Gauge) {
         showLevels(this, levels)
       }
@@ -113,12 +113,12 @@ class Board {
       const collect = function (this: Gauge) {
         showOldest(this, name, users)
       }
-      // Of several processes whose metrics are taken together the oldest counts.
+      // Where the metrics of several processes are aggregated, the oldest counts.
       new Gauge({ ...configuration(name), registers, collect, aggregator: 'max' })
     }
   }
 
-  /** Whether the registry still has it. */
+  /** Whether the registry still has these metrics. */
   get isThere(): boolean {
     return this.#registry.getSingleMetric(configuration('wait').name) === this.#durations.get('wait')
   }
@@ -143,7 +143,7 @@ class Board {
   }
 }
 
-/** Before anything is registered, so that nothing of ours stays in a registry that is refused. */
+/** Called before anything is registered, so that a refused registry stays unchanged. */
 function refuseTaken(registry: MeasureOptions['registry'], name: string): void {
   if (registry.getSingleMetric(name) === undefined) return
   throw new InvalidArgumentError(`Expected \`registry\` to have no metric ${name} yet, got one that has it.`)
@@ -160,7 +160,7 @@ function showLevels(gauge: Gauge, levels: Levels): void {
 function showOldest(gauge: Gauge, name: OfKind<'oldest'>, users: Iterable<Measuring>): void {
   gauge.reset()
   const readings = [...users].flatMap((user) => user.oldest(name))
-  // Of two that are counted under the same labels the older one comes last, and stays.
+  // Of two with the same labels, the older one is set last and stays.
   for (const { labels, seconds } of readings.sort((one, other) => one.seconds - other.seconds))
     gauge.set(labels, seconds)
 }
