@@ -1,4 +1,4 @@
-/** What a candidate is measured as: something that takes a key and gives it back. */
+/** A candidate as the benchmark sees it: it takes a key and gives it back. */
 export interface Adapter {
   acquire(key: string): Promise<Release>
   close(): Promise<void>
@@ -6,7 +6,7 @@ export interface Adapter {
 
 export type Release = () => Promise<void> | void
 
-/** Where a candidate finds its servers and files; made anew for every run of the benchmark. */
+/** The servers and files of a candidate, made anew for every run of the benchmark. */
 export interface Surroundings {
   readonly redisPort: number
   /** Only there for scenarios whose name begins with `postgres`. */

@@ -24,7 +24,7 @@ const counts = Array.from({ length: LOOPS }, () => 0)
 const loops = counts.map(async (_, loop) => {
   while (Date.now() < endsAt) {
     const release = await adapter.acquire('fairness')
-    // Somebody who has waited since before the end counts only when the key came in time.
+    // A hold counts only if it began before the end of the measurement.
     if (Date.now() < endsAt) counts[loop] = (counts[loop] ?? 0) + 1
     await release()
   }

@@ -1,21 +1,21 @@
 import type { Surroundings } from './adapter.ts'
 
-/** One row group of the table: a kind of work, done by several candidates. */
+/** One group of rows in the table: a kind of work, measured for several candidates. */
 export interface Scenario {
   readonly name: string
-  /** What is done, for people. */
+  /** A description of the work, for people. */
   readonly title: string
   readonly metrics: readonly Metric[]
-  /** The first one is the hand-written limit: the least that could do the job on the same client. */
+  /** The first one is the hand-written limit: the least code that does the work on the same client. */
   readonly candidates: readonly Candidate[]
-  /** What the design asks of Holdfast, in terms of the first metric. */
+  /** The goal of the design for Holdfast, as a ratio of the first metric. */
   readonly target: string
 }
 
 export interface Metric {
   readonly name: string
   readonly unit: string
-  /** `higher`: ratios are candidate / limit, and so for `lower`; it only says which side of 1 is the good one. */
+  /** Whether a ratio above or below 1 is good. The ratio is always candidate / limit. */
   readonly better: 'lower' | 'higher'
 }
 
@@ -26,7 +26,7 @@ export interface Candidate {
 }
 
 export interface MeasureOptions {
-  /** About a tenth of the work: for seeing that everything runs, not for quoting. */
+  /** About a tenth of the work: shows that everything runs, and gives no numbers to quote. */
   readonly quick: boolean
 }
 

@@ -1,5 +1,5 @@
-// Draws the lock worker's machine into docs/worker.md, as it is defined. `--check` writes nothing and fails where the
-// page shows another one.
+// Draws the lock worker's state machine into docs/worker.md, from its definition. `--check` writes nothing, and fails where
+// the page differs.
 //
 //   npx tsx scripts/draw-worker-machine.ts [--check] [page]
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -39,11 +39,11 @@ function contentOf(state: State): string[] {
 function boxOf(state: State): string[] {
   const { key, description } = state
   if (Object.keys(state.states).length > 0) return [`state ${key} {`, ...indented(contentOf(state)), '}']
-  // A state with nothing to say is drawn where an arrow names it.
+  // A state without a text of its own is drawn where an arrow names it.
   return description === undefined ? [] : [`state "${key}: ${description}" as ${key}`]
 }
 
-/** What leads away from a state, one line for each state it leads to. Mermaid has no arrow out of a box: it ends at its edge. */
+/** The transitions of a state, one line for each target. Mermaid has no arrow from inside a box to the outside: it ends at the edge. */
 function arrowLines(state: State, box: State): string[] {
   const final = state.type === 'final' ? [`${state.key} --> [*]`] : []
   const labels = new Map<string, string[]>()
@@ -55,7 +55,7 @@ function arrowLines(state: State, box: State): string[] {
   return [...Array.from(labels, ([target, all]) => `${state.key} --> ${target}${labelText(all)}`), ...final]
 }
 
-/** An event that leads there anyway does so under its guard, too. */
+/** An event with an unguarded transition to the target needs no guarded one to the same target. */
 function labelText(labels: readonly string[]): string {
   const events = labels.filter(
     (label) => (label !== '' && !labels.includes(label.replace(/ \[.*/, ''))) || !label.includes(' ['),
@@ -64,7 +64,7 @@ function labelText(labels: readonly string[]): string {
   return text === '' ? '' : ` : ${text}`
 }
 
-/** Without what only does something, or looks again at the same state. */
+/** Without transitions that only run an action or enter the same state again. */
 function arrowsOf(state: State): Arrow[] {
   const events = [...state.transitions].flatMap(([event, all]) => all.map((one) => ({ event, ...one })))
   const always = (state.always ?? []).map((one) => ({ event: '', ...one }))

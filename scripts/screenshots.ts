@@ -1,4 +1,4 @@
-// Takes the pictures of the dashboard that the documentation shows, of a store under load: docs/images/dashboard-*.png.
+// Takes the screenshots of the dashboard for the documentation, with a store under load: docs/images/dashboard-*.png.
 //
 //   npx tsx scripts/screenshots.ts [<folder>]
 import { mkdirSync } from 'node:fs'
@@ -28,7 +28,7 @@ function ownerCalled(label: string): Locks {
   return createLocks(store, { label })
 }
 
-/** Takes keys in turns, for a while each. */
+/** Takes one key after another, and holds each for a while. */
 async function contend(key: string, longestMs: number): Promise<void> {
   await Promise.all(
     owners.map(async (locks, index) => {
@@ -48,7 +48,7 @@ for (const units of [1, 2]) await worker.semaphore('thumbnails', 5).acquire({ un
 void worker.election('mailer').campaign(() => sleep(600_000), { value: 'http://10.0.0.3:8080' })
 await sleep(100)
 void standby.election('mailer').campaign(() => sleep(600_000))
-// Its process has died, as far as the store can tell: nobody renews it.
+// A lease without renewal: to the store its process looks dead.
 await standby.acquire('report:nightly', { ttl: '20s', renew: false })
 
 const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
@@ -70,7 +70,7 @@ const visits = await Promise.all(
     visited: await visit(browser, url + path, options),
   })),
 )
-// For the lines to become long enough to look at.
+// Until the charts have enough points.
 await sleep(60_000)
 mkdirSync(folder, { recursive: true })
 for (const { name, visited } of visits) {

@@ -9,7 +9,7 @@ import { installed } from '../test/servers/runtimes.ts'
 
 const versions = ['22', '24', '26']
 const root = fileURLToPath(new URL('../', import.meta.url))
-// What the runtime has no part in: words, files, and the seeded histories on a simulated clock.
+// Excluded: tests of words and files, and seeded histories on a simulated clock, which do not depend on the runtime.
 const everything = ['--exclude=test/tidy/**', '--exclude=test/docs/**', '--exclude=test/simulation/**']
 const selection = process.argv.length > 2 ? process.argv.slice(2) : everything
 

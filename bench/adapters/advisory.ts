@@ -2,7 +2,7 @@ import pg from 'pg'
 import { advisorySession, advisoryXact } from '../../src/stores/postgres/index.ts'
 import type { Adapter, Surroundings } from '../adapter.ts'
 
-/** A key in a transaction of the caller's, which has nothing else to do. */
+/** A key in a transaction of the caller that does nothing else. */
 export async function openAdvisoryXact({ postgresUrl }: Surroundings): Promise<Adapter> {
   const tx = new pg.Client({ connectionString: postgresUrl })
   await tx.connect()

@@ -18,7 +18,7 @@ export async function openBareAdvisoryXact({ postgresUrl }: Surroundings): Promi
   }
 }
 
-/** The limit on a connection of its own: open, lock, unlock, close. No fence, and nobody watches the connection. */
+/** The limit on a connection of its own: open, lock, unlock, close. No fence, and no check of the connection. */
 export async function openBareAdvisorySession({ postgresUrl }: Surroundings): Promise<Adapter> {
   return {
     async acquire(key) {

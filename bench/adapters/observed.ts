@@ -7,7 +7,7 @@ import { instrumentLocks } from '../../src/observe/otel/index.ts'
 import { measureLocks } from '../../src/observe/prometheus/index.ts'
 import type { OpenAdapter } from '../adapter.ts'
 
-/** What listens to the locks of this process; returns how to stop it. */
+/** Starts a listener to the locks of this process, and returns a function that stops it. */
 export type Observe = () => () => void
 
 export function observed(observe: Observe, open: OpenAdapter): OpenAdapter {
@@ -33,11 +33,11 @@ export const byListeners: Observe = () => {
 
 export const byPrometheus: Observe = () => measureLocks({ registry: new Registry() })
 
-/** With the providers that there are until somebody sets up an SDK. */
+/** With the default providers of the API, which record nothing without an SDK. */
 export const byOpenTelemetryApi: Observe = () =>
   instrumentLocks({ tracerProvider: trace.getTracerProvider(), meterProvider: metrics.getMeterProvider() })
 
-/** With spans that are made, ended, and thrown away. */
+/** With an SDK that makes and ends spans, and drops them. */
 export const byOpenTelemetrySdk: Observe = () => {
   const exporter = new InMemorySpanExporter()
   exporter.export = (_, done) => done({ code: 0 })

@@ -27,7 +27,7 @@ export function crowd(name: string, open: OpenAdapter, waiters: number): Candida
   }
 }
 
-/** How many came after somebody who had called later. */
+/** How many calls were served after a later call. */
 function overtaken(order: readonly number[]): number {
   let latest = -1
   let count = 0

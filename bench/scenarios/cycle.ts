@@ -24,7 +24,7 @@ export function cycle(name: string, open: OpenAdapter, cycles: number): Candidat
   }
 }
 
-/** The same without looking at the clock in between, for what takes less than a look: cycles per second. */
+/** The same without reading the clock for each cycle, for cycles shorter than such a reading: cycles per second. */
 export function tightCycle(name: string, open: OpenAdapter, cycles: number): Candidate {
   return {
     name,

@@ -51,7 +51,7 @@ export const memoryFootprint: Candidate = {
     const heapWaiting = heap()
     await Promise.all(leases.map((lease) => lease.release()))
     await Promise.all(waiting.map(async (lease) => (await lease).release()))
-    // What the caller still has of them is not the key's.
+    // Objects that the caller still holds do not count for the key.
     leases.length = 0
     waiting.length = 0
     const heapIdle = heap()

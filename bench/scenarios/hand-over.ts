@@ -1,7 +1,7 @@
 import type { OpenAdapter } from '../adapter.ts'
 import { type Candidate, percentile } from '../scenario.ts'
 
-/** From the call of release to the next one holding, with 100 waiters: p50 in µs. */
+/** From the call of release until the next waiter holds, with 100 waiters: p50 in µs. */
 export function handOver(name: string, open: OpenAdapter, handOvers: number): Candidate {
   return {
     name,

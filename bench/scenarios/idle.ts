@@ -16,7 +16,7 @@ export function idle(name: string, open: OpenAdapter): Candidate {
       const waiting = Array.from({ length: WAITERS }, async () => (await adapter.acquire('idle'))())
       await sleep(1500)
       const durationMs = quick ? 3000 : 10_000
-      // What scripts do inside the server is no traffic, and the server's own counters would include it.
+      // Counted with MONITOR, as the server's counters include commands that scripts run inside the server.
       const monitor = await probe.monitor()
       let commands = 0
       monitor.on('monitor', (_time, _args, source) => {

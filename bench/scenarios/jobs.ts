@@ -37,7 +37,7 @@ export const jobsLatency: Scenario = {
     latency('SKIP LOCKED + NOTIFY', openBareQueue, 1000),
     latency('holdfast', openHoldfastQueue, 1000),
     latency('graphile-worker', openGraphileQueue, 1000),
-    // It polls twice a second at most.
+    // Its workers poll twice a second at most.
     latency('pg-boss', openPgBossQueue, 60),
   ],
 }
@@ -310,7 +310,7 @@ async function openPgBossQueue({ postgresUrl = '' }: Surroundings, onStart: () =
   }
 }
 
-/** Not in every turn: the looking would take the processor from what is looked at. */
+/** With a pause, as polling without one would take processor time from the measured work. */
 function moment(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 1))
 }

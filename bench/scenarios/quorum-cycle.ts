@@ -15,9 +15,9 @@ export function quorumCycle(
     name,
     async measure(_, { quick }) {
       const servers = await Promise.all(Array.from({ length: 5 }, () => startRedis()))
-      // This process has a processor for itself; what it starts would share it.
+      // This process is pinned to a processor of its own. Servers that it starts would share that processor.
       for (const { pid } of servers) spawnSync('taskset', ['-a', '-c', '-p', '0', String(pid)])
-      // As if they had been in use for long: votes of a new server do not count yet.
+      // The servers count as old: the votes of a new server do not count yet.
       for (const { command } of servers)
         await command('SET', 'holdfast:since', `${Math.random()} - 0000000000001`)
       const adapter = await open(servers.map(({ port }) => port))
