@@ -1,6 +1,6 @@
 import { drawn, element, setText } from './elements.js'
 
-/** A line without axes: what it means stands beside it, as text. */
+/** A line without axes. Text beside it says what it means. */
 export function sparkline({ width = 96, height = 24 } = {}) {
   const area = drawn('path', { class: 'area' })
   const line = drawn('path', { class: 'line' })
@@ -24,7 +24,7 @@ export function sparkline({ width = 96, height = 24 } = {}) {
         const y = height - 1.5 - (value / most) * (height - 3)
         return `${(x * width).toFixed(1)},${y.toFixed(1)}`
       })
-      // Nothing all along is not worth a line.
+      // Zeros alone are not worth a line.
       const isFlat = points.every(([, value]) => value === 0)
       const path = isFlat ? '' : `M${steps.join('L')}`
       line.setAttribute('d', path)
@@ -50,7 +50,11 @@ export function stepwise(samples, fromAt, toAt) {
   return points
 }
 
-/** A number with what it counts, and how it went. */
+/**
+ * A number with its title and its history as a line.
+ * @param {string} title
+ * @param {{ tone?: 'warn' }} [options]
+ */
 export function statistic(title, { tone } = {}) {
   const number = element('strong')
   const chart = sparkline({ width: 120, height: 28 })

@@ -1,6 +1,6 @@
 /**
- * One stream of views. It is closed while nobody can see the page, opened again after it broke, and where the token is
- * missing says so. Without a stream it asks from time to time.
+ * One stream of views. It is closed while the page is hidden, and opened again after it broke. Where the token is missing it
+ * calls `onLocked`. Where no stream comes through it polls.
  */
 export class Connection {
   #handlers
@@ -8,7 +8,7 @@ export class Connection {
   #source
   #retry
   #silence
-  /** Where something in between lets no message through, asking is all that is left. */
+  /** `false` once a proxy turned out to let no messages through: then the page polls. */
   #canListen = true
 
   constructor(handlers) {
@@ -19,7 +19,7 @@ export class Connection {
     })
   }
 
-  /** What to be told from now on. */
+  /** Sets the query of the stream from now on. */
   ask(query) {
     this.#query = query
     this.#close()
@@ -46,14 +46,14 @@ export class Connection {
     }
     source.onerror = () => {
       if (source !== this.#source) return
-      // It tries again by itself where the connection broke, but not after an answer that is none.
+      // EventSource reconnects by itself after a broken connection, but not after an answer that is no stream.
       if (source.readyState !== EventSource.CLOSED) return this.#handlers.onLost()
       this.#close()
       void this.#findOut()
     }
   }
 
-  /** A connection whose other end is gone may look open for hours, and some proxies let nothing through before its end. */
+  /** Polls after a silence: a half-open connection looks open for hours, and some proxies buffer a stream until its end. */
   #expect({ isFirst = false } = {}) {
     clearTimeout(this.#silence)
     this.#silence = setTimeout(() => {
@@ -69,7 +69,7 @@ export class Connection {
     const answer = await fetch(`api/view?${query}`, { signal }).catch(() => undefined)
     if (query !== this.#query || this.#source !== undefined) return
     if (answer?.status === 401) {
-      // Not again before somebody has given the token: that would take away what is being typed.
+      // Ask no more until the token was entered: another answer would replace the form while it is filled in.
       this.#query = undefined
       return this.#handlers.onLocked()
     }
@@ -77,7 +77,7 @@ export class Connection {
       const { message } = await answer.json().catch(() => ({}))
       return this.#handlers.onRefused(message ?? 'The dashboard refuses to answer.')
     }
-    // Too many have a stream, or something in between lets none through.
+    // There are too many streams, or a proxy lets none through.
     const view = answer?.ok ? await answer.json().catch(() => undefined) : undefined
     if (query !== this.#query || this.#source !== undefined) return
     if (view === undefined) this.#handlers.onLost()
@@ -86,7 +86,7 @@ export class Connection {
   }
 }
 
-/** Also with very many keys there is a look every few seconds. */
+/** Even with very many keys there is a look every few seconds. */
 const SILENT_MS = 20_000
 
 export async function post(place, body) {

@@ -5,7 +5,7 @@ import { addressOf } from './places.js'
 import { cell, ownerNode, showCount, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 
-/** The keys for which most was waited in the last minute, with how their queues went since somebody looks. */
+/** The keys with the longest queues of the last minute, and the course of these queues. */
 export function contentionView() {
   const statistics = totalsRow()
   const rows = tableBody()
@@ -49,7 +49,7 @@ export function contentionView() {
 function contentionRow({ key }) {
   const link = element('a', { href: addressOf({ view: 'key', key }) })
   const number = element('span')
-  // A share of the longest one, which is as wide as there is room for.
+  // A bar relative to the longest queue.
   const bar = element('meter', { min: 0, 'aria-hidden': 'true' })
   const average = cell('average', { 'data-title': 'on average' }, number, bar)
   const most = cell('count', { 'data-title': 'at most', 'data-align': 'end', 'data-some': 'true' })
@@ -92,4 +92,4 @@ function contentionRow({ key }) {
 }
 
 const ABOUT =
-  'For which keys most was waited in the last minute. Elections are not among them: their candidates always wait.'
+  'The keys with the longest queues in the last minute. Elections are left out, as their candidates always wait.'

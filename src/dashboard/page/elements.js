@@ -1,6 +1,5 @@
 /**
- * Everything in the page is made here, from elements and text: no markup is ever parsed, whatever keys and owners are
- * called.
+ * Makes all elements of the page from tags and text. No markup is ever parsed, so keys and owners cannot inject any.
  */
 export function element(tag, properties = {}, ...children) {
   return filled(document.createElement(tag), properties, children)
@@ -20,7 +19,7 @@ function filled(node, properties, children) {
   return node
 }
 
-/** Touches the page only where it changes, so that what is selected or read aloud stays as it is. */
+/** Writes only a text that differs, so that a selection or a screen reader is not disturbed. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text
 }
@@ -31,8 +30,7 @@ export function setAttribute(node, name, value) {
 }
 
 /**
- * Text of strangers: nothing in it turns the direction of what stands beside it, and what cannot be seen is shown
- * escaped.
+ * Shows foreign text. It cannot change the direction of the text beside it, and invisible characters are shown escaped.
  */
 export function setStrange(node, text) {
   if (node.dataset.strange === text) return
@@ -49,7 +47,7 @@ export function strange(tag, properties, text) {
   return node
 }
 
-/** The same where there can be no elements in it: in a drawing, in a label. */
+/** The same as plain text, for drawings and labels, which cannot hold elements. */
 export function visible(text) {
   return text
     .split(UNSEEN)
@@ -65,12 +63,14 @@ function escaped(character) {
 }
 
 /**
- * Makes the children of a node those of the items, in their order, and keeps the ones that are there already. What has the
- * focus keeps it, also where it has to be moved.
+ * Makes the children of a node those of the items, in their order, and keeps the ones that are there already. The focused
+ * element keeps the focus, also when it is moved.
  */
 export function reconcile(parent, items, keyOf, make) {
   const before = parent.made ?? new Map()
-  const focused = parent.contains(document.activeElement) ? document.activeElement : null
+  const { activeElement } = document
+  const focused =
+    activeElement instanceof HTMLElement && parent.contains(activeElement) ? activeElement : null
   parent.made = new Map()
   for (const item of items) {
     const key = keyOf(item)
@@ -80,7 +80,7 @@ export function reconcile(parent, items, keyOf, make) {
     parent.made.set(key, made)
     made.update(item)
   }
-  // First, as all that follow would be moved over them.
+  // Removed first, as otherwise every later node would have to be moved over them.
   for (const { node } of before.values()) node.remove()
   let place = parent.firstChild
   for (const { node } of parent.made.values()) {

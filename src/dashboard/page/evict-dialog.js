@@ -2,7 +2,10 @@ import { post } from './connection.js'
 import { element, setText, strange } from './elements.js'
 import { counted, ownerText } from './tickets.js'
 
-/** Nothing is evicted without a reason and a second look. */
+/**
+ * Asks for a reason before anything is evicted: one ticket, or all of the key.
+ * @param {{ key: string, say: (text: string) => void, ticket?: any, count?: number }} asked
+ */
 export function askToEvict({ key, ticket, count, say }) {
   const reason = element('input', {
     type: 'text',
@@ -45,7 +48,7 @@ export function askToEvict({ key, ticket, count, say }) {
           : `Evicted: ${counted(evicted.length, 'ticket')}.`,
       )
     } catch (error) {
-      setText(problem, error.message)
+      setText(problem, /** @type {Error} */ (error).message)
       submit.disabled = false
     }
   }

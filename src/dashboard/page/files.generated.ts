@@ -197,7 +197,7 @@ meter::-moz-meter-bar {
 `,
   'charts.js': `import { drawn, element, setText } from './elements.js'
 
-/** A line without axes: what it means stands beside it, as text. */
+/** A line without axes. Text beside it says what it means. */
 export function sparkline({ width = 96, height = 24 } = {}) {
   const area = drawn('path', { class: 'area' })
   const line = drawn('path', { class: 'line' })
@@ -221,7 +221,7 @@ export function sparkline({ width = 96, height = 24 } = {}) {
         const y = height - 1.5 - (value / most) * (height - 3)
         return \`\${(x * width).toFixed(1)},\${y.toFixed(1)}\`
       })
-      // Nothing all along is not worth a line.
+      // Zeros alone are not worth a line.
       const isFlat = points.every(([, value]) => value === 0)
       const path = isFlat ? '' : \`M\${steps.join('L')}\`
       line.setAttribute('d', path)
@@ -247,7 +247,11 @@ export function stepwise(samples, fromAt, toAt) {
   return points
 }
 
-/** A number with what it counts, and how it went. */
+/**
+ * A number with its title and its history as a line.
+ * @param {string} title
+ * @param {{ tone?: 'warn' }} [options]
+ */
 export function statistic(title, { tone } = {}) {
   const number = element('strong')
   const chart = sparkline({ width: 120, height: 28 })
@@ -268,8 +272,8 @@ export function statistic(title, { tone } = {}) {
 }
 `,
   'connection.js': `/**
- * One stream of views. It is closed while nobody can see the page, opened again after it broke, and where the token is
- * missing says so. Without a stream it asks from time to time.
+ * One stream of views. It is closed while the page is hidden, and opened again after it broke. Where the token is missing it
+ * calls \`onLocked\`. Where no stream comes through it polls.
  */
 export class Connection {
   #handlers
@@ -277,7 +281,7 @@ export class Connection {
   #source
   #retry
   #silence
-  /** Where something in between lets no message through, asking is all that is left. */
+  /** \`false\` once a proxy turned out to let no messages through: then the page polls. */
   #canListen = true
 
   constructor(handlers) {
@@ -288,7 +292,7 @@ export class Connection {
     })
   }
 
-  /** What to be told from now on. */
+  /** Sets the query of the stream from now on. */
   ask(query) {
     this.#query = query
     this.#close()
@@ -315,14 +319,14 @@ export class Connection {
     }
     source.onerror = () => {
       if (source !== this.#source) return
-      // It tries again by itself where the connection broke, but not after an answer that is none.
+      // EventSource reconnects by itself after a broken connection, but not after an answer that is no stream.
       if (source.readyState !== EventSource.CLOSED) return this.#handlers.onLost()
       this.#close()
       void this.#findOut()
     }
   }
 
-  /** A connection whose other end is gone may look open for hours, and some proxies let nothing through before its end. */
+  /** Polls after a silence: a half-open connection looks open for hours, and some proxies buffer a stream until its end. */
   #expect({ isFirst = false } = {}) {
     clearTimeout(this.#silence)
     this.#silence = setTimeout(() => {
@@ -338,7 +342,7 @@ export class Connection {
     const answer = await fetch(\`api/view?\${query}\`, { signal }).catch(() => undefined)
     if (query !== this.#query || this.#source !== undefined) return
     if (answer?.status === 401) {
-      // Not again before somebody has given the token: that would take away what is being typed.
+      // Ask no more until the token was entered: another answer would replace the form while it is filled in.
       this.#query = undefined
       return this.#handlers.onLocked()
     }
@@ -346,7 +350,7 @@ export class Connection {
       const { message } = await answer.json().catch(() => ({}))
       return this.#handlers.onRefused(message ?? 'The dashboard refuses to answer.')
     }
-    // Too many have a stream, or something in between lets none through.
+    // There are too many streams, or a proxy lets none through.
     const view = answer?.ok ? await answer.json().catch(() => undefined) : undefined
     if (query !== this.#query || this.#source !== undefined) return
     if (view === undefined) this.#handlers.onLost()
@@ -355,7 +359,7 @@ export class Connection {
   }
 }
 
-/** Also with very many keys there is a look every few seconds. */
+/** Even with very many keys there is a look every few seconds. */
 const SILENT_MS = 20_000
 
 export async function post(place, body) {
@@ -378,7 +382,7 @@ import { addressOf } from './places.js'
 import { cell, ownerNode, showCount, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 
-/** The keys for which most was waited in the last minute, with how their queues went since somebody looks. */
+/** The keys with the longest queues of the last minute, and the course of these queues. */
 export function contentionView() {
   const statistics = totalsRow()
   const rows = tableBody()
@@ -422,7 +426,7 @@ export function contentionView() {
 function contentionRow({ key }) {
   const link = element('a', { href: addressOf({ view: 'key', key }) })
   const number = element('span')
-  // A share of the longest one, which is as wide as there is room for.
+  // A bar relative to the longest queue.
   const bar = element('meter', { min: 0, 'aria-hidden': 'true' })
   const average = cell('average', { 'data-title': 'on average' }, number, bar)
   const most = cell('count', { 'data-title': 'at most', 'data-align': 'end', 'data-some': 'true' })
@@ -465,7 +469,7 @@ function contentionRow({ key }) {
 }
 
 const ABOUT =
-  'For which keys most was waited in the last minute. Elections are not among them: their candidates always wait.'
+  'The keys with the longest queues in the last minute. Elections are left out, as their candidates always wait.'
 `,
   'controls.css': `input,
 select,
@@ -910,8 +914,7 @@ i {
 }
 `,
   'elements.js': `/**
- * Everything in the page is made here, from elements and text: no markup is ever parsed, whatever keys and owners are
- * called.
+ * Makes all elements of the page from tags and text. No markup is ever parsed, so keys and owners cannot inject any.
  */
 export function element(tag, properties = {}, ...children) {
   return filled(document.createElement(tag), properties, children)
@@ -931,7 +934,7 @@ function filled(node, properties, children) {
   return node
 }
 
-/** Touches the page only where it changes, so that what is selected or read aloud stays as it is. */
+/** Writes only a text that differs, so that a selection or a screen reader is not disturbed. */
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text
 }
@@ -942,8 +945,7 @@ export function setAttribute(node, name, value) {
 }
 
 /**
- * Text of strangers: nothing in it turns the direction of what stands beside it, and what cannot be seen is shown
- * escaped.
+ * Shows foreign text. It cannot change the direction of the text beside it, and invisible characters are shown escaped.
  */
 export function setStrange(node, text) {
   if (node.dataset.strange === text) return
@@ -960,7 +962,7 @@ export function strange(tag, properties, text) {
   return node
 }
 
-/** The same where there can be no elements in it: in a drawing, in a label. */
+/** The same as plain text, for drawings and labels, which cannot hold elements. */
 export function visible(text) {
   return text
     .split(UNSEEN)
@@ -976,12 +978,14 @@ function escaped(character) {
 }
 
 /**
- * Makes the children of a node those of the items, in their order, and keeps the ones that are there already. What has the
- * focus keeps it, also where it has to be moved.
+ * Makes the children of a node those of the items, in their order, and keeps the ones that are there already. The focused
+ * element keeps the focus, also when it is moved.
  */
 export function reconcile(parent, items, keyOf, make) {
   const before = parent.made ?? new Map()
-  const focused = parent.contains(document.activeElement) ? document.activeElement : null
+  const { activeElement } = document
+  const focused =
+    activeElement instanceof HTMLElement && parent.contains(activeElement) ? activeElement : null
   parent.made = new Map()
   for (const item of items) {
     const key = keyOf(item)
@@ -991,7 +995,7 @@ export function reconcile(parent, items, keyOf, make) {
     parent.made.set(key, made)
     made.update(item)
   }
-  // First, as all that follow would be moved over them.
+  // Removed first, as otherwise every later node would have to be moved over them.
   for (const { node } of before.values()) node.remove()
   let place = parent.firstChild
   for (const { node } of parent.made.values()) {
@@ -1005,7 +1009,10 @@ export function reconcile(parent, items, keyOf, make) {
 import { element, setText, strange } from './elements.js'
 import { counted, ownerText } from './tickets.js'
 
-/** Nothing is evicted without a reason and a second look. */
+/**
+ * Asks for a reason before anything is evicted: one ticket, or all of the key.
+ * @param {{ key: string, say: (text: string) => void, ticket?: any, count?: number }} asked
+ */
 export function askToEvict({ key, ticket, count, say }) {
   const reason = element('input', {
     type: 'text',
@@ -1048,7 +1055,7 @@ export function askToEvict({ key, ticket, count, say }) {
           : \`Evicted: \${counted(evicted.length, 'ticket')}.\`,
       )
     } catch (error) {
-      setText(problem, error.message)
+      setText(problem, /** @type {Error} */ (error).message)
       submit.disabled = false
     }
   }
@@ -1116,7 +1123,7 @@ function facts({ key, ticket, count }) {
 import { cell, showCount, table, tableBody } from './tickets.js'
 import { age, showNoTime, showSince, showUntil } from './time.js'
 
-/** How many jobs of each name are in which state, and those that run, wait for another attempt or are dead. */
+/** The number of jobs by name and state, and the jobs that run, wait for another attempt or are dead. */
 export function jobsView() {
   const counts = tableBody()
   const jobs = tableBody()
@@ -1162,6 +1169,7 @@ export function jobsView() {
   }
 }
 
+/** @param {{ [name: string]: any }} view */
 function nothing({ site, jobsAt }) {
   if (!site.hasJobs) return 'This dashboard shows no jobs.'
   return jobsAt === undefined ? 'Counting…' : 'There are no jobs.'
@@ -1230,7 +1238,7 @@ import { addressOf } from './places.js'
 import { cell, counted, ownerName, ownerNode, showLeft, table, tableBody } from './tickets.js'
 import { age, clockTime, showSince } from './time.js'
 
-/** One key: who holds it, who waits, and what was seen of it since somebody looks. */
+/** One key: its holders, its queue, and the holds that the dashboard has seen. */
 export function keyView({ place, say }) {
   const { key } = place
   const state = element('p', { class: 'state' })
@@ -1291,7 +1299,7 @@ export function keyView({ place, say }) {
   return { node, query: () => ({ view: 'key', key }), update }
 }
 
-/** Since somebody looks, where that is not very long or very short. */
+/** How long the history is, between 30 s and an hour. */
 function seenMs({ samples, now }) {
   const [[at] = [now]] = samples
   return Math.min(3_600_000, Math.max(30_000, now - at))
@@ -1307,7 +1315,7 @@ function stateOf({ holding, waiting, closedMs, isElection, watchers }) {
   return parts.length === 0 ? 'free' : parts.join(', ')
 }
 
-/** A heading and a table below it, which is not there while it would be empty. */
+/** A heading and a table, hidden while the table is empty. */
 function section(title, rows, columns) {
   const more = element('p', { class: 'more' })
   const node = element(
@@ -1446,7 +1454,7 @@ import { addressOf } from './places.js'
 import { cell, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 
-/** Everything that is held or waited for, a page of it at a time; what to show is chosen on the server. */
+/** All keys that are held or waited for, one page at a time. The server filters and sorts. */
 export function keysView({ place, go }) {
   const statistics = totalsRow()
   const tools = toolbar(place, go)
@@ -1646,7 +1654,7 @@ const SORTS = [
   ['left', 'least time left'],
   ['holding', 'most holders'],
 ]
-/** A line fills its place after so many looks. */
+/** A line fills its whole width after so many looks. */
 const LEAST_PLACES = 20
 `,
   'leaders-view.js': `import { element, reconcile, setStrange, setText } from './elements.js'
@@ -1655,7 +1663,7 @@ import { addressOf } from './places.js'
 import { cell, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 
-/** Elections: who leads, for how long, what it says of itself, and who would be next. */
+/** Elections: each leader, for how long it leads, the value that it published, and how many candidates and watchers. */
 export function leadersView({ place, go }) {
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
@@ -1732,7 +1740,9 @@ function leaderRow({ key }) {
   }
 }
 `,
-  'main.js': `import { Connection } from './connection.js'
+  'main.js': `// No framework: 1,500 lines without a build step run from their own files alone, which the strict Content-Security-Policy
+// demands, and bring no foreign code into an operator's browser.
+import { Connection } from './connection.js'
 import { contentionView } from './contention-view.js'
 import { setText } from './elements.js'
 import { jobsView } from './jobs-view.js'
@@ -1750,11 +1760,12 @@ const VIEWS = {
   jobs: jobsView,
   key: keyView,
 }
-const main = document.querySelector('#main')
-const banner = document.querySelector('#banner')
-const pill = document.querySelector('#pill')
-const title = document.querySelector('#title')
-const links = [...document.querySelectorAll('nav a')]
+const main = part('#main')
+const banner = part('#banner')
+const pill = part('#pill')
+const title = part('#title')
+/** @type {NodeListOf<HTMLAnchorElement>} */
+const links = document.querySelectorAll('nav a')
 
 let shown
 
@@ -1781,7 +1792,7 @@ const connection = new Connection({
 
 function arrive() {
   const place = placeIn(location.hash)
-  /** Asks for something else of the same view, which stays as it is. */
+  /** Changes the query of the open view without opening it anew. */
   const go = (changes) => {
     Object.assign(place, changes)
     history.replaceState(null, '', addressOf(place))
@@ -1798,13 +1809,21 @@ function arrive() {
 }
 
 function say(text) {
-  setText(document.querySelector('#said'), text)
+  setText(part('#said'), text)
+}
+
+/** An element that index.html has from the beginning. */
+function part(selector) {
+  /** @type {HTMLElement | null} */
+  const found = document.querySelector(selector)
+  if (found === null) throw new Error(\`Expected index.html to have \${selector}, got none.\`)
+  return found
 }
 
 function showSite({ title: text, hasJobs }) {
   setText(title, text)
   if (document.title !== text) document.title = text
-  document.querySelector('nav a[href="#/jobs"]').hidden = !hasJobs
+  part('nav a[href="#/jobs"]').hidden = !hasJobs
 }
 
 function showStore(store) {
@@ -1821,22 +1840,24 @@ function showState(state, text, message) {
 }
 
 addEventListener('hashchange', () => {
-  // It asks about what was shown before.
+  // An open dialog is about the view before.
   document.querySelector('dialog')?.close()
   arrive()
   scrollTo(0, 0)
-  // What had the focus is gone with the view before.
+  // The focused element is gone with the view before.
   main.focus({ preventScroll: true })
 })
 addEventListener('keydown', (event) => {
-  const isTyping = event.target.closest('input, select, textarea, dialog')
+  const { target } = event
+  const isTyping = target instanceof Element && target.closest('input, select, textarea, dialog')
   if (event.key !== '/' || isTyping || event.ctrlKey || event.metaKey || event.altKey) return
+  /** @type {HTMLElement | null} */
   const search = document.querySelector('#search')
   if (search === null) return
   event.preventDefault()
   search.focus()
 })
-document.querySelector('#skip').addEventListener('click', () => main.focus())
+part('#skip').addEventListener('click', () => main.focus())
 
 startTicking()
 arrive()
@@ -1847,8 +1868,8 @@ import { ownerName } from './tickets.js'
 import { age, clockTime } from './time.js'
 
 /**
- * Who held the key when: a lane for each owner, a bar for each hold, and the queue below. The table of holds beside it says
- * the same in words.
+ * When each owner held the key: a lane for each owner, a bar for each hold, and the queue below. The table of holds has the
+ * same as text.
  */
 export function handOverPicture() {
   const node = element('div', { class: 'picture' })
@@ -1878,7 +1899,7 @@ export function handOverPicture() {
   }
 }
 
-/** Names stand beside their lanes, or above them where there is no room for that. */
+/** Names stand beside their lanes, or above them on a narrow screen. */
 function planOf({ width: room, lanes, fromAt, rangeMs, now }) {
   const width = Math.max(200, Math.floor(room))
   const isWide = width > 560
@@ -1953,7 +1974,7 @@ function gridLines({ fromAt, rangeMs, left, width, height, x }) {
     const middle = x(at)
     const bottom = height - AXIS
     nodes.push(drawn('line', { x1: middle, x2: middle, y1: 0, y2: bottom, class: 'grid' }))
-    // Not where it would be cut off.
+    // No label where it would be cut off.
     const isInside = middle > left + 28 && middle < width - 28
     if (isInside) nodes.push(drawn('text', { x: middle, y: height - 4, class: 'hour' }, clockTime(at)))
   }
@@ -1970,7 +1991,7 @@ const MOST_LANES = 8
 const AXIS = 18
 const STEPS_MS = [5000, 10_000, 30_000, 60_000, 120_000, 300_000, 900_000, 3_600_000]
 `,
-  'places.js': `/** Where somebody is, as the part of the address behind the #: it can be linked to, and the server does not see it. */
+  'places.js': `/** The open view as the fragment of the address: it can be linked to, and is not sent to the server. */
 export function addressOf({ view, ...rest }) {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(rest)) {
@@ -2006,7 +2027,7 @@ export function sessionView({ onOpen }) {
     'form',
     { class: 'session', onsubmit: (event) => void open(event) },
     element('h2', {}, 'Token'),
-    element('p', {}, 'Who may look is asked for the token that the dashboard was started with.'),
+    element('p', {}, 'Enter the token that the dashboard was started with.'),
     element('label', { for: 'token' }, 'Token'),
     token,
     problem,
@@ -2019,7 +2040,7 @@ export function sessionView({ onOpen }) {
       await post('api/session', { token: token.value })
       onOpen()
     } catch (error) {
-      setText(problem, error.message)
+      setText(problem, /** @type {Error} */ (error).message)
       token.select()
     }
   }
@@ -2317,18 +2338,18 @@ td.actions button {
   'tickets.js': `import { element, setStrange, setText, visible } from './elements.js'
 import { showUntil } from './time.js'
 
-/** Label, host and process, or the text as it is when a process that is none of ours wrote it. */
+/** Label, host and process, or the text as it is where another program wrote it. */
 export function ownerText({ text, host, pid, label }) {
   if (text !== undefined) return text
   return label === undefined ? \`\${host}:\${pid}\` : \`\${label} \${host}:\${pid}\`
 }
 
-/** The same as one line of text that hides nothing. */
+/** The same as one line, with invisible characters escaped. */
 export function ownerName(owner) {
   return visible(ownerText(owner))
 }
 
-/** The label first where there is one: people have chosen it. */
+/** Shows the label first, if there is one, as people have chosen it. */
 export function ownerNode() {
   const name = element('span', { class: 'name' })
   const place = element('span', { class: 'place' })
@@ -2348,7 +2369,7 @@ export function showLeft(node, { state, remainingMs }, at) {
   showUntil(node, at + remainingMs, { suffix })
 }
 
-/** A table that stays one for those who hear it, also where it is shown as cards. */
+/** A table with explicit roles, so that screen readers see a table also where CSS shows cards. */
 export function table({ caption, columns, rows, className = '' }) {
   const titles = columns.map(({ title, name, align }) =>
     element('th', { scope: 'col', role: 'columnheader', class: name, 'data-align': align }, title),
@@ -2382,7 +2403,7 @@ export function showCount(node, count) {
 
 let offsetMs = 0
 
-/** Everything is told by the dashboard's clock, which may be another one than the browser's. */
+/** All times are the server's; the browser's clock may differ. */
 export function setServerTime(now) {
   offsetMs = now - Date.now()
 }
@@ -2409,13 +2430,13 @@ export function clockTime(at) {
   return new Date(at).toLocaleTimeString([], { hour12: false })
 }
 
-/** Shows how long ago that was, and goes on counting. */
+/** Shows how long ago \`at\` was, and goes on counting. */
 export function showSince(node, at) {
   node.dataset.since = at
   tickOne(node)
 }
 
-/** Shows how much time is left, and counts down. \`suffix\` says of what, \`over\` what is so afterwards. */
+/** Shows the time left until \`at\`, and counts down. \`suffix\` follows the time; \`over\` replaces it at the end. */
 export function showUntil(node, at, { suffix = '', over = 'over' } = {}) {
   node.dataset.until = at
   node.dataset.suffix = suffix
@@ -2439,7 +2460,7 @@ function tickOne(node) {
   setText(node, leftMs <= 0 ? over : \`\${steady(leftMs)}\${suffix}\`)
 }
 
-/** Whole seconds: tenths that change each second only make it flicker. */
+/** Whole seconds, as tenths would only flicker. */
 function steady(durationMs) {
   if (durationMs < 1000) return '<1s'
   return durationMs < 60_000 ? \`\${Math.floor(durationMs / 1000)}s\` : age(durationMs)

@@ -2,7 +2,7 @@ import { element, reconcile, setAttribute, setStrange, setText } from './element
 import { cell, showCount, table, tableBody } from './tickets.js'
 import { age, showNoTime, showSince, showUntil } from './time.js'
 
-/** How many jobs of each name are in which state, and those that run, wait for another attempt or are dead. */
+/** The number of jobs by name and state, and the jobs that run, wait for another attempt or are dead. */
 export function jobsView() {
   const counts = tableBody()
   const jobs = tableBody()
@@ -48,6 +48,7 @@ export function jobsView() {
   }
 }
 
+/** @param {{ [name: string]: any }} view */
 function nothing({ site, jobsAt }) {
   if (!site.hasJobs) return 'This dashboard shows no jobs.'
   return jobsAt === undefined ? 'Counting…' : 'There are no jobs.'

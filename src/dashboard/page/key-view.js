@@ -5,7 +5,7 @@ import { addressOf } from './places.js'
 import { cell, counted, ownerName, ownerNode, showLeft, table, tableBody } from './tickets.js'
 import { age, clockTime, showSince } from './time.js'
 
-/** One key: who holds it, who waits, and what was seen of it since somebody looks. */
+/** One key: its holders, its queue, and the holds that the dashboard has seen. */
 export function keyView({ place, say }) {
   const { key } = place
   const state = element('p', { class: 'state' })
@@ -66,7 +66,7 @@ export function keyView({ place, say }) {
   return { node, query: () => ({ view: 'key', key }), update }
 }
 
-/** Since somebody looks, where that is not very long or very short. */
+/** How long the history is, between 30 s and an hour. */
 function seenMs({ samples, now }) {
   const [[at] = [now]] = samples
   return Math.min(3_600_000, Math.max(30_000, now - at))
@@ -82,7 +82,7 @@ function stateOf({ holding, waiting, closedMs, isElection, watchers }) {
   return parts.length === 0 ? 'free' : parts.join(', ')
 }
 
-/** A heading and a table below it, which is not there while it would be empty. */
+/** A heading and a table, hidden while the table is empty. */
 function section(title, rows, columns) {
   const more = element('p', { class: 'more' })
   const node = element(

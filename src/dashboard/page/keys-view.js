@@ -4,7 +4,7 @@ import { addressOf } from './places.js'
 import { cell, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 
-/** Everything that is held or waited for, a page of it at a time; what to show is chosen on the server. */
+/** All keys that are held or waited for, one page at a time. The server filters and sorts. */
 export function keysView({ place, go }) {
   const statistics = totalsRow()
   const tools = toolbar(place, go)
@@ -204,5 +204,5 @@ const SORTS = [
   ['left', 'least time left'],
   ['holding', 'most holders'],
 ]
-/** A line fills its place after so many looks. */
+/** A line fills its whole width after so many looks. */
 const LEAST_PLACES = 20

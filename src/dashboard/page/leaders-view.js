@@ -4,7 +4,7 @@ import { addressOf } from './places.js'
 import { cell, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 
-/** Elections: who leads, for how long, what it says of itself, and who would be next. */
+/** Elections: each leader, for how long it leads, the value that it published, and how many candidates and watchers. */
 export function leadersView({ place, go }) {
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })

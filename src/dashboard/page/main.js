@@ -1,3 +1,5 @@
+// No framework: 1,500 lines without a build step run from their own files alone, which the strict Content-Security-Policy
+// demands, and bring no foreign code into an operator's browser.
 import { Connection } from './connection.js'
 import { contentionView } from './contention-view.js'
 import { setText } from './elements.js'
@@ -16,11 +18,12 @@ const VIEWS = {
   jobs: jobsView,
   key: keyView,
 }
-const main = document.querySelector('#main')
-const banner = document.querySelector('#banner')
-const pill = document.querySelector('#pill')
-const title = document.querySelector('#title')
-const links = [...document.querySelectorAll('nav a')]
+const main = part('#main')
+const banner = part('#banner')
+const pill = part('#pill')
+const title = part('#title')
+/** @type {NodeListOf<HTMLAnchorElement>} */
+const links = document.querySelectorAll('nav a')
 
 let shown
 
@@ -47,7 +50,7 @@ const connection = new Connection({
 
 function arrive() {
   const place = placeIn(location.hash)
-  /** Asks for something else of the same view, which stays as it is. */
+  /** Changes the query of the open view without opening it anew. */
   const go = (changes) => {
     Object.assign(place, changes)
     history.replaceState(null, '', addressOf(place))
@@ -64,13 +67,21 @@ function arrive() {
 }
 
 function say(text) {
-  setText(document.querySelector('#said'), text)
+  setText(part('#said'), text)
+}
+
+/** An element that index.html has from the beginning. */
+function part(selector) {
+  /** @type {HTMLElement | null} */
+  const found = document.querySelector(selector)
+  if (found === null) throw new Error(`Expected index.html to have ${selector}, got none.`)
+  return found
 }
 
 function showSite({ title: text, hasJobs }) {
   setText(title, text)
   if (document.title !== text) document.title = text
-  document.querySelector('nav a[href="#/jobs"]').hidden = !hasJobs
+  part('nav a[href="#/jobs"]').hidden = !hasJobs
 }
 
 function showStore(store) {
@@ -87,22 +98,24 @@ function showState(state, text, message) {
 }
 
 addEventListener('hashchange', () => {
-  // It asks about what was shown before.
+  // An open dialog is about the view before.
   document.querySelector('dialog')?.close()
   arrive()
   scrollTo(0, 0)
-  // What had the focus is gone with the view before.
+  // The focused element is gone with the view before.
   main.focus({ preventScroll: true })
 })
 addEventListener('keydown', (event) => {
-  const isTyping = event.target.closest('input, select, textarea, dialog')
+  const { target } = event
+  const isTyping = target instanceof Element && target.closest('input, select, textarea, dialog')
   if (event.key !== '/' || isTyping || event.ctrlKey || event.metaKey || event.altKey) return
+  /** @type {HTMLElement | null} */
   const search = document.querySelector('#search')
   if (search === null) return
   event.preventDefault()
   search.focus()
 })
-document.querySelector('#skip').addEventListener('click', () => main.focus())
+part('#skip').addEventListener('click', () => main.focus())
 
 startTicking()
 arrive()

@@ -4,8 +4,8 @@ import { ownerName } from './tickets.js'
 import { age, clockTime } from './time.js'
 
 /**
- * Who held the key when: a lane for each owner, a bar for each hold, and the queue below. The table of holds beside it says
- * the same in words.
+ * When each owner held the key: a lane for each owner, a bar for each hold, and the queue below. The table of holds has the
+ * same as text.
  */
 export function handOverPicture() {
   const node = element('div', { class: 'picture' })
@@ -35,7 +35,7 @@ export function handOverPicture() {
   }
 }
 
-/** Names stand beside their lanes, or above them where there is no room for that. */
+/** Names stand beside their lanes, or above them on a narrow screen. */
 function planOf({ width: room, lanes, fromAt, rangeMs, now }) {
   const width = Math.max(200, Math.floor(room))
   const isWide = width > 560
@@ -110,7 +110,7 @@ function gridLines({ fromAt, rangeMs, left, width, height, x }) {
     const middle = x(at)
     const bottom = height - AXIS
     nodes.push(drawn('line', { x1: middle, x2: middle, y1: 0, y2: bottom, class: 'grid' }))
-    // Not where it would be cut off.
+    // No label where it would be cut off.
     const isInside = middle > left + 28 && middle < width - 28
     if (isInside) nodes.push(drawn('text', { x: middle, y: height - 4, class: 'hour' }, clockTime(at)))
   }

@@ -1,4 +1,4 @@
-/** Where somebody is, as the part of the address behind the #: it can be linked to, and the server does not see it. */
+/** The open view as the fragment of the address: it can be linked to, and is not sent to the server. */
 export function addressOf({ view, ...rest }) {
   const query = new URLSearchParams()
   for (const [name, value] of Object.entries(rest)) {

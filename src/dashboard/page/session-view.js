@@ -14,7 +14,7 @@ export function sessionView({ onOpen }) {
     'form',
     { class: 'session', onsubmit: (event) => void open(event) },
     element('h2', {}, 'Token'),
-    element('p', {}, 'Who may look is asked for the token that the dashboard was started with.'),
+    element('p', {}, 'Enter the token that the dashboard was started with.'),
     element('label', { for: 'token' }, 'Token'),
     token,
     problem,
@@ -27,7 +27,7 @@ export function sessionView({ onOpen }) {
       await post('api/session', { token: token.value })
       onOpen()
     } catch (error) {
-      setText(problem, error.message)
+      setText(problem, /** @type {Error} */ (error).message)
       token.select()
     }
   }

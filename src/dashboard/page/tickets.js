@@ -1,18 +1,18 @@
 import { element, setStrange, setText, visible } from './elements.js'
 import { showUntil } from './time.js'
 
-/** Label, host and process, or the text as it is when a process that is none of ours wrote it. */
+/** Label, host and process, or the text as it is where another program wrote it. */
 export function ownerText({ text, host, pid, label }) {
   if (text !== undefined) return text
   return label === undefined ? `${host}:${pid}` : `${label} ${host}:${pid}`
 }
 
-/** The same as one line of text that hides nothing. */
+/** The same as one line, with invisible characters escaped. */
 export function ownerName(owner) {
   return visible(ownerText(owner))
 }
 
-/** The label first where there is one: people have chosen it. */
+/** Shows the label first, if there is one, as people have chosen it. */
 export function ownerNode() {
   const name = element('span', { class: 'name' })
   const place = element('span', { class: 'place' })
@@ -32,7 +32,7 @@ export function showLeft(node, { state, remainingMs }, at) {
   showUntil(node, at + remainingMs, { suffix })
 }
 
-/** A table that stays one for those who hear it, also where it is shown as cards. */
+/** A table with explicit roles, so that screen readers see a table also where CSS shows cards. */
 export function table({ caption, columns, rows, className = '' }) {
   const titles = columns.map(({ title, name, align }) =>
     element('th', { scope: 'col', role: 'columnheader', class: name, 'data-align': align }, title),

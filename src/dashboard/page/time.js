@@ -2,7 +2,7 @@ import { setText } from './elements.js'
 
 let offsetMs = 0
 
-/** Everything is told by the dashboard's clock, which may be another one than the browser's. */
+/** All times are the server's; the browser's clock may differ. */
 export function setServerTime(now) {
   offsetMs = now - Date.now()
 }
@@ -29,13 +29,13 @@ export function clockTime(at) {
   return new Date(at).toLocaleTimeString([], { hour12: false })
 }
 
-/** Shows how long ago that was, and goes on counting. */
+/** Shows how long ago `at` was, and goes on counting. */
 export function showSince(node, at) {
   node.dataset.since = at
   tickOne(node)
 }
 
-/** Shows how much time is left, and counts down. `suffix` says of what, `over` what is so afterwards. */
+/** Shows the time left until `at`, and counts down. `suffix` follows the time; `over` replaces it at the end. */
 export function showUntil(node, at, { suffix = '', over = 'over' } = {}) {
   node.dataset.until = at
   node.dataset.suffix = suffix
@@ -59,7 +59,7 @@ function tickOne(node) {
   setText(node, leftMs <= 0 ? over : `${steady(leftMs)}${suffix}`)
 }
 
-/** Whole seconds: tenths that change each second only make it flicker. */
+/** Whole seconds, as tenths would only flicker. */
 function steady(durationMs) {
   if (durationMs < 1000) return '<1s'
   return durationMs < 60_000 ? `${Math.floor(durationMs / 1000)}s` : age(durationMs)
