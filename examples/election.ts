@@ -11,15 +11,14 @@ const instances = ['a', 'b', 'c'].map((name) => ({
 // A campaign whose signal aborts rejects with the reason of it.
 const campaigns = Promise.allSettled(
   instances.map(({ name, locks, shutdown }) =>
-    locks.election('scheduler').campaign(
-      async ({ fence, signal }) => {
+    locks
+      .election('scheduler')
+      .campaign({ value: name, signal: shutdown.signal }, async ({ fence, signal }) => {
         console.log(`${name} leads under fence ${fence}`)
         // A leader works until it is asked to go.
         await new Promise((resolve) => signal.addEventListener('abort', resolve))
         console.log(`${name} has put its work down`)
-      },
-      { value: name, signal: shutdown.signal },
-    ),
+      }),
   ),
 )
 

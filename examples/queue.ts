@@ -17,7 +17,7 @@ const transfers: Promise<void>[] = []
 for (let amount = 1; amount <= 20; amount++) {
   for (const account of ['anna', 'ben', 'carla']) {
     await queue.onRoom()
-    transfers.push(queue.run(() => add(account, amount), { group: account }))
+    transfers.push(queue.run({ group: account }, () => add(account, amount)))
   }
 }
 await Promise.all(transfers)

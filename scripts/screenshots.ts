@@ -45,7 +45,7 @@ for (let number = 1040; number < 1052; number += 1)
   await owners[number % 4]?.acquire(`order:${number}`, { ttl: '2m' })
 for (const locks of owners.slice(0, 3)) await locks.readWrite('catalogue').acquireRead()
 for (const units of [1, 2]) await worker.semaphore('thumbnails', 5).acquire({ units })
-void worker.election('mailer').campaign(() => sleep(600_000), { value: 'http://10.0.0.3:8080' })
+void worker.election('mailer').campaign({ value: 'http://10.0.0.3:8080' }, () => sleep(600_000))
 await sleep(100)
 void standby.election('mailer').campaign(() => sleep(600_000))
 // A lease without renewal: to the store its process looks dead.

@@ -142,7 +142,7 @@ describe('what the library says when things go wrong', () => {
 
     await collect(locks.withLock('a', () => locks.withLock('a', () => {})))
     const lock = locks.readWrite('a')
-    await collect(lock.read(() => lock.write(() => {}, { reentrant: true })))
+    await collect(lock.read(() => lock.write({ reentrant: true }, () => {})))
     await collect(locks.acquire(''))
     await collect(locks.adopt({ ...held.toJSON(), units: 2 }))
 

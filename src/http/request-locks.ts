@@ -1,5 +1,6 @@
 import { checkObject, checkOptions, expected, parseFunction, parseSignal } from '../base/arguments.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
+import { splitWork, type WorkArguments } from '../base/work.ts'
 import { ClosedError } from '../errors.ts'
 import type { CallbackOptions, Lease, Locks } from '../index.ts'
 import { checkStatusCodes, type StatusCodes, withStatus } from './http-error.ts'
@@ -131,12 +132,8 @@ export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): R
   }
 
   return {
-    async withLock<T>(
-      during: During,
-      key: string,
-      ...rest: [RequestWork<T>] | [CallbackOptions | undefined, RequestWork<T>]
-    ) {
-      const [terms = {}, work] = rest.length === 1 ? [undefined, rest[0]] : rest
+    async withLock<T>(during: During, key: string, ...rest: WorkArguments<CallbackOptions, RequestWork<T>>) {
+      const [terms = {}, work] = splitWork(rest)
       checkCall(terms, work)
       const held = hold(during, key, terms, work)
       if (during !== undefined) ongoing.add(held)

@@ -1,3 +1,4 @@
+import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease, Locks, Semaphore } from '../index.ts'
 import {
   checkWork,
@@ -33,14 +34,15 @@ export interface Limit {
    * comes later than that (`retryAfterMs` says how much later); {@link LeaseLostError} when the slot was lost before `work` was done;
    * {@link StoreError} when the store, or that of the rate limiter, could not be asked; the reason of the `signal`.
    */
-  run<T>(key: string, work: (lease: Lease) => Promise<T> | T, options?: RunOptions): Promise<T>
+  run<T>(key: string, work: LimitWork<T>): Promise<T>
+  run<T>(key: string, options: RunOptions | undefined, work: LimitWork<T>): Promise<T>
   /** Like {@link run}, but never waits. */
-  tryRun<T>(
-    key: string,
-    work: (lease: Lease) => Promise<T> | T,
-    options?: TryRunOptions,
-  ): Promise<LimitOutcome<T>>
+  tryRun<T>(key: string, work: LimitWork<T>): Promise<LimitOutcome<T>>
+  tryRun<T>(key: string, options: TryRunOptions | undefined, work: LimitWork<T>): Promise<LimitOutcome<T>>
 }
+
+/** What runs in a slot, under the lease on it. */
+export type LimitWork<T> = (lease: Lease) => Promise<T> | T
 
 /**
  * A limit per key, such as a user, over all processes that make it with the same name: at most `concurrency` run at once, and
@@ -52,7 +54,7 @@ export interface Limit {
  *
  * const locks = await connect('memory:')
  * const exports = createLimit(locks, 'exports', { concurrency: 2, rate: { points: 10, window: '1m' } })
- * const file = await exports.run('user:42', async (lease) => `export-${lease.fence}.csv`, { wait: '5s' })
+ * const file = await exports.run('user:42', { wait: '5s' }, async (lease) => `export-${lease.fence}.csv`)
  * console.log(file)
  * await locks.close()
  * ```
@@ -64,31 +66,30 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
   const { rate } = settings
   const slotsOf = (key: string): Semaphore => locks.semaphore(slotsKeyOf(name, key), settings.concurrency)
   return {
-    async run(key, work, options = {}) {
+    async run<T>(key: string, ...rest: WorkArguments<RunOptions, LimitWork<T>>) {
+      const [options = {}, work] = splitWork(rest)
       checkWork(work)
       const terms = parseRun(options, settings, RUN_TAKES)
       const begunAt = performance.now()
       // The slot first: a point is never spent on work that gets none, and whoever waits for the window in a slot keeps nobody
       // out, because the others of this key need a point of the same window.
-      return slotsOf(key).withPermits(
-        async (lease) => {
-          if (rate !== undefined) await pass({ rate, key, lease, terms, begunAt })
-          return begin(work, lease, terms)
-        },
-        { ...terms.hold, wait: terms.waitMs },
-      )
+      return slotsOf(key).withPermits({ ...terms.hold, wait: terms.waitMs }, async (lease) => {
+        if (rate !== undefined) await pass({ rate, key, lease, terms, begunAt })
+        return begin(work, lease, terms)
+      })
     },
-    async tryRun<T>(key: string, work: (lease: Lease) => Promise<T> | T, options: TryRunOptions = {}) {
+    async tryRun<T>(key: string, ...rest: WorkArguments<TryRunOptions, LimitWork<T>>) {
+      const [options = {}, work] = splitWork(rest)
       checkWork(work)
       const terms = parseRun(options, settings, TRY_TAKES)
       const begunAt = performance.now()
-      const outcome = await slotsOf(key).tryWithPermits<LimitOutcome<T>>(async (lease) => {
+      const outcome = await slotsOf(key).tryWithPermits<LimitOutcome<T>>(terms.hold, async (lease) => {
         if (rate !== undefined) {
           const verdict = await consume({ rate, key, lease, terms, begunAt })
           if (!verdict.admitted) return { ran: false, reason: 'rate', retryAfterMs: verdict.retryAfterMs }
         }
         return { ran: true, value: await begin(work, lease, terms) }
-      }, terms.hold)
+      })
       return outcome.acquired ? outcome.value : { ran: false, reason: 'concurrency' }
     },
   }

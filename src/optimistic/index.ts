@@ -8,6 +8,6 @@ export type {
   SqlExecutor,
   SqlRow,
 } from '../postgres/executor.ts'
-export { type RetryOptions, retryOnConflict } from './retry.ts'
+export { type RetriedWork, type RetryOptions, retryOnConflict } from './retry.ts'
 export { type OptimisticUpdate, updateOptimistically } from './update-optimistically.ts'
 export { type RowUpdate, updateRow } from './update-row.ts'

@@ -2,6 +2,7 @@ import { checkOptions, parseCount, parseFunction, parseSignal } from '../base/ar
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused, systemClock } from '../base/clock.ts'
 import { type Duration, parseDuration, WAIT_RANGE } from '../base/duration.ts'
+import { splitWork, type WorkArguments } from '../base/work.ts'
 import { HoldfastError, isHoldfastError } from '../errors.ts'
 import { sqlStateOf } from '../postgres/executor.ts'
 
@@ -13,6 +14,9 @@ export interface RetryOptions {
   /** Gives up between two attempts, with the signal's own reason. */
   readonly signal?: AbortSignal | undefined
 }
+
+/** What may collide. Attempts are counted from 1. */
+export type RetriedWork<T> = (attempt: number) => T | Promise<T>
 
 export interface RetrySettings {
   readonly attempts: number
@@ -42,17 +46,17 @@ export interface RetrySettings {
  *
  * @throws {HoldfastError} `conflict` when every attempt collided; the message says how many there were, `cause` is the last.
  */
-export function retryOnConflict<T>(
-  work: (attempt: number) => T | Promise<T>,
-  options: RetryOptions = {},
-): Promise<T> {
+export function retryOnConflict<T>(work: RetriedWork<T>): Promise<T>
+export function retryOnConflict<T>(options: RetryOptions | undefined, work: RetriedWork<T>): Promise<T>
+export function retryOnConflict<T>(...rest: WorkArguments<RetryOptions, RetriedWork<T>>): Promise<T> {
+  const [options = {}, work] = splitWork(rest)
   parseFunction('work', work)
   return retry(work, parseRetryOptions(options), isConflict)
 }
 
 /** Rejects with what the work threw, unless that was a conflict; then it tries again as far as the settings allow. */
 export async function retry<T>(
-  work: (attempt: number) => T | Promise<T>,
+  work: RetriedWork<T>,
   { attempts, waitMs, signal }: RetrySettings,
   mayRetry: (error: unknown) => boolean,
 ): Promise<T> {

@@ -4,6 +4,7 @@ import { paused } from '../base/clock.ts'
 import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
+import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { LockEvents } from '../engine/lock-events.ts'
 import { isHoldfastError } from '../errors.ts'
@@ -73,10 +74,10 @@ export class Election {
    * @throws what `work` throws, unless that only passes on why its signal aborted; the reason of `options.signal`, once the
    * work has settled; {@link StoreError} `store-refused`, without `onError`; {@link ClosedError}.
    */
-  async campaign<T>(
-    work: (leadership: Leadership) => Promise<T> | T,
-    options: CampaignOptions = {},
-  ): Promise<T> {
+  campaign<T>(work: Work<T>): Promise<T>
+  campaign<T>(options: CampaignOptions | undefined, work: Work<T>): Promise<T>
+  async campaign<T>(...rest: WorkArguments<CampaignOptions, Work<T>>): Promise<T> {
+    const [options = {}, work] = splitWork(rest)
     checkCallback(work)
     const { terms, stopMs, value, onError } = this.#parse(options)
     const desk = { ...this.#desk, owner: withValue(this.#desk.owner, value) }
@@ -181,6 +182,8 @@ export class Election {
     return { terms, stopMs, value, onError }
   }
 }
+
+type Work<T> = (leadership: Leadership) => Promise<T> | T
 
 const CAMPAIGN: readonly string[] = [
   'ttl',

@@ -1,5 +1,6 @@
 import { checkOptions, expected, parseCount } from '../base/arguments.ts'
 import { systemClock } from '../base/clock.ts'
+import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { RoomView, Store } from '../contract/store.ts'
 import { Engine } from '../engine/engine.ts'
 import { listen } from '../engine/events.ts'
@@ -112,8 +113,8 @@ export class Locks {
     options: CallbackOptions | undefined,
     work: (lease: Lease) => Promise<T> | T,
   ): Promise<T>
-  async withLock<T>(key: string, ...rest: Arguments<CallbackOptions, Lease, T>): Promise<T> {
-    const [options, work] = split<CallbackOptions, Lease, T>(rest)
+  async withLock<T>(key: string, ...rest: WorkArguments<CallbackOptions, Work<Lease, T>>): Promise<T> {
+    const [options, work] = splitWork(rest)
     return withHold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.callback, this.#defaults), work)
   }
 
@@ -124,8 +125,11 @@ export class Locks {
     options: TryCallbackOptions | undefined,
     work: (lease: Lease) => Promise<T> | T,
   ): Promise<Outcome<T>>
-  async tryWithLock<T>(key: string, ...rest: Arguments<TryCallbackOptions, Lease, T>): Promise<Outcome<T>> {
-    const [options, work] = split<TryCallbackOptions, Lease, T>(rest)
+  async tryWithLock<T>(
+    key: string,
+    ...rest: WorkArguments<TryCallbackOptions, Work<Lease, T>>
+  ): Promise<Outcome<T>> {
+    const [options, work] = splitWork(rest)
     return tryWithHold(
       this.#desk,
       key,
@@ -160,8 +164,11 @@ export class Locks {
     options: WaitOptions | undefined,
     work: (leases: LeaseSet) => Promise<T> | T,
   ): Promise<T>
-  async withLocks<T>(keys: readonly string[], ...rest: Arguments<WaitOptions, LeaseSet, T>): Promise<T> {
-    const [options, work] = split<WaitOptions, LeaseSet, T>(rest)
+  async withLocks<T>(
+    keys: readonly string[],
+    ...rest: WorkArguments<WaitOptions, Work<LeaseSet, T>>
+  ): Promise<T> {
+    const [options, work] = splitWork(rest)
     return withHoldTogether(this.#desk, keys, parseTerms(options, TAKES.wait, this.#defaults), work)
   }
 
@@ -173,9 +180,9 @@ export class Locks {
   ): Promise<Outcome<T>>
   async tryWithLocks<T>(
     keys: readonly string[],
-    ...rest: Arguments<HoldOptions, LeaseSet, T>
+    ...rest: WorkArguments<HoldOptions, Work<LeaseSet, T>>
   ): Promise<Outcome<T>> {
-    const [options, work] = split<HoldOptions, LeaseSet, T>(rest)
+    const [options, work] = splitWork(rest)
     return tryWithHoldTogether(this.#desk, keys, parseTerms(options, TAKES.try, this.#defaults), work)
   }
 
@@ -216,7 +223,7 @@ export class Locks {
    * import { connect } from 'holdfast'
    *
    * const locks = await connect('memory:')
-   * const welcome = await locks.once('welcome:42', async () => 'sent', { remember: '24h' })
+   * const welcome = await locks.once('welcome:42', { remember: '24h' }, async () => 'sent')
    * console.log(welcome.ran ? welcome.value : 'already done')
    * ```
    *
@@ -224,8 +231,8 @@ export class Locks {
    */
   async once<T>(
     key: string,
-    work: (lease: Lease) => Promise<T> | T,
     options: OnceOptions,
+    work: (lease: Lease) => Promise<T> | T,
   ): Promise<OnceOutcome<T>> {
     checkCallback(work)
     return runOnce(this.#desk, key, parseOnce(options, this.#defaults), work)
@@ -343,12 +350,3 @@ export class Locks {
 const ADMINISTRATION_MS = 10_000
 
 type Work<L, T> = (lease: L) => Promise<T> | T
-
-/** The work, or options and the work. */
-type Arguments<O, L, T> = [Work<L, T>] | [O | undefined, Work<L, T>]
-
-function split<O, L, T>(rest: Arguments<O, L, T>): readonly [O | undefined, Work<L, T>] {
-  const [options, work] = rest.length === 1 ? [undefined, rest[0]] : rest
-  checkCallback(work)
-  return [options, work]
-}

@@ -1,3 +1,4 @@
+import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease } from '../engine/lease.ts'
 import { type Desk, hold, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
@@ -6,6 +7,7 @@ import {
   type HoldOptions,
   parseTerms,
   SHARED,
+  type Shape,
   TAKES,
   type Terms,
   type TryCallbackOptions,
@@ -29,45 +31,31 @@ export class ReadWriteLock {
   }
 
   /** Runs `work` as one of the readers. */
-  async read<T>(work: (lease: Lease) => Promise<T> | T, options?: CallbackOptions): Promise<T> {
-    return withHold(this.#desk, this.key, SHARED, parseTerms(options, TAKES.callback, this.#defaults), work)
+  read<T>(work: Work<T>): Promise<T>
+  read<T>(options: CallbackOptions | undefined, work: Work<T>): Promise<T>
+  read<T>(...rest: WorkArguments<CallbackOptions, Work<T>>): Promise<T> {
+    return this.#run(SHARED, rest)
   }
 
   /** Runs `work` as the only one. */
-  async write<T>(work: (lease: Lease) => Promise<T> | T, options?: CallbackOptions): Promise<T> {
-    return withHold(
-      this.#desk,
-      this.key,
-      EXCLUSIVE,
-      parseTerms(options, TAKES.callback, this.#defaults),
-      work,
-    )
+  write<T>(work: Work<T>): Promise<T>
+  write<T>(options: CallbackOptions | undefined, work: Work<T>): Promise<T>
+  write<T>(...rest: WorkArguments<CallbackOptions, Work<T>>): Promise<T> {
+    return this.#run(EXCLUSIVE, rest)
   }
 
-  async tryRead<T>(
-    work: (lease: Lease) => Promise<T> | T,
-    options?: TryCallbackOptions,
-  ): Promise<Outcome<T>> {
-    return tryWithHold(
-      this.#desk,
-      this.key,
-      SHARED,
-      parseTerms(options, TAKES.tryCallback, this.#defaults),
-      work,
-    )
+  /** Like {@link read}, but never waits. */
+  tryRead<T>(work: Work<T>): Promise<Outcome<T>>
+  tryRead<T>(options: TryCallbackOptions | undefined, work: Work<T>): Promise<Outcome<T>>
+  tryRead<T>(...rest: WorkArguments<TryCallbackOptions, Work<T>>): Promise<Outcome<T>> {
+    return this.#tryRun(SHARED, rest)
   }
 
-  async tryWrite<T>(
-    work: (lease: Lease) => Promise<T> | T,
-    options?: TryCallbackOptions,
-  ): Promise<Outcome<T>> {
-    return tryWithHold(
-      this.#desk,
-      this.key,
-      EXCLUSIVE,
-      parseTerms(options, TAKES.tryCallback, this.#defaults),
-      work,
-    )
+  /** Like {@link write}, but never waits. */
+  tryWrite<T>(work: Work<T>): Promise<Outcome<T>>
+  tryWrite<T>(options: TryCallbackOptions | undefined, work: Work<T>): Promise<Outcome<T>>
+  tryWrite<T>(...rest: WorkArguments<TryCallbackOptions, Work<T>>): Promise<Outcome<T>> {
+    return this.#tryRun(EXCLUSIVE, rest)
   }
 
   acquireRead(options?: WaitOptions): Promise<Lease> {
@@ -95,4 +83,17 @@ export class ReadWriteLock {
       tryHold(this.#desk, this.key, EXCLUSIVE, parseTerms(options, TAKES.try, this.#defaults)),
     )
   }
+
+  async #run<T>(shape: Shape, rest: WorkArguments<CallbackOptions, Work<T>>): Promise<T> {
+    const [options, work] = splitWork(rest)
+    return withHold(this.#desk, this.key, shape, parseTerms(options, TAKES.callback, this.#defaults), work)
+  }
+
+  async #tryRun<T>(shape: Shape, rest: WorkArguments<TryCallbackOptions, Work<T>>): Promise<Outcome<T>> {
+    const [options, work] = splitWork(rest)
+    const terms = parseTerms(options, TAKES.tryCallback, this.#defaults)
+    return tryWithHold(this.#desk, this.key, shape, terms, work)
+  }
 }
+
+type Work<T> = (lease: Lease) => Promise<T> | T

@@ -1,4 +1,5 @@
 import { checkObject, parseCount } from '../base/arguments.ts'
+import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease } from '../engine/lease.ts'
 import { type Desk, hold, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
@@ -50,17 +51,21 @@ export class Semaphore {
     )
   }
 
-  async withPermits<T>(
-    work: (lease: Lease) => Promise<T> | T,
-    options?: CallbackOptions & Permits,
-  ): Promise<T> {
+  /** Waits for the permits, runs `work` while holding them, and gives them back. */
+  withPermits<T>(work: Work<T>): Promise<T>
+  withPermits<T>(options: (CallbackOptions & Permits) | undefined, work: Work<T>): Promise<T>
+  async withPermits<T>(...rest: WorkArguments<CallbackOptions & Permits, Work<T>>): Promise<T> {
+    const [options, work] = splitWork(rest)
     return withHold(this.#desk, this.key, this.#shape(options), this.#terms(options, TAKES.callback), work)
   }
 
+  /** Like {@link withPermits}, but never waits. */
+  tryWithPermits<T>(work: Work<T>): Promise<Outcome<T>>
+  tryWithPermits<T>(options: (TryCallbackOptions & Permits) | undefined, work: Work<T>): Promise<Outcome<T>>
   async tryWithPermits<T>(
-    work: (lease: Lease) => Promise<T> | T,
-    options?: TryCallbackOptions & Permits,
+    ...rest: WorkArguments<TryCallbackOptions & Permits, Work<T>>
   ): Promise<Outcome<T>> {
+    const [options, work] = splitWork(rest)
     return tryWithHold(
       this.#desk,
       this.key,
@@ -85,5 +90,7 @@ export class Semaphore {
     return parseTerms(rest, takes, this.#defaults)
   }
 }
+
+type Work<T> = (lease: Lease) => Promise<T> | T
 
 const MOST_PERMITS = 1_000_000

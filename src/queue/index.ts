@@ -1,6 +1,8 @@
 export type { RunContext, TaskContext } from './task.ts'
 export {
   createTaskQueue,
+  type EnqueuedTask,
+  type RunTask,
   type StopOptions,
   type TaskOptions,
   type TaskQueue,

@@ -2,6 +2,7 @@ import { parseFunction } from '../base/arguments.ts'
 import { callListener } from '../base/listener.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
 import { reportOf } from '../base/thrown.ts'
+import { splitWork, type WorkArguments } from '../base/work.ts'
 import { ClosedError, HoldfastError } from '../errors.ts'
 import { parseQueueOptions, parseStopOptions, parseTaskOptions, type QueueSettings } from './options.ts'
 import {
@@ -53,6 +54,11 @@ export interface StopOptions {
   readonly timeout?: number | string | undefined
 }
 
+/** A task that is over when its function is. */
+export type RunTask<T> = (context: RunContext) => T | PromiseLike<T>
+/** A task that is over when its function acknowledges. */
+export type EnqueuedTask<T> = (context: TaskContext<T>) => unknown
+
 /** See {@link createTaskQueue}. */
 export interface TaskQueue {
   /** How many tasks wait. */
@@ -67,7 +73,8 @@ export interface TaskQueue {
    *
    * @throws what the function throws, and otherwise as {@link enqueue}, but for the missing `ack`.
    */
-  run<T>(task: (context: RunContext) => T | PromiseLike<T>, options?: TaskOptions): Promise<T>
+  run<T>(task: RunTask<T>): Promise<T>
+  run<T>(options: TaskOptions | undefined, task: RunTask<T>): Promise<T>
   /**
    * Runs a function when it is its turn and resolves with what it acknowledges. The task is over at `ack(value)`: the
    * next one starts, while the function may go on with work that nobody has to wait for. To keep the place longer,
@@ -81,7 +88,8 @@ export interface TaskQueue {
    * @throws {InvalidArgumentError} an option is not what it should be.
    * @throws the reason of `signal`, when that aborts before the function is called.
    */
-  enqueue<T = void>(task: (context: TaskContext<T>) => unknown, options?: TaskOptions): Promise<T>
+  enqueue<T = void>(task: EnqueuedTask<T>): Promise<T>
+  enqueue<T = void>(options: TaskOptions | undefined, task: EnqueuedTask<T>): Promise<T>
   /** Resolves when no task is active and none waits. */
   onIdle(): Promise<void>
   /**
@@ -113,7 +121,7 @@ export interface TaskQueue {
  * import { createTaskQueue } from 'holdfast/queue'
  *
  * const queue = createTaskQueue({ maxActiveTasks: 4, maxQueueSize: 1000 })
- * const balance = await queue.run(() => 100 - 30, { group: 'account:42' })
+ * const balance = await queue.run({ group: 'account:42' }, () => 100 - 30)
  * await queue.stop()
  * ```
  */
@@ -145,11 +153,13 @@ class GroupedTaskQueue implements TaskQueue, TaskOwner {
     return this.#active
   }
 
-  run<T>(task: (context: RunContext) => T | PromiseLike<T>, options: TaskOptions = {}): Promise<T> {
+  run<T>(...rest: WorkArguments<TaskOptions, RunTask<T>>): Promise<T> {
+    const [options = {}, task] = splitWork(rest)
     return this.#add<T>({ until: 'settled', run: task }, options)
   }
 
-  enqueue<T = void>(task: (context: TaskContext<T>) => unknown, options: TaskOptions = {}): Promise<T> {
+  enqueue<T = void>(...rest: WorkArguments<TaskOptions, EnqueuedTask<T>>): Promise<T> {
+    const [options = {}, task] = splitWork(rest)
     return this.#add<T>({ until: 'acknowledged', run: task }, options)
   }
 

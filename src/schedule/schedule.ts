@@ -1,4 +1,5 @@
 import { expected, parseFunction } from '../base/arguments.ts'
+import { splitWork, type WorkArguments } from '../base/work.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import type { Locks } from '../index.ts'
 import { Job } from './job.ts'
@@ -15,6 +16,9 @@ import {
 import type { ScheduledRun } from './run.ts'
 import type { ScheduledJob } from './scheduled-job.ts'
 
+/** What a job does at its times. What it returns is awaited. */
+export type ScheduledWork = (run: ScheduledRun) => unknown
+
 /** See {@link createSchedule}. */
 export interface Schedule extends AsyncDisposable {
   /** All jobs that were added and not stopped. */
@@ -25,12 +29,8 @@ export interface Schedule extends AsyncDisposable {
    * @throws {InvalidArgumentError} when an argument is not what it should be, or the name is taken; {@link ClosedError} after
    * `stop()`.
    */
-  add(
-    name: string,
-    expression: string,
-    work: (run: ScheduledRun) => unknown,
-    options?: JobOptions,
-  ): ScheduledJob
+  // One signature and no overloads: with these, work that refers to its own job would have no type.
+  add(name: string, expression: string, ...rest: WorkArguments<JobOptions, ScheduledWork>): ScheduledJob
   /** Starts all jobs. Until `stop()` the process stays alive. Called again it changes nothing. */
   start(): void
   /**
@@ -52,9 +52,9 @@ export interface Schedule extends AsyncDisposable {
  *
  * const locks = await connect('redis://localhost:6379')
  * const schedule = createSchedule(locks, { timezone: 'Europe/Berlin' })
- * schedule.add('nightly-report', '0 3 * * *', async ({ scheduledAt, fence, signal }) => {
+ * schedule.add('nightly-report', '0 3 * * *', { missed: 'once', catchUp: '6h', atMost: '1h' }, async ({ scheduledAt, fence, signal }) => {
  *   console.log('reports on the day before', scheduledAt, fence, signal.aborted)
- * }, { missed: 'once', catchUp: '6h', atMost: '1h' })
+ * })
  * schedule.start()
  * process.once('SIGTERM', () => schedule.stop().then(() => locks.close()))
  * ```
@@ -87,12 +87,8 @@ class ScheduleOverLocks implements Schedule {
     return [...this.#jobs.values()]
   }
 
-  add(
-    name: string,
-    expression: string,
-    work: (run: ScheduledRun) => unknown,
-    options: JobOptions = {},
-  ): ScheduledJob {
+  add(name: string, expression: string, ...rest: WorkArguments<JobOptions, ScheduledWork>): ScheduledJob {
+    const [options = {}, work] = splitWork(rest)
     if (this.#state === 'stopped') throw stopped()
     checkName(name)
     parseFunction('work', work)

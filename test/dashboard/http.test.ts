@@ -247,11 +247,11 @@ describe('a view', () => {
     await locks.acquire('c')
     let leave = () => {}
     const leading = other.election('mailer').campaign(
+      { value: 'http://10.0.0.3' },
       () =>
         new Promise<void>((resolve) => {
           leave = resolve
         }),
-      { value: 'http://10.0.0.3' },
     )
     const keys = async (query: string) =>
       ((await view(query)) as unknown as { rows: { key: string }[] }).rows.map(({ key }) => key)

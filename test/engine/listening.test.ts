@@ -137,8 +137,8 @@ describe('the tickets of ours beside a caller’s key', () => {
   test('of `once` are nobody’s business', async () => {
     const { locks } = memoryScene()
     const heard = hear(locks)
-    await locks.once('mail:7', () => 'sent', { remember: '50ms' })
-    await locks.once('mail:7', () => 'sent', { remember: '50ms' })
+    await locks.once('mail:7', { remember: '50ms' }, () => 'sent')
+    await locks.once('mail:7', { remember: '50ms' }, () => 'sent')
     expect(story(heard)).toBe('requested acquired working released')
     expect(new Set(heard.map(({ key }) => key))).toEqual(new Set(['mail:7']))
     await locks.close()

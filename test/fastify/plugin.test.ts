@@ -108,7 +108,7 @@ describe('the Fastify plugin', () => {
           throw Object.assign(new Error('teapot'), { statusCode: 418 })
         }),
       )
-      app.get('/limited', () => limit.run('ada', () => 'ran', { wait: 0 }))
+      app.get('/limited', () => limit.run('ada', { wait: 0 }, () => 'ran'))
     })
     expect((await call(`${url}/broken`).answer).status).toBe(418)
     expect((await call(`${url}/limited`).answer).status).toBe(200)

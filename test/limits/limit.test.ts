@@ -42,10 +42,10 @@ test('no work begins in a slot that ended while the event loop stood still', asy
   }
   const limit = createLimit(locks, 'exports', { concurrency: 1, rate })
   const begun: string[] = []
-  expect(await errorOf(limit.run('user', () => begun.push('run'), { ttl: 60 }))).toMatchObject({
+  expect(await errorOf(limit.run('user', { ttl: 60 }, () => begun.push('run')))).toMatchObject({
     code: 'lease-lost',
   })
-  expect(await errorOf(limit.tryRun('user', () => begun.push('tryRun'), { ttl: 60 }))).toMatchObject({
+  expect(await errorOf(limit.tryRun('user', { ttl: 60 }, () => begun.push('tryRun')))).toMatchObject({
     code: 'lease-lost',
   })
   expect(begun).toEqual([])
@@ -179,7 +179,7 @@ describe('a window that is used up', () => {
     const { locks } = scene()
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate: new RateLimiterMemory(MINUTE) })
     await limit.run('ada', () => {})
-    const error = await errorOf(limit.run('ada', () => expect.unreachable(), { wait: '20s' }))
+    const error = await errorOf(limit.run('ada', { wait: '20s' }, () => expect.unreachable()))
     expect(error).toMatchObject({ name: 'AcquireTimeoutError', code: 'acquire-timeout', key: 'exports:ada' })
     expect(error['waitedMs']).toBeLessThan(20_000)
     expect(error['retryAfterMs']).toBeGreaterThan(20_000)
@@ -213,7 +213,7 @@ describe('a window that is used up', () => {
     const busy = work()
     const running = limit.run('ada', busy.run)
     await busy.begun
-    const error = await errorOf(limit.run('ada', () => expect.unreachable(), { wait: 50 }))
+    const error = await errorOf(limit.run('ada', { wait: 50 }, () => expect.unreachable()))
     expect(error).toMatchObject({ code: 'acquire-timeout', retryAfterMs: undefined })
     expect(await limit.tryRun('ada', () => expect.unreachable())).toMatchObject({ reason: 'concurrency' })
     expect((await rate.get('ada'))?.consumedPoints).toBe(1)
@@ -227,8 +227,8 @@ describe('a window that is used up', () => {
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '10m' })
     await limit.run('ada', () => {})
     const { signal, abort } = abortable()
-    const first = limit.run('ada', () => expect.unreachable(), { signal })
-    const second = limit.run('ada', () => expect.unreachable(), { signal })
+    const first = limit.run('ada', { signal }, () => expect.unreachable())
+    const second = limit.run('ada', { signal }, () => expect.unreachable())
     await until('the first waits for the window', async () => (await rate.get('ada'))?.consumedPoints === 2)
     expect(await outcomeOf(first)).toBe('pending')
     const reason = new Error('the client has gone')
@@ -249,7 +249,7 @@ describe('a window that is used up', () => {
     const { signal, abort } = abortable()
     const users = Array.from({ length: 30 }, (_, index) => `user:${index}`)
     await Promise.all(users.map((user) => limit.run(user, () => {})))
-    const errors = users.map((user) => errorOf(limit.run(user, () => expect.unreachable(), { signal })))
+    const errors = users.map((user) => errorOf(limit.run(user, { signal }, () => expect.unreachable())))
     await until('all wait for the window', async () => {
       const answers = await Promise.all(users.map((user) => rate.get(user)))
       return answers.every((answer) => answer?.consumedPoints === 2)
@@ -267,7 +267,7 @@ describe('a window that is used up', () => {
     const rate = new RateLimiterMemory(MINUTE)
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '10m' })
     await limit.run('ada', () => {})
-    const waiting = limit.run('ada', () => expect.unreachable(), { ttl: 500 })
+    const waiting = limit.run('ada', { ttl: 500 }, () => expect.unreachable())
     waiting.catch(() => {})
     await until('it waits for the window', async () => (await rate.get('ada'))?.consumedPoints === 2)
     await other.evict('exports:ada', undefined, { reason: 'test' })
@@ -290,7 +290,7 @@ describe('a window that is used up', () => {
       }
       const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { consume } })
       const { signal, abort } = abortable()
-      const waiting = limit.run('ada', () => expect.unreachable(), { signal })
+      const waiting = limit.run('ada', { signal }, () => expect.unreachable())
       waiting.catch(() => {})
       await isAsked
       const reason = new Error('the client has gone')
@@ -322,7 +322,8 @@ describe('a window that is used up', () => {
           begun += 1
           if (signal.aborted) missed += 1
         }
-        const outcome = limit[how]('ada', work, { signal })
+        const outcome =
+          how === 'run' ? limit.run('ada', { signal }, work) : limit.tryRun('ada', { signal }, work)
         outcome.catch(() => {})
         await until('the limiter is asked', () => answer.length > 0)
         answer({})
@@ -362,9 +363,9 @@ describe('a window that is used up', () => {
     const { locks } = scene()
     const rate = new RateLimiterMemory({ points: 5, duration: 60 })
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate })
-    expect(await limit.tryRun('ada', () => 1, { points: 4 })).toMatchObject({ ran: true })
-    expect(await limit.tryRun('ada', () => 1, { points: 2 })).toMatchObject({ ran: false, reason: 'rate' })
-    expect(await errorOf(limit.run('ada', () => 1, { points: 6 }))).toMatchObject({
+    expect(await limit.tryRun('ada', { points: 4 }, () => 1)).toMatchObject({ ran: true })
+    expect(await limit.tryRun('ada', { points: 2 }, () => 1)).toMatchObject({ ran: false, reason: 'rate' })
+    expect(await errorOf(limit.run('ada', { points: 6 }, () => 1))).toMatchObject({
       message: 'Expected `points` to be a whole number from 1 to 5, got 6.',
     })
   })
@@ -413,7 +414,7 @@ describe('a window that is used up', () => {
     ]
     for (const consume of answers) {
       const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { consume } })
-      const error = await errorOf(limit.run('ada', () => expect.unreachable(), { wait: '20s' }))
+      const error = await errorOf(limit.run('ada', { wait: '20s' }, () => expect.unreachable()))
       expect(error['code']).toMatch(/^(acquire-timeout|store-unavailable)$/)
       expect(await other.semaphore('exports:ada', 1).tryWithPermits(() => 'free')).toMatchObject({
         value: 'free',
@@ -465,7 +466,7 @@ describe('over servers', () => {
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate })
     await limit.run('ada', () => {})
     await server.pause()
-    const late = await errorOf(limit.run('ada', () => expect.unreachable(), { wait: 100 }))
+    const late = await errorOf(limit.run('ada', { wait: 100 }, () => expect.unreachable()))
     expect(late).toMatchObject({ name: 'StoreError', code: 'store-unavailable', key: 'exports:ada' })
     expect(late.message).toBe(
       'The rate limiter did not answer in time, so the work under "exports:ada" was not begun. Check its store, or give it an `insuranceLimiter`.',
@@ -557,21 +558,21 @@ describe('bad input', () => {
     ['`work` to be a function, got "k"', () => make({ concurrency: 1 }).tryRun('k', 'k' as never)],
     [
       '`points` to be left out where the limit has no `rate`, got 2',
-      () => make({ concurrency: 1 }).run('k', () => 1, { points: 2 }),
+      () => make({ concurrency: 1 }).run('k', { points: 2 }, () => 1),
     ],
     [
       '`points` to be a whole number from 1 to 1, got -1',
-      () => make({ concurrency: 1, rate }).run('k', () => 1, { points: -1 }),
+      () => make({ concurrency: 1, rate }).run('k', { points: -1 }, () => 1),
     ],
     [
       'the options to be among `ttl`, `renew`, `maxHold`, `signal`, `points`, got `wait`',
-      () => make({ concurrency: 1 }).tryRun('k', () => 1, { wait: 1 } as never),
+      () => make({ concurrency: 1 }).tryRun('k', { wait: 1 } as never, () => 1),
     ],
     [
       '`signal` to be an AbortSignal',
-      () => make({ concurrency: 1 }).run('k', () => 1, { signal: 'now' as never }),
+      () => make({ concurrency: 1 }).run('k', { signal: 'now' as never }, () => 1),
     ],
-    ['`ttl` to be a duration from 50 ms', () => make({ concurrency: 1 }).run('k', () => 1, { ttl: 1 })],
+    ['`ttl` to be a duration from 50 ms', () => make({ concurrency: 1 }).run('k', { ttl: 1 }, () => 1)],
   ])('expected %s', async (message, call) => {
     const error = await errorOf(Promise.resolve().then(call))
     expect(error).toMatchObject({ code: 'invalid-argument' })

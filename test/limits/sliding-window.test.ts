@@ -57,7 +57,7 @@ describe('a sliding window', () => {
     const taken = pointsTaken(':exports:ada')
     await limit.run('ada', () => {})
     await limit.run('ada', () => {})
-    const error = await errorOf(limit.run('ada', () => expect.unreachable(), { wait: 10 }))
+    const error = await errorOf(limit.run('ada', { wait: 10 }, () => expect.unreachable()))
     expect(error).toMatchObject({ code: 'acquire-timeout', key: 'exports:ada' })
     expect(error['retryAfterMs']).toBeGreaterThan(10)
     expect(error['retryAfterMs']).toBeLessThanOrEqual(2000)
@@ -76,11 +76,11 @@ describe('a sliding window', () => {
       concurrency: 9,
       rate: { points: 5, window: '24h' },
     })
-    expect(await limit.tryRun('ada', () => 1, { points: 2 })).toMatchObject({ ran: true })
-    expect(await limit.tryRun('ada', () => 2, { points: 4 })).toMatchObject({ ran: false, reason: 'rate' })
-    expect(await limit.tryRun('ada', () => 3, { points: 3 })).toMatchObject({ ran: true })
+    expect(await limit.tryRun('ada', { points: 2 }, () => 1)).toMatchObject({ ran: true })
+    expect(await limit.tryRun('ada', { points: 4 }, () => 2)).toMatchObject({ ran: false, reason: 'rate' })
+    expect(await limit.tryRun('ada', { points: 3 }, () => 3)).toMatchObject({ ran: true })
     expect(await limit.tryRun('ada', () => 4)).toMatchObject({ ran: false, reason: 'rate' })
-    expect(await errorOf(limit.tryRun('ada', () => 5, { points: 6 }))).toMatchObject({
+    expect(await errorOf(limit.tryRun('ada', { points: 6 }, () => 5))).toMatchObject({
       code: 'invalid-argument',
     })
   })
@@ -96,7 +96,7 @@ describe('a sliding window', () => {
     const locks = locksInMemory()
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate: TEN })
     const error = await errorOf(
-      limit.run('ada', () => expect.unreachable(), { signal: AbortSignal.abort(new Error('gone')) }),
+      limit.run('ada', { signal: AbortSignal.abort(new Error('gone')) }, () => expect.unreachable()),
     )
     expect(error.message).toBe('gone')
     await locks.close()

@@ -133,7 +133,7 @@ describe('retryOnConflict', () => {
     }
     const startedAt = performance.now()
     await expect(
-      retryOnConflict(always, { attempts: Number.POSITIVE_INFINITY, wait: 60 }),
+      retryOnConflict({ attempts: Number.POSITIVE_INFINITY, wait: 60 }, always),
     ).rejects.toMatchObject({
       code: 'conflict',
     })
@@ -148,7 +148,7 @@ describe('retryOnConflict', () => {
       attempts += 1
       throw conflict()
     }
-    await expect(retryOnConflict(always, { wait: 0 })).rejects.toThrow(
+    await expect(retryOnConflict({ wait: 0 }, always)).rejects.toThrow(
       'Somebody else changed it first, once in',
     )
     expect(attempts).toBe(1)
@@ -157,21 +157,21 @@ describe('retryOnConflict', () => {
   test('an abort ends it with the reason of the signal: before, between, and not after a success', async () => {
     const reason = new Error('shutting down')
     const work = () => expect.unreachable('it worked')
-    await expect(retryOnConflict(work, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason)
+    await expect(retryOnConflict({ signal: AbortSignal.abort(reason) }, work)).rejects.toBe(reason)
 
     const between = new AbortController()
     const collide = () => {
       between.abort(reason)
       throw conflict()
     }
-    await expect(retryOnConflict(collide, { signal: between.signal })).rejects.toBe(reason)
+    await expect(retryOnConflict({ signal: between.signal }, collide)).rejects.toBe(reason)
 
     const late = new AbortController()
     const succeed = () => {
       late.abort(reason)
       return 'done'
     }
-    expect(await retryOnConflict(succeed, { signal: late.signal })).toBe('done')
+    expect(await retryOnConflict({ signal: late.signal }, succeed)).toBe('done')
   })
 
   test('an abort ends a pause at once, and leaves no listener behind', async () => {
@@ -192,7 +192,7 @@ describe('retryOnConflict', () => {
     const always = () => {
       throw conflict()
     }
-    await expect(retryOnConflict(always, { signal, attempts: 1000, wait: Infinity })).rejects.toBe('enough')
+    await expect(retryOnConflict({ signal, attempts: 1000, wait: Infinity }, always)).rejects.toBe('enough')
     expect([listeners, removed]).toEqual([3, 3])
   })
 
@@ -209,7 +209,7 @@ describe('retryOnConflict', () => {
     ['options that are none', null, 'the options to be an object'],
   ]
   test.each(wrong)('%s is refused', (_, options, message) => {
-    expect(() => retryOnConflict(() => 1, options as never)).toThrow(`Expected ${message}`)
+    expect(() => retryOnConflict(options as never, () => 1)).toThrow(`Expected ${message}`)
   })
 
   test('work that is no function is refused', () => {

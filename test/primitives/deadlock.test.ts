@@ -96,7 +96,7 @@ describe('contexts that wait for one another', () => {
     const met = meeting(2)
     const one = locks.readWrite('a').read(async () => {
       await met()
-      return elsewhere.locks.semaphore('b', 2).withPermits(() => 'one', { units: 2 })
+      return elsewhere.locks.semaphore('b', 2).withPermits({ units: 2 }, () => 'one')
     })
     const two = elsewhere.locks.semaphore('b', 2).withPermits(async () => {
       await met()

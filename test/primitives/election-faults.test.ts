@@ -23,13 +23,10 @@ describe('a campaign', () => {
     const { locks } = realScene()
     const end = new AbortController()
     let begun = 0
-    const running = locks.election('k').campaign(
-      () => {
-        begun += 1
-        return new Promise(() => {})
-      },
-      { signal: end.signal },
-    )
+    const running = locks.election('k').campaign({ signal: end.signal }, () => {
+      begun += 1
+      return new Promise(() => {})
+    })
     end.abort(new Error('no more'))
     expect(await errorOf(running)).toMatchObject({ message: 'no more' })
     expect(begun).toBe(0)
@@ -72,7 +69,7 @@ describe('a campaign', () => {
       const { locks, other, clock } = scene()
       const lease = await locks.acquire('outer')
       const holder = what === 'waits' ? await other.locks.acquire('k') : undefined
-      const running = locks.election('k').campaign(new Office().work, { signal: lease.signal })
+      const running = locks.election('k').campaign({ signal: lease.signal }, new Office().work)
       running.catch(() => {})
       await clock.advance(1000)
       await other.locks.evict('outer', undefined, { reason: 'test' })
@@ -88,7 +85,7 @@ describe('a campaign', () => {
     const end = new AbortController()
     const offices = Array.from({ length: 30 }, () => new Office())
     const running = offices.map((office, index) =>
-      locks.election(`k${index % 20}`).campaign(office.work, { signal: end.signal }),
+      locks.election(`k${index % 20}`).campaign({ signal: end.signal }, office.work),
     )
     const watching = Array.from({ length: 20 }, async () => {
       for await (const _ of locks.election('k1').observe({ signal: end.signal }));
@@ -324,7 +321,7 @@ describe('observing', () => {
     const sizes: number[][] = []
     for (let round = 0; round < 200; round += 1) {
       const office = new Office()
-      const running = locks.election('k').campaign(office.work, { signal: end.signal, ttl: '1s' })
+      const running = locks.election('k').campaign({ signal: end.signal, ttl: '1s' }, office.work)
       await clock.advance(50)
       if (round % 20 === 10) sizes.push(footprint())
       office.finish('')

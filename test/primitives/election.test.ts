@@ -389,16 +389,16 @@ describe('observing', () => {
 
 test.each<[string, (election: Election) => Promise<unknown>]>([
   ['Expected the last argument to be a function', (election) => election.campaign('work' as never)],
-  ['Expected the options to be among', (election) => election.campaign(() => {}, { renew: false } as object)],
+  ['Expected the options to be among', (election) => election.campaign({ renew: false } as object, () => {})],
   [
     'Expected `value` to be a text of at most 1000',
-    (election) => election.campaign(() => {}, { value: 'v'.repeat(1001) }),
+    (election) => election.campaign({ value: 'v'.repeat(1001) }, () => {}),
   ],
   [
     'Expected `stopTimeout` to be a duration',
-    (election) => election.campaign(() => {}, { stopTimeout: 'soon' }),
+    (election) => election.campaign({ stopTimeout: 'soon' }, () => {}),
   ],
-  ['Expected `onError` to be a function', (election) => election.campaign(() => {}, { onError: 1 as never })],
+  ['Expected `onError` to be a function', (election) => election.campaign({ onError: 1 as never }, () => {})],
   ['Expected `reason` to be a text', (election) => election.requestStepDown({ reason: '' })],
 ])('says what is wrong: %s', async (message, call) => {
   const { locks } = realScene()
@@ -421,12 +421,15 @@ test('a campaign goes on when its `onError` throws, whatever it throws', async (
   onTestFinished(() => warned.mockRestore())
   store.always('refuse', ['acquire'])
   const running = [
-    locks.election('k').campaign(() => 'led', {
-      onError: () => {
-        throw Object.create(null)
+    locks.election('k').campaign(
+      {
+        onError: () => {
+          throw Object.create(null)
+        },
       },
-    }),
-    locks.election('l').campaign(() => 'led', { onError: () => Promise.reject(Object.create(null)) }),
+      () => 'led',
+    ),
+    locks.election('l').campaign({ onError: () => Promise.reject(Object.create(null)) }, () => 'led'),
   ]
   await clock.advance(5000)
   expect(warned.mock.calls.length).toBeGreaterThanOrEqual(2)
@@ -442,7 +445,7 @@ test('a campaign that the store refuses ends, or tells and goes on where it has 
     code: 'store-refused',
   })
   const told: unknown[] = []
-  const running = locks.election('k').campaign(() => 'led', { onError: (error) => told.push(error) })
+  const running = locks.election('k').campaign({ onError: (error) => told.push(error) }, () => 'led')
   await clock.advance(5000)
   expect(told.length).toBeGreaterThanOrEqual(2)
   store.always('answer')

@@ -30,9 +30,9 @@ const forms: Record<string, (locks: Locks, work: () => string) => Promise<unknow
   tryRead: (locks, work) => locks.readWrite('k').tryRead(work),
   write: (locks, work) => locks.readWrite('k').write(work),
   tryWrite: (locks, work) => locks.readWrite('k').tryWrite(work),
-  withPermits: (locks, work) => locks.semaphore('k', 3).withPermits(work, { units: 2 }),
+  withPermits: (locks, work) => locks.semaphore('k', 3).withPermits({ units: 2 }, work),
   tryWithPermits: (locks, work) => locks.semaphore('k', 3).tryWithPermits(work),
-  once: (locks, work) => locks.once('k', work, { remember: '1h' }),
+  once: (locks, work) => locks.once('k', { remember: '1h' }, work),
 }
 
 describe('when the event loop stands still between the grant and the work, for longer than the ttl', () => {
@@ -63,10 +63,10 @@ test('once does not begin when its lease was lost during its look, nor takes the
   const work = () => {
     begun += 1
   }
-  expect(await errorOf(locks.once('k', work, { remember: '1h' }))).toMatchObject({ code: 'lease-lost' })
+  expect(await errorOf(locks.once('k', { remember: '1h' }, work))).toMatchObject({ code: 'lease-lost' })
   expect(begun).toBe(0)
   expect(releases).toBe(2)
-  expect(await locks.once('k', work, { remember: '1h', ttl: '30s' })).toMatchObject({ ran: true })
+  expect(await locks.once('k', { remember: '1h', ttl: '30s' }, work)).toMatchObject({ ran: true })
   expect(begun).toBe(1)
 })
 
@@ -81,13 +81,10 @@ test('a leader whose lease ended before its work began does not begin, and campa
   const fences: bigint[] = []
   const terms: string[] = []
   onTestFinished(locks.on('resigned', ({ reason }) => terms.push(reason)))
-  const result = await locks.election('k').campaign(
-    ({ fence, signal }) => {
-      fences.push(fence)
-      return signal.aborted ? 'too late' : 'led'
-    },
-    { ttl: TTL },
-  )
+  const result = await locks.election('k').campaign({ ttl: TTL }, ({ fence, signal }) => {
+    fences.push(fence)
+    return signal.aborted ? 'too late' : 'led'
+  })
   expect(result).toBe('led')
   expect(fences).toHaveLength(1)
   expect(terms.slice(0, 2)).toEqual(['lost', 'lost'])

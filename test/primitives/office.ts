@@ -1,5 +1,5 @@
 import { onTestFinished } from 'vitest'
-import type { Election, Leader, Leadership } from '../../src/index.ts'
+import type { CampaignOptions, Election, Leader, Leadership } from '../../src/index.ts'
 import type { Scene } from '../engine/scene.ts'
 
 /** Work that leads until it is told to settle, or its signal aborts. */
@@ -44,13 +44,9 @@ export class Office {
 }
 
 /** A campaign that ends with the test. */
-export function campaign(
-  election: Election,
-  office: Office,
-  options: Parameters<Election['campaign']>[1] = {},
-) {
+export function campaign(election: Election, office: Office, options: CampaignOptions = {}) {
   const end = new AbortController()
-  const over = election.campaign(office.work, { signal: end.signal, ...options })
+  const over = election.campaign({ signal: end.signal, ...options }, office.work)
   over.catch(() => {})
   return { over, end: () => end.abort(new Error('the test is over')) }
 }

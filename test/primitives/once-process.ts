@@ -8,4 +8,4 @@ const work = () => {
   process.send?.('works')
   return new Promise(() => {})
 }
-await locks.once(key, work, { remember: '10m' })
+await locks.once(key, { remember: '10m' }, work)

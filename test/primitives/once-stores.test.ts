@@ -32,7 +32,7 @@ test.concurrent.each(Object.entries(places))(
         return run
       }
       const outcomes = await Promise.allSettled(
-        keys.flatMap((key) => clients.map((locks) => locks.once(key, () => work(key), options))),
+        keys.flatMap((key) => clients.map((locks) => locks.once(key, options, () => work(key)))),
       )
       expect([...runs].map(([key, count]) => [key, count])).toEqual(
         keys.map((key) => [key, key.endsWith('7') ? 3 : 1]),
@@ -42,12 +42,12 @@ test.concurrent.each(Object.entries(places))(
       expect(values.filter((value) => value === true)).toHaveLength(keys.length)
       expect(values.filter((value) => value === false)).toHaveLength(values.length - keys.length - 2)
       for (const locks of clients) {
-        expect(await locks.once('welcome:3', () => expect.unreachable(), options)).toEqual({ ran: false })
+        expect(await locks.once('welcome:3', options, () => expect.unreachable())).toEqual({ ran: false })
       }
       // To have it done again before it is forgotten.
       const [first] = clients
       expect(await first?.evict('welcome:3#done', undefined, { reason: 'send it again' })).toHaveLength(1)
-      expect(await clients[1]?.once('welcome:3', () => 'again', options)).toEqual({
+      expect(await clients[1]?.once('welcome:3', options, () => 'again')).toEqual({
         ran: true,
         value: 'again',
       })
@@ -72,7 +72,7 @@ test.concurrent.each(['sqlite', 'redis'])(
       await once(child, 'message')
       let runs = 0
       const options = { remember: '10m', wait: '50s' }
-      const next = Promise.all([1, 2].map(() => locks.once('welcome:42', () => (runs += 1), options)))
+      const next = Promise.all([1, 2].map(() => locks.once('welcome:42', options, () => (runs += 1))))
       // Awaited below, if it comes to that.
       next.catch(() => {})
       expect(await locks.tryAcquire('welcome:42')).toBeNull()

@@ -16,14 +16,14 @@ describe('once', () => {
       runs += 1
       return runs
     }
-    expect(await locks.once('k', work, HOUR)).toEqual({ ran: true, value: 1 })
-    expect(await locks.once('k', work, HOUR)).toEqual(DONE_BEFORE)
-    expect(await other.locks.once('k', work, HOUR)).toEqual(DONE_BEFORE)
+    expect(await locks.once('k', HOUR, work)).toEqual({ ran: true, value: 1 })
+    expect(await locks.once('k', HOUR, work)).toEqual(DONE_BEFORE)
+    expect(await other.locks.once('k', HOUR, work)).toEqual(DONE_BEFORE)
     await clock.advance(HOUR_MS - 1)
-    expect(await other.locks.once('k', work, HOUR)).toEqual(DONE_BEFORE)
+    expect(await other.locks.once('k', HOUR, work)).toEqual(DONE_BEFORE)
     await clock.advance(1)
     expect(await rooms()).toEqual([])
-    expect(await other.locks.once('k', work, HOUR)).toEqual({ ran: true, value: 2 })
+    expect(await other.locks.once('k', HOUR, work)).toEqual({ ran: true, value: 2 })
     await clock.advance(HOUR_MS)
   })
 
@@ -32,14 +32,14 @@ describe('once', () => {
     let finish = (_value: string) => {}
     const working = locks.once(
       'k',
+      HOUR,
       () =>
         new Promise<string>((resolve) => {
           finish = resolve
         }),
-      HOUR,
     )
     await settled()
-    const others = [locks, other.locks, other.locks].map((one) => one.once('k', () => 'again', HOUR))
+    const others = [locks, other.locks, other.locks].map((one) => one.once('k', HOUR, () => 'again'))
     await clock.advance(1000)
     for (const one of others) expect(await outcomeOf(one)).toBe('pending')
     finish('first')
@@ -53,14 +53,14 @@ describe('once', () => {
     let fail = (_error: Error) => {}
     const failing = locks.once(
       'k',
+      HOUR,
       () =>
         new Promise((_, reject) => {
           fail = reject
         }),
-      HOUR,
     )
     await settled()
-    const next = other.locks.once('k', () => 'better', HOUR)
+    const next = other.locks.once('k', HOUR, () => 'better')
     expect(await outcomeOf(next)).toBe('pending')
     const broken = new Error('not today')
     fail(broken)
@@ -71,11 +71,11 @@ describe('once', () => {
 
   test('is tried again by another one when its process dies half-way', async () => {
     const { store, locks, other, clock } = scene()
-    const dead = locks.once('k', () => new Promise(() => {}), HOUR)
+    const dead = locks.once('k', HOUR, () => new Promise(() => {}))
     dead.catch(() => {})
     await settled()
     store.always('lose request')
-    expect(await clock.until(other.locks.once('k', () => 'taken over', { ...HOUR, wait: '1m' }))).toEqual({
+    expect(await clock.until(other.locks.once('k', { ...HOUR, wait: '1m' }, () => 'taken over'))).toEqual({
       ran: true,
       value: 'taken over',
     })
@@ -87,18 +87,18 @@ describe('once', () => {
     let finish = () => {}
     const slow = locks.once(
       'k',
+      HOUR,
       () =>
         new Promise<void>((resolve) => {
           finish = resolve
         }),
-      HOUR,
     )
     await settled()
     await other.locks.evict('k', undefined, { reason: 'test' })
     await clock.advance(11_000)
     finish()
     expect(await errorOf(clock.until(slow))).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
-    expect(await other.locks.once('k', () => 'again', HOUR)).toEqual(DONE_BEFORE)
+    expect(await other.locks.once('k', HOUR, () => 'again')).toEqual(DONE_BEFORE)
     await clock.advance(HOUR_MS)
   })
 
@@ -107,15 +107,15 @@ describe('once', () => {
     let finish = () => {}
     const slow = locks.once(
       'k',
+      HOUR,
       () =>
         new Promise<void>((resolve) => {
           finish = resolve
         }),
-      HOUR,
     )
     await settled()
     await other.locks.evict('k', undefined, { reason: 'test' })
-    expect(await other.locks.once('k', () => 'meanwhile', HOUR)).toEqual({ ran: true, value: 'meanwhile' })
+    expect(await other.locks.once('k', HOUR, () => 'meanwhile')).toEqual({ ran: true, value: 'meanwhile' })
     finish()
     expect(await errorOf(clock.until(slow))).toMatchObject({ code: 'lease-lost' })
     await clock.advance(HOUR_MS)
@@ -124,20 +124,16 @@ describe('once', () => {
   test('says so when the work is done and the store cannot be told, and then does it again', async () => {
     const { store, locks, clock } = scene()
     let runs = 0
-    const unheard = locks.once(
-      'k',
-      () => {
-        runs += 1
-        store.always('lose request', ['acquire'])
-      },
-      HOUR,
-    )
+    const unheard = locks.once('k', HOUR, () => {
+      runs += 1
+      store.always('lose request', ['acquire'])
+    })
     expect(await errorOf(clock.until(unheard))).toMatchObject({
       code: 'store-unavailable',
       message: 'The work for "k" is done, but the store could not be told: the next call will do it again.',
     })
     store.always('answer')
-    await clock.until(locks.once('k', () => (runs += 1), HOUR))
+    await clock.until(locks.once('k', HOUR, () => (runs += 1)))
     expect(runs).toBe(2)
     await clock.advance(HOUR_MS)
   })
@@ -155,8 +151,8 @@ describe('once', () => {
       'lose reply',
     )
     store.next('release', 'lose reply', 'lose reply', 'lose reply')
-    expect(await clock.until(locks.once('k', () => 'done', HOUR))).toEqual({ ran: true, value: 'done' })
-    expect(await clock.until(other.locks.once('k', () => 'again', HOUR))).toEqual(DONE_BEFORE)
+    expect(await clock.until(locks.once('k', HOUR, () => 'done'))).toEqual({ ran: true, value: 'done' })
+    expect(await clock.until(other.locks.once('k', HOUR, () => 'again'))).toEqual(DONE_BEFORE)
     await clock.advance(HOUR_MS)
   })
 
@@ -168,7 +164,7 @@ describe('once', () => {
       throw new Error(`run ${runs}`)
     }
     const all = Array.from({ length: 20 }, (_, index) =>
-      (index % 2 === 0 ? locks : other.locks).once('k', failing, HOUR),
+      (index % 2 === 0 ? locks : other.locks).once('k', HOUR, failing),
     )
     const errors = await Promise.all(all.map(errorOf))
     expect(errors.map(({ message }) => message).sort()).toEqual(
@@ -179,21 +175,21 @@ describe('once', () => {
   test('is refused before its work begins where the store would not remember it for so long', async () => {
     await using masters = await startMasters(3)
     await using locks = createLocks(masters.store({ maxTtl: '1m' }))
-    const refused = locks.once('k', () => expect.unreachable(), HOUR)
+    const refused = locks.once('k', HOUR, () => expect.unreachable())
     expect(await errorOf(refused)).toMatchObject({
       code: 'store-refused',
       message: expect.stringMatching(
         /^The work for "k" was not begun, as the store would not remember it: Expected/,
       ),
     })
-    expect(await locks.once('k', () => 'worked', { remember: '1m' })).toEqual({ ran: true, value: 'worked' })
-    expect(await locks.once('k', () => 'again', { remember: '1m' })).toEqual(DONE_BEFORE)
+    expect(await locks.once('k', { remember: '1m' }, () => 'worked')).toEqual({ ran: true, value: 'worked' })
+    expect(await locks.once('k', { remember: '1m' }, () => 'again')).toEqual(DONE_BEFORE)
   })
 
   test('keeps to short terms where the store allows no others', async () => {
     await using masters = await startMasters(3)
     await using locks = createLocks(masters.store({ maxTtl: '1s' }), { ttl: '500ms' })
-    expect(await locks.once('k', () => 'worked', { remember: '1s' })).toEqual({ ran: true, value: 'worked' })
+    expect(await locks.once('k', { remember: '1s' }, () => 'worked')).toEqual({ ran: true, value: 'worked' })
     const changes = locks.election('k').observe()
     expect(await changes.next()).toEqual({ done: false, value: null })
     let finish = () => {}
@@ -213,7 +209,7 @@ describe('once', () => {
     const { store, locks, clock } = scene()
     store.next('renew', 'lose reply', 'fail')
     for (const key of ['a', 'b', 'c', 'd']) {
-      expect(await clock.until(locks.once(key, () => key, HOUR))).toEqual({ ran: true, value: key })
+      expect(await clock.until(locks.once(key, HOUR, () => key))).toEqual({ ran: true, value: key })
     }
     expect(store.count('renew')).toBe(3)
     await clock.advance(HOUR_MS)
@@ -223,11 +219,11 @@ describe('once', () => {
     const { locks, clock } = scene()
     const lease = await locks.acquire('k')
     const unrun = () => expect.unreachable()
-    expect(await errorOf(locks.once('k', unrun, { ...HOUR, wait: 0 }))).toMatchObject({
+    expect(await errorOf(locks.once('k', { ...HOUR, wait: 0 }, unrun))).toMatchObject({
       code: 'acquire-timeout',
     })
     const giveUp = new AbortController()
-    const waiting = locks.once('k', unrun, { ...HOUR, signal: giveUp.signal })
+    const waiting = locks.once('k', { ...HOUR, signal: giveUp.signal }, unrun)
     await settled()
     giveUp.abort(new Error('enough'))
     expect(await errorOf(waiting)).toMatchObject({ message: 'enough' })
@@ -237,7 +233,7 @@ describe('once', () => {
 
   test('is a deadlock inside of itself', async () => {
     const { locks } = realScene()
-    const inner = locks.once('k', () => locks.once('k', () => 'inner', HOUR), HOUR)
+    const inner = locks.once('k', HOUR, () => locks.once('k', HOUR, () => 'inner'))
     expect(await errorOf(inner)).toMatchObject({ code: 'deadlock' })
   })
 

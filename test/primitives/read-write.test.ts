@@ -41,7 +41,7 @@ describe('read and write', () => {
     const lock = locks.readWrite('k')
     let stop = false
     const stream = async (kind: 'read' | 'write') => {
-      while (!stop) await lock[kind](() => clock.advance(0), { wait: '1m' })
+      while (!stop) await lock[kind]({ wait: '1m' }, () => clock.advance(0))
     }
     const streams = [stream('read'), stream('read'), stream('read'), stream('write')]
     let served = 0
@@ -125,7 +125,7 @@ test('a reader whose lease has run out before its turn does not begin', async ()
     began.push(lease.state)
     clock.block(20)
   }
-  const readers = Array.from({ length: 40 }, () => lock.read(read, { ttl: 300 }))
+  const readers = Array.from({ length: 40 }, () => lock.read({ ttl: 300 }, read))
   const over = Promise.allSettled(readers)
   await settled()
   await writer.release()

@@ -125,13 +125,13 @@ describe('a lock inside itself', () => {
   test('reads under its own write lock, and does not write under its own read lock', async () => {
     const { locks } = scene()
     const lock = locks.readWrite('k')
-    expect(await lock.write(() => lock.read(() => 'read', { reentrant }))).toBe('read')
-    expect(await lock.read(() => lock.read(() => 'read', { reentrant }))).toBe('read')
-    const upgrade = lock.read(() => lock.write(() => 'never', { reentrant }))
+    expect(await lock.write(() => lock.read({ reentrant }, () => 'read'))).toBe('read')
+    expect(await lock.read(() => lock.read({ reentrant }, () => 'read'))).toBe('read')
+    const upgrade = lock.read(() => lock.write({ reentrant }, () => 'never'))
     const error = await errorOf(upgrade)
     expect(error).toMatchObject({ code: 'deadlock', key: 'k' })
     expect(error.message).toContain('cannot be upgraded')
-    expect(await errorOf(lock.read(() => lock.tryWrite(() => 'never', { reentrant })))).toMatchObject({
+    expect(await errorOf(lock.read(() => lock.tryWrite({ reentrant }, () => 'never')))).toMatchObject({
       code: 'deadlock',
     })
   })

@@ -29,15 +29,12 @@ describe('a semaphore', () => {
     await Promise.all(
       Array.from({ length: 100 }, (_, index) => {
         const units = 1 + ((index * 7) % 10)
-        return semaphore.withPermits(
-          async () => {
-            sum += units
-            most = Math.max(most, sum)
-            await settled()
-            sum -= units
-          },
-          { units },
-        )
+        return semaphore.withPermits({ units }, async () => {
+          sum += units
+          most = Math.max(most, sum)
+          await settled()
+          sum -= units
+        })
       }),
     )
     expect(most).toBeGreaterThan(6)
@@ -97,7 +94,7 @@ describe('a semaphore', () => {
     const lease = await semaphore.acquire()
     expect(await semaphore.tryWithPermits(() => 'ran')).toEqual({ acquired: false })
     await lease.release()
-    expect(await semaphore.tryWithPermits(() => 'ran', { units: 1 })).toEqual({
+    expect(await semaphore.tryWithPermits({ units: 1 }, () => 'ran')).toEqual({
       acquired: true,
       value: 'ran',
     })
@@ -134,13 +131,12 @@ describe('a semaphore', () => {
     const { store, locks } = scene()
     const semaphore = locks.semaphore('k', 5)
     const reentrant = true
-    const both = semaphore.withPermits(
-      (outer) => semaphore.withPermits((inner) => inner === outer, { units: 2, reentrant }),
-      { units: 3 },
+    const both = semaphore.withPermits({ units: 3 }, (outer) =>
+      semaphore.withPermits({ units: 2, reentrant }, (inner) => inner === outer),
     )
     expect(await both).toBe(true)
     expect(store.count('acquire')).toBe(1)
-    const more = semaphore.withPermits(() => semaphore.withPermits(() => 'never', { units: 2, reentrant }))
+    const more = semaphore.withPermits(() => semaphore.withPermits({ units: 2, reentrant }, () => 'never'))
     expect(await errorOf(more)).toMatchObject({ code: 'deadlock', key: 'k' })
   })
 

@@ -8,8 +8,8 @@ test('a plain object may stand in for the locks of a program under test', async 
   const taken: string[] = []
   const readWrite: ReadWriteLock = {
     key: 'k',
-    read: (work, options) => real.readWrite('k').read(work, options),
-    write: (work, options) => real.readWrite('k').write(work, options),
+    read: <T>(...rest: unknown[]) => real.readWrite('k').read(rest.at(-1) as () => T),
+    write: <T>(...rest: unknown[]) => real.readWrite('k').write(rest.at(-1) as () => T),
     tryRead: async () => ({ acquired: false }),
     tryWrite: async () => ({ acquired: false }),
     acquireRead: (options) => real.readWrite('k').acquireRead(options),
@@ -22,7 +22,7 @@ test('a plain object may stand in for the locks of a program under test', async 
     permits: 5,
     acquire: (options) => real.semaphore('k', 5).acquire(options),
     tryAcquire: async () => null,
-    withPermits: (work, options) => real.semaphore('k', 5).withPermits(work, options),
+    withPermits: <T>(...rest: unknown[]) => real.semaphore('k', 5).withPermits(rest.at(-1) as () => T),
     tryWithPermits: async () => ({ acquired: false }),
   }
   const double: Locks = {

@@ -13,8 +13,9 @@ process.on('message', () => process.kill(process.pid, 'SIGSTOP'))
 const abandoned = () => process.exit(1)
 process.on('disconnect', abandoned)
 
-const campaign = locks.election('service').campaign(
-  async (leadership) => {
+const campaign = locks
+  .election('service')
+  .campaign({ ttl, value: name, signal: end.signal }, async (leadership) => {
     const { fence, signal } = leadership
     // First, because the test may kill this process as soon as it is told.
     note('start', fence, name)
@@ -28,9 +29,7 @@ const campaign = locks.election('service').campaign(
     await new Promise((resolve) => setTimeout(resolve, 20))
     clearInterval(timer)
     tell(signal.reason.code, fence)
-  },
-  { ttl, value: name, signal: end.signal },
-)
+  })
 await campaign.catch((error: unknown) => {
   if (!end.signal.aborted) throw error
 })

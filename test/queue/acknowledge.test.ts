@@ -68,8 +68,8 @@ test.each([
   'a function that %s without acknowledging rejects with a clear error, and frees its place',
   async (_, end) => {
     const queue = createTaskQueue(oneAtATime)
-    const task = queue.enqueue(end, { group: 'a' })
-    const next = queue.run(() => 'next', { group: 'a' })
+    const task = queue.enqueue({ group: 'a' }, end)
+    const next = queue.run({ group: 'a' }, () => 'next')
     await expect(task).rejects.toMatchObject({
       code: 'task-failed',
       key: 'a',
@@ -96,13 +96,10 @@ test('what a function throws after it acknowledged goes to onLateError and chang
     onLateError: (error, { group }) => late.push([error, group]),
   })
   const [now, later] = [new Error('now'), new Error('later')]
-  const first = queue.enqueue<string>(
-    ({ ack }) => {
-      ack('one')
-      throw now
-    },
-    { group: 'a' },
-  )
+  const first = queue.enqueue<string>({ group: 'a' }, ({ ack }) => {
+    ack('one')
+    throw now
+  })
   const second = queue.enqueue<string>(async ({ ack }) => {
     ack('two')
     await settled()

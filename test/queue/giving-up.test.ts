@@ -9,7 +9,7 @@ const oneAtATime = { maxActiveTasks: 1, maxQueueSize: Number.POSITIVE_INFINITY }
 test('a signal that is aborted already refuses the task', async () => {
   const queue = createTaskQueue(oneAtATime)
   const reason = new Error('too late')
-  await expect(queue.run(() => 1, { signal: AbortSignal.abort(reason) })).rejects.toBe(reason)
+  await expect(queue.run({ signal: AbortSignal.abort(reason) }, () => 1)).rejects.toBe(reason)
   expect({ size: queue.size, active: queue.active }).toEqual({ size: 0, active: 0 })
 })
 
@@ -18,9 +18,9 @@ test('aborting a task that waits rejects it at once with the reason and leaves t
   const { opened, open } = gate()
   const order: number[] = []
   const controllers = Array.from({ length: 5 }, () => new AbortController())
-  const held = queue.run(() => opened, { group: 'a' })
+  const held = queue.run({ group: 'a' }, () => opened)
   const tasks = controllers.map(({ signal }, index) =>
-    outcomeOf(queue.run(() => order.push(index), { group: 'a', signal })),
+    outcomeOf(queue.run({ group: 'a', signal }, () => order.push(index))),
   )
   const reason = new Error('not needed')
   for (const index of [0, 2, 4]) controllers[index]?.abort(reason)
@@ -37,11 +37,11 @@ test('a group whose waiting tasks are all aborted leaves nothing behind and can 
   const { opened, open } = gate()
   const held = queue.run(() => opened)
   const controller = new AbortController()
-  const tasks = [1, 2].map(() => outcomeOf(queue.run(() => 1, { group: 'a', signal: controller.signal })))
+  const tasks = [1, 2].map(() => outcomeOf(queue.run({ group: 'a', signal: controller.signal }, () => 1)))
   controller.abort(new Error('not needed'))
   await Promise.all(tasks)
   expect(queue.size).toBe(0)
-  const again = queue.run(() => 'again', { group: 'a' })
+  const again = queue.run({ group: 'a' }, () => 'again')
   open()
   await held
   expect(await again).toBe('again')
@@ -52,12 +52,9 @@ test('aborting a task that has a place but did not start frees the place and nev
   const controller = new AbortController()
   let ran = false
   const task = outcomeOf(
-    queue.run(
-      () => {
-        ran = true
-      },
-      { signal: controller.signal },
-    ),
+    queue.run({ signal: controller.signal }, () => {
+      ran = true
+    }),
   )
   const next = queue.run(() => 'next')
   controller.abort(new Error('not needed'))
@@ -71,8 +68,9 @@ test('aborting a running task aborts its signal with the same reason, and the ta
   const controller = new AbortController()
   const { opened, open } = gate()
   const options = { signal: controller.signal }
-  const obedient = outcomeOf(queue.run(({ signal }) => delay(60_000, undefined, { signal }), options))
+  const obedient = outcomeOf(queue.run(options, ({ signal }) => delay(60_000, undefined, { signal })))
   const salvaging = queue.enqueue<string>(
+    options,
     ({ ack, signal }) =>
       new Promise<void>((resolve) => {
         signal.addEventListener('abort', () => {
@@ -80,9 +78,8 @@ test('aborting a running task aborts its signal with the same reason, and the ta
           resolve()
         })
       }),
-    options,
   )
-  const deaf = queue.run(({ signal }) => opened.then(() => signal.reason), options)
+  const deaf = queue.run(options, ({ signal }) => opened.then(() => signal.reason))
   await settled()
   const reason = new Error('enough')
   controller.abort(reason)
@@ -99,9 +96,9 @@ test('a signal that several tasks share still reaches the others after one of th
   const controller = new AbortController()
   const options = { signal: controller.signal }
   const { opened, open } = gate()
-  const first = queue.run(() => 'over', options)
-  const second = queue.run(({ signal }) => opened.then(() => signal.aborted), options)
-  const third = outcomeOf(queue.run(() => 'ran', options))
+  const first = queue.run(options, () => 'over')
+  const second = queue.run(options, ({ signal }) => opened.then(() => signal.aborted))
+  const third = outcomeOf(queue.run(options, () => 'ran'))
   expect(await first).toBe('over')
   await settled()
   const reason = new Error('enough')
@@ -115,11 +112,11 @@ test('a signal is no longer listened to once its tasks are over, however they en
   const queue = createTaskQueue({ maxActiveTasks: 1, maxQueueSize: 3 })
   const { signal } = new AbortController()
   const tasks = [
-    queue.run(() => 'runs', { signal }),
-    queue.enqueue(() => {}, { signal }),
-    queue.run(settled, { signal, wait: 0 }),
-    queue.run(() => 1, { signal }),
-    queue.run(() => 2, { signal }),
+    queue.run({ signal }, () => 'runs'),
+    queue.enqueue({ signal }, () => {}),
+    queue.run({ signal, wait: 0 }, settled),
+    queue.run({ signal }, () => 1),
+    queue.run({ signal }, () => 2),
   ]
   expect(getEventListeners(signal, 'abort')).toHaveLength(1)
   const outcomes = await Promise.all(tasks.map(outcomeOf))
@@ -136,7 +133,7 @@ test('100,000 waiting tasks share one signal, and aborting it rejects them all, 
   const startedAt = performance.now()
   const tasks = Array.from({ length: 100_000 }, (_, index) =>
     queue
-      .run(() => index, { group: `g${index % 100}`, signal: controller.signal })
+      .run({ group: `g${index % 100}`, signal: controller.signal }, () => index)
       .catch((error: unknown) => error),
   )
   controller.abort(reason)
@@ -154,12 +151,9 @@ test('a task that is not started within `wait` leaves the queue and never runs',
   const { opened, open } = gate()
   const held = queue.run(() => opened)
   let ran = false
-  const task = queue.run(
-    () => {
-      ran = true
-    },
-    { wait: '20ms', group: 'a' },
-  )
+  const task = queue.run({ wait: '20ms', group: 'a' }, () => {
+    ran = true
+  })
   await expect(task).rejects.toMatchObject({ code: 'acquire-timeout', key: 'a', waitedMs: 20 })
   expect(queue.size).toBe(0)
   open()
@@ -171,7 +165,7 @@ test('a task that is not started within `wait` leaves the queue and never runs',
 test('`wait` bounds the wait only: a task that started in time may take longer', async () => {
   const queue = createTaskQueue(oneAtATime)
   const held = queue.run(() => settled())
-  const slow = queue.run(() => delay(60, 'slow'), { wait: 30 })
+  const slow = queue.run({ wait: 30 }, () => delay(60, 'slow'))
   await held
   expect(await slow).toBe('slow')
 })
@@ -179,8 +173,8 @@ test('`wait` bounds the wait only: a task that started in time may take longer',
 test('with `wait: 0` a task starts at once or not at all', async () => {
   const queue = createTaskQueue(oneAtATime)
   const { opened, open } = gate()
-  const held = queue.run(() => opened, { wait: 0 })
-  expect(await outcomeOf(queue.run(() => 1, { wait: 0 }))).toBe('acquire-timeout')
+  const held = queue.run({ wait: 0 }, () => opened)
+  expect(await outcomeOf(queue.run({ wait: 0 }, () => 1))).toBe('acquire-timeout')
   expect({ size: queue.size, active: queue.active }).toEqual({ size: 0, active: 1 })
   open()
   await held
@@ -233,7 +227,7 @@ test('what a task does after maxTaskDuration has no effect, and only its own err
 
 test('maxTaskDuration counts from the start of the task, and a task may have its own', async () => {
   const queue = createTaskQueue({ ...oneAtATime, maxTaskDuration: 50 })
-  const slow = queue.run(() => delay(80, 'slow'), { maxTaskDuration: Number.POSITIVE_INFINITY })
+  const slow = queue.run({ maxTaskDuration: Number.POSITIVE_INFINITY }, () => delay(80, 'slow'))
   const waited = queue.run(() => 'quick')
   expect(await slow).toBe('slow')
   expect(await waited).toBe('quick')

@@ -21,12 +21,9 @@ test('a million tasks of a million groups leave nothing behind: no group, timer 
   const add = async (count: number) => {
     for (let index = 0; index < count; index++) {
       await queue.onRoom()
-      void queue.run(
-        async () => {
-          ran += 1
-        },
-        { group: `group:${ran + queue.size + queue.active}`, signal, wait: '1h' },
-      )
+      void queue.run({ group: `group:${ran + queue.size + queue.active}`, signal, wait: '1h' }, async () => {
+        ran += 1
+      })
     }
     await queue.onIdle()
   }
@@ -44,7 +41,7 @@ test('adding and running a task costs the same with 10 and with 300,000 tasks in
     const startedAt = performance.now()
     for (let round = 0; round < rounds; round++) {
       for (let index = 0; index < waiting; index++) {
-        void queue.run(async () => {}, { group: `g${index % groups}` })
+        void queue.run({ group: `g${index % groups}` }, async () => {})
       }
       await queue.onIdle()
     }
@@ -67,7 +64,7 @@ test('leaving the middle of 200,000 waiting tasks costs the same as leaving a sh
   let left = 0
   let ran = 0
   for (const { signal } of controllers) {
-    queue.run(() => ran++, { group: 'a', signal }).catch(() => left++)
+    queue.run({ group: 'a', signal }, () => ran++).catch(() => left++)
   }
   const startedAt = performance.now()
   for (const [index, controller] of controllers.entries()) if (index % 2 === 1) controller.abort()

@@ -156,8 +156,8 @@ function add(queue: TaskQueue, judge: Judge, chosen: Behaviour, signal: AbortSig
   const options = { group, wait, signal }
   const promise =
     chosen.ends === 'ack' || chosen.ends === 'ack, then throw' || chosen.ends === 'no ack'
-      ? queue.enqueue(start, options)
-      : queue.run(({ signal: own }) => start({ signal: own, ack: () => {} }), options)
+      ? queue.enqueue(options, start)
+      : queue.run(options, ({ signal: own }) => start({ signal: own, ack: () => {} }))
   promise.then(
     () => {
       task.outcome = 'resolved'

@@ -15,11 +15,11 @@ test('a stopped queue takes no new tasks', async () => {
 test('stop rejects what waits at once, and waits for what is active', async () => {
   const queue = createTaskQueue(oneAtATime)
   const { opened, open } = gate()
-  const active = queue.run(() => opened.then(() => 'finished'), { group: 'a' })
+  const active = queue.run({ group: 'a' }, () => opened.then(() => 'finished'))
   await settled()
   const order: string[] = []
   const waiting = [{ group: 'a' }, { group: 'b' }, {}].map((options, index) =>
-    outcomeOf(queue.run(() => 1, options)).then((outcome) => {
+    outcomeOf(queue.run(options, () => 1)).then((outcome) => {
       order.push(`${index}`)
       return outcome
     }),
@@ -184,7 +184,7 @@ test('no timer of the queue keeps the process alive', async () => {
   const keepingAlive = () => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
   const before = keepingAlive()
   const queue = createTaskQueue({ ...oneAtATime, maxTaskDuration: '1h' })
-  const tasks = [queue.run(() => new Promise(() => {})), queue.run(() => 1, { wait: '1h' })].map(outcomeOf)
+  const tasks = [queue.run(() => new Promise(() => {})), queue.run({ wait: '1h' }, () => 1)].map(outcomeOf)
   // Microtasks only, so that no other timer of this process can come or go in between.
   for (let turn = 0; turn < 5; turn++) await null
   void queue.stop({ timeout: '1h' })

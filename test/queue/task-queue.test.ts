@@ -39,14 +39,11 @@ test('tasks of one group run one at a time, in the order in which they were adde
   const log: string[] = []
   const gates = [gate(), gate(), gate()]
   const tasks = gates.map(({ opened }, index) =>
-    queue.run(
-      async () => {
-        log.push(`start ${index}`)
-        await opened
-        log.push(`end ${index}`)
-      },
-      { group: 'a' },
-    ),
+    queue.run({ group: 'a' }, async () => {
+      log.push(`start ${index}`)
+      await opened
+      log.push(`end ${index}`)
+    }),
   )
   // Opened in the wrong order: a later task must not get ahead by being quick.
   for (const { open } of gates.toReversed()) open()
@@ -57,7 +54,7 @@ test('tasks of one group run one at a time, in the order in which they were adde
 test('groups run side by side, and so do tasks without a group', async () => {
   const queue = createTaskQueue(unbounded)
   const { opened, open } = gate()
-  const tasks = [{ group: 'a' }, { group: 'b' }, {}, {}].map((options) => queue.run(() => opened, options))
+  const tasks = [{ group: 'a' }, { group: 'b' }, {}, {}].map((options) => queue.run(options, () => opened))
   expect(queue.active).toBe(4)
   open()
   await Promise.all(tasks)
@@ -69,14 +66,11 @@ test('never more than maxActiveTasks are active over all groups, and never fewer
   const gates = Array.from({ length: 6 }, () => gate())
   let running = 0
   const tasks = gates.map(({ opened }, index) =>
-    queue.run(
-      async () => {
-        running += 1
-        await opened
-        running -= 1
-      },
-      index % 2 === 0 ? { group: `g${index}` } : {},
-    ),
+    queue.run(index % 2 === 0 ? { group: `g${index}` } : {}, async () => {
+      running += 1
+      await opened
+      running -= 1
+    }),
   )
   for (const [index, { open }] of gates.entries()) {
     await settled()
@@ -93,9 +87,9 @@ test('never more than maxActiveTasks are active over all groups, and never fewer
 test('groups take turns: a group of a thousand tasks delays another one by a single turn', async () => {
   const queue = createTaskQueue({ ...unbounded, maxActiveTasks: 1 })
   const order: string[] = []
-  for (let index = 0; index < 1000; index++) void queue.run(() => order.push('busy'), { group: 'busy' })
+  for (let index = 0; index < 1000; index++) void queue.run({ group: 'busy' }, () => order.push('busy'))
   for (const group of ['b', 'c']) {
-    for (let index = 0; index < 3; index++) void queue.run(() => order.push(group), { group })
+    for (let index = 0; index < 3; index++) void queue.run({ group }, () => order.push(group))
   }
   void queue.run(() => order.push('none'))
   await queue.onIdle()
@@ -106,8 +100,8 @@ test('groups take turns: a group of a thousand tasks delays another one by a sin
 test('a group whose task is active does not hold up the tasks of others that came later', async () => {
   const queue = createTaskQueue({ ...unbounded, maxActiveTasks: 2 })
   const { opened, open } = gate()
-  const held = [queue.run(() => opened, { group: 'a' }), queue.run(() => 'second', { group: 'a' })]
-  expect(await queue.run(() => 'other', { group: 'b' })).toBe('other')
+  const held = [queue.run({ group: 'a' }, () => opened), queue.run({ group: 'a' }, () => 'second')]
+  expect(await queue.run({ group: 'b' }, () => 'other')).toBe('other')
   expect(queue.size).toBe(1)
   open()
   expect(await Promise.all(held)).toEqual([undefined, 'second'])
@@ -118,12 +112,9 @@ test('one task more than maxQueueSize is refused at once, and has no effect on t
   const { opened, open } = gate()
   const taken = [0, 1, 2].map((index) => queue.run(() => opened.then(() => index)))
   let ran = false
-  const refused = queue.run(
-    () => {
-      ran = true
-    },
-    { group: 'late' },
-  )
+  const refused = queue.run({ group: 'late' }, () => {
+    ran = true
+  })
   await expect(refused).rejects.toMatchObject({ code: 'queue-full', key: 'late' })
   open()
   expect(await Promise.all(taken)).toEqual([0, 1, 2])
@@ -134,8 +125,8 @@ test('one task more than maxQueueSize is refused at once, and has no effect on t
 test('a task that can start at once is taken however full the queue is', async () => {
   const queue = createTaskQueue({ maxActiveTasks: 2, maxQueueSize: 1 })
   const { opened, open } = gate()
-  const tasks = [queue.run(() => opened, { group: 'a' }), queue.run(() => opened, { group: 'a' })]
-  expect(await queue.run(() => 'free', { group: 'b' })).toBe('free')
+  const tasks = [queue.run({ group: 'a' }, () => opened), queue.run({ group: 'a' }, () => opened)]
+  expect(await queue.run({ group: 'b' }, () => 'free')).toBe('free')
   open()
   await Promise.all(tasks)
 })
@@ -146,7 +137,7 @@ test('a producer that awaits onRoom is never refused', async () => {
   const tasks: Promise<void>[] = []
   for (let index = 0; index < 100; index++) {
     await queue.onRoom()
-    tasks.push(queue.run(settled, { group: `g${index % 5}` }))
+    tasks.push(queue.run({ group: `g${index % 5}` }, settled))
     most = Math.max(most, queue.size)
   }
   await Promise.all(tasks)
@@ -174,13 +165,10 @@ test('a task may add tasks, also to its own group', async () => {
   const queue = createTaskQueue({ ...unbounded, maxActiveTasks: 1 })
   const order: string[] = []
   let inner: Promise<unknown> = Promise.resolve()
-  await queue.run(
-    () => {
-      inner = queue.run(() => order.push('inner'), { group: 'a' })
-      order.push('outer')
-    },
-    { group: 'a' },
-  )
+  await queue.run({ group: 'a' }, () => {
+    inner = queue.run({ group: 'a' }, () => order.push('inner'))
+    order.push('outer')
+  })
   await inner
   expect(order).toEqual(['outer', 'inner'])
 })
@@ -190,7 +178,7 @@ test('a function runs in the async context of the caller who added it, not of th
   const context = new AsyncLocalStorage<string>()
   const { opened, open } = gate()
   const seen = ['first', 'second', 'third'].map((name) =>
-    context.run(name, () => queue.run(() => opened.then(() => context.getStore()), { group: 'a' })),
+    context.run(name, () => queue.run({ group: 'a' }, () => opened.then(() => context.getStore()))),
   )
   open()
   expect(await Promise.all(seen)).toEqual(['first', 'second', 'third'])
@@ -225,9 +213,9 @@ test.each([
 ])('a task with %j is refused with a rejection, and not run', async (options, sentence) => {
   const queue = createTaskQueue(unbounded)
   let ran = false
-  const refused = queue.run(() => {
+  const refused = queue.run(options as never, () => {
     ran = true
-  }, options as never)
+  })
   await expect(refused).rejects.toMatchObject({
     code: 'invalid-argument',
     message: expect.stringContaining(sentence),

@@ -44,7 +44,7 @@ test('an expression that is too long to be a part of a key is refused', async ()
   const stage = new Stage()
   const { schedule, errors } = stage.member('a')
   const all = Array.from({ length: 60 }, (_, number) => number).join()
-  schedule.add('x'.repeat(500), `${all} ${all} * * * *`, work, { missed: 'all' })
+  schedule.add('x'.repeat(500), `${all} ${all} * * * *`, { missed: 'all' }, work)
   schedule.start()
   await stage.clock.advance(5000)
   expect(errors).toEqual([])
@@ -63,7 +63,7 @@ test.each([
   const stage = new Stage()
   const { schedule, locks } = stage.member('a')
   expect(() => createSchedule(locks, { timezone })).toThrow(message)
-  if (timezone !== null) expect(() => schedule.add('job', '* * * * *', work, { timezone })).toThrow(message)
+  if (timezone !== null) expect(() => schedule.add('job', '* * * * *', { timezone }, work)).toThrow(message)
 })
 
 test.each<[JobOptions, string]>([
@@ -84,7 +84,7 @@ test.each<[JobOptions, string]>([
   [broken(null), 'Expected the options to be an object, got null.'],
 ])('the job options %j are refused', (options, message) => {
   const { schedule } = new Stage().member('a')
-  expect(() => schedule.add('job', '* * * * *', work, options)).toThrow(message)
+  expect(() => schedule.add('job', '* * * * *', options, work)).toThrow(message)
   expect(schedule.jobs).toEqual([])
 })
 
@@ -121,7 +121,7 @@ test('a name that no store can keep is refused', () => {
 
 test('work that is no function is refused', () => {
   const { schedule } = new Stage().member('a')
-  expect(() => schedule.add('job', '* * * * *', broken('work'))).toThrow(
+  expect(() => schedule.add('job', '* * * * *', 'work' as never)).toThrow(
     'Expected `work` to be a function, got "work".',
   )
 })

@@ -30,6 +30,7 @@ const schedule = createSchedule(locks, { clock, onError: () => {} })
 schedule.add(
   'fleet',
   '* * * * * *',
+  { missed: 'all', catchUp: '1m', overlap: 'queue', ttl: '2500ms' },
   async ({ scheduledAt, fence, lease }) => {
     const note = (what: string) =>
       appendFileSync(journal, `${what} ${scheduledAt.toISOString()} ${fence} ${process.pid}\n`)
@@ -45,7 +46,6 @@ schedule.add(
     lease.assertHeld()
     note('end')
   },
-  { missed: 'all', catchUp: '1m', overlap: 'queue', ttl: '2500ms' },
 )
 schedule.start()
 

@@ -38,12 +38,17 @@ async function history(seed: number): Promise<History> {
         running -= 1
       }
     }
-    member.schedule.add('job', '*/5 * * * * *', work, {
-      missed: 'all',
-      catchUp: '10m',
-      overlap: 'queue',
-      ttl: '3s',
-    })
+    member.schedule.add(
+      'job',
+      '*/5 * * * * *',
+      {
+        missed: 'all',
+        catchUp: '10m',
+        overlap: 'queue',
+        ttl: '3s',
+      },
+      work,
+    )
     member.schedule.start()
     fleet.add(member)
   }

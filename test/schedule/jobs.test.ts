@@ -46,7 +46,7 @@ describe('stop', () => {
     const b = stage.member('b', { aheadMs: -1000 })
     for (const member of [a, b]) {
       const work = member === a ? stage.work(a, 40_000) : stage.work(b)
-      member.schedule.add('job', '* * * * *', work, { afterCrash: 'skip' })
+      member.schedule.add('job', '* * * * *', { afterCrash: 'skip' }, work)
       member.schedule.start()
     }
     await stage.clock.advance(55_000)
@@ -63,15 +63,10 @@ describe('stop', () => {
       const member = stage.member(`m${deploys}`, { stopTimeout: '1s' })
       const next = stage.member(`n${deploys}`, { aheadMs: -100 })
       for (const one of [member, next]) {
-        one.schedule.add(
-          'job',
-          '0 9 * * *',
-          async (run) => {
-            attempts.push(run.attempt)
-            await stage.work(one, 3_600_000)(run)
-          },
-          { missed: 'once' },
-        )
+        one.schedule.add('job', '0 9 * * *', { missed: 'once' }, async (run) => {
+          attempts.push(run.attempt)
+          await stage.work(one, 3_600_000)(run)
+        })
         one.schedule.start()
       }
       await stage.clock.advance(deploys === 0 ? 60 * MINUTE_MS : MINUTE_MS)
@@ -86,7 +81,7 @@ describe('stop', () => {
     const stage = new Stage()
     const a = stage.member('a')
     const b = stage.member('b', { aheadMs: -400 })
-    a.schedule.add('job', '* * * * *', () => new Promise(() => {}), { ttl: '20s' })
+    a.schedule.add('job', '* * * * *', { ttl: '20s' }, () => new Promise(() => {}))
     b.schedule.add('job', '* * * * *', stage.work(b))
     for (const { schedule } of [a, b]) schedule.start()
     await stage.clock.advance(51_000)
@@ -219,7 +214,7 @@ describe('runNow', () => {
   test('says how it went when the work is over, and not only when `atLeast` is', async () => {
     const stage = new Stage()
     const a = stage.member('a')
-    const job = a.schedule.add('job', '* * * * *', stage.work(a, 1000), { atLeast: '1h' })
+    const job = a.schedule.add('job', '* * * * *', { atLeast: '1h' }, stage.work(a, 1000))
     const begunAt = stage.clock.monotonicMs()
     expect(await stage.clock.until(job.runNow())).toMatchObject({ result: 'ok', durationMs: 1000 })
     expect(stage.clock.monotonicMs() - begunAt).toBeLessThan(2000)
@@ -258,7 +253,7 @@ describe('what can be seen of a job', () => {
   test('here: the next tick, and the last run', async () => {
     const stage = new Stage()
     const a = stage.member('a')
-    const job = a.schedule.add('job', '*/5 * * * *', stage.work(a, 2000), { timezone: 'Asia/Kolkata' })
+    const job = a.schedule.add('job', '*/5 * * * *', { timezone: 'Asia/Kolkata' }, stage.work(a, 2000))
     expect(job).toMatchObject({
       name: 'job',
       expression: '*/5 * * * *',

@@ -17,7 +17,7 @@ function member(store: Store, work: (run: ScheduledRun) => unknown, options: Job
     await schedule.stop({ timeout: 0 })
     await locks.close()
   })
-  const job = schedule.add('job', '* * * * * *', work, options)
+  const job = schedule.add('job', '* * * * * *', options, work)
   schedule.start()
   return { schedule, job, errors }
 }

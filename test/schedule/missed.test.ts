@@ -9,7 +9,7 @@ const DAY_MS = 24 * HOUR_MS
 /** Starts a process of that name with one job, every 10 minutes or as told, which takes no time. */
 function starts(stage: Stage, name: string, options: JobOptions, expression = '*/10 * * * *'): Member {
   const member = stage.member(name)
-  member.schedule.add('job', expression, stage.work(member), options)
+  member.schedule.add('job', expression, options, stage.work(member))
   member.schedule.start()
   return member
 }
@@ -96,7 +96,7 @@ describe('ticks at which no process ran', () => {
   test('include one whose process was stopped in the middle of it', async () => {
     const stage = new Stage('2027-01-15T08:00:30Z')
     const first = stage.member('first')
-    first.schedule.add('job', '*/10 * * * *', stage.work(first, HOUR_MS), { missed: 'once' })
+    first.schedule.add('job', '*/10 * * * *', { missed: 'once' }, stage.work(first, HOUR_MS))
     first.schedule.start()
     await stage.clock.advance(10 * MINUTE_MS)
     await stops(stage, first)

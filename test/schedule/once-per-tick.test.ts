@@ -74,7 +74,7 @@ describe('a fleet', () => {
     const old = stage.member('old')
     old.schedule.add('job', '*/20 * * * * *', stage.work(old))
     const young = stage.member('young', { aheadMs: 1500 })
-    young.schedule.add('job', '*/30 * * * * *', stage.work(young), { missed: 'all' })
+    young.schedule.add('job', '*/30 * * * * *', { missed: 'all' }, stage.work(young))
     for (const { schedule } of [old, young]) schedule.start()
     await stage.clock.advance(MINUTE_MS)
     expect(stage.ticks.map((tick) => tick.slice(14, 19))).toEqual(['00:20', '00:30', '00:40', '01:00'])
@@ -104,15 +104,10 @@ describe('a process that dies in the middle of a run', () => {
     const b = stage.member('b')
     const attempts: number[] = []
     for (const member of [a, b]) {
-      member.schedule.add(
-        'job',
-        '0 * * * *',
-        (run) => {
-          attempts.push(run.attempt)
-          return stage.work(member, 45 * MINUTE_MS)(run)
-        },
-        { ttl: '10s' },
-      )
+      member.schedule.add('job', '0 * * * *', { ttl: '10s' }, (run) => {
+        attempts.push(run.attempt)
+        return stage.work(member, 45 * MINUTE_MS)(run)
+      })
       member.schedule.start()
     }
     await stage.clock.advance(80 * MINUTE_MS)
@@ -131,7 +126,7 @@ describe('a process that dies in the middle of a run', () => {
     const a = stage.member('a', { aheadMs: 1000 })
     const b = stage.member('b')
     for (const member of [a, b]) {
-      member.schedule.add('job', '* * * * *', stage.work(member, 20_000), { ttl: '10s', afterCrash: 'skip' })
+      member.schedule.add('job', '* * * * *', { ttl: '10s', afterCrash: 'skip' }, stage.work(member, 20_000))
       member.schedule.start()
     }
     await stage.clock.advance(52_000)
@@ -147,7 +142,7 @@ describe('a process that dies in the middle of a run', () => {
     const stage = new Stage()
     const fleet = ['a', 'b', 'c', 'd', 'e'].map((name, at) => stage.member(name, { aheadMs: -10 * at }))
     for (const member of fleet) {
-      member.schedule.add('job', '0 * * * *', stage.work(member, 40 * MINUTE_MS), { ttl: '10s' })
+      member.schedule.add('job', '0 * * * *', { ttl: '10s' }, stage.work(member, 40 * MINUTE_MS))
       member.schedule.start()
     }
     await stage.clock.advance(HOUR_MS)
@@ -173,7 +168,7 @@ describe('a process that dies in the middle of a run', () => {
     const a = stage.member('a', { aheadMs: 1000 })
     const b = stage.member('b')
     for (const member of [a, b]) {
-      member.schedule.add('job', '0 0 9 15 1 *', stage.work(member, MINUTE_MS), { ttl: '10s' })
+      member.schedule.add('job', '0 0 9 15 1 *', { ttl: '10s' }, stage.work(member, MINUTE_MS))
       member.schedule.start()
     }
     await stage.clock.advance(HOUR_MS)
@@ -313,7 +308,7 @@ describe('a store that is away', () => {
       const a = stage.member('a', { aheadMs: 1000 })
       const b = stage.member('b')
       for (const member of [a, b]) {
-        member.schedule.add('job', '* * * * *', stage.work(member, 5000), { ttl: '30s' })
+        member.schedule.add('job', '* * * * *', { ttl: '30s' }, stage.work(member, 5000))
         member.schedule.start()
       }
       await stage.clock.advance(52_000)
@@ -333,15 +328,10 @@ describe('a store that is away', () => {
     const b = stage.member('b')
     const attempts: string[] = []
     for (const member of [a, b]) {
-      member.schedule.add(
-        'job',
-        '* * * * *',
-        (run) => {
-          attempts.push(`${member.name} ${run.attempt}`)
-          return stage.work(member, 5000)(run)
-        },
-        { ttl: '10s' },
-      )
+      member.schedule.add('job', '* * * * *', { ttl: '10s' }, (run) => {
+        attempts.push(`${member.name} ${run.attempt}`)
+        return stage.work(member, 5000)(run)
+      })
       member.schedule.start()
     }
     await stage.clock.advance(52_000)
@@ -356,7 +346,7 @@ describe('a store that is away', () => {
   test('while a run ends does not keep anybody who stops the schedule', async () => {
     const stage = new Stage()
     const a = stage.member('a')
-    a.schedule.add('job', '* * * * *', stage.work(a, 5000), { ttl: '10m' })
+    a.schedule.add('job', '* * * * *', { ttl: '10m' }, stage.work(a, 5000))
     a.schedule.start()
     await stage.clock.advance(52_000)
     a.store.always('lose request')

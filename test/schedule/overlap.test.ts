@@ -11,17 +11,12 @@ async function longRuns(options: JobOptions, forMs: number): Promise<Stage> {
   let running = 0
   for (const [name, aheadMs] of Object.entries({ a: 0, b: 800, c: -1300 })) {
     const member = stage.member(name, { aheadMs })
-    member.schedule.add(
-      'job',
-      '* * * * *',
-      async (run) => {
-        running += 1
-        most = Math.max(most, running)
-        await stage.work(member, stage.record.length < 3 ? 2.5 * MINUTE_MS : 0)(run)
-        running -= 1
-      },
-      options,
-    )
+    member.schedule.add('job', '* * * * *', options, async (run) => {
+      running += 1
+      most = Math.max(most, running)
+      await stage.work(member, stage.record.length < 3 ? 2.5 * MINUTE_MS : 0)(run)
+      running -= 1
+    })
     member.schedule.start()
   }
   await stage.clock.advance(forMs)
@@ -40,7 +35,7 @@ describe('ticks that come while a run is going on', () => {
   test('are left out for good: a process that starts right after makes up for none', async () => {
     const stage = await longRuns({ missed: 'all' }, 3.5 * MINUTE_MS)
     const late = stage.member('late')
-    late.schedule.add('job', '* * * * *', stage.work(late), { missed: 'all' })
+    late.schedule.add('job', '* * * * *', { missed: 'all' }, stage.work(late))
     late.schedule.start()
     await stage.clock.advance(10_000)
     expect(minutes(stage)).toEqual(['08:01'])
@@ -91,7 +86,7 @@ describe('`atLeast`', () => {
     const stage = new Stage()
     for (const [name, aheadMs] of Object.entries({ a: 0, b: 800, c: -1300 })) {
       const member = stage.member(name, { aheadMs })
-      member.schedule.add('job', '* * * * *', stage.work(member, 1000), { atLeast: '150s' })
+      member.schedule.add('job', '* * * * *', { atLeast: '150s' }, stage.work(member, 1000))
       member.schedule.start()
     }
     await stage.clock.advance(9 * MINUTE_MS)
@@ -101,7 +96,7 @@ describe('`atLeast`', () => {
   test('keeps what waits for the job waiting', async () => {
     const stage = new Stage()
     const a = stage.member('a')
-    const job = a.schedule.add('job', '* * * * *', stage.work(a), { atLeast: '25s' })
+    const job = a.schedule.add('job', '* * * * *', { atLeast: '25s' }, stage.work(a))
     a.schedule.start()
     await stage.clock.advance(51_000)
     const begunAt = stage.clock.wallMs()
@@ -122,7 +117,7 @@ describe('`atMost`', () => {
         run.signal.addEventListener('abort', () => reasons.push(run.signal.reason))
         if (stage.record.length === 1) await new Promise(() => {})
       }
-      member.schedule.add('job', '* * * * *', hang, { atMost: '20s', ttl: '10s' })
+      member.schedule.add('job', '* * * * *', { atMost: '20s', ttl: '10s' }, hang)
       member.schedule.start()
     }
     await stage.clock.advance(3 * MINUTE_MS)
@@ -140,7 +135,7 @@ describe('`atMost`', () => {
   test('lets work that listens end at once', async () => {
     const stage = new Stage()
     const a = stage.member('a')
-    a.schedule.add('job', '* * * * *', stage.work(a, 10 * MINUTE_MS), { atMost: '20s' })
+    a.schedule.add('job', '* * * * *', { atMost: '20s' }, stage.work(a, 10 * MINUTE_MS))
     a.schedule.start()
     await stage.clock.advance(50_000 + 20_000)
     expect(a.finished).toMatchObject([
@@ -152,15 +147,10 @@ describe('`atMost`', () => {
     const stage = new Stage()
     const a = stage.member('a')
     const signals: AbortSignal[] = []
-    a.schedule.add(
-      'job',
-      '* * * * *',
-      async (run) => {
-        signals.push(run.signal)
-        await stage.work(a, 15_000)(run)
-      },
-      { atMost: '20s' },
-    )
+    a.schedule.add('job', '* * * * *', { atMost: '20s' }, async (run) => {
+      signals.push(run.signal)
+      await stage.work(a, 15_000)(run)
+    })
     a.schedule.start()
     await stage.clock.advance(130_000)
     expect(a.finished).toMatchObject([{ result: 'ok' }, { result: 'ok' }])

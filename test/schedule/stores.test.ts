@@ -23,16 +23,11 @@ test.concurrent.each(Object.entries(places))(
       const locks = await connectForMarks(place.url, { label })
       const schedule = createSchedule(locks, { onError: (error) => errors.push(error) })
       const startedAt = Date.now()
-      const job = schedule.add(
-        'job',
-        '* * * * * *',
-        ({ scheduledAt, fence }) => {
-          ticks.push(scheduledAt.getTime())
-          fences.push(fence)
-          if (ticks.length === 1) throw new Error('not today')
-        },
-        OPTIONS,
-      )
+      const job = schedule.add('job', '* * * * * *', OPTIONS, ({ scheduledAt, fence }) => {
+        ticks.push(scheduledAt.getTime())
+        fences.push(fence)
+        if (ticks.length === 1) throw new Error('not today')
+      })
       schedule.start()
       const end = async () => {
         await schedule.stop()

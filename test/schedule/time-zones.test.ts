@@ -7,7 +7,7 @@ const HOUR_MS = 3_600_000
 async function ticks(from: string, hours: number, expression: string, timezone?: string): Promise<string[]> {
   const stage = new Stage(from)
   const member = stage.member('a')
-  member.schedule.add('job', expression, stage.work(member), { timezone })
+  member.schedule.add('job', expression, { timezone }, stage.work(member))
   member.schedule.start()
   await stage.clock.advance(hours * HOUR_MS)
   return stage.ticks.map((tick) => tick.slice(8, 16))

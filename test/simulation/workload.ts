@@ -99,7 +99,7 @@ class Actor {
     if (this.#random.chance(0.5)) {
       const work = (lease: Lease): Promise<void> => this.#work(lease, options)
       await this.#call(`${write ? 'write' : 'read'} ${key}`, {}, () =>
-        write ? lock.write(work, options) : lock.read(work, options),
+        write ? lock.write(options, work) : lock.read(options, work),
       )
       return
     }
