@@ -48,7 +48,7 @@ export type { Outcome } from './primitives/hold.ts'
 export type { Leader } from './primitives/leader-watch.ts'
 export type { Leadership } from './primitives/leadership.ts'
 export { createLocks } from './primitives/locks.ts'
-export type { OnceOptions, OnceOutcome } from './primitives/once.ts'
+export type { OnceOptions } from './primitives/once.ts'
 export type {
   CallbackOptions,
   HoldOptions,

@@ -90,7 +90,7 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
         }
         return { ran: true, value: await begin(work, lease, terms) }
       })
-      return outcome.acquired ? outcome.value : { ran: false, reason: 'concurrency' }
+      return outcome.ran ? outcome.value : { ran: false, reason: 'concurrency' }
     },
   }
 }

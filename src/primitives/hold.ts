@@ -13,10 +13,10 @@ export interface Desk {
   readonly nextId: () => string
 }
 
-/** The result of a try: the value of the callback, or that it never ran. */
-export type Outcome<T> = { readonly acquired: true; readonly value: T } | { readonly acquired: false }
+/** Whether the work ran, and if it did, what it returned. */
+export type Outcome<T> = { readonly ran: true; readonly value: T } | { readonly ran: false }
 
-const NOT_ACQUIRED = { acquired: false } as const
+const NOT_RUN = { ran: false } as const
 
 /** Waits for the key. Throws what is wrong with the call; returns without a promise when the store answers at once. */
 export function hold(
@@ -104,12 +104,12 @@ export async function tryWithHold<T>(
 ): Promise<Outcome<T>> {
   checkCallback(work)
   const outer = terms.reentrant ? heldAlready(desk, key, shape) : undefined
-  if (outer !== undefined) return { acquired: true, value: await runInside(desk, outer, work) }
+  if (outer !== undefined) return { ran: true, value: await runInside(desk, outer, work) }
   const held = tryHold(desk, key, shape, terms)
   const lease = held instanceof Promise ? await held : held
-  if (lease === null) return NOT_ACQUIRED
+  if (lease === null) return NOT_RUN
   try {
-    return { acquired: true, value: await runUnder(desk, lease, work, runObserved) }
+    return { ran: true, value: await runUnder(desk, lease, work, runObserved) }
   } finally {
     await letGo(lease)
   }

@@ -21,7 +21,7 @@ import {
   withHold,
 } from './hold.ts'
 import { parseLeaseJson } from './lease-json.ts'
-import { type OnceOptions, type OnceOutcome, parseOnce, runOnce } from './once.ts'
+import { type OnceOptions, parseOnce, runOnce } from './once.ts'
 import {
   type CallbackOptions,
   checkCallback,
@@ -118,7 +118,7 @@ export class Locks {
     return withHold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.callback, this.#defaults), work)
   }
 
-  /** Like {@link withLock}, but never waits: `{ acquired: false }` when the key is busy, and `work` does not run. */
+  /** Like {@link withLock}, but never waits: `{ ran: false }` when the key is busy, and `work` does not run. */
   tryWithLock<T>(key: string, work: (lease: Lease) => Promise<T> | T): Promise<Outcome<T>>
   tryWithLock<T>(
     key: string,
@@ -233,7 +233,7 @@ export class Locks {
     key: string,
     options: OnceOptions,
     work: (lease: Lease) => Promise<T> | T,
-  ): Promise<OnceOutcome<T>> {
+  ): Promise<Outcome<T>> {
     checkCallback(work)
     return runOnce(this.#desk, key, parseOnce(options, this.#defaults), work)
   }

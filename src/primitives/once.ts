@@ -4,16 +4,13 @@ import type { Engine } from '../engine/engine.ts'
 import type { Lease } from '../engine/lease.ts'
 import { terms } from '../engine/ticket-fields.ts'
 import { AcquireTimeoutError, isHoldfastError, StoreError } from '../errors.ts'
-import { type Desk, hold, makeTicket, tryHold, withHold } from './hold.ts'
+import { type Desk, hold, makeTicket, type Outcome, tryHold, withHold } from './hold.ts'
 import { EXCLUSIVE, markedKey, parseTerms, SHARED, TAKES, type Terms, type WaitOptions } from './options.ts'
 
 export interface OnceOptions extends Omit<WaitOptions, 'minHold' | 'lockDelay'> {
   /** How long a success is remembered: as long as a repetition may come. From 50 ms to 24 days. No default. */
   readonly remember: Duration
 }
-
-/** The value of the work, or that it was done before. */
-export type OnceOutcome<T> = { readonly ran: true; readonly value: T } | { readonly ran: false }
 
 export interface OnceTerms {
   readonly terms: Terms
@@ -38,7 +35,7 @@ export async function runOnce<T>(
   key: string,
   { terms, rememberMs }: OnceTerms,
   work: (lease: Lease) => Promise<T> | T,
-): Promise<OnceOutcome<T>> {
+): Promise<Outcome<T>> {
   const mark = markedKey(key, '#done')
   if (await isTaken(desk, mark, terms)) return DONE_BEFORE
   await checkRemember(desk, mark, key, rememberMs)

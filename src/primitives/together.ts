@@ -123,8 +123,8 @@ export async function tryWithHoldTogether<T>(
 ): Promise<Outcome<T>> {
   checkCallback(work)
   const leases = await tryHoldTogether(desk, keys, terms)
-  if (leases === null) return { acquired: false }
-  return { acquired: true, value: await runUnder(desk, leases, work) }
+  if (leases === null) return { ran: false }
+  return { ran: true, value: await runUnder(desk, leases, work) }
 }
 
 async function runUnder<T>(

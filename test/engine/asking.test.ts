@@ -121,7 +121,7 @@ describe('a try', () => {
     const { store, locks, other } = scene()
     const held = await other.locks.acquire('k')
     expect(await locks.tryAcquire('k')).toBeNull()
-    expect(await locks.tryWithLock('k', () => 'ran')).toEqual({ acquired: false })
+    expect(await locks.tryWithLock('k', () => 'ran')).toEqual({ ran: false })
     expect(store.sent).toHaveLength(2)
     await held.release()
   })

@@ -56,7 +56,7 @@ describe('what the engine does later runs in no caller’s async context', () =>
       const short = await locks.acquire('short', { ttl: 60 })
       await until('the other lease is lost', () => lease.signal.aborted)
       const [attempt, error] = await Promise.all(tried)
-      expect(attempt).toEqual({ acquired: false })
+      expect(attempt).toEqual({ ran: false })
       expect(error).toMatchObject({ code: 'acquire-timeout' })
       await short.release()
     })

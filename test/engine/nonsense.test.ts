@@ -48,7 +48,7 @@ describe.each(['at once', 'later'] as const)('a store that answers nonsense %s',
     const acquire = () => ({ tag: 'queued', ahead: 0, askAgainMs: 100 })
     const { clock, locks } = damaged({ acquire })
     expect(await clock.until(locks.tryAcquire('k'))).toBeNull()
-    expect(await clock.until(locks.tryWithLock('k', () => 'ran'))).toEqual({ acquired: false })
+    expect(await clock.until(locks.tryWithLock('k', () => 'ran'))).toEqual({ ran: false })
   })
 
   test.each([Number.NaN, 0, -1, undefined])(

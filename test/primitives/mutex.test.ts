@@ -60,7 +60,7 @@ describe('withLock', () => {
     const elsewhere = scene()
     await locks.withLock('k', async () => {
       expect(await other.locks.tryAcquire('k')).toBeNull()
-      expect(await elsewhere.locks.tryWithLock('k', () => 'ran')).toEqual({ acquired: true, value: 'ran' })
+      expect(await elsewhere.locks.tryWithLock('k', () => 'ran')).toEqual({ ran: true, value: 'ran' })
     })
   })
 })
@@ -73,17 +73,17 @@ describe('tryWithLock', () => {
     const outcome = await locks.tryWithLock('k', () => {
       ran = true
     })
-    expect(outcome).toEqual({ acquired: false })
+    expect(outcome).toEqual({ ran: false })
     expect(ran).toBe(false)
     await lease.release()
-    expect(await locks.tryWithLock('k', () => null)).toEqual({ acquired: true, value: null })
+    expect(await locks.tryWithLock('k', () => null)).toEqual({ ran: true, value: null })
   })
 
   test('hands on the error of the work, and releases', async () => {
     const { locks } = realScene()
     const broken = new Error('the work failed')
     expect(await errorOf(locks.tryWithLock('k', () => Promise.reject(broken)))).toBe(broken)
-    expect(await locks.tryWithLock('k', () => 1)).toEqual({ acquired: true, value: 1 })
+    expect(await locks.tryWithLock('k', () => 1)).toEqual({ ran: true, value: 1 })
   })
 
   test('does not go before those who wait', async () => {

@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest'
-import { createLocks, type OnceOptions, type OnceOutcome } from '../../src/index.ts'
+import { createLocks, type OnceOptions, type Outcome } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
 import { startMasters } from '../stores/redlock/masters.ts'
 
 const HOUR_MS = 3_600_000
 const HOUR: OnceOptions = { remember: '1h' }
-const DONE_BEFORE: OnceOutcome<never> = { ran: false }
+const DONE_BEFORE: Outcome<never> = { ran: false }
 
 describe('once', () => {
   test('runs what succeeds once, for all processes, until it is forgotten', async () => {

@@ -30,7 +30,7 @@ describe('read and write', () => {
       lock.write(() => order.push('second writer')),
       lock.read(() => order.push('last reader')),
     ]
-    expect(await lock.tryRead(() => 'overtook')).toEqual({ acquired: false })
+    expect(await lock.tryRead(() => 'overtook')).toEqual({ ran: false })
     await reader.release()
     await Promise.all(all)
     expect(order).toEqual(['first writer', 'late reader', 'second writer', 'last reader'])
@@ -88,11 +88,11 @@ describe('read and write', () => {
     const lock = locks.readWrite('k')
     expect(await lock.read(() => 1)).toBe(1)
     expect(await lock.write(async () => 2)).toBe(2)
-    expect(await lock.tryRead(() => 3)).toEqual({ acquired: true, value: 3 })
-    expect(await lock.tryWrite(() => 4)).toEqual({ acquired: true, value: 4 })
+    expect(await lock.tryRead(() => 3)).toEqual({ ran: true, value: 3 })
+    expect(await lock.tryWrite(() => 4)).toEqual({ ran: true, value: 4 })
     const broken = new Error('the work failed')
     expect(await errorOf(lock.write(() => Promise.reject(broken)))).toBe(broken)
-    expect(await lock.tryWrite(() => 5)).toEqual({ acquired: true, value: 5 })
+    expect(await lock.tryWrite(() => 5)).toEqual({ ran: true, value: 5 })
   })
 
   test('a mutex on the same key is a writer', async () => {

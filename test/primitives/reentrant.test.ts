@@ -35,7 +35,7 @@ describe('a lock inside itself', () => {
     const { locks } = realScene()
     await locks.withLock('k', async () => {
       expect(await locks.tryAcquire('k')).toBeNull()
-      expect(await locks.tryWithLock('k', () => 'ran')).toEqual({ acquired: false })
+      expect(await locks.tryWithLock('k', () => 'ran')).toEqual({ ran: false })
     })
   })
 
@@ -47,7 +47,7 @@ describe('a lock inside itself', () => {
         await locks.withLock('k', { reentrant }, () => {})
       })
       expect(await locks.tryWithLock('k', { reentrant }, (inner) => inner === outer)).toEqual({
-        acquired: true,
+        ran: true,
         value: true,
       })
       expect(outer.state).toBe('held')
@@ -91,11 +91,7 @@ describe('a lock inside itself', () => {
     const next = other.locks.withLock('k', work)
     expect(await clock.until(outer)).toBe('outer')
     await clock.until(next)
-    expect(await Promise.all(left)).toEqual([
-      undefined,
-      expect.any(Error),
-      { acquired: true, value: undefined },
-    ])
+    expect(await Promise.all(left)).toEqual([undefined, expect.any(Error), { ran: true, value: undefined }])
     expect(most).toBe(1)
   })
 
@@ -180,7 +176,7 @@ test.each(['looked at', 'closed'])(
         clock.block(1000)
         expect(lease.state).toBe('lost')
       }
-      expect(await Promise.all(tried)).toEqual([{ acquired: false }])
+      expect(await Promise.all(tried)).toEqual([{ ran: false }])
     })
   },
 )

@@ -92,10 +92,10 @@ describe('a semaphore', () => {
     const { locks } = realScene()
     const semaphore = locks.semaphore('k', 1)
     const lease = await semaphore.acquire()
-    expect(await semaphore.tryWithPermits(() => 'ran')).toEqual({ acquired: false })
+    expect(await semaphore.tryWithPermits(() => 'ran')).toEqual({ ran: false })
     await lease.release()
     expect(await semaphore.tryWithPermits({ units: 1 }, () => 'ran')).toEqual({
-      acquired: true,
+      ran: true,
       value: 'ran',
     })
   })

@@ -10,8 +10,8 @@ test('a plain object may stand in for the locks of a program under test', async 
     key: 'k',
     read: <T>(...rest: unknown[]) => real.readWrite('k').read(rest.at(-1) as () => T),
     write: <T>(...rest: unknown[]) => real.readWrite('k').write(rest.at(-1) as () => T),
-    tryRead: async () => ({ acquired: false }),
-    tryWrite: async () => ({ acquired: false }),
+    tryRead: async () => ({ ran: false }),
+    tryWrite: async () => ({ ran: false }),
     acquireRead: (options) => real.readWrite('k').acquireRead(options),
     acquireWrite: (options) => real.readWrite('k').acquireWrite(options),
     tryAcquireRead: async () => null,
@@ -23,17 +23,17 @@ test('a plain object may stand in for the locks of a program under test', async 
     acquire: (options) => real.semaphore('k', 5).acquire(options),
     tryAcquire: async () => null,
     withPermits: <T>(...rest: unknown[]) => real.semaphore('k', 5).withPermits(rest.at(-1) as () => T),
-    tryWithPermits: async () => ({ acquired: false }),
+    tryWithPermits: async () => ({ ran: false }),
   }
   const double: Locks = {
     withLock: <T>(key: string, ...rest: unknown[]) => {
       taken.push(key)
       return real.withLock(key, rest.at(-1) as () => T)
     },
-    tryWithLock: async () => ({ acquired: false }),
+    tryWithLock: async () => ({ ran: false }),
     withLocks: (keys: readonly string[], ...rest: unknown[]) =>
       real.withLocks(keys, rest.at(-1) as () => never),
-    tryWithLocks: async () => ({ acquired: false }),
+    tryWithLocks: async () => ({ ran: false }),
     acquire: (key, options) => real.acquire(key, options),
     tryAcquire: async () => null,
     acquireAll: (keys, options) => real.acquireAll(keys, options),
@@ -51,10 +51,7 @@ test('a plain object may stand in for the locks of a program under test', async 
   }
   expect(await programUnderTest(double)).toBe('paid')
   expect(taken).toEqual(['invoice:42'])
-  expect([await readWrite.tryWrite(() => 1), await semaphore.tryAcquire()]).toEqual([
-    { acquired: false },
-    null,
-  ])
+  expect([await readWrite.tryWrite(() => 1), await semaphore.tryAcquire()]).toEqual([{ ran: false }, null])
   // And the real ones are what the double stands in for.
   expect(await programUnderTest(real)).toBe('paid')
   await double.close()

@@ -43,10 +43,10 @@ describe.each([
     const { locks, other, rooms } = scene(options)
     const held = await other.locks.acquire('c')
     expect(await locks.tryAcquireAll(['a', 'b', 'c'])).toBeNull()
-    expect(await locks.tryWithLocks(['c', 'a'], () => 'ran')).toEqual({ acquired: false })
+    expect(await locks.tryWithLocks(['c', 'a'], () => 'ran')).toEqual({ ran: false })
     expect((await rooms()).map(({ key }) => key)).toEqual(['c'])
     await held.release()
-    expect(await locks.tryWithLocks(['c', 'a'], () => 'ran')).toEqual({ acquired: true, value: 'ran' })
+    expect(await locks.tryWithLocks(['c', 'a'], () => 'ran')).toEqual({ ran: true, value: 'ran' })
   })
 
   test('that are not all free in time hold none of them', async () => {
@@ -223,7 +223,7 @@ describe('several keys at once', () => {
     const [a, b] = [leases.fence('a'), leases.fence('b')]
     expect(told).toEqual(['requested a', `acquired a ${a} false`, 'requested b', `acquired b ${b} false`])
     await leases.release()
-    expect(await locks.tryWithLocks(['b', 'a'], () => 'ran')).toEqual({ acquired: true, value: 'ran' })
+    expect(await locks.tryWithLocks(['b', 'a'], () => 'ran')).toEqual({ ran: true, value: 'ran' })
     expect([store.count('acquireAll'), store.count('acquire')]).toEqual([2, 0])
   })
 
