@@ -47,7 +47,7 @@ export type { CampaignOptions } from './primitives/election.ts'
 export type { Outcome } from './primitives/hold.ts'
 export type { Leader } from './primitives/leader-watch.ts'
 export type { Leadership } from './primitives/leadership.ts'
-export { createLocks } from './primitives/locks.ts'
+export { createLocks, type EvictOptions } from './primitives/locks.ts'
 export type { OnceOptions } from './primitives/once.ts'
 export type {
   CallbackOptions,

@@ -125,7 +125,7 @@ describe('what the library says when things go wrong', () => {
     const waiting = errorOf(locks.acquire('held'))
     await clock.advance(10)
     for await (const room of other.locks.inspect({ prefix: 'held' }))
-      await other.locks.evict('held', room.queue[0]?.id, { reason: 'not today' })
+      await other.locks.evict('held', room.queue[0]?.id ?? '', { reason: 'not today' })
     errors.push(await clock.until(waiting))
 
     const expired = keep(await locks.acquire('expired', { ttl: TTL, renew: false }))

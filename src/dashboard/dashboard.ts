@@ -181,7 +181,9 @@ class DashboardHandler {
     if (typeof key !== 'string' || !key.startsWith(this.#settings.prefix)) {
       return refuse(response, 400, 'Expected `key` to be one of those shown here.')
     }
-    const evicted = await this.#locks.evict(key, id, { reason })
+    const evicted = await (id === undefined
+      ? this.#locks.evictAll(key, { reason })
+      : this.#locks.evict(key, id, { reason }))
     const { watch } = this.#live
     watch.noteEviction(key, evicted, reason)
     watch.lookNow()

@@ -88,6 +88,11 @@ export function createLocks(store: Store, options: LocksOptions = {}): Locks {
 /** It stands in every row of this process, in every store. */
 const LONGEST_LABEL = 500
 
+export interface EvictOptions {
+  /** What the one who is evicted is told. 1 to 500 characters. */
+  readonly reason: string
+}
+
 export class Locks {
   readonly #desk: Desk
   readonly #defaults: Terms
@@ -298,24 +303,22 @@ export class Locks {
   }
 
   /**
-   * Takes the key away from a holder (or a place from a waiter) by its id, or from all of them. The holder is told: its
-   * lease is lost with reason `evicted`. It may go on writing until then; fences are what stops it.
+   * Takes the key away from a holder, or the place in the queue from a waiter, by its id as `inspect` shows it. The store
+   * tells the holder, whose lease is then lost with reason `evicted`. The holder may go on writing until it hears of that:
+   * only fences stop it.
    *
-   * @returns the ids that were removed.
+   * @returns the ids that were removed: this one, or none.
    */
-  async evict(
-    key: string,
-    id: string | undefined,
-    options: { readonly reason: string },
-  ): Promise<readonly string[]> {
+  async evict(key: string, id: string, options: EvictOptions): Promise<readonly string[]> {
     checkKey(key)
-    if (id !== undefined && (typeof id !== 'string' || id === '')) {
-      throw expected('id', "a ticket's id, or undefined for all", id)
-    }
-    checkOptions(options, ['reason'])
-    const reason: unknown = options.reason
-    checkReason(reason)
-    return this.#ask('evict', () => this.#desk.engine.store.evict({ key, id, reason }))
+    if (typeof id !== 'string' || id === '') throw expected('id', "a ticket's id", id)
+    return this.#evict(key, id, options)
+  }
+
+  /** Like {@link evict}, for all who hold the key or wait for it. */
+  async evictAll(key: string, options: EvictOptions): Promise<readonly string[]> {
+    checkKey(key)
+    return this.#evict(key, undefined, options)
   }
 
   /**
@@ -339,6 +342,13 @@ export class Locks {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close()
+  }
+
+  #evict(key: string, id: string | undefined, options: EvictOptions): Promise<readonly string[]> {
+    checkOptions(options, ['reason'])
+    const { reason } = options
+    checkReason(reason)
+    return this.#ask('evict', () => this.#desk.engine.store.evict({ key, id, reason }))
   }
 
   /** One request for people, who can wait a little longer than a lease. */

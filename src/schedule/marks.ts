@@ -62,7 +62,7 @@ export class Marks {
   /** Nobody has to know of so many begins any more: the tick is settled. */
   async forgetBegins(tickMs: number, attempts: number): Promise<void> {
     for (let attempt = 1; attempt <= attempts; attempt += 1) {
-      await this.#locks.evict(this.#keyOf(tickMs, begun(attempt)), undefined, {
+      await this.#locks.evictAll(this.#keyOf(tickMs, begun(attempt)), {
         reason: 'the tick is settled',
       })
     }

@@ -204,7 +204,7 @@ class StoreLockManager implements LockManager {
    */
   async #rob(request: Request<unknown>): Promise<Lease> {
     for (let tries = 0; tries < MOST_THEFTS; tries += 1) {
-      await this.#locks.evict(this.#keyOf(request.name), undefined, { reason: 'stolen by a web lock' })
+      await this.#locks.evictAll(this.#keyOf(request.name), { reason: 'stolen by a web lock' })
       const lease = await this.#tryTake(request)
       if (lease !== null) return lease
     }

@@ -70,7 +70,7 @@ test('top has its keys: sorting, marking a line, the page of a key, help, pausin
   terminal.press('p')
   await terminal.shows('later')
   await late.release()
-  await locks.evict('c', undefined, { reason: 'the test is over' })
+  await locks.evictAll('c', { reason: 'the test is over' })
   await expect(waits).rejects.toThrow()
 })
 

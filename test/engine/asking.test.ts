@@ -265,7 +265,7 @@ describe('a definite no of the store', () => {
       extend: () => lease.extend(),
       adopt: () => locks.adopt(lease.toJSON()),
       inspect: () => locks.inspect().next(),
-      evict: () => locks.evict('k', undefined, { reason: 'r' }),
+      evict: () => locks.evictAll('k', { reason: 'r' }),
     }
     store.always('refuse')
     expect(await outcomeOf(calls[what]())).toMatchObject({
@@ -300,7 +300,7 @@ describe('errors of a store that are not ours', () => {
       extend: () => own.extend(),
       adopt: () => locks.adopt(json),
       inspect: () => locks.inspect().next(),
-      evict: () => locks.evict('k', undefined, { reason: 'r' }),
+      evict: () => locks.evictAll('k', { reason: 'r' }),
     }
     const error = await clock.until(errorOf(calls[what]()))
     await own.release()

@@ -169,7 +169,7 @@ describe('close', () => {
       () => semaphore.tryWithPermits(() => {}),
       () => locks.adopt(json),
       () => locks.inspect().next(),
-      () => locks.evict('k', undefined, { reason: 'r' }),
+      () => locks.evictAll('k', { reason: 'r' }),
     ]
     for (const call of calls) {
       const error = await errorOf(call())

@@ -289,7 +289,7 @@ describe('the store', () => {
     expect(errors()).toEqual(['acquire k refused store-refused'])
     expect(last(heard, 'withdrawn').reason).toBe('store')
     store.next('evict', 'fail')
-    await expect(locks.evict('k', undefined, { reason: 'x' })).rejects.toMatchObject({
+    await expect(locks.evictAll('k', { reason: 'x' })).rejects.toMatchObject({
       code: 'store-unavailable',
     })
     expect(errors().slice(1)).toEqual(['evict undefined ambiguous store-unavailable'])

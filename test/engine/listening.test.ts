@@ -173,7 +173,7 @@ describe('the tickets of ours beside a caller’s key', () => {
       terms += 1
       if (terms > 1) return
       const lost = new Promise((resolve) => signal.addEventListener('abort', resolve))
-      await locks.evict('e', undefined, { reason: 'a test' })
+      await locks.evictAll('e', { reason: 'a test' })
       await lost
     })
     const reasons = heard.flatMap((event) => (event.event === 'resigned' ? [event.reason] : []))

@@ -124,7 +124,7 @@ describe('a waiter', () => {
     const waiting = errorOf(locks.acquire('k'))
     await clock.advance(100)
     for await (const room of other.locks.inspect())
-      await other.locks.evict('k', room.queue[0]?.id, { reason: 'not today' })
+      await other.locks.evict('k', room.queue[0]?.id ?? '', { reason: 'not today' })
     const error = await clock.until(waiting, { withinMs: 100 })
     expect(error).toMatchObject({ code: 'lease-lost', reason: 'evicted', key: 'k' })
     expect(error.message).toContain('not today')

@@ -283,7 +283,7 @@ describe('the Fastify plugin', () => {
       app.get('/:when', (request, reply) =>
         request.withLock('pay', async (_, { signal }) => {
           if ((request.params as { when: string }).when === 'sent') reply.send('sent before')
-          await other.evict('pay', undefined, { reason: 'test' })
+          await other.evictAll('pay', { reason: 'test' })
           return aborted(signal)
         }),
       )

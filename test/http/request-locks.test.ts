@@ -183,7 +183,7 @@ describe('a lock for a request', () => {
     const requests = requestLocks(locks)
     const { url } = await serve((_, response) =>
       requests.withLock(response, 'pay', { ttl: 500 }, async (_, { signal }) => {
-        await other.evict('pay', undefined, { reason: 'test' })
+        await other.evictAll('pay', { reason: 'test' })
         return aborted(signal)
       }),
     )

@@ -270,7 +270,7 @@ describe('a window that is used up', () => {
     const waiting = limit.run('ada', { ttl: 500 }, () => expect.unreachable())
     waiting.catch(() => {})
     await until('it waits for the window', async () => (await rate.get('ada'))?.consumedPoints === 2)
-    await other.evict('exports:ada', undefined, { reason: 'test' })
+    await other.evictAll('exports:ada', { reason: 'test' })
     expect(await errorOf(waiting)).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
   })
 

@@ -135,7 +135,7 @@ class InvoiceController {
   @Get('/lost')
   @WithLock('pay')
   async lost(): Promise<void> {
-    await this.locks.evict('pay', undefined, { reason: 'test' })
+    await this.locks.evictAll('pay', { reason: 'test' })
     await aborted(currentLock().signal)
   }
 

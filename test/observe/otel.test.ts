@@ -142,7 +142,7 @@ describe('spans', () => {
       if (outcome === 'aborted') caller.abort()
       if (outcome === 'evicted') {
         const room = (await other.locks.inspect().next()).value
-        await other.locks.evict('k', room?.queue[0]?.id, { reason: 'a test' })
+        await other.locks.evict('k', room?.queue[0]?.id ?? '', { reason: 'a test' })
       }
       await clock.until(ended)
       const [span] = spans()

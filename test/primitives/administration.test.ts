@@ -102,7 +102,7 @@ describe('evict', () => {
     const held = await locks.acquire('k')
     const waiting = [errorOf(other.locks.acquire('k')), errorOf(locks.acquire('k'))]
     await clock.advance(10)
-    expect(await other.locks.evict('k', undefined, { reason: 'maintenance' })).toHaveLength(3)
+    expect(await other.locks.evictAll('k', { reason: 'maintenance' })).toHaveLength(3)
     for (const error of await clock.until(Promise.all(waiting)))
       expect(error).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
     await clock.advance(TTL)
@@ -113,29 +113,41 @@ describe('evict', () => {
     const { locks } = scene()
     const held = await locks.acquire('k')
     expect(await locks.evict('k', 'nobody', { reason: 'r' })).toEqual([])
-    expect(await locks.evict('nothing', undefined, { reason: 'r' })).toEqual([])
+    expect(await locks.evictAll('nothing', { reason: 'r' })).toEqual([])
     expect(() => held.assertHeld()).not.toThrow()
     await held.release()
   })
 
   test.each([
-    ['', undefined, { reason: 'r' }],
+    ['', 'id', { reason: 'r' }],
+    ['k', undefined, { reason: 'r' }],
     ['k', '', { reason: 'r' }],
     ['k', null, { reason: 'r' }],
     ['k', 5, { reason: 'r' }],
-    ['k', undefined, { reason: '' }],
-    ['k', undefined, { reason: 'r'.repeat(501) }],
-    ['k', undefined, { reason: 5 }],
-    ['k', undefined, {}],
-    ['k', undefined, undefined],
-    ['k', undefined, null],
-    ['k', undefined, 'stuck'],
-    ['k', undefined, { reason: 'r', force: true }],
-  ])('refuses %j, %j, %j before the store is asked', async (key, id, options) => {
+    ['k', 'id', { reason: '' }],
+    ['k', 'id', { reason: 'r'.repeat(501) }],
+    ['k', 'id', { reason: 5 }],
+    ['k', 'id', {}],
+    ['k', 'id', undefined],
+    ['k', 'id', null],
+    ['k', 'id', 'stuck'],
+    ['k', 'id', { reason: 'r', force: true }],
+  ])('evict refuses %j, %j, %j before the store is asked', async (key, id, options) => {
     const { store, locks } = scene()
     const error = await errorOf(locks.evict(key, id as never, options as never))
     expect(error).toMatchObject({ code: 'invalid-argument' })
     expect(error.message).toMatch(/^Expected .* to be .*, got .*\.$/)
+    expect(store.sent).toEqual([])
+  })
+
+  test.each([
+    ['', { reason: 'r' }],
+    ['k', { reason: '' }],
+    ['k', undefined],
+    ['k', { reason: 'r', id: 'id' }],
+  ])('evictAll refuses %j, %j before the store is asked', async (key, options) => {
+    const { store, locks } = scene()
+    expect(await errorOf(locks.evictAll(key, options as never))).toMatchObject({ code: 'invalid-argument' })
     expect(store.sent).toEqual([])
   })
 })

@@ -16,7 +16,7 @@ const byKey: readonly (readonly [string, (locks: Locks, key: string) => unknown]
   ['tryWithLocks', (locks, key) => locks.tryWithLocks([key], work)],
   ['readWrite', (locks, key) => locks.readWrite(key)],
   ['semaphore', (locks, key) => locks.semaphore(key, 2)],
-  ['evict', (locks, key) => locks.evict(key, undefined, { reason: 'r' })],
+  ['evict', (locks, key) => locks.evictAll(key, { reason: 'r' })],
 ]
 
 /** The error of a call, whether it throws or rejects. */

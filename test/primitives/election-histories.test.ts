@@ -82,7 +82,7 @@ test.each(Array.from({ length: 60 }, (_, seed) => seed))(
       else if (action === 6) void witness.locks.election('k').requestStepDown({ reason: 'chance' })
       else if (action === 7) {
         for (const one of candidates) one.evicted = one.term?.fence
-        void witness.locks.evict('k', undefined, { reason: 'chance' })
+        void witness.locks.evictAll('k', { reason: 'chance' })
       } else if (action === 8) clock.block(random.between(0, TTL_MS * 2))
       await clock.advance(random.between(1, 1500))
       expect(candidates.filter(({ leads }) => leads).length).toBeLessThanOrEqual(1)

@@ -55,7 +55,7 @@ describe('an election', () => {
     const running = campaign(locks.election('k'), office)
     await settled()
     const first = office.term
-    await other.locks.evict('k', undefined, { reason: 'test' })
+    await other.locks.evictAll('k', { reason: 'test' })
     await clock.untilTrue(() => first.signal.aborted)
     expect(first.signal.reason).toMatchObject({
       code: 'lease-lost',
@@ -335,7 +335,7 @@ describe('observing', () => {
     ['was asked to go', (election: Election) => election.requestStepDown({ reason: 'deploy' })],
     [
       'lost all of its mark to an operator',
-      (_: Election, locks: Locks) => locks.evict('k#leader', undefined, { reason: 'deploy' }),
+      (_: Election, locks: Locks) => locks.evictAll('k#leader', { reason: 'deploy' }),
     ],
   ])('goes on when the leader %s', async (_, ask) => {
     const here = scene()

@@ -46,7 +46,7 @@ test.concurrent.each(Object.entries(places))(
       }
       // To have it done again before it is forgotten.
       const [first] = clients
-      expect(await first?.evict('welcome:3#done', undefined, { reason: 'send it again' })).toHaveLength(1)
+      expect(await first?.evictAll('welcome:3#done', { reason: 'send it again' })).toHaveLength(1)
       expect(await clients[1]?.once('welcome:3', options, () => 'again')).toEqual({
         ran: true,
         value: 'again',

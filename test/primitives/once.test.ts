@@ -94,7 +94,7 @@ describe('once', () => {
         }),
     )
     await settled()
-    await other.locks.evict('k', undefined, { reason: 'test' })
+    await other.locks.evictAll('k', { reason: 'test' })
     await clock.advance(11_000)
     finish()
     expect(await errorOf(clock.until(slow))).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
@@ -114,7 +114,7 @@ describe('once', () => {
         }),
     )
     await settled()
-    await other.locks.evict('k', undefined, { reason: 'test' })
+    await other.locks.evictAll('k', { reason: 'test' })
     expect(await other.locks.once('k', HOUR, () => 'meanwhile')).toEqual({ ran: true, value: 'meanwhile' })
     finish()
     expect(await errorOf(clock.until(slow))).toMatchObject({ code: 'lease-lost' })

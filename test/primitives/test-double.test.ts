@@ -45,6 +45,7 @@ test('a plain object may stand in for the locks of a program under test', async 
     adopt: (json, options) => real.adopt(json, options),
     inspect: (options) => real.inspect(options),
     evict: async () => [],
+    evictAll: async () => [],
     on: (event, listener) => real.on(event, listener),
     close: () => real.close(),
     [Symbol.asyncDispose]: () => real.close(),

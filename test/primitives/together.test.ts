@@ -108,7 +108,7 @@ describe.each([
     const held = await other.locks.acquire('b')
     const waiting = errorOf(locks.acquireAll(['a', 'b'], { ttl: 5000, wait: '1h' }))
     await clock.advance(100)
-    await other.locks.evict('a', undefined, { reason: 'stuck' })
+    await other.locks.evictAll('a', { reason: 'stuck' })
     await clock.advance(5000)
     await held.release()
     expect(await clock.until(waiting)).toMatchObject({ code: 'lease-lost', key: 'a' })
@@ -119,7 +119,7 @@ describe.each([
     const leases = await locks.acquireAll(['a', 'b'], { ttl: 5000 })
     const signal = leases.signal
     await clock.advance(1)
-    await other.locks.evict('b', undefined, { reason: 'stuck' })
+    await other.locks.evictAll('b', { reason: 'stuck' })
     await clock.advance(1)
     expect(signal.reason).toMatchObject({ code: 'lease-lost', key: 'b' })
     expect(leases.state).toBe('lost')
@@ -131,7 +131,7 @@ describe.each([
   test('make work that lost one of them reject, and release the others', async () => {
     const { clock, locks, other, rooms } = scene(options)
     const work = locks.withLocks(['a', 'b'], { ttl: 5000 }, async () => {
-      await other.locks.evict('a', undefined, { reason: 'stuck' })
+      await other.locks.evictAll('a', { reason: 'stuck' })
       await clock.advance(5000)
       return 'written'
     })

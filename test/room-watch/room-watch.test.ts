@@ -66,7 +66,7 @@ test('the history of a key has every hold that was seen, and how it ended', asyn
   await until('nobody is seen', () => watched.snapshot.at > 0 && roomOf(watched, 'k') === undefined)
   const third = await locks.acquire('k')
   await until('it is seen', () => roomOf(watched, 'k')?.holders[0]?.id === third.id)
-  const evicted = await locks.evict('k', undefined, { reason: 'stuck' })
+  const evicted = await locks.evictAll('k', { reason: 'stuck' })
   watched.noteEviction('k', evicted, 'stuck')
   await until('nobody is seen', () => roomOf(watched, 'k') === undefined)
 

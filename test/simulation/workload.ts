@@ -187,8 +187,10 @@ class Actor {
     const ids = [...(room?.holders ?? []), ...(room?.queue ?? [])].map(({ id }) => id)
     if (ids.length === 0) return
     const id = this.#random.chance(0.2) ? undefined : this.#random.pick(ids)
+    const { locks } = this.#member
+    const options = { reason: 'chance' }
     await this.#call(`evict ${key} ${id ?? 'all'}`, { mostMs: ADMINISTRATION_MS }, () =>
-      this.#member.locks.evict(key, id, { reason: 'chance' }),
+      id === undefined ? locks.evictAll(key, options) : locks.evict(key, id, options),
     )
   }
 

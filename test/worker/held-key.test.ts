@@ -65,7 +65,7 @@ test.each([
     await reaches('working')
     const stopped = worker.stop()
     await clock.untilTrue(() => calls.includes('stopped'))
-    if (reason === 'evicted') await other.locks.evict('k', worker.lease?.id, { reason: 'maintenance' })
+    if (reason === 'evicted') await other.locks.evict('k', worker.lease?.id ?? '', { reason: 'maintenance' })
     else store.always('lose request')
     const next = await clock.until(other.locks.acquire('k', { wait: '20s' }))
     await clock.untilTrue(() => errors.length > 0)

@@ -85,7 +85,7 @@ describe('a lock worker', () => {
     const { worker, states, reasons, errors, fences, reaches } = workerOf()
     worker.start()
     await reaches('working')
-    await locks.evict('k', worker.lease?.id, { reason: 'maintenance' })
+    await locks.evict('k', worker.lease?.id ?? '', { reason: 'maintenance' })
     await until('it has started again', () => fences.length === 2)
     expect(reasons).toEqual(['lost'])
     expect(errors).toMatchObject([{ during: 'hold', error: { code: 'lease-lost', reason: 'evicted' } }])

@@ -105,7 +105,7 @@ test.concurrent(
       expect(performance.now() - toldAt).toBeLessThan(20_000)
       expect([calls, errors]).toEqual([['start', 'stopped'], []])
       // It could not be told, and lets the key run out.
-      expect(await scene.direct().evict('k', undefined, { reason: 'the test is over' })).toHaveLength(1)
+      expect(await scene.direct().evictAll('k', { reason: 'the test is over' })).toHaveLength(1)
     },
     { cancels: true },
   ),

@@ -63,7 +63,7 @@ const programs: Record<string, () => Promise<void>> = {
       stopTimeout: 50,
     })
     worker.subscribe(({ to, lease }) => {
-      if (to === 'working') void locks.evict('a', lease?.id, { reason: 'test' })
+      if (to === 'working') void locks.evict('a', lease?.id ?? '', { reason: 'test' })
       // Keeps nothing alive.
       if (to === 'overdue') setTimeout(() => say('still here'), 200).unref()
     })

@@ -23,7 +23,9 @@ Exits with 1 when there was nobody to evict.`,
     if (reason === undefined) throw new UsageError('Expected --reason followed by TEXT, got nothing.')
     const id = given.text('id')
     await using locks = await openLocks(await urlOf(given))
-    const evicted = await locks.evict(key, id, { reason })
+    const evicted = await (id === undefined
+      ? locks.evictAll(key, { reason })
+      : locks.evict(key, id, { reason }))
     if (given.flag('json')) print(json({ key, evicted }))
     else for (const each of evicted) print(`evicted ${plain(each)}`)
     if (evicted.length > 0) return EXIT.ok

@@ -27,7 +27,7 @@ test.each([
     const calls = ['one', 'bad', 'two'].map((key) => locks.tryAcquire(key))
     const [one, bad, two] = await Promise.allSettled(calls)
     expect(bad).toMatchObject({ reason: { code: 'store-refused', message: /used by something else/ } })
-    await expect(locks.evict('bad', undefined, { reason: 'stuck' })).rejects.toMatchObject({
+    await expect(locks.evictAll('bad', { reason: 'stuck' })).rejects.toMatchObject({
       code: 'store-refused',
       message: /used by something else/,
     })
