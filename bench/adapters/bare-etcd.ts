@@ -1,5 +1,5 @@
-import { loadDial } from '../../src/stores/etcd/connection.ts'
-import { Member } from '../../src/stores/etcd/member.ts'
+import { loadDial } from '../../src/stores/etcd/grpc/connection.ts'
+import { Member } from '../../src/stores/etcd/grpc/member.ts'
 import {
   encoded,
   LEASE_GRANT,
@@ -8,8 +8,8 @@ import {
   type TxnReply,
   type TxnRequest,
   WATCH,
-} from '../../src/stores/etcd/messages.ts'
-import { MessageReader } from '../../src/stores/etcd/wire.ts'
+} from '../../src/stores/etcd/grpc/messages.ts'
+import { MessageReader } from '../../src/stores/etcd/grpc/wire.ts'
 import type { Adapter, Surroundings } from '../adapter.ts'
 
 /**

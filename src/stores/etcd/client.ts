@@ -2,8 +2,8 @@ import { createSecureContext } from 'node:tls'
 import { checkOptions, expected } from '../../base/arguments.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
-import { Cluster } from './cluster.ts'
 import { EtcdStore } from './etcd-store.ts'
+import { Cluster } from './grpc/cluster.ts'
 
 export interface EtcdStoreOptions {
   /** The client URLs of the members, `http://` or all of them `https://`. Name all: the others are asked where one fails. */

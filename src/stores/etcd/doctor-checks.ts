@@ -1,5 +1,5 @@
 import { type Finding, milliseconds } from '../../base/diagnosis.ts'
-import type { KnownMember, MemberStatus } from './doctor-messages.ts'
+import type { KnownMember, MemberStatus } from './grpc/doctor-messages.ts'
 
 export interface MemberFacts extends MemberStatus {
   /** The median. */

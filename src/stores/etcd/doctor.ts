@@ -1,9 +1,9 @@
 import { type Finding, milliseconds } from '../../base/diagnosis.ts'
 import type { StoreError } from '../../errors.ts'
-import { Cluster } from './cluster.ts'
 import { MEMBER_CHECKS, type MemberFacts, togetherOf } from './doctor-checks.ts'
-import { type KnownMember, MEMBER_LIST, STATUS } from './doctor-messages.ts'
-import { LEASE_GRANT, type Method, TXN } from './messages.ts'
+import { Cluster } from './grpc/cluster.ts'
+import { type KnownMember, MEMBER_LIST, STATUS } from './grpc/doctor-messages.ts'
+import { LEASE_GRANT, type Method, TXN } from './grpc/messages.ts'
 import { parseUrl } from './open.ts'
 
 /** Of each member that a URL names, and of what they make together, beyond what the store itself notices. */

@@ -12,14 +12,14 @@ import type {
   Wake,
 } from '../../contract/store.ts'
 import { isHoldfastError } from '../../errors.ts'
-import type { Cluster } from './cluster.ts'
-import { MOST_TRIES, tooBusy } from './conditions.ts'
-import { Departure } from './departure.ts'
-import { Entrance } from './entrance.ts'
-import type { OwnTicket } from './own-ticket.ts'
-import { Presence } from './presence.ts'
-import { Register } from './register.ts'
-import { evict, inspect } from './survey.ts'
+import { Entrance } from './acquire.ts'
+import type { Cluster } from './grpc/cluster.ts'
+import { MOST_TRIES, tooBusy } from './grpc/conditions.ts'
+import { evict, inspect } from './inspect.ts'
+import { Departure } from './release.ts'
+import { Presence } from './renew.ts'
+import type { OwnTicket } from './session/own-ticket.ts'
+import { Register } from './session/session.ts'
 
 /**
  * Keys in etcd, one per ticket; see `room.ts` for who holds, `leases.ts` for what a crash costs, and `wardens.ts` for what

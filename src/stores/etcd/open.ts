@@ -3,7 +3,7 @@ import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { type EtcdStoreOptions, etcdStore } from './client.ts'
-import { loadDial } from './connection.ts'
+import { loadDial } from './grpc/connection.ts'
 
 /**
  * A store on the etcd that a URL names: `etcd://user:password@host1:2379,host2:2379,host3:2379`, or `etcds://…` for TLS

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { findSockets } from '../../../src/stores/etcd/find-sockets.ts'
+import { findSockets } from '../../../src/stores/etcd/grpc/find-sockets.ts'
 
 let server: Server
 let port: number

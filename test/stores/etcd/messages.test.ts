@@ -1,6 +1,6 @@
 import protobuf from 'protobufjs'
 import { describe, expect, test } from 'vitest'
-import { MEMBER_LIST, STATUS } from '../../../src/stores/etcd/doctor-messages.ts'
+import { MEMBER_LIST, STATUS } from '../../../src/stores/etcd/grpc/doctor-messages.ts'
 import {
   AUTHENTICATE,
   encoded,
@@ -10,8 +10,8 @@ import {
   type Method,
   TXN,
   WATCH,
-} from '../../../src/stores/etcd/messages.ts'
-import { MessageReader } from '../../../src/stores/etcd/wire.ts'
+} from '../../../src/stores/etcd/grpc/messages.ts'
+import { MessageReader } from '../../../src/stores/etcd/grpc/wire.ts'
 
 /** What the store uses of etcdserverpb/rpc.proto and mvccpb/kv.proto, and a field of each kind that it passes over. */
 const { root } = protobuf.parse(

@@ -1,4 +1,4 @@
-import type { KeyRange } from './messages.ts'
+import type { KeyRange } from '../grpc/messages.ts'
 
 /**
  * Names of the keys in etcd, readable in `etcdctl get --prefix holdfast/`:

@@ -1,4 +1,4 @@
-import { StoreError } from '../../errors.ts'
+import { StoreError } from '../../../errors.ts'
 
 /** An answer of gRPC that is not what was asked for. */
 export class StatusError extends Error {

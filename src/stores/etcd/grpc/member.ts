@@ -1,4 +1,4 @@
-import type { EtcdTls } from './client.ts'
+import type { EtcdTls } from '../client.ts'
 import type { Connection, Conversation, Dial, Ears, Request } from './connection.ts'
 import { STATUS } from './doctor-messages.ts'
 import { ConnectionError } from './failures.ts'

@@ -1,11 +1,11 @@
-import { type Backoff, backoffMs } from '../../base/backoff.ts'
-import type { Cluster } from './cluster.ts'
-import type { Conversation } from './connection.ts'
-import { encoded, TXN, WATCH, type WatchReply } from './messages.ts'
+import { type Backoff, backoffMs } from '../../../base/backoff.ts'
+import type { Cluster } from '../grpc/cluster.ts'
+import type { Conversation } from '../grpc/connection.ts'
+import { encoded, TXN, WATCH, type WatchReply } from '../grpc/messages.ts'
+import { MessageReader } from '../grpc/wire.ts'
 import { Room } from './room.ts'
 import type { RoomNames } from './room-names.ts'
 import { type Entry, entryOf } from './ticket-value.ts'
-import { MessageReader } from './wire.ts'
 
 export interface RoomsOptions {
   readonly cluster: Cluster

@@ -1,11 +1,11 @@
-import type { Cluster } from './cluster.ts'
-import { isAt, MOST_TRIES, tooBusy } from './conditions.ts'
-import { isLeaseGone } from './failures.ts'
+import type { Cluster } from '../grpc/cluster.ts'
+import { isAt, MOST_TRIES, tooBusy } from '../grpc/conditions.ts'
+import { isLeaseGone } from '../grpc/failures.ts'
+import { type Compare, type Operation, TXN, type TxnReply } from '../grpc/messages.ts'
+import type { RoomNames } from '../rooms/room-names.ts'
+import { type Entry, entryOf, kept, ticketValue } from '../rooms/ticket-value.ts'
 import type { Lease, Leases } from './leases.ts'
-import { type Compare, type Operation, TXN, type TxnReply } from './messages.ts'
 import { type OwnTicket, termMs } from './own-ticket.ts'
-import type { RoomNames } from './room-names.ts'
-import { type Entry, entryOf, kept, ticketValue } from './ticket-value.ts'
 
 export interface OwnKeysOptions {
   readonly cluster: Cluster

@@ -1,8 +1,8 @@
-import { type Ticket, TOMBSTONE_MS } from '../../contract/store.ts'
-import { isHoldfastError } from '../../errors.ts'
-import { isAt } from './conditions.ts'
-import type { Register } from './register.ts'
-import { entryOf } from './ticket-value.ts'
+import { type Ticket, TOMBSTONE_MS } from '../../../contract/store.ts'
+import { isHoldfastError } from '../../../errors.ts'
+import { isAt } from '../grpc/conditions.ts'
+import { entryOf } from '../rooms/ticket-value.ts'
+import type { Register } from './session.ts'
 
 /**
  * Tickets whose key may be in etcd, or may still come there, although this process does not know it as its own: a request

@@ -1,7 +1,7 @@
-import { StoreError } from '../../errors.ts'
-import type { Cluster } from './cluster.ts'
-import { type KeyValue, TXN } from './messages.ts'
-import type { RoomNames } from './room-names.ts'
+import { StoreError } from '../../../errors.ts'
+import type { Cluster } from '../grpc/cluster.ts'
+import { type KeyValue, TXN } from '../grpc/messages.ts'
+import type { RoomNames } from '../rooms/room-names.ts'
 
 /**
  * What fences are counted from: a fence is this number and the create revision of the ticket's key. Written once for an

@@ -1,8 +1,8 @@
-import { elapsedMs, type Instant, now, systemClock } from '../../base/clock.ts'
-import { StoreError } from '../../errors.ts'
-import type { Cluster } from './cluster.ts'
-import { isLeaseThere } from './failures.ts'
-import { LEASE_GRANT, LEASE_KEEP_ALIVE } from './messages.ts'
+import { elapsedMs, type Instant, now, systemClock } from '../../../base/clock.ts'
+import { StoreError } from '../../../errors.ts'
+import type { Cluster } from '../grpc/cluster.ts'
+import { isLeaseThere } from '../grpc/failures.ts'
+import { LEASE_GRANT, LEASE_KEEP_ALIVE } from '../grpc/messages.ts'
 
 /**
  * A lease of etcd. Keys that are bound to it are deleted by etcd once it has not been kept alive for its time to live, so

@@ -1,11 +1,11 @@
 import { type ReleaseAnswer, type ReleaseRequest, TOMBSTONE_MS } from '../../contract/store.ts'
-import { isAt, isNew } from './conditions.ts'
-import { isLeaseGone } from './failures.ts'
-import type { Operation, TxnReply } from './messages.ts'
-import { type OwnTicket, termMs } from './own-ticket.ts'
-import type { Register } from './register.ts'
-import { Room } from './room.ts'
-import { kept, ticketValue, tombstoneValue } from './ticket-value.ts'
+import { isAt, isNew } from './grpc/conditions.ts'
+import { isLeaseGone } from './grpc/failures.ts'
+import type { Operation, TxnReply } from './grpc/messages.ts'
+import { Room } from './rooms/room.ts'
+import { kept, ticketValue, tombstoneValue } from './rooms/ticket-value.ts'
+import { type OwnTicket, termMs } from './session/own-ticket.ts'
+import type { Register } from './session/session.ts'
 
 /** How a ticket leaves its room. */
 export class Departure {

@@ -1,4 +1,4 @@
-import { StoreError } from '../../errors.ts'
+import { StoreError } from '../../../errors.ts'
 import type { Compare } from './messages.ts'
 
 /** Nobody has written the key, or what was written is deleted. */

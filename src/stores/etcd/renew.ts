@@ -1,11 +1,11 @@
 import type { AcquireAnswer, Gone, RenewAnswer, Ticket } from '../../contract/store.ts'
-import { isAt, MOST_TRIES, tooBusy } from './conditions.ts'
-import type { KeyValue, Operation } from './messages.ts'
-import { type OwnTicket, termMs } from './own-ticket.ts'
-import type { Register } from './register.ts'
-import { Room } from './room.ts'
-import { entryOf, kept, ticketValue } from './ticket-value.ts'
-import { ATTEND_MS } from './wardens.ts'
+import { isAt, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
+import type { KeyValue, Operation } from './grpc/messages.ts'
+import { Room } from './rooms/room.ts'
+import { entryOf, kept, ticketValue } from './rooms/ticket-value.ts'
+import { type OwnTicket, termMs } from './session/own-ticket.ts'
+import type { Register } from './session/session.ts'
+import { ATTEND_MS } from './session/ticket-timers.ts'
 
 /** What there is to say about tickets that are there: whether they hold, and that they go on to. */
 export class Presence {

@@ -1,6 +1,6 @@
-import { type Ticket, UNLIMITED } from '../../contract/store.ts'
-import { StoreError } from '../../errors.ts'
-import type { KeyValue } from './messages.ts'
+import { type Ticket, UNLIMITED } from '../../../contract/store.ts'
+import { StoreError } from '../../../errors.ts'
+import type { KeyValue } from '../grpc/messages.ts'
 import type { RoomNames } from './room-names.ts'
 
 /**

@@ -1,5 +1,5 @@
-import { type Share, Sum } from '../../law/law.ts'
-import { Roster } from '../../law/roster.ts'
+import { type Share, Sum } from '../../../law/law.ts'
+import { Roster } from '../../../law/roster.ts'
 import type { Entry, KeptTicket } from './ticket-value.ts'
 
 /**

@@ -5,17 +5,17 @@ import {
   type RoomView,
   TOMBSTONE_MS,
 } from '../../contract/store.ts'
-import type { Cluster } from './cluster.ts'
-import { MOST_TRIES, tooBusy } from './conditions.ts'
-import { isLeaseGone } from './failures.ts'
-import type { FenceBase } from './fence-base.ts'
-import type { Leases } from './leases.ts'
-import { type Compare, type KeyValue, LEASE_TIME_TO_LIVE, type Operation, TXN } from './messages.ts'
-import type { OwnTicket } from './own-ticket.ts'
-import { Room } from './room.ts'
-import type { RoomNames } from './room-names.ts'
-import { closingValue, type Entry, entryOf, type KeptTicket, tombstoneValue } from './ticket-value.ts'
-import type { Wardens } from './wardens.ts'
+import type { Cluster } from './grpc/cluster.ts'
+import { MOST_TRIES, tooBusy } from './grpc/conditions.ts'
+import { isLeaseGone } from './grpc/failures.ts'
+import { type Compare, type KeyValue, LEASE_TIME_TO_LIVE, type Operation, TXN } from './grpc/messages.ts'
+import { Room } from './rooms/room.ts'
+import type { RoomNames } from './rooms/room-names.ts'
+import { closingValue, type Entry, entryOf, type KeptTicket, tombstoneValue } from './rooms/ticket-value.ts'
+import type { FenceBase } from './session/fence-base.ts'
+import type { Leases } from './session/leases.ts'
+import type { OwnTicket } from './session/own-ticket.ts'
+import type { Wardens } from './session/ticket-timers.ts'
 
 export interface Surroundings {
   readonly cluster: Cluster

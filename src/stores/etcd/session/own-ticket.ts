@@ -1,4 +1,4 @@
-import type { Ticket } from '../../contract/store.ts'
+import type { Ticket } from '../../../contract/store.ts'
 import type { Lease } from './leases.ts'
 
 /** A ticket that this process keeps alive: its key is bound to one of our leases. */

@@ -1,13 +1,13 @@
-import { type Backoff, backoffMs } from '../../base/backoff.ts'
-import type { Cluster } from './cluster.ts'
+import { type Backoff, backoffMs } from '../../../base/backoff.ts'
+import type { Cluster } from '../grpc/cluster.ts'
+import { type Operation, TXN } from '../grpc/messages.ts'
+import type { Room } from '../rooms/room.ts'
+import type { RoomNames } from '../rooms/room-names.ts'
+import type { Rooms } from '../rooms/rooms.ts'
+import { closingValue, type Entry, entryOf, kept, ticketValue } from '../rooms/ticket-value.ts'
 import type { Leases } from './leases.ts'
-import { type Operation, TXN } from './messages.ts'
 import type { OwnKeys } from './own-keys.ts'
 import type { OwnTicket } from './own-ticket.ts'
-import type { Room } from './room.ts'
-import type { RoomNames } from './room-names.ts'
-import type { Rooms } from './rooms.ts'
-import { closingValue, type Entry, entryOf, kept, ticketValue } from './ticket-value.ts'
 
 export interface WardensOptions {
   readonly cluster: Cluster

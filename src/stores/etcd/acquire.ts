@@ -1,11 +1,11 @@
 import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
-import { isEmpty, isNew, isOlder, MOST_TRIES, tooBusy } from './conditions.ts'
-import type { KeyValue, Operation } from './messages.ts'
-import { termMs } from './own-ticket.ts'
-import type { Presence } from './presence.ts'
-import type { Register } from './register.ts'
-import { Room } from './room.ts'
-import { kept, ticketValue } from './ticket-value.ts'
+import { isEmpty, isNew, isOlder, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
+import type { KeyValue, Operation } from './grpc/messages.ts'
+import type { Presence } from './renew.ts'
+import { Room } from './rooms/room.ts'
+import { kept, ticketValue } from './rooms/ticket-value.ts'
+import { termMs } from './session/own-ticket.ts'
+import type { Register } from './session/session.ts'
 
 /** How a ticket comes into its room. */
 export class Entrance {
