@@ -1,49 +1,26 @@
-import {
-  type EvictRequest,
-  type InspectRequest,
-  type RoomPage,
-  type RoomView,
-  TOMBSTONE_MS,
-} from '../../contract/store.ts'
-import type { Cluster } from './grpc/cluster.ts'
-import { MOST_TRIES, tooBusy } from './grpc/conditions.ts'
-import { isLeaseGone } from './grpc/failures.ts'
-import { type Compare, type KeyValue, LEASE_TIME_TO_LIVE, type Operation, TXN } from './grpc/messages.ts'
+import type { HolderView, InspectRequest, RoomPage, RoomView } from '../../contract/store.ts'
+import { type KeyValue, LEASE_TIME_TO_LIVE, TXN } from './grpc/messages.ts'
 import { Room } from './rooms/room.ts'
-import type { RoomNames } from './rooms/room-names.ts'
-import { closingValue, type Entry, entryOf, type KeptTicket, tombstoneValue } from './rooms/ticket-value.ts'
-import type { FenceBase } from './session/fence-base.ts'
-import type { Leases } from './session/leases.ts'
-import type { OwnTicket } from './session/own-ticket.ts'
-import type { Wardens } from './session/ticket-timers.ts'
-
-export interface Surroundings {
-  readonly cluster: Cluster
-  readonly names: RoomNames
-  readonly own: ReadonlyMap<string, OwnTicket>
-  readonly base: FenceBase
-  readonly leases: Leases
-  readonly wardens: Wardens
-  /** Its key is a tombstone now. */
-  evicted(entry: Entry): void
-}
+import type { Entry, KeptTicket } from './rooms/ticket-value.ts'
+import type { TicketState } from './session/own-ticket.ts'
+import type { Session } from './session/session.ts'
 
 /** A page of rooms as etcd has them, with what this process knows better of its own tickets. */
 export async function inspect(
+  session: Session,
   { prefix, cursor, count }: InspectRequest,
-  surroundings: Surroundings,
 ): Promise<RoomPage> {
-  const { names, base } = surroundings
+  const { names, base } = session
   await base.value()
   const begin = names.from(prefix)
   const rooms: RoomView[] = []
   /** What is left of the leases of other processes, in milliseconds. */
-  const left = new Map<number, number>()
+  const leftMs = new Map<number, number>()
   let from = cursor ?? begin
   for (;;) {
     // As it is before the request: what ends meanwhile is still in the reply.
-    const own = new Map(surroundings.own)
-    const { pairs, more } = await read(surroundings.cluster, from, names.tickets.end)
+    const own = knownOf(session)
+    const { pairs, more } = await read(session, { key: from, end: names.tickets.end, limit: READ_TOGETHER })
     const groups = new Map<string, KeyValue[]>()
     // In order of their names: the first that does not begin so is behind all that do.
     const isLast = !more || !(pairs.at(-1)?.key.startsWith(begin) ?? false)
@@ -59,10 +36,8 @@ export async function inspect(
       const range = names.room(key)
       // What was read may end in the middle of the last one.
       const isCut = !isLast && index === keys.length - 1
-      const all = isCut
-        ? (await read(surroundings.cluster, range.key, range.end, 0)).pairs
-        : (groups.get(key) ?? [])
-      const view = await viewOf(key, all, { ...surroundings, own, leases: left })
+      const all = isCut ? (await read(session, range)).pairs : (groups.get(key) ?? [])
+      const view = await viewOf(session, key, all, { own, leftMs })
       from = range.end
       if (view !== undefined) rooms.push(view)
       if (rooms.length === count) return { rooms, next: from }
@@ -71,185 +46,111 @@ export async function inspect(
   }
 }
 
-/** Removes tickets by force, all that are there at one moment. */
-export async function evict(request: EvictRequest, surroundings: Surroundings): Promise<readonly string[]> {
-  const evicted = new Set<string>()
-  for (let tries = 0; tries < MOST_TRIES; tries += 1)
-    if (await evictThose(request, surroundings, evicted)) return [...evicted]
-  throw tooBusy(request.key)
-}
-
-/** False when they changed meanwhile. */
-async function evictThose(
-  { key, id, reason }: EvictRequest,
-  surroundings: Surroundings,
-  evicted: Set<string>,
-): Promise<boolean> {
-  const { cluster, names, leases, wardens } = surroundings
-  const range = names.room(key)
-  const { pairs, revision } = await read(cluster, range.key, range.end, 0)
-  const room = new Room(key)
-  room.fill(
-    pairs.map((pair) => entryOf(pair, names)),
-    revision,
-  )
-  const clearing = wardens.clearing(room)
-  if (clearing !== undefined) {
-    await clearing
-    return false
-  }
-  const { holders } = room.divide()
-  const targets = [...room.tickets.values()].filter((entry) => id === undefined || entry.id === id)
-  // From the end of the queue: nobody is let in who is to be evicted, too.
-  for (let end = targets.length; end > 0; end -= EVICTED_TOGETHER) {
-    const some = targets.slice(Math.max(0, end - EVICTED_TOGETHER), end)
-    try {
-      if (!(await evictSome(some, { ...surroundings, holders, reason }))) return false
-    } catch (error) {
-      if (!isLeaseGone(error)) throw error
-      leases.tombsLost()
-      return false
-    }
-    for (const entry of some) {
-      evicted.add(entry.id)
-      surroundings.evicted(entry)
-    }
-  }
-  return true
-}
-
-async function evictSome(
-  targets: readonly (Entry & { readonly value: KeptTicket })[],
-  surroundings: Surroundings & { readonly holders: readonly Entry[]; readonly reason: string },
-): Promise<boolean> {
-  const { cluster, names, own, leases, wardens, holders, reason } = surroundings
-  const tombs = await leases.tombs(TOMBSTONE_MS)
-  const value = tombstoneValue({ evicted: true, reason })
-  const operations: Operation[] = []
-  const closings: [name: string, ms: number][] = []
-  for (const entry of targets) {
-    operations.push({ tag: 'put', key: entry.name, value, lease: tombs.id })
-    const { lockDelayMs, state } = entry.value
-    const wasConfirmed = holders.includes(entry) && state === 'here' && own.get(entry.id)?.state !== 'offered'
-    if (lockDelayMs === 0 || !wasConfirmed) continue
-    const name = names.closing(entry.key, entry.id)
-    const lease = await leases.once(lockDelayMs, { mayBeLonger: true })
-    operations.push({ tag: 'put', key: name, value: closingValue(lockDelayMs), lease: lease.id })
-    closings.push([name, lockDelayMs])
-  }
-  const { reply } = await cluster.ask(TXN, {
-    when: targets.map(
-      ({ name, modRevision }): Compare => ({
-        that: 'modified',
-        is: 'equal',
-        key: name,
-        revision: modRevision,
-      }),
-    ),
-    apply: operations,
-    otherwise: [],
-  })
-  if (reply.succeeded) for (const [name, ms] of closings) wardens.closing(name, ms)
-  return reply.succeeded
-}
-
 async function read(
-  cluster: Cluster,
-  key: string,
-  end: string,
-  limit: number = READ_TOGETHER,
-): Promise<{ pairs: readonly KeyValue[]; more: boolean; revision: number }> {
-  const { reply } = await cluster.ask(TXN, {
-    when: [],
-    apply: [{ tag: 'range', key, end, limit }],
-    otherwise: [],
-  })
-  const [range] = reply.ranges
-  return { pairs: range?.pairs ?? [], more: range?.more ?? false, revision: reply.revision }
+  { cluster }: Session,
+  range: { readonly key: string; readonly end: string; readonly limit?: number },
+): Promise<{ readonly pairs: readonly KeyValue[]; readonly more: boolean }> {
+  const { reply } = await cluster.ask(TXN, { when: [], apply: [{ tag: 'range', ...range }], otherwise: [] })
+  return { pairs: reply.ranges[0]?.pairs ?? [], more: reply.ranges[0]?.more ?? false }
+}
+
+/** What this process knows of a ticket of its own. */
+interface Known {
+  readonly createRevision: number
+  readonly acceptMs: number
+  readonly state: TicketState
+}
+
+function knownOf({ tickets }: Session): ReadonlyMap<string, Known> {
+  const known = new Map<string, Known>()
+  for (const [id, { createRevision, ticket, state }] of tickets)
+    known.set(id, { createRevision, acceptMs: ticket.acceptMs, state })
+  return known
 }
 
 async function viewOf(
+  session: Session,
   key: string,
   pairs: readonly KeyValue[],
-  {
-    cluster,
-    names,
-    own,
-    base,
-    wardens,
-    leases,
-  }: Omit<Surroundings, 'leases'> & { leases: Map<number, number> },
+  { own, leftMs }: { readonly own: ReadonlyMap<string, Known>; readonly leftMs: Map<number, number> },
 ): Promise<RoomView | undefined> {
   const now = performance.now()
   const wallNow = Date.now()
   const room = new Room(key)
-  const mine = (entry: Entry) => {
+  const knownOf = (entry: Entry): Known | undefined => {
     const known = own.get(entry.id)
     return known?.createRevision === entry.createRevision ? known : undefined
   }
-  const entries = pairs.map((pair) => entryOf(pair, names))
-  room.fill(
-    entries.filter((entry) => !isOver(mine(entry), now)),
-    0,
-  )
+  const entries = session.entries(pairs).filter((entry) => !isOver(knownOf(entry), now))
+  room.fill(entries, 0)
   const { holders } = room.divide()
   for (const entry of [...holders, ...room.closings.values()]) {
-    if (mine(entry) !== undefined || leases.has(entry.lease)) continue
-    const { reply } = await cluster.ask(LEASE_TIME_TO_LIVE, { id: entry.lease })
-    leases.set(entry.lease, Math.max(0, reply.ttl * 1000))
+    if (knownOf(entry) !== undefined || leftMs.has(entry.lease)) continue
+    const { reply } = await session.cluster.ask(LEASE_TIME_TO_LIVE, { id: entry.lease })
+    leftMs.set(entry.lease, Math.max(0, reply.ttl * 1000))
   }
-  const views = [...room.tickets.values()].map((entry) => {
-    const { units, limit, ttlMs, at, owner } = entry.value as KeptTicket
-    return {
-      entry,
-      known: mine(entry),
-      facts: { id: entry.id, units, limit, owner },
-      ttlMs,
-      sinceMs: wallNow - at,
-    }
-  })
   const closedMs = [...room.closings.values()].map((closing) =>
-    Math.min(wardens.closesFor(closing), leases.get(closing.lease) ?? Number.POSITIVE_INFINITY),
+    Math.min(session.delays.leftMs(closing), leftMs.get(closing.lease) ?? Number.POSITIVE_INFINITY),
   )
-  if (views.length === 0 && closedMs.length === 0) return undefined
+  const tickets = [...room.tickets.values()]
+  if (tickets.length === 0 && closedMs.length === 0) return undefined
+  const facts = ({ id, value: { units, limit, owner } }: Ticket) => ({ id, units, limit, owner })
+  const sinceMs = ({ value: { at } }: Ticket) => Math.max(0, wallNow - at)
   return {
     key,
-    holders: views
-      .filter(({ entry }) => holders.includes(entry))
-      .map(({ entry, known, facts, ttlMs, sinceMs }) => ({
-        ...facts,
-        fence: base.fence(entry.createRevision),
-        heldMs: Math.max(0, Math.floor(known === undefined ? sinceMs : now - known.heldSince)),
-        remainingMs: Math.max(
-          0,
-          Math.floor(remainingOf(known, now) ?? Math.min(ttlMs, leases.get(entry.lease) ?? ttlMs)),
-        ),
-        state: stateOf(entry, known),
-      })),
-    queue: views
-      .filter(({ entry }) => !holders.includes(entry))
-      .map(({ facts, sinceMs }) => ({ ...facts, waitedMs: Math.max(0, sinceMs) })),
+    holders: tickets
+      .filter((entry) => holders.includes(entry))
+      .map((entry) => {
+        const { ttlMs, state } = entry.value
+        const known = knownOf(entry)
+        const times =
+          known === undefined
+            ? { heldMs: sinceMs(entry), remainingMs: Math.min(ttlMs, leftMs.get(entry.lease) ?? ttlMs) }
+            : timesOf(known, now)
+        return {
+          ...facts(entry),
+          fence: session.base.fence(entry.createRevision),
+          heldMs: Math.max(0, Math.floor(times.heldMs)),
+          remainingMs: Math.max(0, Math.floor(times.remainingMs)),
+          state: state === 'leaving' ? state : stateOf(known),
+        }
+      }),
+    queue: tickets
+      .filter((entry) => !holders.includes(entry))
+      .map((entry) => ({ ...facts(entry), waitedMs: sinceMs(entry) })),
     closedMs: Math.ceil(Math.max(0, ...closedMs)),
   }
 }
 
+type Ticket = Entry & { readonly value: KeptTicket }
+
 /** Its time is over, and its key is being deleted or will be. */
-function isOver(known: OwnTicket | undefined, now: number): boolean {
+function isOver(known: Known | undefined, now: number): boolean {
   if (known === undefined) return false
-  return known.state === 'ended' || (known.state === 'waiting' ? known.rememberedUntil : known.until) <= now
+  const { state } = known
+  switch (state.tag) {
+    case 'waiting':
+      return state.rememberedUntil <= now
+    case 'offered':
+    case 'held':
+    case 'leaving':
+      return state.until <= now
+    case 'ended':
+    case 'over':
+      return true
+    default:
+      return state satisfies never
+  }
 }
 
-/** Undefined for a ticket of another process. */
-function remainingOf(known: OwnTicket | undefined, now: number): number | undefined {
-  // The watch has not told yet that it is its turn.
-  return known?.state === 'waiting' ? known.ticket.acceptMs : known && known.until - now
+/** Of a ticket that stands at the front. A watch may not have told a waiter yet that it is its turn. */
+function timesOf({ state, acceptMs }: Known, now: number): Pick<HolderView, 'heldMs' | 'remainingMs'> {
+  if ('since' in state) return { heldMs: now - state.since, remainingMs: state.until - now }
+  return { heldMs: 0, remainingMs: acceptMs }
 }
 
-function stateOf(entry: Entry, known: OwnTicket | undefined): 'held' | 'offered' | 'leaving' {
-  if (entry.value.state === 'leaving') return 'leaving'
-  return known?.state === 'offered' || known?.state === 'waiting' ? 'offered' : 'held'
+function stateOf(known: Known | undefined): 'held' | 'offered' {
+  return known?.state.tag === 'offered' || known?.state.tag === 'waiting' ? 'offered' : 'held'
 }
 
 const READ_TOGETHER = 500
-/** Two operations each at most, and etcd takes 128 in one transaction. */
-const EVICTED_TOGETHER = 50

@@ -1,145 +1,167 @@
 import { type ReleaseAnswer, type ReleaseRequest, TOMBSTONE_MS } from '../../contract/store.ts'
-import { isAt, isNew } from './grpc/conditions.ts'
+import { isAt, isNew, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import { isLeaseGone } from './grpc/failures.ts'
 import type { Operation, TxnReply } from './grpc/messages.ts'
 import { Room } from './rooms/room.ts'
-import { kept, ticketValue, tombstoneValue } from './rooms/ticket-value.ts'
+import { type Entry, kept, ticketValue, tombstoneValue } from './rooms/ticket-value.ts'
 import { type OwnTicket, termMs } from './session/own-ticket.ts'
-import type { Register } from './session/session.ts'
+import type { Session } from './session/session.ts'
 
-/** How a ticket leaves its room. */
-export class Departure {
-  readonly #register: Register
+/** Deletes the key of a ticket, or leaves a tombstone in its place. */
+export async function release(session: Session, request: ReleaseRequest): Promise<ReleaseAnswer> {
+  const answer = (await releaseIfOwn(session, request)) ?? (await releaseFound(session, request))
+  if (request.cancel) session.orphans.drop(request.id)
+  return answer
+}
 
-  constructor(register: Register) {
-    this.#register = register
+/** Undefined when the ticket is not one of this process, or no longer. */
+async function releaseIfOwn(session: Session, request: ReleaseRequest): Promise<ReleaseAnswer | undefined> {
+  const own = session.tickets.get(request.id)
+  if (own?.ticket.key !== request.key) return undefined
+  if (own.state.tag === 'ended') await own.state.done
+  if (own.state.tag === 'over') return undefined
+  return releaseOwn(session, own, request).catch((error: unknown) => session.tombsGone(error))
+}
+
+async function releaseOwn(
+  session: Session,
+  own: OwnTicket,
+  request: ReleaseRequest,
+): Promise<ReleaseAnswer | undefined> {
+  const { state } = own
+  if (state.tag === 'leaving') return { was: 'unknown' }
+  const was = state.tag === 'waiting' ? 'queued' : 'held'
+  const isEarly = state.tag === 'held' && state.minHoldUntil > performance.now()
+  if (isEarly) return (await leave(session, own)) ? { was } : undefined
+  // Its deletion is our own doing, and wakes nobody.
+  return own.during(async () => {
+    const removal = await removalOf(session, own.name, request.cancel || own.isDoubtful)
+    const reply = await remove(session, own, removal, nextOf(session, own))
+    session.forget(own)
+    if (reply === undefined) return undefined
+    session.removed(own)
+    return { was }
+  })
+}
+
+/** Released before its minimum hold was over: its key stays until then. False when it is no longer ours. */
+async function leave(session: Session, own: OwnTicket): Promise<boolean> {
+  const reply = await session.keys.change(own, () => {
+    const { lease, isPinned } = own.binding
+    const value = ticketValue(kept(own.ticket, { at: own.at, state: 'leaving', pinned: isPinned }))
+    return { apply: [{ tag: 'put', key: own.name, value, lease: lease.id }] }
+  })
+  if (reply !== undefined) session.left(own, reply.revision)
+  return reply !== undefined
+}
+
+/**
+ * Who is let in by a release, of the same process: it lives as surely as the one that leaves, so its key is bound to the lease
+ * by which it will hold in the same transaction. A waiter of another process does that itself. Until it has, nobody knows
+ * whether that process lives.
+ */
+function nextOf({ rooms, tickets }: Session, own: OwnTicket): readonly OwnTicket[] {
+  const room = rooms.get(own.ticket.key)
+  if (room === undefined || room.closings.size > 0) return []
+  const next: OwnTicket[] = []
+  for (const { id, createRevision } of room.divide({ without: own.ticket.id }).holders) {
+    const other = tickets.get(id)
+    const isWaiting = other?.state.tag === 'waiting' && other.createRevision === createRevision
+    if (!isWaiting || other.ticket.minHoldMs > 0) continue
+    const { holdLease, ticket, binding } = other
+    if (binding.lease !== holdLease && holdLease.backs(termMs(ticket))) next.push(other)
   }
+  return next.slice(0, MOST_NEXT)
+}
 
-  async releaseOwn(own: OwnTicket, request: ReleaseRequest): Promise<ReleaseAnswer | undefined> {
-    if (own.state === 'leaving') return { was: 'unknown' }
-    const was = own.state === 'waiting' ? 'queued' : 'held'
-    const isEarly = was === 'held' && own.holdUntil > performance.now()
-    if (isEarly) return (await this.#register.wardens.leave(own)) ? { was } : undefined
-    // Its deletion is our own doing, and wakes nobody.
-    own.questions += 1
-    try {
-      const removal = await this.#removal(own.name, request.cancel || own.isDoubtful)
-      const next = this.#next(own)
-      const reply = await this.#leave(own, removal, next)
-      this.#register.forget(own)
-      if (reply === undefined) return undefined
-      this.#register.removed(own)
-      return { was }
-    } finally {
-      own.questions -= 1
-    }
-  }
-
-  /**
-   * Who is let in by this, of the same process: it lives as surely as the one that leaves, so its key is bound to the lease
-   * by which it will hold in the same transaction. A waiter of another process does that itself. Until it has, nobody knows
-   * whether that process lives.
-   */
-  #next(own: OwnTicket): readonly OwnTicket[] {
-    const room = this.#register.rooms.get(own.ticket.key)
-    if (room === undefined || room.closings.size > 0) return []
-    const next: OwnTicket[] = []
-    for (const { id, createRevision } of room.divide({ without: own.ticket.id }).holders) {
-      const other = this.#register.own.get(id)
-      const isWaiting = other?.state === 'waiting' && other.createRevision === createRevision
-      if (!isWaiting || other.ticket.minHoldMs > 0) continue
-      if (other.lease !== other.holdLease && other.holdLease.backs(termMs(other.ticket))) next.push(other)
-    }
-    return next.slice(0, MOST_NEXT)
-  }
-
-  /** Undefined when its key is not ours any more. */
-  async #leave(
-    own: OwnTicket,
-    removal: Operation,
-    next: readonly OwnTicket[],
-  ): Promise<TxnReply | undefined> {
-    const { keys } = this.#register
-    const puts = next.map(({ name, ticket, at, holdLease }): Operation => {
-      return { tag: 'put', key: name, value: ticketValue(kept(ticket, { at })), lease: holdLease.id }
-    })
-    let isTogether = false
-    try {
-      const reply = await keys.change(own, (tries) => {
-        isTogether = tries === 0
-        if (!isTogether) return { apply: [removal] }
-        return {
-          when: next.map(({ name, modRevision }) => isAt(name, modRevision)),
-          apply: [removal, ...puts],
-        }
-      })
-      for (const other of isTogether ? next : []) {
-        if (reply === undefined) other.isDoubtful = true
-        else keys.bound(other, { revision: reply.revision, lease: other.holdLease })
+/** Undefined when its key is not ours any more. */
+async function remove(
+  session: Session,
+  own: OwnTicket,
+  removal: Operation,
+  next: readonly OwnTicket[],
+): Promise<TxnReply | undefined> {
+  const { keys } = session
+  const puts = next.map(({ name, ticket, at, holdLease }): Operation => {
+    return { tag: 'put', key: name, value: ticketValue(kept(ticket, { at })), lease: holdLease.id }
+  })
+  let isTogether = false
+  try {
+    const reply = await keys.change(own, (tries) => {
+      isTogether = tries === 0
+      if (!isTogether) return { apply: [removal] }
+      return {
+        when: next.map(({ name, binding }) => isAt(name, binding.revision)),
+        apply: [removal, ...puts],
       }
-      return reply
-    } catch (error) {
-      if (next.length === 0) throw error
-      // One of their leases is gone, say, and the one who waits by it will find out.
-      if (isLeaseGone(error)) return this.#leave(own, removal, [])
-      // Perhaps carried out: then their keys outlast the lease of waiters.
-      for (const other of next) other.isDoubtful = true
-      throw error
-    }
-  }
-
-  async releaseAny({ key, id, cancel }: ReleaseRequest): Promise<ReleaseAnswer | undefined> {
-    const name = this.#register.names.ticket(key, id)
-    const { reply } = await this.#register.transact({
-      when: [],
-      apply: [{ tag: 'range', ...this.#register.names.room(key) }],
-      otherwise: [],
     })
-    const room = new Room(key)
-    const entries = this.#register.entries(reply.ranges[0]?.pairs ?? [])
-    const present = entries.find((entry) => entry.name === name)
-    if (present === undefined) {
-      if (!cancel) return { was: 'unknown' }
-      const burial = await this.#register.transact({
-        when: [isNew(name)],
-        apply: [await this.#removal(name, true)],
-        otherwise: [],
-      })
-      return burial.reply.succeeded ? { was: 'unknown' } : undefined
+    for (const other of isTogether ? next : []) {
+      if (reply === undefined) other.doubt()
+      else keys.bound(other, { ...other.binding, revision: reply.revision, lease: other.holdLease })
     }
-    // An eviction may be nearly forgotten, and what comes late has to have no effect from now on.
-    if (present.value.state === 'gone' && cancel) {
-      const again = await this.#register.transact({
-        when: [isAt(name, present.modRevision)],
-        apply: [await this.#removal(name, true)],
-        otherwise: [],
-      })
-      return again.reply.succeeded ? { was: 'unknown' } : undefined
-    }
-    if (present.value.state !== 'here') return { was: 'unknown' }
-    room.fill(entries, reply.revision)
-    const isIn = room.divide().holders.some((entry) => entry.id === id)
-    const operation: Operation = present.value.pinned
-      ? {
-          tag: 'put',
-          key: name,
-          value: ticketValue({ ...present.value, state: 'leaving' }),
-          lease: present.lease,
-        }
-      : await this.#removal(name, cancel)
-    const told = await this.#register.transact({
-      when: [isAt(name, present.modRevision)],
-      apply: [operation],
-      otherwise: [],
-    })
-    return told.reply.succeeded ? { was: isIn ? 'held' : 'queued' } : undefined
+    return reply
+  } catch (error) {
+    if (next.length === 0) throw error
+    // One of their leases is gone, say, and the one who waits by it will find out.
+    if (isLeaseGone(error)) return remove(session, own, removal, [])
+    // Perhaps carried out: then their keys outlast the lease of waiters.
+    for (const other of next) other.doubt()
+    throw error
   }
+}
 
-  async #removal(name: string, isBuried: boolean): Promise<Operation> {
-    if (!isBuried) return { tag: 'delete', key: name }
-    const { id } = await this.#register.leases.tombs(TOMBSTONE_MS)
-    return { tag: 'put', key: name, value: tombstoneValue({ evicted: false }), lease: id }
+/** Of another process, or of none. */
+async function releaseFound(session: Session, request: ReleaseRequest): Promise<ReleaseAnswer> {
+  for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    const answer = await tryToRelease(session, request).catch((error: unknown) => session.tombsGone(error))
+    if (answer !== undefined) return answer
   }
+  throw tooBusy(request.key)
+}
+
+/** Undefined when its key changed meanwhile. */
+async function tryToRelease(
+  session: Session,
+  { key, id, cancel }: ReleaseRequest,
+): Promise<ReleaseAnswer | undefined> {
+  const name = session.names.ticket(key, id)
+  const { pairs, revision } = await session.read(session.names.room(key))
+  const entries = session.entries(pairs)
+  const present = entries.find((entry) => entry.name === name)
+  if (present?.value.state !== 'here') {
+    // The tombstone of an eviction may end soon, and what comes late has to have no effect from now on.
+    const isBuried = cancel && present?.value.state !== 'leaving'
+    return isBuried && !(await bury(session, name, present)) ? undefined : { was: 'unknown' }
+  }
+  const room = new Room(key)
+  room.fill(entries, revision)
+  const isIn = room.divide().holders.some((entry) => entry.id === id)
+  const { value, lease, modRevision } = present
+  const operation: Operation = value.pinned
+    ? { tag: 'put', key: name, value: ticketValue({ ...value, state: 'leaving' }), lease }
+    : await removalOf(session, name, cancel)
+  const { reply } = await session.transact({
+    when: [isAt(name, modRevision)],
+    apply: [operation],
+    otherwise: [],
+  })
+  return reply.succeeded ? { was: isIn ? 'held' : 'queued' } : undefined
+}
+
+/** Leaves a tombstone where there is no ticket. False when something came there meanwhile. */
+async function bury(session: Session, name: string, present: Entry | undefined): Promise<boolean> {
+  const { reply } = await session.transact({
+    when: [present === undefined ? isNew(name) : isAt(name, present.modRevision)],
+    apply: [await removalOf(session, name, true)],
+    otherwise: [],
+  })
+  return reply.succeeded
+}
+
+async function removalOf(session: Session, name: string, isBuried: boolean): Promise<Operation> {
+  if (!isBuried) return { tag: 'delete', key: name }
+  const { id } = await session.leases.tombs(TOMBSTONE_MS)
+  return { tag: 'put', key: name, value: tombstoneValue({ evicted: false }), lease: id }
 }
 
 /** A condition and an operation for each, of 128 that etcd takes unless it is told to take more. */

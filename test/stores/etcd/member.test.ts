@@ -68,7 +68,7 @@ test('a member that says goodbye is left: conversations end, and requests take a
 
 test('a watch that says what nobody understands is opened anew, and breaks nothing', async () => {
   const cluster = new Cluster({ endpoints: [server.url], auth: undefined, tls: {}, prefix: 'x/' })
-  const rooms = new Rooms({ cluster, names: new RoomNames('x/'), onChange() {} })
+  const rooms = new Rooms({ cluster, names: new RoomNames('x/'), onOpen() {}, onChange() {} })
   let watches = 0
   server.answer = (stream) => {
     watches += 1

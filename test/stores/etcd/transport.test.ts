@@ -24,7 +24,7 @@ function clusterOf(endpoints: readonly string[], options: Partial<ClusterOptions
 }
 
 function roomsOf(cluster: Cluster): Rooms {
-  const rooms = new Rooms({ cluster, names: new RoomNames('x/'), onChange() {} })
+  const rooms = new Rooms({ cluster, names: new RoomNames('x/'), onOpen() {}, onChange() {} })
   closings.push(() => rooms.close())
   return rooms
 }

@@ -10,6 +10,8 @@ import { type Entry, entryOf } from './ticket-value.ts'
 export interface RoomsOptions {
   readonly cluster: Cluster
   readonly names: RoomNames
+  /** A room is watched from now on. */
+  onOpen(room: Room): void
   /** Something has happened in a room: `entries` as they are now, `gone` those that are deleted. */
   onChange(room: Room, change: { readonly entries: readonly Entry[]; readonly gone: readonly string[] }): void
 }
@@ -60,6 +62,7 @@ export class Rooms {
     watched.room.fill(entries, revision)
     this.#rooms.set(key, watched)
     this.#watch(watched)
+    this.#options.onOpen(watched.room)
     return watched.room
   }
 

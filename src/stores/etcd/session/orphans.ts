@@ -1,33 +1,44 @@
 import { type Ticket, TOMBSTONE_MS } from '../../../contract/store.ts'
 import { isHoldfastError } from '../../../errors.ts'
+import type { Cluster } from '../grpc/cluster.ts'
 import { isAt } from '../grpc/conditions.ts'
+import { TXN } from '../grpc/messages.ts'
+import type { RoomNames } from '../rooms/room-names.ts'
 import { entryOf } from '../rooms/ticket-value.ts'
-import type { Register } from './session.ts'
+import type { Leases } from './leases.ts'
+import type { OwnTicket } from './own-ticket.ts'
+
+export interface OrphansOptions {
+  readonly cluster: Cluster
+  readonly names: RoomNames
+  readonly leases: Leases
+  readonly tickets: ReadonlyMap<string, OwnTicket>
+}
 
 /**
- * Tickets whose key may be in etcd, or may still come there, although this process does not know it as its own: a request
- * that writes it got no answer. It would be bound to a lease that is kept alive for others, so nobody would ever end it. It is
- * looked for when its time is over, and once more when hardly any request is that late.
+ * Tickets whose key may be in etcd, or may still come there, although this process does not know it as its own: a request that
+ * writes the key got no answer. The key would be bound to a lease that is kept alive for other tickets, so it would never end.
+ * Such a key is looked for when the time of its ticket is over, and once more when hardly any request is that late.
  */
-export class Doubts {
-  readonly #register: Register
-  readonly #doubts = new Map<string, Doubt>()
+export class Orphans {
+  readonly #options: OrphansOptions
+  readonly #orphans = new Map<string, Orphan>()
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
 
-  constructor(register: Register) {
-    this.#register = register
+  constructor(options: OrphansOptions) {
+    this.#options = options
   }
 
   add(ticket: Ticket): void {
     const at = performance.now() + Math.max(ticket.ttlMs, ticket.patienceMs)
-    this.#doubts.set(ticket.id, { ticket, at, isLast: false })
+    this.#orphans.set(ticket.id, { ticket, at, isLast: false })
     this.#lookIn(AGAIN_MS)
   }
 
-  /** It has left a tombstone, and whatever comes late finds that. */
-  settle(id: string): void {
-    this.#doubts.delete(id)
+  /** The ticket has left a tombstone, and a request that comes late finds that. */
+  drop(id: string): void {
+    this.#orphans.delete(id)
   }
 
   close(): void {
@@ -43,55 +54,58 @@ export class Doubts {
 
   async #look(): Promise<void> {
     const now = performance.now()
-    const due: Doubt[] = []
-    for (const doubt of this.#doubts.values()) {
-      const own = this.#register.own.get(doubt.ticket.id)
+    const due: Orphan[] = []
+    for (const orphan of this.#orphans.values()) {
+      const own = this.#options.tickets.get(orphan.ticket.id)
       // Asked for again, and known by now. Should it end by its time, it is looked for after that.
       if (own !== undefined) {
-        own.isDoubtful = true
-        this.#doubts.delete(doubt.ticket.id)
-      } else if (doubt.at <= now) due.push(doubt)
+        own.doubt()
+        this.#orphans.delete(orphan.ticket.id)
+      } else if (orphan.at <= now) due.push(orphan)
     }
     try {
       for (let start = 0; start < due.length; start += TOGETHER)
         await this.#remove(due.slice(start, start + TOGETHER))
     } catch (error) {
       // The right to ask was taken away, and will not come back by asking.
-      if (isHoldfastError(error, 'store-refused')) this.#doubts.clear()
+      if (isHoldfastError(error, 'store-refused')) this.#orphans.clear()
     }
     this.#timer = undefined
-    if (this.#doubts.size > 0) this.#lookIn(AGAIN_MS)
+    if (this.#orphans.size > 0) this.#lookIn(AGAIN_MS)
   }
 
-  async #remove(doubts: readonly Doubt[]): Promise<void> {
-    const { names, leases, own } = this.#register
-    const { reply } = await this.#register.transact({
+  async #remove(orphans: readonly Orphan[]): Promise<void> {
+    const { cluster, names, leases, tickets } = this.#options
+    const { reply } = await cluster.ask(TXN, {
       when: [],
-      apply: doubts.map(({ ticket }) => ({ tag: 'range', key: names.ticket(ticket.key, ticket.id) })),
+      apply: orphans.map(
+        ({ ticket: { key, id } }) => ({ tag: 'range', key: names.ticket(key, id) }) as const,
+      ),
       otherwise: [],
     })
-    for (const [index, doubt] of doubts.entries()) {
-      const { id } = doubt.ticket
+    for (const [index, orphan] of orphans.entries()) {
+      const { id } = orphan.ticket
       const pair = reply.ranges[index]?.pairs[0]
-      // If it is somebody else's by now, that one ends it. A tombstone has a lease that is of nobody else.
-      const isOurs = pair !== undefined && leases.isOurs(pair.lease) && !own.has(id)
+      // If another process has taken it over, that process ends it. A tombstone has a lease that no ticket has.
+      const isOurs = pair !== undefined && leases.isOurs(pair.lease) && !tickets.has(id)
       if (isOurs && entryOf(pair, names).value.state === 'here')
-        await this.#register.transact({
+        await cluster.ask(TXN, {
           when: [isAt(pair.key, pair.modRevision)],
           apply: [{ tag: 'delete', key: pair.key }],
           otherwise: [],
         })
-      if (this.#doubts.get(id) !== doubt) continue
-      if (doubt.isLast) this.#doubts.delete(id)
-      else this.#doubts.set(id, { ...doubt, at: performance.now() + TOMBSTONE_MS, isLast: true })
+      if (this.#orphans.get(id) !== orphan) continue
+      if (orphan.isLast) this.#orphans.delete(id)
+      else this.#orphans.set(id, { ...orphan, at: performance.now() + TOMBSTONE_MS, isLast: true })
     }
   }
 }
 
-interface Doubt {
+interface Orphan {
   readonly ticket: Ticket
-  /** By the monotonic clock. */
+  /** When it is looked for, by the monotonic clock. */
   readonly at: number
+  /** Whether it was looked for once. */
   readonly isLast: boolean
 }
 

@@ -4,14 +4,13 @@ import { isLeaseGone } from '../grpc/failures.ts'
 import { type Compare, type Operation, TXN, type TxnReply } from '../grpc/messages.ts'
 import type { RoomNames } from '../rooms/room-names.ts'
 import { type Entry, entryOf, kept, ticketValue } from '../rooms/ticket-value.ts'
-import type { Lease, Leases } from './leases.ts'
-import { type OwnTicket, termMs } from './own-ticket.ts'
+import type { Leases } from './leases.ts'
+import { type Binding, type OwnTicket, termMs } from './own-ticket.ts'
 
 export interface OwnKeysOptions {
   readonly cluster: Cluster
   readonly names: RoomNames
   readonly leases: Leases
-  readonly own: ReadonlyMap<string, OwnTicket>
 }
 
 /**
@@ -31,7 +30,7 @@ export class OwnKeys {
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
       const { when = [], apply } = plan(tries)
       const { reply } = await cluster.ask(TXN, {
-        when: [isAt(own.name, own.modRevision), ...when],
+        when: [isAt(own.name, own.binding.revision), ...when],
         apply,
         otherwise: [{ tag: 'range', key: own.name }],
       })
@@ -42,31 +41,31 @@ export class OwnKeys {
     throw tooBusy(own.ticket.key)
   }
 
-  /** Sees to it that the key of a holder is bound to a lease that is long enough. False when it is no longer ours. */
+  /** Binds the key of a holder to a lease that is long enough. False when the key is no longer ours. */
   async bind(own: OwnTicket): Promise<boolean> {
     const { leases } = this.#options
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-      const holdMs = own.holdUntil - performance.now()
+      const holdMs = own.state.tag === 'held' ? own.state.minHoldUntil - performance.now() : 0
       const isPinned = holdMs > 0
       const needMs = termMs(own.ticket)
-      if (isPinned === own.pinned && (isPinned || own.lease.termMs >= needMs)) return true
+      const isSame = own.binding.isPinned === isPinned
+      if (isSame && (isPinned || own.binding.lease.termMs >= needMs)) return true
       const lease = isPinned
         ? await leases.once(Math.max(holdMs, own.ticket.ttlMs) + own.ticket.lockDelayMs)
         : await leases.shared(needMs)
       // Bound to it by another question meanwhile.
-      if (own.lease === lease && own.pinned === isPinned) return true
+      if (own.binding.lease === lease && own.binding.isPinned === isPinned) return true
       try {
         const value = ticketValue(kept(own.ticket, { at: own.at, pinned: isPinned }))
         const put: Operation = { tag: 'put', key: own.name, value, lease: lease.id }
         const reply = await this.change(own, () => ({ apply: [put] }))
         if (reply === undefined) return false
-        this.bound(own, { revision: reply.revision, lease })
-        own.pinned = isPinned
+        this.bound(own, { revision: reply.revision, lease, isPinned })
         return true
       } catch (error) {
         if (!isLeaseGone(error)) {
           // Its key may outlive the lease to which it was bound, as far as this process knows.
-          own.isDoubtful = true
+          own.doubt()
           throw error
         }
         leases.lost(lease)
@@ -75,26 +74,21 @@ export class OwnKeys {
     throw tooBusy(own.ticket.key)
   }
 
-  /** Takes note of how its key was seen. False when somebody else has written it, or removed it. */
-  adopt(own: OwnTicket, entry: Entry): boolean {
+  /** Takes note of how the key of a ticket was seen. False when another process has written it, or it is a tombstone. */
+  adopt(own: OwnTicket, { createRevision, modRevision, lease, value }: Entry): boolean {
     const { leases } = this.#options
-    const isSame = entry.createRevision === own.createRevision && entry.value.state === 'here'
-    if (!isSame || !leases.isOurs(entry.lease)) return false
-    this.bound(own, { revision: entry.modRevision, lease: leases.kept(entry.lease) ?? own.lease })
+    if (createRevision !== own.createRevision || value.state !== 'here' || !leases.isOurs(lease)) return false
+    this.bound(own, { ...own.binding, revision: modRevision, lease: leases.kept(lease) ?? own.binding.lease })
     return true
   }
 
-  /** Its key was bound to this lease at this revision. */
-  bound(own: OwnTicket, { revision, lease }: { readonly revision: number; readonly lease: Lease }): void {
-    if (revision < own.modRevision) return
-    const { leases, own: all } = this.#options
-    own.modRevision = revision
-    // Forgotten meanwhile, it counts for no lease.
-    if (all.get(own.ticket.id) === own) {
-      own.lease.tickets -= 1
-      leases.used(lease)
-    }
-    own.lease = lease
+  /** The key of a ticket was bound to this lease at this revision. */
+  bound(own: OwnTicket, binding: Binding): void {
+    const before = own.binding.lease
+    // Once it is forgotten, it counts for no lease.
+    if (!own.bound(binding) || own.state.tag === 'over') return
+    before.tickets -= 1
+    this.#options.leases.used(binding.lease)
   }
 }
 

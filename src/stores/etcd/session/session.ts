@@ -1,3 +1,4 @@
+import { systemClock } from '../../../base/clock.ts'
 import type { Ticket, Wake } from '../../../contract/store.ts'
 import type { Cluster } from '../grpc/cluster.ts'
 import { isLeaseGone } from '../grpc/failures.ts'
@@ -5,216 +6,281 @@ import { type KeyValue, TXN, type TxnReply, type TxnRequest } from '../grpc/mess
 import type { Room } from '../rooms/room.ts'
 import { RoomNames } from '../rooms/room-names.ts'
 import { Rooms } from '../rooms/rooms.ts'
-import { type Entry, entryOf, kept } from '../rooms/ticket-value.ts'
+import { type Entry, entryOf } from '../rooms/ticket-value.ts'
+import { EvictionWatch } from './eviction-watch.ts'
 import { FenceBase } from './fence-base.ts'
+import { IdleRooms } from './idle-rooms.ts'
 import { type Lease, Leases } from './leases.ts'
-import { Doubts } from './orphans.ts'
+import { LockDelays } from './lock-delays.ts'
+import { Orphans } from './orphans.ts'
 import { OwnKeys } from './own-keys.ts'
-import type { OwnTicket } from './own-ticket.ts'
-import { Wardens } from './ticket-timers.ts'
+import { OwnTicket } from './own-ticket.ts'
+import { TicketTimers } from './ticket-timers.ts'
+import { Turns } from './turns.ts'
 
-/** All that one process has in etcd: its leases, its tickets, the rooms that it looks at, and who wants to be woken. */
-export class Register {
+/** All that one process has in etcd: its leases, its tickets, the rooms that it watches, and its listeners. */
+export class Session {
   readonly cluster: Cluster
   readonly names: RoomNames
+  readonly base: FenceBase
   readonly leases: Leases
   readonly rooms: Rooms
   readonly keys: OwnKeys
-  readonly wardens: Wardens
-  readonly doubts: Doubts
-  readonly base: FenceBase
-  readonly own: Map<string, OwnTicket> = new Map()
-  readonly listeners: Set<{ readonly onWake: (wake: Wake) => void }> = new Set()
+  readonly delays: LockDelays
+  readonly timers: TicketTimers
+  readonly orphans: Orphans
+  readonly turns: Turns = new Turns()
+  readonly #tickets = new Map<string, OwnTicket>()
+  readonly #evictions: EvictionWatch
+  readonly #idleRooms: IdleRooms
+  readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
 
   constructor(cluster: Cluster, prefix: string) {
-    this.cluster = cluster
-    this.names = new RoomNames(prefix)
-    this.base = new FenceBase(cluster, this.names, () => this.#reset())
-    this.leases = new Leases(cluster, (lease) => this.#loseAll(lease))
-    this.rooms = new Rooms({
+    const clock = systemClock
+    const tickets = this.#tickets
+    const names = new RoomNames(prefix)
+    const leases = new Leases(cluster, (lease) => this.#loseAll(lease))
+    const rooms = new Rooms({
       cluster,
-      names: this.names,
+      names,
+      onOpen: () => this.#idleRooms.look(),
       onChange: (room, { entries, gone }) => this.#changed(room, entries, gone),
     })
-    this.keys = new OwnKeys({ cluster, names: this.names, leases: this.leases, own: this.own })
-    this.doubts = new Doubts(this)
-    this.wardens = new Wardens({
+    this.cluster = cluster
+    this.names = names
+    this.leases = leases
+    this.rooms = rooms
+    this.base = new FenceBase(cluster, names, () => this.#reset())
+    this.keys = new OwnKeys({ cluster, names, leases })
+    this.orphans = new Orphans({ cluster, names, leases, tickets })
+    this.delays = new LockDelays({
+      clock,
       cluster,
-      names: this.names,
+      names,
+      leases,
+      rooms,
+      onOpen: (room) => this.admit(room),
+    })
+    this.timers = new TicketTimers({
+      clock,
       keys: this.keys,
-      leases: this.leases,
-      rooms: this.rooms,
-      own: this.own,
-      isHeard: () => this.listeners.size > 0,
-      onSettle: (room) => this.settle(room),
-      onSeen: (room) => this.#loseMissing(room),
-      onEnded: (own, { isDeleted }) => {
-        this.forget(own)
-        if (own.isDoubtful) this.doubts.add(own.ticket)
-        if (isDeleted) this.removed(own)
-      },
+      delays: this.delays,
+      tickets,
+      roomOf: (key) => rooms.get(key),
+      onExpired: (own, { isDeleted }) => this.#expired(own, isDeleted),
+      onMinHoldOver: (own) => void this.#unpin(own),
+    })
+    this.#idleRooms = new IdleRooms({ clock, rooms, tickets })
+    this.#evictions = new EvictionWatch({
+      clock,
+      rooms,
+      tickets,
+      isHeard: () => this.#listeners.size > 0,
+      onWatched: (room) => this.#loseMissing(room),
     })
   }
 
-  transact(request: TxnRequest): Promise<{ reply: TxnReply; isDoubtful: boolean }> {
+  /** The tickets that this process keeps alive, by their ids. */
+  get tickets(): ReadonlyMap<string, OwnTicket> {
+    return this.#tickets
+  }
+
+  listen(onWake: (wake: Wake) => void): () => void {
+    const listener = { onWake }
+    this.#listeners.add(listener)
+    this.#evictions.lookAtAll()
+    return () => {
+      this.#listeners.delete(listener)
+    }
+  }
+
+  transact(request: TxnRequest): Promise<{ readonly reply: TxnReply; readonly isDoubtful: boolean }> {
     return this.cluster.ask(TXN, request)
   }
 
-  /** Nothing was written: the next try takes a new lease. */
-  leaseGone(error: unknown, lease: Lease): undefined {
-    if (!isLeaseGone(error)) throw error
-    this.leases.lost(lease)
-    return undefined
-  }
-
-  tombsGone(error: unknown): undefined {
-    if (!isLeaseGone(error)) throw error
-    this.leases.tombsLost()
-    return undefined
-  }
-
-  entryOf(
-    ticket: Ticket,
-    { name, at, lease, revision }: { name: string; at: number; lease: number; revision: number },
-  ): Entry {
-    const { key, id } = ticket
-    const value = kept(ticket, { at })
-    return { name, key, id, lease, createRevision: revision, modRevision: revision, value }
+  /** Reads what there is in a range. */
+  async read(range: {
+    readonly key: string
+    readonly end?: string
+  }): Promise<{ readonly pairs: readonly KeyValue[]; readonly revision: number }> {
+    const { reply } = await this.transact({ when: [], apply: [{ tag: 'range', ...range }], otherwise: [] })
+    return { pairs: reply.ranges[0]?.pairs ?? [], revision: reply.revision }
   }
 
   entries(pairs: readonly KeyValue[]): Entry[] {
     return pairs.map((pair) => entryOf(pair, this.names))
   }
 
-  track(
-    entry: Entry,
-    ticket: Ticket,
-    { lease, holdLease, isDoubtful }: { lease: Lease; holdLease: Lease; isDoubtful: boolean },
-  ): OwnTicket {
-    const present = this.own.get(ticket.id)
-    if (present !== undefined && present.createRevision === entry.createRevision && present.lease === lease) {
-      present.isDoubtful ||= isDoubtful
+  /** The lease to which a key was to be bound has ended, so nothing was written: the next try takes a new lease. */
+  leaseGone(error: unknown, lease: Lease): undefined {
+    if (!isLeaseGone(error)) throw error
+    this.leases.lost(lease)
+    return undefined
+  }
+
+  /** The same for the lease of tombstones. */
+  tombsGone(error: unknown): undefined {
+    if (!isLeaseGone(error)) throw error
+    this.leases.tombsLost()
+    return undefined
+  }
+
+  /** Keeps a ticket alive from now on, whose key was written or found by this process. */
+  track(ticket: Ticket, written: Written): OwnTicket {
+    const { name, at, createRevision, revision, lease, holdLease, isDoubtful } = written
+    const present = this.#tickets.get(ticket.id)
+    if (present?.createRevision === createRevision && present.binding.lease === lease) {
+      if (isDoubtful) present.doubt()
       return present
     }
     if (present !== undefined) this.forget(present)
-    const own: OwnTicket = {
-      ticket,
-      name: entry.name,
-      createRevision: entry.createRevision,
-      modRevision: entry.modRevision,
-      fence: this.base.fence(entry.createRevision),
-      lease,
-      holdLease,
-      pinned: false,
-      at: Date.now(),
-      state: 'waiting',
-      until: performance.now() + ticket.ttlMs,
-      rememberedUntil: performance.now() + ticket.patienceMs,
-      heardAt: performance.now(),
-      holdUntil: 0,
-      heldSince: performance.now(),
-      attendAt: Number.POSITIVE_INFINITY,
-      isDoubtful,
-      ending: undefined,
-      questions: 0,
-      askedRevision: 0,
-    }
-    this.own.set(ticket.id, own)
+    const fence = this.base.fence(createRevision)
+    const binding = { revision, lease, isPinned: false }
+    const own = new OwnTicket(
+      { ticket, name, at, createRevision, fence, binding, holdLease, isDoubtful },
+      performance.now(),
+    )
+    this.#tickets.set(ticket.id, own)
     this.leases.used(lease)
     this.leases.used(holdLease)
-    this.wardens.look(own)
+    this.look(own)
     return own
+  }
+
+  /** The state of a ticket, or one of its times, has changed. */
+  look(own: OwnTicket): void {
+    this.timers.look(own)
+    this.#evictions.look(own)
   }
 
   /** No longer ours to keep alive. */
   forget(own: OwnTicket): void {
-    if (this.own.get(own.ticket.id) !== own) return
-    this.own.delete(own.ticket.id)
-    own.lease.tickets -= 1
+    if (own.state.tag === 'over') return
+    own.forgotten()
+    this.#tickets.delete(own.ticket.id)
+    own.binding.lease.tickets -= 1
     own.holdLease.tickets -= 1
+    if (this.rooms.get(own.ticket.key) !== undefined) this.#idleRooms.look()
   }
 
-  /** Its key is deleted, which may let others in; no need to wait until the watch says so. */
+  /** Its key is deleted, which may let others in: no need to wait until the watch tells of it. */
   removed(own: OwnTicket): void {
     const room = this.rooms.get(own.ticket.key)
     if (room === undefined) return
     room.delete(own.ticket.id, own.createRevision)
-    this.settle(room)
-    // Nobody of ours may be left in it.
-    this.wardens.look()
+    this.admit(room)
   }
 
-  /** Evicted by this process: no need to wait until the watch says so, and where nobody looks there is none. */
+  /** Evicted by this process: no need to wait until a watch tells of it, and where the room is not watched there is none. */
   evicted({ id, createRevision }: Entry): void {
-    const own = this.own.get(id)
+    const own = this.#tickets.get(id)
     if (own?.createRevision !== createRevision) return
     this.forget(own)
     this.#wake(id)
   }
 
-  /** Its holder asks, and is told that it is gone. */
-  #lose(own: OwnTicket): void {
-    this.forget(own)
-    if (own.isDoubtful) this.doubts.add(own.ticket)
-    if (own.questions === 0) this.#wake(own.ticket.id)
+  /** It was released before its minimum hold was over, and its key says so since this revision. */
+  left(own: OwnTicket, revision: number): void {
+    own.bound({ ...own.binding, revision })
+    if (own.state.tag === 'held') own.left()
+    this.look(own)
   }
 
-  #changed(room: Room, entries: readonly Entry[], gone: readonly string[]): void {
-    for (const entry of entries) {
-      const own = this.own.get(entry.id)
-      if (own === undefined || entry.modRevision <= own.modRevision || own.ticket.key !== room.key) continue
-      if (entry.value.state === 'here' && this.leases.isOurs(entry.lease)) {
-        this.keys.adopt(own, entry)
-        continue
-      }
-      if (entry.value.state === 'leaving' && this.leases.isOurs(entry.lease)) {
-        // Released by another process before its minimum hold was over: we still end it.
-        own.modRevision = entry.modRevision
-        own.state = 'leaving'
-        own.until = own.holdUntil
-        this.wardens.look(own)
-        continue
-      }
+  /** Takes note of how the key of a ticket was seen. False when it is no longer ours. */
+  seen(own: OwnTicket, entry: Entry): boolean {
+    const isLeaving = entry.value.state === 'leaving' && entry.createRevision === own.createRevision
+    // Released by another process before its minimum hold was over: this one still ends it.
+    if (isLeaving && this.leases.isOurs(entry.lease)) this.left(own, entry.modRevision)
+    else if (!this.keys.adopt(own, entry)) {
       this.forget(own)
-      // Cancelled, its caller waits for nothing; taken over by another process, that one goes on with it.
-      if (entry.value.state === 'gone' && entry.value.evicted) this.#wake(entry.id)
+      return false
     }
-    for (const id of gone) {
-      const own = this.own.get(id)
-      if (own === undefined || own.ticket.key !== room.key || own.ending !== undefined) continue
-      if (own.createRevision > room.revision) continue
-      this.#lose(own)
-    }
-    this.settle(room)
+    return true
   }
 
-  /** Offers the key to those of our waiters whose turn it is. */
-  settle(room: Room): void {
+  /** Offers the key to the waiters of this process whose turn it is. */
+  admit(room: Room): void {
     const { holders, head } = room.divide()
     const now = performance.now()
     for (const entry of head === undefined ? holders : [...holders, head]) {
-      const own = this.own.get(entry.id)
-      if (own?.state !== 'waiting' || own.createRevision !== entry.createRevision) continue
-      if (own.rememberedUntil <= now) void this.wardens.end(own)
+      const own = this.#tickets.get(entry.id)
+      if (own?.state.tag !== 'waiting' || own.createRevision !== entry.createRevision) continue
+      if (own.state.rememberedUntil <= now) void this.timers.expire(own)
       else if (entry !== head && room.closings.size === 0) {
-        own.state = 'offered'
-        own.until = now + own.ticket.acceptMs
-        this.wardens.look(own)
-        if (own.questions === 0) this.#wake(entry.id)
+        own.offered(now, own.ticket.acceptMs)
+        this.look(own)
+        if (!own.isAsked) this.#wake(entry.id)
       }
     }
   }
 
-  /** Of a room that is looked at from now on, the watch tells what happens after this. */
+  close(): void {
+    this.timers.close()
+    this.delays.close()
+    this.#evictions.close()
+    this.#idleRooms.close()
+    this.orphans.close()
+    this.leases.close()
+    this.rooms.close()
+    this.cluster.close()
+  }
+
+  /** Its holder asks, and is told that it is gone. */
+  #lose(own: OwnTicket): void {
+    this.forget(own)
+    if (own.isDoubtful) this.orphans.add(own.ticket)
+    if (!own.isAsked) this.#wake(own.ticket.id)
+  }
+
+  #loseAll(lease: Lease): void {
+    for (const own of [...this.#tickets.values()]) if (own.binding.lease === lease) this.#lose(own)
+  }
+
+  /** The room is watched from now on, and the watch tells only what happens after this. */
   #loseMissing(room: Room): void {
-    for (const own of [...this.own.values()]) {
+    for (const own of [...this.#tickets.values()]) {
       const isThere = own.ticket.key !== room.key || room.tickets.has(own.ticket.id)
       if (!isThere && own.createRevision <= room.revision) this.#lose(own)
     }
   }
 
-  #loseAll(lease: Lease): void {
-    for (const own of [...this.own.values()]) if (own.lease === lease) this.#lose(own)
+  #changed(room: Room, entries: readonly Entry[], gone: readonly string[]): void {
+    for (const entry of entries) {
+      const own = this.#tickets.get(entry.id)
+      if (own?.ticket.key !== room.key || entry.modRevision <= own.binding.revision) continue
+      const isEvicted = entry.value.state === 'gone' && entry.value.evicted
+      // Cancelled, its caller waits for nothing; taken over by another process, that process goes on with it.
+      if (!this.seen(own, entry) && isEvicted) this.#wake(entry.id)
+    }
+    for (const id of gone) {
+      const own = this.#tickets.get(id)
+      // What this process deletes itself is no loss.
+      if (own === undefined || own.ticket.key !== room.key || own.state.tag === 'ended') continue
+      if (own.createRevision <= room.revision) this.#lose(own)
+    }
+    this.admit(room)
+  }
+
+  #expired(own: OwnTicket, isDeleted: boolean): void {
+    this.forget(own)
+    if (own.isDoubtful) this.orphans.add(own.ticket)
+    if (isDeleted) this.removed(own)
+  }
+
+  /** From now on it ends with its ttl; or at once, if another process has released it meanwhile. */
+  async #unpin(own: OwnTicket): Promise<void> {
+    own.minHoldOver()
+    try {
+      if (await this.keys.bind(own)) return
+      const { pairs } = await this.read({ key: own.name })
+      const [pair] = pairs
+      if (pair?.lease !== own.binding.lease.id || pair.createRevision !== own.createRevision) return
+      if (entryOf(pair, this.names).value.state !== 'leaving') return
+      this.left(own, pair.modRevision)
+      await this.timers.expire(own)
+    } catch {
+      own.unpinned()
+    }
   }
 
   /**
@@ -225,38 +291,24 @@ export class Register {
   #reset(): void {
     this.rooms.forgetAll()
     this.leases.check()
-    for (const own of this.own.values()) if (own.questions === 0) this.#wake(own.ticket.id)
+    for (const own of this.#tickets.values()) if (!own.isAsked) this.#wake(own.ticket.id)
   }
 
   #wake(id: string): void {
-    for (const { onWake } of this.listeners) onWake({ tag: 'ticket', id })
+    for (const { onWake } of this.#listeners) onWake({ tag: 'ticket', id })
   }
+}
 
-  ahead({ key, id }: Ticket): number {
-    return this.rooms.get(key)?.ahead(id) ?? 0
-  }
-
-  /** In time to stay remembered, and for the next expiry: every waiter watches for that, as all in front of it may be dead. */
-  askAgain({ ticket }: OwnTicket): number {
-    const staying = Math.min(ticket.patienceMs / 3, (ticket.acceptMs * 2) / 3)
-    const room = this.rooms.get(ticket.key)
-    if (room === undefined) return Math.max(1, Math.ceil(staying))
-    // As the law has it: none but the head asks too often, however short the lease in front of it is.
-    const isFirst = room.closings.size > 0 ? this.ahead(ticket) === 0 : room.divide().head?.id === ticket.id
-    const leastMs = isFirst ? 1 : ticket.acceptMs / 6
-    return Math.ceil(Math.min(staying, Math.max(leastMs, this.untilChange(room))))
-  }
-
-  /** When time alone may let somebody in: exactly for tickets of our own, and at the latest for those of others. */
-  untilChange(room: Room): number {
-    const now = performance.now()
-    let change = Number.POSITIVE_INFINITY
-    for (const { id, value } of room.divide().holders) {
-      const own = this.own.get(id)
-      if (own?.state === 'waiting') continue
-      change = Math.min(change, own === undefined ? ('ttlMs' in value ? value.ttlMs : 1) : own.until - now)
-    }
-    for (const closing of room.closings.values()) change = Math.min(change, this.wardens.closesFor(closing))
-    return change === Number.POSITIVE_INFINITY ? 1 : Math.max(1, Math.ceil(change))
-  }
+/** The key of a ticket, as it was written or found. */
+export interface Written {
+  readonly name: string
+  /** When its ticket came, by the wall clock. */
+  readonly at: number
+  readonly createRevision: number
+  readonly revision: number
+  /** What the key is bound to. */
+  readonly lease: Lease
+  readonly holdLease: Lease
+  /** An acquire of it may still be on its way. */
+  readonly isDoubtful: boolean
 }

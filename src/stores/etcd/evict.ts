@@ -1,0 +1,78 @@
+import { type EvictRequest, TOMBSTONE_MS } from '../../contract/store.ts'
+import { isAt, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
+import type { Operation } from './grpc/messages.ts'
+import { Room } from './rooms/room.ts'
+import { type Entry, type KeptTicket, tombstoneValue } from './rooms/ticket-value.ts'
+import type { Session } from './session/session.ts'
+
+/** Removes tickets by force, all that are there at one moment. */
+export async function evict(session: Session, request: EvictRequest): Promise<readonly string[]> {
+  const evicted = new Set<string>()
+  for (let tries = 0; tries < MOST_TRIES; tries += 1)
+    if (await tryToEvict(session, request, evicted)) return [...evicted]
+  throw tooBusy(request.key)
+}
+
+/** False when the room changed meanwhile. */
+async function tryToEvict(
+  session: Session,
+  { key, id, reason }: EvictRequest,
+  evicted: Set<string>,
+): Promise<boolean> {
+  const { pairs, revision } = await session.read(session.names.room(key))
+  const room = new Room(key)
+  room.fill(session.entries(pairs), revision)
+  const clearing = session.timers.clearing(room)
+  if (clearing !== undefined) {
+    await clearing
+    return false
+  }
+  const { holders } = room.divide()
+  const targets = [...room.tickets.values()].filter((entry) => id === undefined || entry.id === id)
+  // From the end of the queue: nobody is let in who is to be evicted, too.
+  for (let end = targets.length; end > 0; end -= TOGETHER) {
+    const some = targets.slice(Math.max(0, end - TOGETHER), end)
+    const isDone = await evictSome(session, some, { holders, reason }).catch((error: unknown) =>
+      session.tombsGone(error),
+    )
+    if (isDone !== true) return false
+    for (const entry of some) {
+      evicted.add(entry.id)
+      session.evicted(entry)
+    }
+  }
+  return true
+}
+
+async function evictSome(
+  session: Session,
+  targets: readonly Target[],
+  { holders, reason }: { readonly holders: readonly Entry[]; readonly reason: string },
+): Promise<boolean> {
+  const { names, tickets, leases, delays } = session
+  const tombs = await leases.tombs(TOMBSTONE_MS)
+  const value = tombstoneValue({ evicted: true, reason })
+  const operations: Operation[] = []
+  const closings: [name: string, ms: number][] = []
+  for (const entry of targets) {
+    operations.push({ tag: 'put', key: entry.name, value, lease: tombs.id })
+    const { lockDelayMs, state } = entry.value
+    const isOffered = tickets.get(entry.id)?.state.tag === 'offered'
+    const wasConfirmed = holders.includes(entry) && state === 'here' && !isOffered
+    if (lockDelayMs === 0 || !wasConfirmed) continue
+    operations.push(await delays.operation(entry.key, entry.id, lockDelayMs))
+    closings.push([names.closing(entry.key, entry.id), lockDelayMs])
+  }
+  const { reply } = await session.transact({
+    when: targets.map(({ name, modRevision }) => isAt(name, modRevision)),
+    apply: operations,
+    otherwise: [],
+  })
+  if (reply.succeeded) for (const [name, ms] of closings) delays.begin(name, ms)
+  return reply.succeeded
+}
+
+type Target = Entry & { readonly value: KeptTicket }
+
+/** Two operations each at most, and etcd takes 128 in one transaction. */
+const TOGETHER = 50

@@ -1,0 +1,68 @@
+import type { Clock } from '../../../contract/clock.ts'
+import type { Room } from '../rooms/room.ts'
+import type { Rooms } from '../rooms/rooms.ts'
+import { Alarm } from './alarm.ts'
+import type { OwnTicket } from './own-ticket.ts'
+
+export interface EvictionWatchOptions {
+  readonly clock: Clock
+  readonly rooms: Rooms
+  readonly tickets: ReadonlyMap<string, OwnTicket>
+  /** Whether anybody listens to wakes. */
+  isHeard(): boolean
+  /** The room was read, and is watched from now on. */
+  onWatched(room: Room): void
+}
+
+/** Watches the rooms of holders, so that an eviction is told at once and not with the next renewal. */
+export class EvictionWatch {
+  readonly #options: EvictionWatchOptions
+  readonly #alarm: Alarm
+  /** When a room that could not be read is read again. */
+  readonly #again = new WeakMap<OwnTicket, number>()
+
+  constructor(options: EvictionWatchOptions) {
+    this.#options = options
+    this.#alarm = new Alarm(options.clock, () => this.#round())
+  }
+
+  /** A ticket holds from now on. */
+  look(own: OwnTicket): void {
+    if (this.#options.isHeard()) this.#alarm.by(this.#dueAt(own))
+  }
+
+  /** Somebody listens to wakes from now on. */
+  lookAtAll(): void {
+    for (const own of this.#options.tickets.values()) this.look(own)
+  }
+
+  close(): void {
+    this.#alarm.close()
+  }
+
+  #round(): void {
+    const { clock, rooms, tickets, onWatched } = this.#options
+    const now = clock.monotonicMs()
+    for (const own of [...tickets.values()]) {
+      if (this.#dueAt(own) <= now) {
+        this.#again.set(own, now + AGAIN_MS)
+        rooms.read(own.ticket.key).then(onWatched, () => {})
+      }
+      this.#alarm.by(this.#dueAt(own))
+    }
+  }
+
+  #dueAt(own: OwnTicket): number {
+    const { rooms, isHeard } = this.#options
+    const { state, ticket } = own
+    const isUnwatched = state.tag === 'held' && isHeard() && rooms.size < MOST_WATCHED
+    if (!isUnwatched || rooms.get(ticket.key) !== undefined) return Number.POSITIVE_INFINITY
+    return this.#again.get(own) ?? state.since + FIRST_MS
+  }
+}
+
+/** Most leases are over before anybody could evict them, and need no watch. */
+const FIRST_MS = 250
+const AGAIN_MS = 5000
+/** Beyond that an eviction is told with the next renewal: a watch for each of ten thousand leases is too much to ask. */
+const MOST_WATCHED = 1000

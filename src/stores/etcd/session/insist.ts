@@ -1,0 +1,16 @@
+import { type Backoff, backoffMs } from '../../../base/backoff.ts'
+import type { Clock } from '../../../contract/clock.ts'
+
+/** Tries `work` again until it succeeds, however long that takes, or until `isOver`. */
+export async function insist(clock: Clock, isOver: () => boolean, work: () => Promise<void>): Promise<void> {
+  for (let tries = 1; !isOver(); tries += 1) {
+    try {
+      return await work()
+    } catch {
+      const pauseMs = backoffMs(PAUSES, tries)
+      await new Promise<void>((resolve) => clock.startTimer(pauseMs, resolve))
+    }
+  }
+}
+
+const PAUSES: Backoff = { firstMs: 200, longestMs: 2000, jitter: 0.5 }

@@ -1,0 +1,86 @@
+import type { Clock } from '../../../contract/clock.ts'
+import type { Cluster } from '../grpc/cluster.ts'
+import { type Operation, TXN } from '../grpc/messages.ts'
+import type { Room } from '../rooms/room.ts'
+import type { RoomNames } from '../rooms/room-names.ts'
+import type { Rooms } from '../rooms/rooms.ts'
+import { closingValue, type Entry } from '../rooms/ticket-value.ts'
+import { Alarm } from './alarm.ts'
+import { insist } from './insist.ts'
+import type { Leases } from './leases.ts'
+
+export interface LockDelaysOptions {
+  readonly clock: Clock
+  readonly cluster: Cluster
+  readonly names: RoomNames
+  readonly leases: Leases
+  readonly rooms: Rooms
+  /** A room is open again. */
+  onOpen(room: Room): void
+}
+
+/** The lock-delays that this process has begun. It deletes each at its time; where the process has died, a lease does. */
+export class LockDelays {
+  readonly #options: LockDelaysOptions
+  readonly #until = new Map<string, number>()
+  readonly #alarm: Alarm
+  #isClosed = false
+
+  constructor(options: LockDelaysOptions) {
+    this.#options = options
+    this.#alarm = new Alarm(options.clock, () => this.#round())
+  }
+
+  /** What writes the lock-delay of a ticket. */
+  async operation(key: string, id: string, durationMs: number): Promise<Operation & { readonly tag: 'put' }> {
+    const { names, leases } = this.#options
+    const lease = await leases.once(durationMs, { mayBeLonger: true })
+    return { tag: 'put', key: names.closing(key, id), value: closingValue(durationMs), lease: lease.id }
+  }
+
+  /** The lock-delay of this name is written, or about to be: this process ends it. */
+  begin(name: string, durationMs: number): void {
+    const until = this.#options.clock.monotonicMs() + durationMs
+    this.#until.set(name, until)
+    this.#alarm.by(until)
+  }
+
+  /** How much longer a lock-delay lasts; at most, where another process has begun it. */
+  leftMs({ name, value }: Entry): number {
+    const until = this.#until.get(name)
+    if (until !== undefined) return Math.max(0, until - this.#options.clock.monotonicMs())
+    return value.state === 'closing' ? value.ms : 0
+  }
+
+  close(): void {
+    this.#isClosed = true
+    this.#alarm.close()
+  }
+
+  #round(): void {
+    const now = this.#options.clock.monotonicMs()
+    for (const [name, until] of this.#until) {
+      if (until > now) {
+        this.#alarm.by(until)
+        continue
+      }
+      this.#until.delete(name)
+      void this.#end(name, until + LONGEST_TRY_MS)
+    }
+  }
+
+  async #end(name: string, giveUpAt: number): Promise<void> {
+    const { clock, cluster, names, rooms, onOpen } = this.#options
+    const isOver = () => this.#isClosed || clock.monotonicMs() > giveUpAt
+    await insist(clock, isOver, async () => {
+      await cluster.ask(TXN, { when: [], apply: [{ tag: 'delete', key: name }], otherwise: [] })
+      const { key, id } = names.parse(name)
+      const room = rooms.get(key)
+      room?.delete(id)
+      if (room !== undefined) onOpen(room)
+    })
+  }
+}
+
+/** After that its own lease has ended it. */
+const LONGEST_TRY_MS = 10_000
