@@ -4,9 +4,10 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/servers/setup.ts'],
-    // Real servers and child processes: an own process per file, and no more files at once than a small machine has cores.
+    // Each file starts real servers and child processes and waits for them most of the time. Three files at once keep the two
+    // cores of a small machine busy, and leave each of them room.
     pool: 'forks',
-    maxWorkers: 2,
+    maxWorkers: 3,
     // They end what hangs. How long something may take is said by the tests themselves.
     testTimeout: 60_000,
     hookTimeout: 60_000,

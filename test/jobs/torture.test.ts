@@ -23,7 +23,7 @@ async function startProcess(scene: JobsScene): Promise<ChildProcess> {
   const child = fork(PROGRAM, [scene.server.url, scene.schema], { execArgv: ['--import', 'tsx'] })
   children.add(child)
   child.once('exit', () => children.delete(child))
-  await once(child, 'message', { signal: AbortSignal.timeout(20_000) })
+  await once(child, 'message', { signal: AbortSignal.timeout(50_000) })
   return child
 }
 

@@ -10,8 +10,8 @@ import {
   sqlStateOf,
 } from '../../../postgres/executor.ts'
 import { storeErrorOf } from '../../../postgres/failures.ts'
-import { scripts } from './sql/scripts.generated.ts'
 import { advisoryLockId } from './key.ts'
+import { scripts } from './sql/scripts.generated.ts'
 
 export interface TryAdvisoryXactOptions {
   /** Together with other shared ones, and with no exclusive one. Default: false. */

@@ -281,7 +281,7 @@ test('a store that nobody closed does not keep its process', async () => {
         stdio: ['ignore', 'inherit', 'inherit'],
       },
     )
-    const [code] = await once(child, 'exit', { signal: AbortSignal.timeout(20_000) })
+    const [code] = await once(child, 'exit', { signal: AbortSignal.timeout(50_000) })
     expect(code).toBe(0)
   }
 }, 60_000)
