@@ -1,56 +1,13 @@
-import type { AcquireAnswer, Gone, ReleaseAnswer, RenewAnswer } from '../../contract/store.ts'
+import { StoreError } from '../../errors.ts'
+import { type AnswerReader, answerReader } from '../answers.ts'
 
-// One line for each ticket, as described at the top of each statement.
+export const answers: AnswerReader = answerReader(unexpectedAnswer)
 
-export function acquireAnswer(text: string): AcquireAnswer {
-  switch (text[0]) {
-    case 'h':
-      return held(text)
-    case 'q': {
-      const [ahead = '', askAgain = ''] = text.slice(1).split(' ')
-      return { tag: 'queued', ahead: Number(ahead), askAgainMs: Number(askAgain) }
-    }
-    case 'b':
-      return { tag: 'busy', retryMs: Number(text.slice(1)) }
-    default:
-      return gone(text)
-  }
+function unexpectedAnswer(line: string): StoreError {
+  const got = JSON.stringify(line.slice(0, 100))
+  const cause = new TypeError(`Expected what a function of the store answers, got ${got}`)
+  return new StoreError('store-refused', UNEXPECTED, { cause })
 }
 
-export function renewAnswer(text: string): RenewAnswer {
-  switch (text[0]) {
-    case 'h':
-      return held(text)
-    case 'q':
-      return { tag: 'queued', askAgainMs: Number(text.slice(1)) }
-    default:
-      return gone(text)
-  }
-}
-
-export function releaseAnswer(text: string): ReleaseAnswer {
-  switch (text) {
-    case 'h':
-      return { was: 'held' }
-    case 'q':
-      return { was: 'queued' }
-    case 'u':
-      return { was: 'unknown' }
-    default:
-      return unexpected(text)
-  }
-}
-
-function held(text: string): { readonly tag: 'held'; readonly fence: bigint } {
-  return { tag: 'held', fence: BigInt(text.slice(1)) }
-}
-
-function gone(text: string): Gone {
-  if (text === 'g') return { tag: 'gone', evicted: false }
-  if (text[0] === 'e') return { tag: 'gone', evicted: true, reason: JSON.parse(text.slice(1)) as string }
-  return unexpected(text)
-}
-
-function unexpected(text: string): never {
-  throw new TypeError(`Expected an answer of a function of the store, got ${JSON.stringify(text)}`)
-}
+const UNEXPECTED =
+  'A function in the PostgreSQL schema gave an answer that makes no sense. Check that nobody has changed the functions of Holdfast.'

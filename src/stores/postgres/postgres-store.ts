@@ -15,7 +15,7 @@ import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, isAbsent, isRetryable, storeErrorOf } from '../../postgres/failures.ts'
 import type { Listening } from '../../postgres/listening.ts'
-import { acquireAnswer, releaseAnswer, renewAnswer } from './answers.ts'
+import { answers } from './answers.ts'
 import { type Batch, Lane, type Pending } from './request-batches.ts'
 import { roomView } from './room-view.ts'
 import { presenceOf, type Statements, statementsFor } from './statements.ts'
@@ -73,12 +73,12 @@ export class PostgresStore implements Store {
   }
 
   async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const answers: RenewAnswer[] = []
+    const renewed: RenewAnswer[] = []
     // One after the other: the other connections are for those who wait.
     for (let start = 0; start < tickets.length; start += MOST_RENEWALS) {
-      answers.push(...(await this.#renewBatch(tickets.slice(start, start + MOST_RENEWALS))))
+      renewed.push(...(await this.#renewBatch(tickets.slice(start, start + MOST_RENEWALS))))
     }
-    return answers
+    return renewed
   }
 
   /** Behind a pooler only the wakes of this process flow, and every waiter is told to ask again soon. */
@@ -139,7 +139,7 @@ export class PostgresStore implements Store {
     await this.#answer(batch, this.#statements.acquire, {
       parameters: [...terms, this.#inbox, this.#listens, this.#isLogged],
       doing: 'asking for a key',
-      parse: (text) => this.#polling(acquireAnswer(text)),
+      parse: (text) => this.#polling(answers.acquire(text)),
       alone: (one) => this.#acquireBatch(one),
     })
     this.#sweepNowAndThen()
@@ -150,7 +150,7 @@ export class PostgresStore implements Store {
     return this.#answer(batch, this.#statements.release, {
       parameters: [...arraysOf(requests, ['key', 'id', 'cancel']), this.#inbox],
       doing: 'giving a key back',
-      parse: releaseAnswer,
+      parse: answers.release,
       alone: (one) => this.#releaseBatch(one),
     })
   }
@@ -193,7 +193,7 @@ export class PostgresStore implements Store {
     const parameters = [...terms, this.#inbox, this.#listens, this.#isLogged]
     const lines = await this.#call(this.#statements.renew, parameters, { doing: 'renewing' })
     this.#follow(lines.slice(tickets.length))
-    return tickets.map((_, index) => this.#polling(renewAnswer(lines[index] ?? '')))
+    return tickets.map((_, index) => this.#polling(answers.renew(lines[index] ?? '')))
   }
 
   async #call(

@@ -1,4 +1,4 @@
-import type { AcquireAnswer, Gone, ReleaseAnswer, RenewAnswer } from '../../../contract/store.ts'
+import { type AnswerReader, answerReader } from '../../answers.ts'
 import { unexpectedReply } from './failures.ts'
 
 /**
@@ -23,44 +23,10 @@ function isRest(line: string, tickets: number): boolean {
   return line[0] === '*' || (/^\+\d{1,6}$/.test(line) && Number(line) < tickets)
 }
 
-export function acquireAnswer(text: string): AcquireAnswer {
-  switch (text[0]) {
-    case 'h':
-      return held(text)
-    case 'q': {
-      const [, ahead, askAgain] = /^q(\d{1,16}) (\d{1,16})$/.exec(text) ?? []
-      if (ahead === undefined) throw unexpectedReply(text)
-      return { tag: 'queued', ahead: Number(ahead), askAgainMs: Number(askAgain) }
-    }
-    case 'b':
-      return { tag: 'busy', retryMs: durationOf(text) }
-    default:
-      return gone(text)
-  }
-}
-
-export function renewAnswer(text: string): RenewAnswer {
-  switch (text[0]) {
-    case 'h':
-      return held(text)
-    case 'q':
-      return { tag: 'queued', askAgainMs: durationOf(text) }
-    default:
-      return gone(text)
-  }
-}
-
-export function releaseAnswer(text: string): ReleaseAnswer {
-  const answer = RELEASED[text]
-  if (answer === undefined) throw unexpectedReply(text)
-  return answer
-}
-
-const RELEASED: Readonly<Record<string, ReleaseAnswer>> = {
-  h: { was: 'held' },
-  q: { was: 'queued' },
-  u: { was: 'unknown' },
-}
+const reader = answerReader(unexpectedReply)
+export const acquireAnswer: AnswerReader['acquire'] = reader.acquire
+export const renewAnswer: AnswerReader['renew'] = reader.renew
+export const releaseAnswer: AnswerReader['release'] = reader.release
 
 /** What the proof of rights answers: nothing, or why the server sends no messages for this user. */
 export function probeAnswer(reply: unknown): { readonly isMute: boolean } {
@@ -82,28 +48,4 @@ export function evictAnswer(reply: unknown): {
 export function textsOf(reply: unknown): readonly string[] {
   if (!Array.isArray(reply) || !reply.every((text) => typeof text === 'string')) throw unexpectedReply(reply)
   return reply
-}
-
-function held(text: string): { readonly tag: 'held'; readonly fence: bigint } {
-  if (!/^h\d{1,16}$/.test(text)) throw unexpectedReply(text)
-  return { tag: 'held', fence: BigInt(text.slice(1)) }
-}
-
-function durationOf(text: string): number {
-  if (!/^.\d{1,16}$/.test(text)) throw unexpectedReply(text)
-  return Number(text.slice(1))
-}
-
-function gone(text: string): Gone {
-  if (text === 'g') return { tag: 'gone', evicted: false }
-  if (text[0] !== 'e') throw unexpectedReply(text)
-  return { tag: 'gone', evicted: true, reason: reasonIn(text) }
-}
-
-function reasonIn(text: string): string {
-  try {
-    return String(JSON.parse(text.slice(1)))
-  } catch {
-    throw unexpectedReply(text)
-  }
 }

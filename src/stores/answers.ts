@@ -1,0 +1,77 @@
+import type { AcquireAnswer, Gone, ReleaseAnswer, RenewAnswer } from '../contract/store.ts'
+
+/**
+ * Reads what the Lua scripts and SQL functions of a store answer: one line for each ticket, as described at the top of each
+ * of them. A server, or what lies in between, may be broken: a line that no script can give is refused.
+ */
+export interface AnswerReader {
+  readonly acquire: (line: string) => AcquireAnswer
+  readonly renew: (line: string) => RenewAnswer
+  readonly release: (line: string) => ReleaseAnswer
+}
+
+/** `unexpected` makes the error for a line that no script can give. */
+export function answerReader(unexpected: (line: string) => Error): AnswerReader {
+  return {
+    acquire(line) {
+      switch (line[0]) {
+        case 'h':
+          return held(line)
+        case 'q': {
+          const [, ahead, askAgain] = /^q(\d{1,16}) (\d{1,16})$/.exec(line) ?? []
+          if (ahead === undefined) throw unexpected(line)
+          return { tag: 'queued', ahead: Number(ahead), askAgainMs: Number(askAgain) }
+        }
+        case 'b':
+          return { tag: 'busy', retryMs: durationOf(line) }
+        default:
+          return gone(line)
+      }
+    },
+    renew(line) {
+      switch (line[0]) {
+        case 'h':
+          return held(line)
+        case 'q':
+          return { tag: 'queued', askAgainMs: durationOf(line) }
+        default:
+          return gone(line)
+      }
+    },
+    release(line) {
+      const answer = RELEASED[line]
+      if (answer === undefined) throw unexpected(line)
+      return answer
+    },
+  }
+
+  function held(line: string): { readonly tag: 'held'; readonly fence: bigint } {
+    if (!/^h\d{1,16}$/.test(line)) throw unexpected(line)
+    return { tag: 'held', fence: BigInt(line.slice(1)) }
+  }
+
+  function durationOf(line: string): number {
+    if (!/^.\d{1,16}$/.test(line)) throw unexpected(line)
+    return Number(line.slice(1))
+  }
+
+  function gone(line: string): Gone {
+    if (line === 'g') return { tag: 'gone', evicted: false }
+    if (line[0] !== 'e') throw unexpected(line)
+    return { tag: 'gone', evicted: true, reason: reasonIn(line) }
+  }
+
+  function reasonIn(line: string): string {
+    try {
+      return String(JSON.parse(line.slice(1)))
+    } catch {
+      throw unexpected(line)
+    }
+  }
+}
+
+const RELEASED: Readonly<Record<string, ReleaseAnswer>> = {
+  h: { was: 'held' },
+  q: { was: 'queued' },
+  u: { was: 'unknown' },
+}
