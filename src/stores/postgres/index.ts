@@ -20,6 +20,6 @@ export {
   type TryAdvisoryXactOptions,
   tryAdvisoryXact,
 } from './advisory/transaction.ts'
-export { type PostgresStoreOptions, postgresStore } from './client.ts'
-export { openPostgres } from './open.ts'
+export { openPostgres, postgresStore } from './open.ts'
+export type { PostgresStoreOptions } from './options.ts'
 export { type MigrateOptions, migrate } from './tables.ts'

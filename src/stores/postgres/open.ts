@@ -1,7 +1,53 @@
 import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { clientOfUrl } from '../../postgres/client-of-url.ts'
-import { type PostgresStoreOptions, postgresStore } from './client.ts'
+import { connectionsOf, type PostgresConnections, type PostgresPool } from '../../postgres/connections.ts'
+import { assertMigrated } from '../../postgres/migrations.ts'
+import { sharedConnectionsOf } from '../../postgres/shared-connections.ts'
+import { type PostgresStoreOptions, parseOptions } from './options.ts'
+import { PostgresStore } from './postgres-store.ts'
+import { MIGRATIONS, migrateTables } from './tables.ts'
+
+/**
+ * A store in PostgreSQL 14 or newer, over the client you already have: a `Pool` or `Client` of the package pg, or a `sql` of
+ * the package postgres, connected or not. Only its configuration is used: the store's own connections open when they are
+ * first needed, reconnect for ever, and end with `close()`. Neither holders nor waiters occupy one.
+ *
+ * Its calls reject with a `StoreError`: `store-unavailable` where asking again may help, `store-refused` where a person has
+ * to change something (credentials, grants, the schema). See docs/postgres.md.
+ *
+ * ```ts
+ * import { createLocks } from 'holdfast'
+ * import { postgresStore } from 'holdfast/postgres'
+ * import pg from 'pg'
+ *
+ * const locks = createLocks(postgresStore(new pg.Pool({ connectionString: 'postgres://localhost/app' })))
+ * await locks.withLock('invoice:42', async (lease) => {
+ *   console.log('paying under fence', lease.fence)
+ * })
+ * await locks.close()
+ * ```
+ *
+ * @throws {InvalidArgumentError} when the client or an option is not what it should be.
+ */
+export function postgresStore(client: PostgresPool, options: PostgresStoreOptions = {}): Store {
+  const { schema, migrate, count, durability } = parseOptions(options)
+  const connect = count === 'shared' ? sharedConnectionsOf : connectionsOf
+  const lanes = count === 'shared' ? 2 : count
+  const connections = connect(client, {
+    max: lanes,
+    applicationName: 'holdfast locks',
+    statementLimitMs: STATEMENT_LIMIT_MS,
+    settings: PLANNING,
+  })
+  return new PostgresStore({
+    connections,
+    schema,
+    lanes,
+    isLogged: durability === 'logged',
+    prepare: () => (migrate ? migrateTables(connections, schema) : assertTables(connections, schema)),
+  })
+}
 
 /**
  * A store in the database that a URL names, by whichever client package is installed: `pg`, or else `postgres`. Asks the
@@ -16,4 +62,14 @@ export async function openPostgres(url: string, options: PostgresStoreOptions = 
   const store = postgresStore(await clientOfUrl(url), options)
   // Needs what every request needs, finds nobody, and changes nothing.
   return opened(store, () => store.release({ key: 'is anybody there', id: '?', cancel: false }))
+}
+
+/** As lock_rooms has it for sessions that come without. */
+const PLANNING = { enable_seqscan: 'off', enable_bitmapscan: 'off', jit: 'off' }
+
+/** A call takes milliseconds; one that takes this long waits for something that will not come. */
+const STATEMENT_LIMIT_MS = 5000
+
+function assertTables(connections: PostgresConnections, schema: string): Promise<void> {
+  return assertMigrated(connections, { schema, component: 'store', migrations: MIGRATIONS })
 }

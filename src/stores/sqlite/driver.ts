@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from '../../errors.ts'
 import type { Driver } from '../driver.ts'
-import { openSqlite } from './sqlite-store.ts'
+import { openSqlite } from './open.ts'
 
 export const driver: Driver = {
   async open(url) {

@@ -1,2 +1,3 @@
 export { defaultSqlitePath } from './file-path.ts'
-export { openSqlite, type SqliteStoreOptions, sqliteStore } from './sqlite-store.ts'
+export { openSqlite, sqliteStore } from './open.ts'
+export type { SqliteStoreOptions } from './options.ts'

@@ -1,6 +1,4 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { checkOptions, expected } from '../../base/arguments.ts'
-import { opened } from '../../base/opened.ts'
 import type {
   AcquireAnswer,
   Answer,
@@ -14,59 +12,15 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
-import { acquire, evict, release, renew, type StoreTime, view, withdrawOffer } from '../../law/room.ts'
-import { parsePath } from './file-path.ts'
+import { acquire, evict, release, renew, view, withdrawOffer } from '../../law/room.ts'
 import { Inbox } from './inbox.ts'
 import type { LockFileOptions } from './lock-file.ts'
-import { bootOfMachine, machineTime } from './machine.ts'
 import { type Notice, readRoom, type Step, step } from './room-window.ts'
-import type { SqliteEngine } from './sqlite-engine.ts'
 import type { Statements } from './statements.ts'
 import { Sweep } from './sweep.ts'
 import { Transactions, type Work } from './transactions.ts'
 
-export interface SqliteStoreOptions {
-  /** The lock file. It and its folders are made when they are not there yet. */
-  readonly path: string
-  /** Which SQLite to use, for tests. Default: `node:sqlite` where the runtime has it, otherwise the package. */
-  readonly engine?: SqliteEngine | undefined
-  /** Where the store's time comes from, for tests. Default: the monotonic clock of the machine, and its wall clock. */
-  readonly now?: (() => StoreTime) | undefined
-  /** Names the boot that `now` counts from, for tests. Default: the boot id of the machine. */
-  readonly boot?: string | undefined
-}
-
-/**
- * A store in a file, for all processes of one machine. Nothing has to be running, nothing has to be set up, and what was
- * held when the machine went down is free when it comes up.
- *
- * All processes have to see the file on a disk of the same machine: network file systems are refused. In containers, the
- * folder has to be shared, not the file alone, because SQLite keeps two more files beside it.
- *
- * Takes a path or {@link SqliteStoreOptions}. The file is opened by the first call; {@link openSqlite} opens it at once.
- * Calls throw `StoreError`s: `store-refused` when the file cannot be used until somebody changes something,
- * `store-unavailable` when the disk is full or another process was stopped in the middle of a transaction.
- *
- * Needs Node.js 22.16 or newer, or the package `@photostructure/sqlite`, which needs no compiler.
- *
- * ```ts
- * import { createLocks } from 'holdfast'
- * import { sqliteStore } from 'holdfast/sqlite'
- *
- * const locks = createLocks(sqliteStore('./locks.db'))
- * await locks.withLock('report', async () => console.log('one at a time on this machine'))
- * ```
- */
-export function sqliteStore(pathOrOptions: string | SqliteStoreOptions): Store {
-  return new SqliteStore(parseOptions(pathOrOptions))
-}
-
-/** {@link sqliteStore}, once its file could be opened: for programs that want to know at their start. */
-export async function openSqlite(pathOrOptions: string | SqliteStoreOptions): Promise<Store> {
-  return opened(new SqliteStore(parseOptions(pathOrOptions)), (store) => store.open())
-}
-
-class SqliteStore implements Store {
+export class SqliteStore implements Store {
   readonly name = 'sqlite'
   readonly #transactions: Transactions
   readonly #inbox: Inbox
@@ -207,15 +161,4 @@ const SLICE_MS = 2
 function countAhead(statements: Statements, { key, id }: Ticket): number {
   const [ahead] = statements.ahead.get(key, id) ?? [0]
   return ahead
-}
-
-function parseOptions(pathOrOptions: string | SqliteStoreOptions): LockFileOptions {
-  const isObject = typeof pathOrOptions === 'object' && pathOrOptions !== null
-  const options: SqliteStoreOptions = isObject ? pathOrOptions : { path: pathOrOptions }
-  checkOptions(options, ['path', 'engine', 'now', 'boot'])
-  const { path, engine, now = machineTime, boot = bootOfMachine() } = options
-  if (engine !== undefined && engine !== 'node:sqlite' && engine !== '@photostructure/sqlite') {
-    throw expected('engine', '"node:sqlite" or "@photostructure/sqlite"', engine)
-  }
-  return { path: parsePath(path), engine, now, boot }
 }

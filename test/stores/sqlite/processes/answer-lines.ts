@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline'
 import { deadlineIn } from '../../../../src/cli/run/deadline.ts'
 import type { Ticket } from '../../../../src/contract/store.ts'
 import { machineTime } from '../../../../src/stores/sqlite/machine.ts'
-import { sqliteStore } from '../../../../src/stores/sqlite/sqlite-store.ts'
+import { sqliteStore } from '../../../../src/stores/sqlite/open.ts'
 
 type Call =
   | { readonly verb: 'clocks' }

@@ -1,0 +1,45 @@
+import { checkOptions, expected, parseFlag } from '../../base/arguments.ts'
+import { parseSchema } from '../../postgres/identifiers.ts'
+
+export interface PostgresStoreOptions {
+  /** Where the tables are. Stores in different schemas do not see each other. Default: `holdfast`. */
+  readonly schema?: string | undefined
+  /**
+   * Whether the first call makes the schema, or brings it to this version, where that is needed. `false` where the role
+   * may not: somebody else then runs `migrate()`, and until then calls are refused. Default: `true`.
+   */
+  readonly migrate?: boolean | undefined
+  /**
+   * How many connections of its own the store uses at most, besides one for wakes: 1 to 20. `shared`: none but that one,
+   * and the application's pool for the rest. Then a renewal waits behind whatever the application does, and a pool whose
+   * connections are all taken by code that waits for a lock stands still for ever. Default: 2.
+   */
+  readonly connections?: number | 'shared' | undefined
+  /**
+   * `logged`: a grant has reached the disk (and the synchronous standbys, if there are any), also where the role or the
+   * database has `synchronous_commit = off`. `asynchronous`: no answer waits for the disk. It is faster by what a disk takes, and when the server crashes
+   * the grants of the last half second may be forgotten: their holders learn it from their next renewal, and until then
+   * others may hold the same keys. Default: `logged`.
+   */
+  readonly durability?: 'logged' | 'asynchronous' | undefined
+}
+
+interface StoreSettings {
+  readonly schema: string
+  readonly migrate: boolean
+  readonly count: number | 'shared'
+  readonly durability: 'logged' | 'asynchronous'
+}
+
+export function parseOptions(options: PostgresStoreOptions): StoreSettings {
+  checkOptions(options, ['schema', 'migrate', 'connections', 'durability'])
+  const { schema = 'holdfast', connections: count = 2, durability = 'logged' } = options
+  if (count !== 'shared' && !(Number.isInteger(count) && count >= 1 && count <= 20)) {
+    throw expected('connections', "a whole number from 1 to 20 or 'shared'", count)
+  }
+  if (durability !== 'logged' && durability !== 'asynchronous') {
+    throw expected('durability', "'logged' or 'asynchronous'", durability)
+  }
+  const migrate = parseFlag('migrate', options.migrate, true)
+  return { schema: parseSchema(schema), migrate, count, durability }
+}
