@@ -1,19 +1,20 @@
 import type { PostgresConnections } from '../postgres/connections.ts'
-import type { Listening } from '../postgres/listening.ts'
+import type { Subscription } from '../postgres/subscription.ts'
 import { CHANNEL } from './job-tables.ts'
 
-export interface Sleeper {
+export interface WakeListener {
+  /** Jobs of that name are ready; null: any may be. */
   wake(name: string | null): void
 }
 
 /**
- * Listens for jobs that became ready, for all workers of a process, on one connection while there is at least one.
- * Only a hint: workers that hear nothing find the jobs when they poll.
+ * Subscribes to the names of jobs that became ready: one subscription for all workers of a process, while there is one. A
+ * message is only a hint. Without it a worker finds the job at its next poll.
  */
 export class Wakes {
   readonly #connections: PostgresConnections
-  readonly #sleepers = new Set<Sleeper>()
-  #listening: Listening | undefined
+  readonly #listeners = new Set<WakeListener>()
+  #subscription: Subscription | undefined
   #isStarting = false
   #again: NodeJS.Timeout | undefined
 
@@ -21,50 +22,50 @@ export class Wakes {
     this.#connections = connections
   }
 
-  add(sleeper: Sleeper): void {
-    this.#sleepers.add(sleeper)
+  add(listener: WakeListener): void {
+    this.#listeners.add(listener)
     void this.#listen()
   }
 
-  delete(sleeper: Sleeper): void {
-    this.#sleepers.delete(sleeper)
-    if (this.#sleepers.size > 0) return
+  delete(listener: WakeListener): void {
+    this.#listeners.delete(listener)
+    if (this.#listeners.size > 0) return
     clearTimeout(this.#again)
-    this.#listening?.close()
-    this.#listening = undefined
+    this.#subscription?.close()
+    this.#subscription = undefined
   }
 
-  /** Finds out whether the connection has fallen silent. For workers that have just looked for jobs by themselves. */
-  prove(): void {
-    this.#listening?.prove()
+  /** Finds out whether the connection still works. A worker calls it when it has just asked for jobs. */
+  probe(): void {
+    this.#subscription?.probe()
   }
 
   async #listen(): Promise<void> {
-    if (this.#listening !== undefined || this.#isStarting) return
+    if (this.#subscription !== undefined || this.#isStarting) return
     this.#isStarting = true
     clearTimeout(this.#again)
     try {
-      this.#listening = await this.#connections.listen(CHANNEL, {
+      this.#subscription = await this.#connections.listen(CHANNEL, {
         onMessage: (name) => this.#wake(name),
         onResubscribed: () => this.#wake(null),
       })
-      // What became ready before it listened.
+      // Jobs may have become ready before the subscription.
       this.#wake(null)
     } catch {
-      // A pooler in between, or no server yet: polling goes on meanwhile.
+      // A pooler in between, or no server yet. Meanwhile the workers poll.
       this.#again = setTimeout(() => void this.#listen(), AGAIN_MS)
       this.#again.unref()
     } finally {
       this.#isStarting = false
     }
-    if (this.#sleepers.size > 0) return
+    if (this.#listeners.size > 0) return
     clearTimeout(this.#again)
-    this.#listening?.close()
-    this.#listening = undefined
+    this.#subscription?.close()
+    this.#subscription = undefined
   }
 
   #wake(name: string | null): void {
-    for (const sleeper of this.#sleepers) sleeper.wake(name)
+    for (const listener of this.#listeners) listener.wake(name)
   }
 }
 

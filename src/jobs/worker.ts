@@ -188,7 +188,7 @@ export class JobWorker {
   }
 
   #take({ jobs, againMs }: Claim, askedAt: Instant): void {
-    this.#parts.wakes.prove()
+    this.#parts.wakes.probe()
     for (const facts of jobs) void this.#run(facts, askedAt)
     if (againMs === 0) this.#mayHaveMore = true
     if (this.#mayHaveMore) this.#claimSoon()

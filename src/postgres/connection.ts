@@ -2,7 +2,7 @@ import type { PostgresDriver, Session } from './driver.ts'
 import type { SqlExecutor, SqlRow } from './executor.ts'
 import { sqlState } from './failures.ts'
 
-export interface LineStart {
+export interface ConnectionStart {
   readonly applicationName: string
   readonly limitMs: number
   readonly settings: Readonly<Record<string, string>>
@@ -10,24 +10,24 @@ export interface LineStart {
 
 export interface StatementOptions {
   /**
-   * The statement sets for itself whatever it relies on, and fails with 25001 before it does anything where the isolation
-   * is not READ COMMITTED. So it needs no transaction around it where the session has other defaults.
+   * The statement itself sets whatever it relies on. If the isolation is not READ COMMITTED, it fails with 25001 before it
+   * does anything. So it needs no transaction around it on a session with other defaults.
    */
   readonly isAlone?: boolean
 }
 
 /**
- * Opens a connection on which statements run READ COMMITTED and under our own time limit. A pooler that refuses to be told
- * so in the first packet is asked without, and each statement is then put into a transaction that says it.
+ * Opens a connection on which statements run READ COMMITTED and under our own time limit. The first packet asks for that. If
+ * a pooler refuses such a packet, we connect without it, and put each statement into a transaction that sets the same.
  */
-export async function openLine(driver: PostgresDriver, start: LineStart): Promise<Line> {
+export async function openConnection(driver: PostgresDriver, start: ConnectionStart): Promise<Connection> {
   const { applicationName, limitMs } = start
   const settings = { ...start.settings, ...ownSettings(limitMs) }
-  const open = async (first: Readonly<Record<string, string>>): Promise<Line> => {
+  const open = async (first: Readonly<Record<string, string>>): Promise<Connection> => {
     const signal = AbortSignal.timeout(OPEN_LIMIT_MS)
     try {
       const session = await driver.open({ applicationName, settings: first, signal })
-      return await greeted(session, start, { tookSettings: first === settings, signal })
+      return await identified(session, start, { tookSettings: first === settings, signal })
     } catch (error) {
       throw signal.aborted ? new Error(`No answer within ${OPEN_LIMIT_MS} ms.`, { cause: error }) : error
     }
@@ -35,24 +35,24 @@ export async function openLine(driver: PostgresDriver, start: LineStart): Promis
   try {
     return await open(settings)
   } catch (error) {
-    // "Unsupported startup parameter", in the words of PgBouncer and others.
+    // What PgBouncer and others answer to an "unsupported startup parameter".
     const state = sqlState(error)
     if (state !== '08P01' && state !== '0A000') throw error
     return await open({})
   }
 }
 
-async function greeted(
+async function identified(
   session: Session,
-  start: LineStart,
+  start: ConnectionStart,
   { tookSettings, signal }: { readonly tookSettings: boolean; readonly signal: AbortSignal },
-): Promise<Line> {
+): Promise<Connection> {
   const giveUp = (): void => session.close()
   signal.addEventListener('abort', giveUp)
   try {
-    const line = new Line(session, start)
-    await line.greet({ tookSettings })
-    return line
+    const connection = new Connection(session, start)
+    await connection.identify({ tookSettings })
+    return connection
   } catch (error) {
     session.close()
     throw error
@@ -61,21 +61,21 @@ async function greeted(
   }
 }
 
-/** Without it, a server that takes connections and says nothing would be waited for until TCP gives up. */
+/** Without this limit, a server that accepts connections and never answers would be waited for until TCP gives up. */
 const OPEN_LIMIT_MS = 5000
 
-/** What our statements rely on, whatever the defaults of the database and the role are. */
+/** The settings that our statements rely on, whatever the defaults of the database and the role are. */
 function ownSettings(limitMs: number): Readonly<Record<string, string>> {
   const limit = Number.isFinite(limitMs) ? limitMs : 0
   return {
     default_transaction_isolation: 'read committed',
     statement_timeout: String(limit),
     lock_timeout: '0',
-    // Who freezes in a transaction (behind a pooler, every call is one) would keep its locks until it is thawed. Half, so that
-    // the calls that wait for these locks meanwhile do not run into their own limit.
+    // A process that freezes inside a transaction (behind a pooler, every call is one) would keep its locks until it goes on.
+    // Half of the limit, so that calls that wait for these locks do not reach their own limit first.
     idle_in_transaction_session_timeout: String(Math.ceil(limit / 2)),
     idle_session_timeout: '0',
-    // Whoever may create in a schema of the path could put a closer match before a function of PostgreSQL, and be run as us.
+    // A role that may create functions in a schema of the path could shadow a function of PostgreSQL and run as our role.
     search_path: 'pg_catalog',
     extra_float_digits: '1',
   }
@@ -83,13 +83,14 @@ function ownSettings(limitMs: number): Readonly<Record<string, string>> {
 
 export const WRONG_ISOLATION = '25001'
 
-/** How much longer than the server a connection is trusted to answer, after its own limit. */
+/** How long after the server's own time limit we wait for its answer. */
 const GRACE_MS = 1000
 
-/** Named statements are kept by the server for as long as the connection lasts. */
+/** The server keeps prepared statements for as long as the connection lasts. */
 const MOST_PREPARED = 100
 
-export class Line {
+/** One connection. It is never opened again: when it is lost, its owner opens another one. */
+export class Connection {
   readonly session: Session
   isLost = false
   isPooled = false
@@ -97,14 +98,14 @@ export class Line {
   readonly #limitMs: number
   readonly #settings: Readonly<Record<string, string>>
   readonly #prepared = new Set<string>()
-  /** What opens a transaction of ours on a session that has other defaults. */
+  /** The statements that open a transaction of ours. On a session with other defaults they also set our own. */
   #begin = 'begin isolation level read committed'
   #hasOwnDefaults = false
-  /** The session's own limit leaves our statements the time they may take. */
+  /** Whether the session's own time limit is at least as long as ours. */
   #hasTime = false
   #unanswered = 0
 
-  constructor(session: Session, { limitMs, settings }: LineStart) {
+  constructor(session: Session, { limitMs, settings }: ConnectionStart) {
     this.session = session
     this.#limitMs = limitMs
     this.#settings = { ...settings, ...ownSettings(limitMs) }
@@ -113,13 +114,13 @@ export class Line {
     })
   }
 
-  /** Finds out whom we talk to. */
-  async greet({ tookSettings }: { readonly tookSettings: boolean }): Promise<void> {
+  /** Finds out which backend answers, and which of our settings its session has. */
+  async identify({ tookSettings }: { readonly tookSettings: boolean }): Promise<void> {
     const own = Object.entries(this.#settings)
     const ownBegin = [this.#begin, ...own.map(([name, value]) => `set local ${name} = '${value}'`)].join('; ')
-    // The role's own limit may be too short even for this.
+    // The role's own time limit may be too short even for the question below.
     if (!tookSettings) await this.ask(ownBegin, [])
-    const [row] = await this.ask(greeting(own), [])
+    const [row] = await this.ask(question(own), [])
     if (!tookSettings) await this.ask('commit', [])
     this.backendPid = Number(row?.['pid'])
     this.isPooled = this.backendPid !== this.session.announcedPid
@@ -161,13 +162,13 @@ export class Line {
       await this.ask('commit', [])
       return result
     } catch (error) {
-      // It is undone either way: by the rollback, or with the connection.
+      // If the rollback fails, closing the connection undoes the transaction.
       await this.ask('rollback', []).catch(() => this.session.close())
       throw sqlState(error) === '25P02' && failure !== undefined ? failure.error : error
     }
   }
 
-  /** As it is, in whatever transaction is open. */
+  /** Sends a statement as it is, in whatever transaction is open. */
   async ask(text: string, parameters: readonly (string | null)[]): Promise<readonly SqlRow[]> {
     const prepared = this.#isPrepared(text, parameters)
     const limit = Number.isFinite(this.#limitMs)
@@ -179,16 +180,16 @@ export class Line {
       return await this.session.query(text, parameters, { prepared })
     } catch (error) {
       const state = sqlState(error)
-      // Not the server's answer, so the connection is gone or as good as gone, and may tell its end only in a moment: nobody
-      // else should be given it until then.
+      // Not an answer of the server: the connection is gone, although its `closed` may resolve only in a moment. Until then no
+      // other call may use it.
       if (state === undefined) {
         if (!this.isLost) this.#giveUp()
         throw await this.#lossOr(error)
       }
-      // The server ends the session, and says so before we see the end: nobody else should be given it until then.
+      // The server announces that it ends the session, before we see the end. Until then no other call may use it.
       if (state.startsWith('57P')) this.#giveUp()
-      // What the server has prepared is no longer what we take it for: after a migration, or behind a pooler.
-      if (prepared && DOUBTFUL.has(state)) this.#giveUp()
+      // After a migration, or behind a pooler, a prepared statement is not the one that we prepared.
+      if (prepared && STALE_STATEMENT.has(state)) this.#giveUp()
       throw error
     } finally {
       clearTimeout(limit)
@@ -205,7 +206,7 @@ export class Line {
     return true
   }
 
-  /** The server may have said why it ended the session just before, in a message of its own. */
+  /** The reason that the server gave when it ended the session, if it gave one; else the error itself. */
   async #lossOr(error: unknown): Promise<unknown> {
     const reason = await this.session.closed
     return sqlState(reason) === undefined ? error : reason
@@ -217,10 +218,10 @@ export class Line {
   }
 }
 
-const DOUBTFUL: ReadonlySet<string> = new Set(['0A000', '26000', '42P05'])
+const STALE_STATEMENT: ReadonlySet<string> = new Set(['0A000', '26000', '42P05'])
 
-/** Who answers, and how many of the settings its sessions have from the start. */
-function greeting(settings: readonly (readonly [string, string])[]): string {
+/** Asks for the backend's process id, and how many of the settings its sessions have from the start. */
+function question(settings: readonly (readonly [string, string])[]): string {
   const pairs = settings.map(([name, value]) => `('${name}', '${value}')`).join(', ')
   return `select pg_backend_pid()::text as pid,
     (select count(*) from pg_catalog.pg_settings where (name, reset_val) in (${pairs}))::text as ours,

@@ -1,79 +1,74 @@
 import { expected } from '../base/arguments.ts'
 import { closedStoreError } from '../base/closed.ts'
 import { InvalidArgumentError } from '../errors.ts'
-import { type Line, type LineStart, openLine, type StatementOptions } from './connection.ts'
+import { type Connection, type ConnectionStart, openConnection, type StatementOptions } from './connection.ts'
 import type { PostgresDriver } from './driver.ts'
 import type { SqlExecutor, SqlRow } from './executor.ts'
-import { type Listening, listenOn } from './listening.ts'
 import { type PgClient, type PgPool, pgClientDriver, pgPoolDriver } from './pg-driver.ts'
 import { type PostgresJs, postgresJsDriver } from './postgres-js-driver.ts'
+import { type MessageListener, type Subscription, subscribe } from './subscription.ts'
 
-/** The client that the user has: a `Pool` or `Client` of the package pg, or a `sql` of the package postgres. */
+/** The user's client: a `Pool` or `Client` of the package pg, or a `sql` of the package postgres. */
 export type PostgresPool = PgPool | PgClient | PostgresJs
 
 export interface ConnectionsOptions {
-  /** How many connections at once, besides the reserved and the listening ones. */
+  /** How many connections at once, besides reserved connections and subscriptions. */
   readonly max: number
   /** What `pg_stat_activity` shows. */
   readonly applicationName: string
-  /** After which a statement is ended by the server, and a little later its connection by us. Default: 10 s. */
+  /**
+   * How long a statement may take. Then the server ends it. If the server does not answer even then, we close the connection
+   * a second later. Default: 10 s.
+   */
   readonly statementLimitMs?: number
   /** More settings of our sessions: `{ synchronous_commit: 'off' }`. */
   readonly settings?: Readonly<Record<string, string>>
 }
 
 /**
- * A small pool of our own, made from the configuration of the user's client and never of its connections, so that nothing
- * the application does can hold up a renewal. Connections open when they are needed, are replaced when they are lost, and
- * keep the process alive only while an answer is awaited.
+ * A small pool of our own. It takes the configuration of the user's client and none of its connections, so that nothing the
+ * application does can delay a renewal. A connection opens when it is needed and is replaced when it is lost. It keeps the
+ * process alive only while an answer is awaited.
  *
- * Everything rejects with the client package's own errors, which `storeErrorOf` turns into sentences.
+ * Every method rejects with the client package's own errors. `storeErrorOf` turns them into sentences.
  */
 export interface PostgresConnections extends SqlExecutor {
   /**
-   * One statement in a transaction of its own (or, without parameters, several). It runs READ COMMITTED and under our own
-   * time limit, whatever the database's or the role's defaults are.
+   * Runs one statement in a transaction of its own; without parameters, several. It runs READ COMMITTED and under our own
+   * time limit, whatever the defaults of the database or the role are.
    */
   query(
     text: string,
     parameters?: readonly (string | null)[],
     options?: StatementOptions,
   ): Promise<readonly SqlRow[]>
-  /** Commits when `work` resolves, rolls back and rejects with its error when it rejects. READ COMMITTED. */
+  /** READ COMMITTED. Commits when `work` resolves. When `work` rejects, rolls back and rejects with the same error. */
   transaction<T>(work: (transaction: SqlExecutor) => Promise<T>): Promise<T>
-  /** A connection for the caller alone, besides the pool. `limitMs`: of a statement; `Infinity` for none. */
+  /** A connection for the caller alone, besides the pool. `limitMs`: for each statement; `Infinity` for none. */
   reserve(options?: { readonly limitMs?: number }): Promise<OwnConnection>
   /**
-   * Messages of a channel, on a connection of its own that is made again for ever. Resolves once they flow. Rejects when
-   * they cannot: no server, no right, a standby, or a pooler that shares connections among transactions.
+   * Subscribes to a channel, on a connection of its own that is replaced whenever it is lost. Resolves once messages flow.
+   * Rejects when they cannot: no server, no right, a standby, or a pooler that shares connections among transactions.
    */
-  listen(channel: string, listener: MessageListener): Promise<Listening>
-  /** Whether a pooler stands in between, in which case nothing but a transaction is sure to see one backend. */
+  listen(channel: string, listener: MessageListener): Promise<Subscription>
+  /** Whether a pooler stands in between. Then two transactions in a row may run on two backends. */
   isPooled(): Promise<boolean>
-  /** Ends every connection, also the reserved and listening ones; what is not answered yet is rejected. Repeatable. */
+  /** Closes every connection, with reservations and subscriptions. Calls without an answer yet reject. Repeatable. */
   close(): Promise<void>
 }
 
 export interface OwnConnection extends SqlExecutor {
-  /** Settles with the reason once the connection is gone, whoever ended it. Never rejects. */
+  /** Resolves with the reason once the connection is gone, whoever ended it. Never rejects. */
   readonly closed: Promise<unknown>
   readonly backendPid: number
-  /** A pooler stands in between: the backend may be another one with every transaction. */
+  /** Whether a pooler stands in between: then each transaction may run on another backend. */
   readonly isPooled: boolean
   /** As that of {@link PostgresConnections}. */
   transaction<T>(work: (transaction: SqlExecutor) => Promise<T>): Promise<T>
   close(): void
 }
 
-export interface MessageListener {
-  onMessage(payload: string): void
-  /** The connection was lost and messages flow again: some may have been missed in between. */
-  onResubscribed(): void
-  /** A statement that each session runs before its messages count as flowing: it takes a lock that ends with the session. */
-  readonly presence?: string
-}
-
-/** @throws {InvalidArgumentError} when `client` is none of the clients we know. */
+/** @throws {InvalidArgumentError} when `client` is none of the clients that {@link PostgresPool} names. */
 export function connectionsOf(client: PostgresPool, options: ConnectionsOptions): PostgresConnections {
   return new Connections(driverOf(client), options)
 }
@@ -94,7 +89,7 @@ function driverOf(client: unknown): PostgresDriver {
   )
 }
 
-/** Of libpq, which has no socket that Node.js could be told about. Also what makes a pool's connections. */
+/** Whether a client, or the class of a pool's clients, is pg.native: libpq has no socket that Node.js could unref. */
 function isNative(client: unknown): boolean {
   const { Client } = (client ?? {}) as { readonly Client?: { readonly prototype?: unknown } }
   const made = has(client, 'totalCount') ? Client?.prototype : client
@@ -109,19 +104,19 @@ function has(client: unknown, ...names: readonly string[]): client is object {
 const DEFAULT_LIMIT_MS = 10_000
 
 interface Waiting {
-  readonly resolve: (line: Line) => void
+  readonly resolve: (connection: Connection) => void
   readonly reject: (error: unknown) => void
 }
 
 class Connections implements PostgresConnections {
   readonly #driver: PostgresDriver
   readonly #max: number
-  readonly #start: LineStart
-  readonly #idle: Line[] = []
-  /** Open or being opened, and the pool's. */
+  readonly #start: ConnectionStart
+  readonly #idle: Connection[] = []
+  /** Connections of the pool that are open or being opened. */
   #count = 0
   #waiting: Waiting[] = []
-  /** Of everything that is open, to be closed at the end. */
+  /** All sessions and subscriptions that `close()` has to close. */
   readonly #open = new Set<{ close(): void }>()
   #closed = false
 
@@ -139,20 +134,20 @@ class Connections implements PostgresConnections {
     parameters: readonly (string | null)[] = [],
     options?: StatementOptions,
   ): Promise<readonly SqlRow[]> {
-    const line = this.#idle.pop() ?? (await this.#take())
+    const connection = this.#idle.pop() ?? (await this.#take())
     try {
-      return await line.query(text, parameters, options)
+      return await connection.query(text, parameters, options)
     } finally {
-      this.#giveBack(line)
+      this.#giveBack(connection)
     }
   }
 
   async transaction<T>(work: (transaction: SqlExecutor) => Promise<T>): Promise<T> {
-    const line = this.#idle.pop() ?? (await this.#take())
+    const connection = this.#idle.pop() ?? (await this.#take())
     try {
-      return await line.transaction(work)
+      return await connection.transaction(work)
     } finally {
-      this.#giveBack(line)
+      this.#giveBack(connection)
     }
   }
 
@@ -161,41 +156,41 @@ class Connections implements PostgresConnections {
   }: {
     readonly limitMs?: number
   } = {}): Promise<OwnConnection> {
-    const line = await this.#openOther(limitMs)
+    const connection = await this.#openOther(limitMs)
     return {
-      query: (text, parameters = []) => line.ask(text, parameters),
-      closed: line.session.closed,
-      backendPid: line.backendPid,
-      isPooled: line.isPooled,
-      transaction: (work) => line.transaction(work),
-      close: () => line.session.close(),
+      query: (text, parameters = []) => connection.ask(text, parameters),
+      closed: connection.session.closed,
+      backendPid: connection.backendPid,
+      isPooled: connection.isPooled,
+      transaction: (work) => connection.transaction(work),
+      close: () => connection.session.close(),
     }
   }
 
-  async listen(channel: string, listener: MessageListener): Promise<Listening> {
-    const listening = await listenOn(channel, listener, () => this.#openOther(this.#start.limitMs))
-    // It has begun to look after itself, and would go on for ever.
+  async listen(channel: string, listener: MessageListener): Promise<Subscription> {
+    const subscription = await subscribe(channel, listener, () => this.#openOther(this.#start.limitMs))
+    // Closed meanwhile: a subscription resubscribes until it is closed itself.
     if (this.#closed) {
-      listening.close()
+      subscription.close()
       throw closedStoreError(MAKERS)
     }
-    this.#open.add(listening)
+    this.#open.add(subscription)
     return {
       get isOpen() {
-        return listening.isOpen
+        return subscription.isOpen
       },
-      prove: () => listening.prove(),
+      probe: () => subscription.probe(),
       close: () => {
-        this.#open.delete(listening)
-        listening.close()
+        this.#open.delete(subscription)
+        subscription.close()
       },
     }
   }
 
   async isPooled(): Promise<boolean> {
-    const line = this.#idle.pop() ?? (await this.#take())
-    this.#giveBack(line)
-    return line.isPooled
+    const connection = this.#idle.pop() ?? (await this.#take())
+    this.#giveBack(connection)
+    return connection.isPooled
   }
 
   async close(): Promise<void> {
@@ -204,20 +199,20 @@ class Connections implements PostgresConnections {
     for (const each of this.#open) each.close()
   }
 
-  #take(): Promise<Line> {
+  #take(): Promise<Connection> {
     if (this.#closed) return Promise.reject(closedStoreError(MAKERS))
     return new Promise((resolve, reject) => {
       const waiting: Waiting = {
-        resolve(line) {
-          clearTimeout(patience)
-          resolve(line)
+        resolve(connection) {
+          clearTimeout(timeout)
+          resolve(connection)
         },
         reject(error) {
-          clearTimeout(patience)
+          clearTimeout(timeout)
           reject(error)
         },
       }
-      const patience = setTimeout(() => {
+      const timeout = setTimeout(() => {
         this.#waiting = this.#waiting.filter((each) => each !== waiting)
         reject(new Error(`No connection became free within ${this.#start.limitMs} ms.`))
       }, this.#start.limitMs)
@@ -228,33 +223,33 @@ class Connections implements PostgresConnections {
 
   #add(): void {
     this.#count += 1
-    this.#openLine(this.#start.limitMs).then(
-      (line) => {
-        void line.session.closed.then(() => this.#lose(line))
-        this.#giveBack(line)
+    this.#openConnection(this.#start.limitMs).then(
+      (connection) => {
+        void connection.session.closed.then(() => this.#lose(connection))
+        this.#giveBack(connection)
       },
       (error: unknown) => {
         this.#count -= 1
-        // Whoever waits may still get one of the others. Without any, each would wait for an attempt of its own, and hear
-        // the same.
+        // While another connection is open, a waiting call may still get that one. Without any, each call would only repeat
+        // the attempt and fail the same way.
         if (this.#count === 0) this.#refuseWaiting(error)
       },
     )
   }
 
-  #giveBack(line: Line): void {
-    if (line.isLost) return
+  #giveBack(connection: Connection): void {
+    if (connection.isLost) return
     const next = this.#waiting.shift()
-    if (next !== undefined) next.resolve(line)
+    if (next !== undefined) next.resolve(connection)
     else {
-      line.session.keepProcess(false)
-      this.#idle.push(line)
+      connection.session.keepProcess(false)
+      this.#idle.push(connection)
     }
   }
 
-  #lose(line: Line): void {
+  #lose(connection: Connection): void {
     this.#count -= 1
-    const index = this.#idle.indexOf(line)
+    const index = this.#idle.indexOf(connection)
     if (index >= 0) this.#idle.splice(index, 1)
     if (this.#waiting.length > 0 && !this.#closed) this.#add()
   }
@@ -265,20 +260,20 @@ class Connections implements PostgresConnections {
     for (const { reject } of waiting) reject(error)
   }
 
-  async #openOther(limitMs: number): Promise<Line> {
-    const line = await this.#openLine(limitMs)
-    line.session.keepProcess(false)
-    return line
+  async #openOther(limitMs: number): Promise<Connection> {
+    const connection = await this.#openConnection(limitMs)
+    connection.session.keepProcess(false)
+    return connection
   }
 
-  async #openLine(limitMs: number): Promise<Line> {
+  async #openConnection(limitMs: number): Promise<Connection> {
     if (this.#closed) throw closedStoreError(MAKERS)
-    const line = await openLine(this.#driver, { ...this.#start, limitMs })
-    const { session } = line
+    const connection = await openConnection(this.#driver, { ...this.#start, limitMs })
+    const { session } = connection
     this.#open.add(session)
     void session.closed.then(() => this.#open.delete(session))
     if (this.#closed) session.close()
-    return line
+    return connection
   }
 }
 

@@ -1,6 +1,16 @@
 import type { SqlRow } from './executor.ts'
 
-/** What is asked of a client package: one connection at a time. One file per package fulfils it. */
+// Where the drivers use more of a client package than it documents, because there is no documented way:
+//
+//   pg           pool.Client                 the class of the pool's clients, from the user's own copy of the package
+//   pg           client.connectionParameters what the connection string, the environment and the defaults come to
+//   pg           client.processID            the backend that was announced: another one answers behind a pooler
+//   postgres.js  the option `onnotify`       messages on our own connection: `sql.listen` opens one of its own, for ever
+//   postgres.js  host and port of a socket   the name that the certificate has to have
+//
+// test/postgres/connections.test.ts and tls.test.ts fail when one of them goes.
+
+/** What is asked of a client package: one connection at a time. Each package has a file that implements it. */
 export interface PostgresDriver {
   /** Rejects with the package's own error. */
   open(start: SessionStart): Promise<Session>
@@ -10,30 +20,30 @@ export interface SessionStart {
   readonly applicationName: string
   /** Settings of the session, sent with its first packet. A pooler may refuse any. */
   readonly settings: Readonly<Record<string, string>>
-  /** Gives up connecting. */
+  /** Ends the attempt to connect. */
   readonly signal: AbortSignal
 }
 
-/** One connection. It is never made again: who needs another one opens it. */
+/** One connection. It never reconnects. */
 export interface Session {
-  /** The backend's process id as the first packets said it. A pooler says an id of its own, or none. */
+  /** The backend's process id in the first packets. A pooler announces an id of its own, or none. */
   readonly announcedPid: number | undefined
-  /** Settles with the reason once the connection is gone, whoever ended it. Never rejects. */
+  /** Resolves with the reason once the connection is gone, whoever ended it. Never rejects. */
   readonly closed: Promise<unknown>
-  /** `prepared`: the server keeps the parsed statement under a name. Without parameters there may be several statements. */
+  /** `prepared`: the server keeps the parsed statement under a name. A text without parameters may have several statements. */
   query(
     text: string,
     parameters: readonly (string | null)[],
     options: { readonly prepared: boolean },
   ): Promise<readonly SqlRow[]>
   onMessage(listener: (channel: string, payload: string) => void): void
-  /** Whether the connection alone keeps the process alive. It does until it is told otherwise. */
+  /** Whether the connection alone keeps the process alive. Default: it does. */
   keepProcess(keeps: boolean): void
-  /** At once; what is not answered yet is rejected. Repeatable. */
+  /** Closes at once. Statements without an answer yet reject. Repeatable. */
   close(): void
 }
 
-/** The `options` of a start-up packet, if there are any: the user's own first, since the last one wins. */
+/** The `options` of a start-up packet, if there are any. The user's own come first, because the last one wins. */
 export function startOptions(
   own: unknown,
   settings: Readonly<Record<string, string>>,
@@ -45,5 +55,5 @@ export function startOptions(
   return parts.length === 0 ? {} : { options: parts.join(' ') }
 }
 
-/** A peer that vanished without a word is noticed by TCP after this long without traffic, and not after two hours. */
+/** After this long without traffic TCP looks whether the peer is still there, and not only after two hours. */
 export const KEEP_ALIVE_MS = 10_000

@@ -1,28 +1,28 @@
+import { Socket } from 'node:net'
+import type { Duplex } from 'node:stream'
 import { KEEP_ALIVE_MS, type PostgresDriver, type Session, startOptions } from './driver.ts'
 import type { SqlRow } from './executor.ts'
 
-/** What is used of a `Pool` of the package pg. */
+/** What is used of the user's `Pool`. */
 export interface PgPool {
   readonly options: object
   readonly totalCount: number
 }
 
-/** What is used of a `Client` of the package pg. */
+/** What is used of the user's `Client`. */
 export interface PgClient {
   readonly host: string
   readonly port: number
   setTypeParser: unknown
 }
 
-/** A connection of our own, made by the user's copy of the package. */
+/** A client of our own, made by the user's copy of the package. */
 interface OwnClient {
   readonly processID: number | null
   readonly connectionParameters: object
   connect(): Promise<unknown>
-  query(question: object): Promise<{ readonly rows: readonly SqlRow[] } | readonly { rows: SqlRow[] }[]>
+  query(statement: object): Promise<{ readonly rows: readonly SqlRow[] } | readonly { rows: SqlRow[] }[]>
   on(event: string, listener: (event: never) => void): unknown
-  ref(): void
-  unref(): void
   end(): Promise<void>
 }
 
@@ -30,7 +30,7 @@ type ClientClass = new (configuration: object) => OwnClient
 
 export function pgPoolDriver(pool: PgPool): PostgresDriver {
   const { Client } = pool as unknown as { readonly Client: ClientClass }
-  // The password is there, and not enumerable.
+  // The password is not enumerable.
   const { password } = pool.options as { readonly password?: unknown }
   return driverOf(Client, { ...pool.options, ...(password === undefined ? {} : { password }) })
 }
@@ -43,9 +43,10 @@ function driverOf(Client: ClientClass, given: object): PostgresDriver {
   return {
     async open({ applicationName, settings, signal }) {
       signal.throwIfAborted()
-      // Resolved by the package itself, since what a connection string says would win over what is added here.
+      // The package itself resolves the connection string. Otherwise the string would win over the settings below.
       const parameters = parametersOf(new Client(given))
       const { connectionString: _, ...rest } = given as { readonly connectionString?: string }
+      const stream = streamOf(given)
       const client = new Client({
         ...rest,
         ...parameters,
@@ -55,10 +56,11 @@ function driverOf(Client: ClientClass, given: object): PostgresDriver {
         keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
         types: AS_TEXT,
         pipeline: false,
+        stream,
       })
-      const session = new PgSession(client)
+      const session = new PgSession(client, stream)
       let giveUp = (): void => {}
-      // Once `end()` was called, the package's `connect()` never settles.
+      // After `end()` the package's `connect()` never settles.
       const givenUp = new Promise<never>((_, reject) => {
         giveUp = () => reject(signal.reason)
       })
@@ -76,7 +78,16 @@ function driverOf(Client: ClientClass, given: object): PostgresDriver {
   }
 }
 
-/** Without the limits of the application's own statements. */
+/** Ours, so that it can be unref'd and destroyed; or what the user's own `stream` makes, of a proxy for instance. */
+function streamOf(given: object): Stream {
+  const { stream } = given as { readonly stream?: Stream | (() => Stream) }
+  if (stream === undefined) return new Socket()
+  return typeof stream === 'function' ? stream() : stream
+}
+
+type Stream = Duplex & Partial<Pick<Socket, 'ref' | 'unref'>>
+
+/** Without the time limits of the application's own statements. */
 function parametersOf(client: OwnClient): object {
   const { connectionParameters } = client
   const { password } = connectionParameters as { readonly password?: unknown }
@@ -95,16 +106,18 @@ const AS_TEXT = { getTypeParser: () => (value: unknown) => value }
 class PgSession implements Session {
   readonly closed: Promise<unknown>
   readonly #client: OwnClient
+  readonly #stream: Stream
   /** Names of prepared statements, by their text. */
   readonly #names = new Map<string, string>()
-  /** The package takes the next statement only after the answer to the last one. */
+  /** The answer to the last statement: the package takes the next statement only after it. */
   #last: Promise<unknown> = Promise.resolve()
   #busy = 0
 
-  constructor(client: OwnClient) {
+  constructor(client: OwnClient, stream: Stream) {
     this.#client = client
+    this.#stream = stream
     this.closed = new Promise((resolve) => {
-      // From its first error on, which says why and comes a moment before the end, it takes no statement any more.
+      // After its first error the client takes no statement any more. The error says why, and comes before the end.
       client.on('error', resolve)
       client.on('end', () => resolve(undefined))
     })
@@ -119,18 +132,18 @@ class PgSession implements Session {
     parameters: readonly (string | null)[],
     { prepared }: { readonly prepared: boolean },
   ): Promise<readonly SqlRow[]> {
-    const question = prepared
+    const statement = prepared
       ? { name: this.#nameOf(text), text, values: parameters }
       : { text, values: parameters }
     this.#busy += 1
-    const answer = this.#busy === 1 ? this.#ask(question) : this.#last.then(() => this.#ask(question))
+    const answer = this.#busy === 1 ? this.#ask(statement) : this.#last.then(() => this.#ask(statement))
     this.#last = answer.catch(() => {})
     return answer
   }
 
-  async #ask(question: object): Promise<readonly SqlRow[]> {
+  async #ask(statement: object): Promise<readonly SqlRow[]> {
     try {
-      const result = await this.#client.query(question)
+      const result = await this.#client.query(statement)
       return 'rows' in result ? result.rows : (result.at(-1)?.rows ?? [])
     } finally {
       this.#busy -= 1
@@ -144,17 +157,14 @@ class PgSession implements Session {
   }
 
   keepProcess(keeps: boolean): void {
-    if (keeps) this.#client.ref()
-    else this.#client.unref()
+    if (keeps) this.#stream.ref?.()
+    else this.#stream.unref?.()
   }
 
   close(): void {
     this.#client.end().catch(() => {})
-    // A goodbye that nobody answers would leave the socket open.
-    const { connection } = this.#client as unknown as {
-      readonly connection?: { stream?: { destroy(): void } }
-    }
-    setImmediate(() => connection?.stream?.destroy())
+    // A goodbye that nobody answers would leave the stream open.
+    setImmediate(() => this.#stream.destroy())
   }
 
   #nameOf(text: string): string {

@@ -10,7 +10,7 @@ import {
 } from './driver.ts'
 import type { SqlRow } from './executor.ts'
 
-/** What is used of a `sql` of the package postgres. */
+/** What is used of the user's `sql`. */
 export interface PostgresJs {
   readonly options: object
   unsafe: unknown
@@ -22,23 +22,30 @@ interface OwnSql {
   end(options: { timeout: number }): Promise<void>
 }
 
-interface PostgresJsOptions {
+/** `sql.options`: what the user gave, with the parts of a URL and the environment filled in. */
+interface ParsedOptions {
   readonly host: readonly string[]
   readonly port: readonly number[]
   readonly path?: string | false
+  readonly database: string
+  readonly user: string
+  readonly pass: unknown
   readonly connection: Readonly<Record<string, unknown>>
   readonly ssl?: SecureContextOptions | string | boolean
+  readonly sslnegotiation?: string | null
+  readonly connect_timeout: number
+  readonly target_session_attrs?: string | undefined
   readonly socket?: ((options: object) => Socket | Promise<Socket>) | undefined
 }
 
 export function postgresJsDriver(sql: PostgresJs): PostgresDriver {
-  const options = sql.options as PostgresJsOptions
+  const options = sql.options as ParsedOptions
   return {
     async open(start) {
-      // A `sql` does not say which function made it.
+      // A `sql` does not name the function that made it.
       const { default: postgres } = await import('postgres')
       start.signal.throwIfAborted()
-      // What is wrong with a certificate is thrown where the package lets nobody catch it, and would end the process.
+      // The package throws what is wrong with a certificate where nobody can catch it: that would end the process.
       if (typeof options.ssl === 'object') createSecureContext(options.ssl)
       return openSession(postgres as unknown as (options: object) => OwnSql, options, start)
     },
@@ -47,37 +54,41 @@ export function postgresJsDriver(sql: PostgresJs): PostgresDriver {
 
 async function openSession(
   postgres: (options: object) => OwnSql,
-  options: PostgresJsOptions,
+  options: ParsedOptions,
   { applicationName, settings, signal }: SessionStart,
 ): Promise<Session> {
-  const line = new Line(options)
+  const { host, port, path, database, user, pass, ssl, connect_timeout, target_session_attrs } = options
+  const socket = new OwnSocket(options)
   const sql = postgres({
-    // Parsed before, and so taken over as they are; what is written below is everything that would be parsed.
-    ...options,
-    shared: { retries: 0, typeArrayMap: {} },
-    parameters: {},
+    host,
+    port,
+    path,
+    database,
+    user,
+    pass,
+    ssl,
+    sslnegotiation: options.sslnegotiation ?? null,
+    connect_timeout,
+    target_session_attrs,
     connection: {
       ...withoutLimits(options.connection),
       application_name: applicationName,
       ...startOptions(options.connection['options'], settings),
     },
-    socket: () => line.connect(),
+    socket: () => socket.connect(),
     max: 1,
     idle_timeout: null,
     max_lifetime: null,
     keep_alive: KEEP_ALIVE_MS / 1000,
     fetch_types: false,
-    no_subscribe: true,
     prepare: true,
-    parsers: {},
-    transform: { undefined: undefined, column: {}, value: {}, row: {} },
+    types: AS_TEXT,
     debug: false,
     onnotice() {},
-    onparameter() {},
-    onnotify: (channel: string, payload: string) => line.onMessage(channel, payload),
-    onclose: () => line.lost(),
+    onnotify: (channel: string, payload: string) => socket.onMessage(channel, payload),
+    onclose: () => socket.lost(),
   })
-  const session = new PostgresJsSession(sql, line)
+  const session = new PostgresJsSession(sql, socket)
   const giveUp = (): void => session.close()
   signal.addEventListener('abort', giveUp)
   try {
@@ -91,6 +102,16 @@ async function openSession(
   }
 }
 
+/** Every type that the package would parse: numbers, JSON, booleans, dates and bytes. */
+const AS_TEXT = {
+  text: {
+    to: 25,
+    from: [16, 17, 21, 23, 26, 114, 700, 701, 1082, 1114, 1184, 3802],
+    serialize: (value: unknown) => value,
+    parse: (value: unknown) => value,
+  },
+}
+
 function withoutLimits(connection: Readonly<Record<string, unknown>>): object {
   const {
     statement_timeout: _statement,
@@ -102,13 +123,13 @@ function withoutLimits(connection: Readonly<Record<string, unknown>>): object {
 }
 
 /**
- * The socket below. The package neither shows it, so that it could be kept from keeping the process alive, nor stops
- * connecting again when the connection is gone.
+ * The socket of a `sql`. We make it, because the package neither unrefs its socket nor stops reconnecting when the
+ * connection is gone.
  */
-class Line {
+class OwnSocket {
   readonly closed: Promise<void>
   onMessage: (channel: string, payload: string) => void = () => {}
-  readonly #options: PostgresJsOptions
+  readonly #options: ParsedOptions
   readonly #ending = new AbortController()
   #socket: Socket | undefined
   #keepsProcess = true
@@ -116,7 +137,7 @@ class Line {
   #tries = 0
   readonly #resolveClosed: () => void
 
-  constructor(options: PostgresJsOptions) {
+  constructor(options: ParsedOptions) {
     this.#options = options
     let resolveClosed = (): void => {}
     this.closed = new Promise((resolve) => {
@@ -127,7 +148,7 @@ class Line {
 
   async connect(): Promise<Socket> {
     const { host, port, path, socket } = this.#options
-    // Every host once, and then no more: a lost connection is replaced by a new session.
+    // Each host once. A lost connection is replaced by a new session, not by a new socket.
     if (this.#ended || this.#tries >= Math.max(host.length, 1)) throw new Error('The connection was closed.')
     const index = this.#tries
     this.#tries += 1
@@ -137,7 +158,7 @@ class Line {
       const own = path ? connect(path) : connect(port[index] ?? 5432, host[index] ?? 'localhost')
       this.#socket = own
       await once(own, 'connect', { signal: this.#ending.signal })
-      // For the name in its certificate.
+      // The package compares the certificate with this name.
       Object.assign(own, { host: host[index], port: port[index] })
     }
     if (this.#ended) this.#socket.destroy()
@@ -167,15 +188,15 @@ class PostgresJsSession implements Session {
   readonly closed: Promise<unknown>
   announcedPid: number | undefined
   readonly #sql: OwnSql
-  readonly #line: Line
+  readonly #socket: OwnSocket
   readonly #unanswered = new Set<(error: Error) => void>()
 
-  constructor(sql: OwnSql, line: Line) {
+  constructor(sql: OwnSql, socket: OwnSocket) {
     this.#sql = sql
-    this.#line = line
-    this.closed = line.closed
-    // After the package, which knows more, but forgets what it was given just as the connection ended.
-    void line.closed.then(() => setImmediate(() => this.#rejectUnanswered()))
+    this.#socket = socket
+    this.closed = socket.closed
+    // The package rejects first, with a better reason. It forgets a statement that it was given just as the connection ended.
+    void socket.closed.then(() => setImmediate(() => this.#rejectUnanswered()))
   }
 
   async start(): Promise<void> {
@@ -215,15 +236,15 @@ class PostgresJsSession implements Session {
   }
 
   onMessage(listener: (channel: string, payload: string) => void): void {
-    this.#line.onMessage = listener
+    this.#socket.onMessage = listener
   }
 
   keepProcess(keeps: boolean): void {
-    this.#line.keepProcess(keeps)
+    this.#socket.keepProcess(keeps)
   }
 
   close(): void {
-    // In this order: over TLS, a goodbye written to a socket that is destroyed is an error that nobody can catch.
-    this.#line.end(this.#sql.end({ timeout: 0 }))
+    // The goodbye before the socket is destroyed: over TLS, writing to a destroyed socket is an error that nobody can catch.
+    this.#socket.end(this.#sql.end({ timeout: 0 }))
   }
 }

@@ -3,14 +3,13 @@ import { WRONG_ISOLATION } from './connection.ts'
 import {
   type ConnectionsOptions,
   connectionsOf,
-  type MessageListener,
   type OwnConnection,
   type PostgresConnections,
   type PostgresPool,
 } from './connections.ts'
 import { executorOf, type PgQueryable, type SqlClient, type SqlExecutor, type SqlRow } from './executor.ts'
 import { sqlState } from './failures.ts'
-import type { Listening } from './listening.ts'
+import type { MessageListener, Subscription } from './subscription.ts'
 
 /** A pg.Pool, as far as it is used here. */
 interface Pool extends PgQueryable {
@@ -103,7 +102,7 @@ class SharedConnections implements PostgresConnections {
     return this.#own.reserve(options)
   }
 
-  listen(channel: string, listener: MessageListener): Promise<Listening> {
+  listen(channel: string, listener: MessageListener): Promise<Subscription> {
     return this.#own.listen(channel, listener)
   }
 

@@ -290,7 +290,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
         await until(
           'messages flow again',
           () => {
-            listening.prove()
+            listening.probe()
             return resubscribed > 0
           },
           { withinMs: 30_000 },

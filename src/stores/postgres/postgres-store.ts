@@ -14,7 +14,7 @@ import type {
 import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, isAbsent, isRetryable, storeErrorOf } from '../../postgres/failures.ts'
-import type { Listening } from '../../postgres/listening.ts'
+import type { Subscription } from '../../postgres/subscription.ts'
 import { answers } from './answers.ts'
 import { type Batch, Lane, type Pending } from './request-batches.ts'
 import { roomView } from './room-view.ts'
@@ -47,7 +47,7 @@ export class PostgresStore implements Store {
   #prepared: Promise<void> | undefined
   #isPrepared = false
   #listening: Promise<Push> | undefined
-  #ears: Listening | undefined
+  #subscription: Subscription | undefined
   #polls = false
   #sweepAt = 0
   readonly #unsettled = new Set<string>()
@@ -211,7 +211,7 @@ export class PostgresStore implements Store {
     { isAlone = false, ...about }: { doing: string; key?: string; isAlone?: boolean },
   ): Promise<readonly Readonly<Record<string, unknown>>[]> {
     if (!this.#isPrepared) await this.#prepareOnce()
-    this.#ears?.prove()
+    this.#subscription?.probe()
     try {
       for (let attempt = 1; ; attempt += 1) {
         try {
@@ -250,7 +250,7 @@ export class PostgresStore implements Store {
       this.#polls = true
       return 'none'
     }
-    this.#ears = await this.#connections.listen(this.#inbox, {
+    this.#subscription = await this.#connections.listen(this.#inbox, {
       onMessage: (id) => this.#wake({ tag: 'ticket', id }),
       onResubscribed: () => this.#wake({ tag: 'all' }),
       presence: presenceOf(this.#inbox),
@@ -260,7 +260,7 @@ export class PostgresStore implements Store {
 
   /** Whether the server may take the lock of our session for a sign of life. Behind a pooler there is none. */
   get #listens(): string {
-    return String(this.#ears?.isOpen === true)
+    return String(this.#subscription?.isOpen === true)
   }
 
   /** Where nobody can wake a waiter it has to look for itself, long before it would be forgotten. */
