@@ -1,5 +1,4 @@
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { fileURLToPath } from 'node:url'
@@ -10,21 +9,14 @@ import { openJobs } from '../../src/jobs/index.ts'
 import { connectionsOf } from '../../src/postgres/connections.ts'
 import { openPostgres, postgresStore } from '../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { enableTls } from '../servers/postgres-tls.ts'
 import { until } from '../servers/until.ts'
 
 let server: PostgresServer
 
 beforeAll(async () => {
   server = await startPostgres()
-  // Written by the server itself, which takes no key that somebody else may read.
-  const copy = (from: string, to: string) => {
-    const content = readFileSync(new URL(`../servers/etcd-certificates/${from}`, import.meta.url), 'base64')
-    return server.sql(`copy (select 1) to program 'umask 077; echo ${content} | base64 -d > ${to}'`)
-  }
-  await copy('member.pem', 'server.crt')
-  await copy('member.key', 'server.key')
-  await server.sql(`alter system set ssl = 'on'`)
-  await server.restart()
+  await enableTls(server)
 })
 
 afterAll(() => server?.close())

@@ -1,6 +1,6 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { tmpdir } from 'node:os'
@@ -9,6 +9,7 @@ import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { freePort } from './free-port.ts'
 import { ensureEtcd } from './install.ts'
+import { endServer, hasEnded, isStopped, leftovers, logOf, spawnServer, tail } from './server-process.ts'
 import { until } from './until.ts'
 
 export interface EtcdOptions {
@@ -127,7 +128,7 @@ async function newMember(name: string, options: EtcdOptions): Promise<Member> {
       return running?.pid as number
     },
     stop,
-    kill: () => end(running, 'SIGKILL'),
+    kill: () => endServer(running, 'SIGKILL'),
     async pause() {
       signal('SIGSTOP')
       await until('the kernel has stopped etcd', () => isStopped(running?.pid))
@@ -148,7 +149,7 @@ async function newMember(name: string, options: EtcdOptions): Promise<Member> {
     },
     requests: () => counted('grpc_server_started_total'),
     messages: () => counted('grpc_server_msg_received_total'),
-    log,
+    log: () => logOf(folder),
     close,
     [Symbol.asyncDispose]: close,
   }
@@ -161,8 +162,8 @@ async function newMember(name: string, options: EtcdOptions): Promise<Member> {
     try {
       await until('etcd has a leader', () => isReady(child), { withinMs: 30_000, everyMs: 25 })
     } catch (error) {
-      await end(child, 'SIGKILL')
-      throw new Error(`etcd did not start on port ${port}: ${tail(log())}`, { cause: error })
+      await endServer(child, 'SIGKILL')
+      throw new Error(`etcd did not start on port ${port}: ${tail(logOf(folder))}`, { cause: error })
     }
   }
 
@@ -205,21 +206,17 @@ async function newMember(name: string, options: EtcdOptions): Promise<Member> {
     return counts
   }
 
-  function log(): string {
-    return readFileSync(join(folder, 'server.log'), 'utf8')
-  }
-
   function signal(kind: NodeJS.Signals): void {
     if (!running?.kill(kind)) throw new Error(`Expected etcd to be running, got none to send ${kind} to`)
   }
 
   async function stop(): Promise<void> {
     running?.kill('SIGCONT')
-    await end(running, 'SIGTERM')
+    await endServer(running, 'SIGTERM')
   }
 
   async function close(): Promise<void> {
-    await end(running, 'SIGKILL')
+    await endServer(running, 'SIGKILL')
     discard()
   }
 
@@ -301,55 +298,6 @@ async function fetchText(
   return text(response)
 }
 
-// A test run that is aborted must leave neither a server nor a folder behind. A worker of the runner then gets no exit: it
-// loses its channel, and ends at once.
-const leftovers = new Set<() => void>()
-for (const event of ['exit', 'disconnect']) {
-  process.once(event, () => {
-    for (const discard of leftovers) discard()
-  })
-}
-
-const setpriv = '/usr/bin/setpriv'
-
-function spawnServer(binary: string, args: readonly string[], folder: string): ChildProcess {
-  const output = openSync(join(folder, 'server.log'), 'w')
-  // A test process that is killed runs no exit handler; where the kernel can, it takes the server along.
-  const [command, ...before] = existsSync(setpriv) ? [setpriv, '--pdeathsig', 'KILL', binary] : [binary]
-  const child = spawn(command as string, [...before, ...args], { stdio: ['ignore', output, output] })
-  closeSync(output)
-  child.unref()
-  // Without a listener it would be thrown; that the server does not answer is reported anyway.
-  child.on('error', () => {})
-  return child
-}
-
-async function end(child: ChildProcess | undefined, name: NodeJS.Signals): Promise<void> {
-  if (child === undefined || hasEnded(child)) return
-  const ended = once(child, 'exit', { signal: AbortSignal.timeout(10_000) })
-  child.kill(name)
-  child.ref()
-  try {
-    await ended
-  } catch (error) {
-    child.kill('SIGKILL')
-    throw new Error(`etcd ${child.pid} was still there 10 s after ${name}`, { cause: error })
-  }
-}
-
 function portWasTaken(error: unknown): boolean {
   return error instanceof Error && error.message.includes('address already in use')
-}
-
-function hasEnded(child: ChildProcess): boolean {
-  return child.pid === undefined || child.exitCode !== null || child.signalCode !== null
-}
-
-function isStopped(pid: number | undefined): boolean {
-  if (process.platform !== 'linux') return true
-  return /\) [Tt] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
-}
-
-function tail(text: string): string {
-  return text.trim().split('\n').slice(-5).join(' | ')
 }

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { leftovers } from './postgres-server.ts'
+import { leftovers } from './server-process.ts'
 
 /** A network of its own for some processes, with one cable to ours that can be pulled. Nothing of it leaves this machine. */
 export interface Namespace extends AsyncDisposable {

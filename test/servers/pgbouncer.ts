@@ -1,11 +1,11 @@
-import { once } from 'node:events'
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Client } from 'pg'
 import { freePort } from './free-port.ts'
 import { ensureBinary } from './install.ts'
-import { giveAway, hasEnded, leftovers, type PostgresServer, spawnServer, tail } from './postgres-server.ts'
+import { giveAway, owner, type PostgresServer } from './postgres-server.ts'
+import { endServer, hasEnded, leftovers, logOf, spawnServer, tail } from './server-process.ts'
 import { until } from './until.ts'
 
 export interface PgBouncerOptions {
@@ -61,9 +61,9 @@ export async function startPgBouncer(
       '',
     ].join('\n'),
   )
-  const child = spawnServer(binary, [configuration], folder)
+  const child = spawnServer(binary, [configuration], folder, { ...owner(), cwd: folder })
   leftovers.add(discard)
-  const log = () => readFileSync(join(folder, 'server.log'), 'utf8')
+  const log = () => logOf(folder)
   const url = `postgres://holdfast@127.0.0.1:${port}/holdfast`
   try {
     await until('pgbouncer answers', isReady, { withinMs: 20_000 })
@@ -96,12 +96,7 @@ export async function startPgBouncer(
   }
 
   async function close(): Promise<void> {
-    if (!hasEnded(child)) {
-      const ended = once(child, 'exit')
-      child.ref()
-      child.kill('SIGKILL')
-      await ended
-    }
+    await endServer(child, 'SIGKILL')
     discard()
   }
 

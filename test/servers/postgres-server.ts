@@ -1,11 +1,9 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import {
   chownSync,
-  closeSync,
   existsSync,
   mkdtempSync,
-  openSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -17,6 +15,7 @@ import { dirname, join } from 'node:path'
 import { Client } from 'pg'
 import { freePort } from './free-port.ts'
 import { ensurePostgres } from './install.ts'
+import { hasEnded, leftovers, logOf, spawnServer, tail } from './server-process.ts'
 import { until } from './until.ts'
 
 export interface PostgresOptions {
@@ -108,7 +107,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
       await sql(`create database "${name}"`)
       return urlOf(name)
     },
-    log,
+    log: () => logOf(folder),
     close,
     [Symbol.asyncDispose]: close,
   }
@@ -119,16 +118,19 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
 
   async function launch({ samePort = false } = {}): Promise<ChildProcess> {
     for (let attempt = 1; ; attempt += 1) {
-      const child = spawnServer(binary, serverArguments(port, cluster, options.settings), folder)
+      const child = spawnServer(binary, serverArguments(port, cluster, options.settings), folder, {
+        ...owner(),
+        cwd: folder,
+      })
       try {
         await until('postgres answers', () => isReady(child), { withinMs: 20_000 })
         return child
       } catch (error) {
         await end(child)
         // Between our look and the server's bind somebody else may have taken the port.
-        const lostTheRace = log().includes('Address already in use')
+        const lostTheRace = logOf(folder).includes('Address already in use')
         if (samePort || !lostTheRace || attempt === 5) {
-          throw new Error(`postgres did not start on port ${port}: ${tail(log())}`, { cause: error })
+          throw new Error(`postgres did not start on port ${port}: ${tail(logOf(folder))}`, { cause: error })
         }
         port = await freePort()
       }
@@ -162,10 +164,6 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     } finally {
       await client.end()
     }
-  }
-
-  function log(): string {
-    return readFileSync(join(folder, 'server.log'), 'utf8')
   }
 
   function assertRunning(name: NodeJS.Signals): number {
@@ -282,7 +280,7 @@ function allow(cluster: string, lines: readonly string[] = []): void {
 }
 
 /** PostgreSQL refuses to run as root, so its processes and files are those of the user of its package. */
-function owner(): { readonly uid: number; readonly gid: number } | undefined {
+export function owner(): { readonly uid: number; readonly gid: number } | undefined {
   if (process.getuid?.() !== 0) return undefined
   const id = (flag: string) => Number(spawnSync('id', [flag, 'postgres'], { encoding: 'utf8' }).stdout)
   ownerOfServers ??= { uid: id('-u'), gid: id('-g') }
@@ -310,35 +308,6 @@ function run(command: string, args: readonly string[], input = ''): void {
   }
 }
 
-// A test run that is aborted must leave neither a server nor a folder behind. A worker of the runner then gets no exit: it
-// loses its channel, and ends at once.
-export const leftovers: Set<() => void> = new Set()
-for (const event of ['exit', 'disconnect']) {
-  process.once(event, () => {
-    for (const discard of leftovers) discard()
-  })
-}
-
-const setpriv = '/usr/bin/setpriv'
-
-/** As the owner of its files, with its output in `server.log` of the folder; a killed parent takes it along. */
-export function spawnServer(binary: string, args: readonly string[], folder: string): ChildProcess {
-  const output = openSync(join(folder, 'server.log'), 'w')
-  // A test process that is killed runs no exit handler; where the kernel can, it takes the server along, and the
-  // backends of PostgreSQL notice that their postmaster is gone.
-  const [command, ...before] = existsSync(setpriv) ? [setpriv, '--pdeathsig', 'KILL', binary] : [binary]
-  const child = spawn(command as string, [...before, ...args], {
-    ...owner(),
-    cwd: folder,
-    stdio: ['ignore', output, output],
-  })
-  closeSync(output)
-  child.unref()
-  // Without a listener it would be thrown; that the server does not answer is reported anyway.
-  child.on('error', () => {})
-  return child
-}
-
 /** Without a signal's name: kills it and its children at once. Resolves when all of them are gone. */
 async function end(child: ChildProcess, name?: NodeJS.Signals): Promise<void> {
   if (hasEnded(child)) return
@@ -362,10 +331,6 @@ function after(ms: number): Promise<never> {
   return new Promise((_, reject) => {
     setTimeout(() => reject(new Error(`${ms} ms have passed`)), ms).unref()
   })
-}
-
-export function hasEnded(child: ChildProcess): boolean {
-  return child.pid === undefined || child.exitCode !== null || child.signalCode !== null
 }
 
 /** The backends, of which each is a session and process group of its own. */
@@ -425,8 +390,4 @@ function statLine(pid: string): string {
   } catch {
     return ''
   }
-}
-
-export function tail(text: string): string {
-  return text.trim().split('\n').slice(-5).join(' | ')
 }

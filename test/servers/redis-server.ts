@@ -1,11 +1,11 @@
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import type { ChildProcess } from 'node:child_process'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { freePort } from './free-port.ts'
 import { ensureBinary } from './install.ts'
 import { type RespValue, sendCommand } from './resp.ts'
+import { endServer, hasEnded, isStopped, leftovers, logOf, spawnServer, tail } from './server-process.ts'
 import { until } from './until.ts'
 
 export interface RedisOptions {
@@ -82,7 +82,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
       return running?.pid as number
     },
     stop,
-    kill: () => end(running, 'SIGKILL'),
+    kill: () => endServer(running, 'SIGKILL'),
     async pause() {
       signal('SIGSTOP')
       await until('the kernel has stopped redis-server', () => isStopped(running?.pid))
@@ -106,7 +106,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
       const lines = text.matchAll(/^cmdstat_(.+?):calls=(\d+)/gm)
       return Object.fromEntries(Array.from(lines, ([, name, calls]) => [name, Number(calls)]))
     },
-    log,
+    log: () => logOf(folder),
     close,
     [Symbol.asyncDispose]: close,
   }
@@ -119,11 +119,13 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
         await until('redis-server answers', () => isReady(child), { withinMs: 20_000 })
         return child
       } catch (error) {
-        await end(child, 'SIGKILL')
+        await endServer(child, 'SIGKILL')
         // Between our look and the server's bind somebody else may have taken the port.
-        const lostTheRace = log().includes('Address already in use')
+        const lostTheRace = logOf(folder).includes('Address already in use')
         if (!lostTheRace || attempt === MOST_ATTEMPTS) {
-          throw new Error(`redis-server did not start on port ${port}: ${tail(log())}`, { cause: error })
+          throw new Error(`redis-server did not start on port ${port}: ${tail(logOf(folder))}`, {
+            cause: error,
+          })
         }
         // The same port is free again when the connection ends that has taken it.
         if (samePort) await new Promise((resolve) => setTimeout(resolve, 500))
@@ -148,10 +150,6 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
     return sendCommand({ port, password }, args)
   }
 
-  function log(): string {
-    return readFileSync(join(folder, 'server.log'), 'utf8')
-  }
-
   function signal(name: NodeJS.Signals): void {
     if (!running?.kill(name))
       throw new Error(`Expected redis-server to be running, got none to send ${name} to`)
@@ -159,11 +157,11 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
 
   async function stop(): Promise<void> {
     running?.kill('SIGCONT')
-    await end(running, 'SIGTERM')
+    await endServer(running, 'SIGTERM')
   }
 
   async function close(): Promise<void> {
-    await end(running, 'SIGKILL')
+    await endServer(running, 'SIGKILL')
     discard()
   }
 
@@ -193,52 +191,3 @@ function serverArguments(port: number, folder: string, options: RedisOptions): s
 }
 
 const CONFIG_FILE = 'server.conf'
-
-// A test run that is aborted must leave neither a server nor a folder behind. A worker of the runner then gets no exit: it
-// loses its channel, and ends at once.
-const leftovers = new Set<() => void>()
-for (const event of ['exit', 'disconnect']) {
-  process.once(event, () => {
-    for (const discard of leftovers) discard()
-  })
-}
-
-const setpriv = '/usr/bin/setpriv'
-
-function spawnServer(binary: string, args: readonly string[], folder: string): ChildProcess {
-  const output = openSync(join(folder, 'server.log'), 'w')
-  // A test process that is killed runs no exit handler; where the kernel can, it takes the server along.
-  const [command, ...before] = existsSync(setpriv) ? [setpriv, '--pdeathsig', 'KILL', binary] : [binary]
-  const child = spawn(command as string, [...before, ...args], { stdio: ['ignore', output, output] })
-  closeSync(output)
-  child.unref()
-  // Without a listener it would be thrown; that the server does not answer is reported anyway.
-  child.on('error', () => {})
-  return child
-}
-
-async function end(child: ChildProcess | undefined, name: NodeJS.Signals): Promise<void> {
-  if (child === undefined || hasEnded(child)) return
-  const ended = once(child, 'exit', { signal: AbortSignal.timeout(10_000) })
-  child.kill(name)
-  child.ref()
-  try {
-    await ended
-  } catch (error) {
-    child.kill('SIGKILL')
-    throw new Error(`redis-server ${child.pid} was still there 10 s after ${name}`, { cause: error })
-  }
-}
-
-function hasEnded(child: ChildProcess): boolean {
-  return child.pid === undefined || child.exitCode !== null || child.signalCode !== null
-}
-
-function isStopped(pid: number | undefined): boolean {
-  if (process.platform !== 'linux') return true
-  return /\) [Tt] /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
-}
-
-function tail(text: string): string {
-  return text.trim().split('\n').slice(-5).join(' | ')
-}

@@ -3,13 +3,20 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
 import { startPostgres } from '../../servers/postgres-server.ts'
+import { enableTls } from '../../servers/postgres-tls.ts'
 import { until } from '../../servers/until.ts'
 
 const script = fileURLToPath(new URL('processes/hold-and-leave.ts', import.meta.url))
 
-test.each(['pg', 'postgres'])('on %s, a process with idle connections ends by itself', async (name) => {
+test.each([
+  ['pg', 'without TLS', ''],
+  ['postgres', 'without TLS', ''],
+  ['pg', 'over TLS', '?sslmode=no-verify'],
+  ['postgres', 'over TLS', '?sslmode=require'],
+])('on %s, a process with idle connections %s ends by itself', async (name, _, parameters) => {
   await using server = await startPostgres()
-  const args = ['--import', 'tsx', script, server.url, name, 'k']
+  if (parameters !== '') await enableTls(server)
+  const args = ['--import', 'tsx', script, `${server.url}${parameters}`, name, 'k']
   // Rejects when it is still there after the time.
   const { stdout } = await promisify(execFile)('node', args, { timeout: 15_000 })
   expect(stdout).toBe('acquire-timeout\n')
