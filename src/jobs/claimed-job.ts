@@ -6,20 +6,21 @@ import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, SettleOptions } fr
 import type { JobTables } from './job-tables.ts'
 import type { LeaseTime } from './lease-time.ts'
 import { HOLD_RANGE } from './options.ts'
-import type { End, Settler } from './settler.ts'
+import type { AttemptEnd, SettlementQueue } from './settlement-queue.ts'
 import type { Attempt } from './statements.ts'
 
-export interface Settling {
+/** What it takes to settle attempts. */
+export interface SettleContext {
   readonly tables: JobTables
-  readonly settler: Settler
+  readonly queue: SettlementQueue
   readonly keepsCompleted: boolean
 }
 
-export const COMPLETED: End = { how: 'completed' }
-export const GIVEN_BACK: End = { how: 'other', reason: null, retry: true, retry_in_ms: null }
+export const COMPLETED: AttemptEnd = { how: 'completed' }
+export const GIVEN_BACK: AttemptEnd = { how: 'other', reason: null, retry: true, retry_in_ms: null }
 
 /** The facts of a claim with its ways to end. Methods need no `this`. */
-export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: Settling): ClaimedJob {
+export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: SettleContext): ClaimedJob {
   return {
     ...facts,
     assertHeld() {
@@ -39,7 +40,7 @@ export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: Settling
   }
 }
 
-export function failed(error: unknown, options: FailOptions = {}): End {
+export function failed(error: unknown, options: FailOptions = {}): AttemptEnd {
   checkOptions(options, ['transaction', 'retry', 'retryIn'])
   const { retry = true, retryIn } = options
   const retryInMs = retryIn === undefined ? null : parseDuration('retryIn', retryIn, HOLD_RANGE)
@@ -48,13 +49,13 @@ export function failed(error: unknown, options: FailOptions = {}): End {
 
 async function settle(
   attempt: Attempt,
-  end: End,
+  end: AttemptEnd,
   { transaction }: SettleOptions,
-  { tables, settler, keepsCompleted }: Settling,
+  { tables, queue, keepsCompleted }: SettleContext,
 ): Promise<'completed' | FailOutcome> {
   const outcome =
     transaction === undefined
-      ? await settler.settle(attempt, end)
+      ? await queue.settle(attempt, end)
       : await settleIn(transaction, attempt, end, tables, keepsCompleted)
   if (outcome === null) throw lostError(attempt)
   return outcome
@@ -63,7 +64,7 @@ async function settle(
 async function settleIn(
   transaction: SettleOptions['transaction'],
   { id, attempt, group }: Attempt,
-  end: End,
+  end: AttemptEnd,
   tables: JobTables,
   keepsCompleted: boolean,
 ): Promise<'completed' | FailOutcome | null> {
@@ -91,7 +92,7 @@ export function expiredError({ id, name }: JobFacts, { ttlMs }: LeaseTime): Leas
   )
 }
 
-/** What is kept of an error, without what PostgreSQL cannot keep. */
+/** The text of an error, without the characters that PostgreSQL cannot store. */
 function reasonOf(error: unknown): string {
   return reportOf(error).replace(/\0|\p{Cs}/gu, '\ufffd')
 }

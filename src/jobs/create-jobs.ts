@@ -5,14 +5,14 @@ import { ClosedError, StoreError } from '../errors.ts'
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../postgres/connections.ts'
 import type { SqlClient } from '../postgres/executor.ts'
 import { parseSchema } from '../postgres/identifiers.ts'
-import { claimedJob, GIVEN_BACK, type Settling } from './claimed-job.ts'
+import { claimedJob, GIVEN_BACK, type SettleContext } from './claimed-job.ts'
 import { type ClaimedJob, JOB_STATES, type JobCount, type JobState, type JobView } from './job.ts'
 import { JobTables } from './job-tables.ts'
 import type { ClaimOptions, InspectOptions, Jobs, JobsOptions, StopOptions, Worker } from './jobs.ts'
 import { LeaseTime } from './lease-time.ts'
 import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
 import { parseIds, parseNames, parseText, TTL_RANGE, WAIT_RANGE } from './options.ts'
-import { Settler } from './settler.ts'
+import { SettlementQueue } from './settlement-queue.ts'
 import { Wakes } from './wakes.ts'
 import { parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
 import { type JobHandler, JobWorker } from './worker.ts'
@@ -55,8 +55,8 @@ class PostgresJobs implements Jobs {
   readonly #renewing: PostgresConnections
   readonly #tables: JobTables
   readonly #renewals: JobTables
-  readonly #newSettler: () => Settler
-  readonly #settling: Settling
+  readonly #newQueue: () => SettlementQueue
+  readonly #settling: SettleContext
   readonly #wakes: Wakes
   readonly #workers = new Set<Worker>()
   readonly #keepCompletedMs: number
@@ -78,8 +78,8 @@ class PostgresJobs implements Jobs {
     this.#tables = new JobTables(this.#connections, schema)
     this.#renewals = new JobTables(this.#renewing, schema)
     const keepsCompleted = this.#keepCompletedMs > 0
-    this.#newSettler = () => new Settler(this.#tables, { keepsCompleted })
-    this.#settling = { tables: this.#tables, settler: this.#newSettler(), keepsCompleted }
+    this.#newQueue = () => new SettlementQueue(this.#tables, { keepsCompleted })
+    this.#settling = { tables: this.#tables, queue: this.#newQueue(), keepsCompleted }
     this.#wakes = new Wakes(this.#connections)
   }
 
@@ -112,8 +112,8 @@ class PostgresJobs implements Jobs {
     const parts = {
       tables: this.#tables,
       renewals: this.#renewals,
-      // A settler each, so that they do not wait for one another.
-      settling: { ...this.#settling, settler: this.#newSettler() },
+      // A queue for each worker, so that workers do not wait for one another.
+      settling: { ...this.#settling, queue: this.#newQueue() },
       wakes: this.#wakes,
     }
     const running = new JobWorker(parseHandlers(handlers), parseWorkOptions(options), parts)
@@ -152,7 +152,7 @@ class PostgresJobs implements Jobs {
     const { jobs } = await this.#tables.claim(request)
     // Late, or the event loop was blocked: others may have these jobs by now. Those that nobody has are ready again.
     if (jobs.length > 0 && lease.isOver) {
-      await Promise.allSettled(jobs.map((facts) => this.#settling.settler.settle(facts, GIVEN_BACK)))
+      await Promise.allSettled(jobs.map((facts) => this.#settling.queue.settle(facts, GIVEN_BACK)))
       throw answeredTooLate(lease)
     }
     return jobs.map((facts) => claimedJob(facts, lease, this.#settling) as ClaimedJob<never>)

@@ -1,18 +1,18 @@
 import { elapsedMs, type Instant, now, systemClock } from '../base/clock.ts'
 import { usableMs } from '../base/validity.ts'
 
-/** Until when this process may believe that a claimed job is its own, by its own clocks. */
+/** Until when this process may rely on the lease of a claimed job, by its own clocks. */
 export class LeaseTime {
   readonly ttlMs: number
   #askedAt: Instant
 
-  /** `askedAt`: before the request was written that the database has confirmed. */
+  /** `askedAt`: before the claim was sent. */
   constructor(askedAt: Instant, ttlMs: number) {
     this.#askedAt = askedAt
     this.ttlMs = ttlMs
   }
 
-  /** Not positive when the lease is over. Looks at the clocks, so it is right also where timers are late. */
+  /** Not positive when the lease is over. It reads the clocks, so it is right even if timers are late. */
   get remainingMs(): number {
     return usableMs(this.ttlMs) - elapsedMs(this.#askedAt, now(systemClock))
   }

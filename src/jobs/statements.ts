@@ -9,8 +9,9 @@ export interface Attempt {
   readonly group: string | null
 }
 
-/** The end of an attempt that did not complete its job; without a reason it is given back unharmed. */
-export interface Failure extends Attempt {
+/** The end of an attempt that did not complete its job. */
+export interface Uncompleted extends Attempt {
+  /** Null when the job is given back unharmed. */
   readonly reason: string | null
   readonly retry: boolean
   readonly retry_in_ms: number | null
@@ -18,7 +19,7 @@ export interface Failure extends Attempt {
 
 export interface Settlement {
   readonly done: readonly Attempt[]
-  readonly others: readonly Failure[]
+  readonly others: readonly Uncompleted[]
 }
 
 export interface Settled {

@@ -1,36 +1,31 @@
 import type { Instant } from '../base/clock.ts'
 import { isHoldfastError, LeaseLostError } from '../errors.ts'
-import { COMPLETED, claimedJob, expiredError, failed, GIVEN_BACK, type Settling } from './claimed-job.ts'
+import { COMPLETED, claimedJob, expiredError, failed, GIVEN_BACK, type SettleContext } from './claimed-job.ts'
 import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, RunningJob, SettleOptions } from './job.ts'
 import type { LeaseTime } from './lease-time.ts'
-import type { End } from './settler.ts'
+import type { AttemptEnd } from './settlement-queue.ts'
 
-/**
- * One job in one worker, from its claim until it is settled: its lease, its signal, and whether somebody has settled
- * it.
- */
-export class Run {
+/** One job in one worker, from its claim until it is settled: its lease, its signal, and how it ended. */
+export class JobRun {
   readonly facts: JobFacts
   readonly job: RunningJob
-  /**
-   * What the handler itself has made of the job. Where that was in a transaction, nobody knows yet whether it commits.
-   */
+  /** How the handler itself has settled the job. If it did so in a transaction, that may still roll back. */
   settledAs: 'completed' | FailOutcome | undefined
-  /** What the handler itself has asked for, outside a transaction, and nobody knows whether it happened. */
-  unanswered: End | undefined
+  /** The end that the handler asked for outside a transaction, when no answer came: it may or may not have happened. */
+  unanswered: AttemptEnd | undefined
   isLost = false
   isCutOff = false
-  /** Its handler is over, and how it ended cannot be recorded before somebody's transaction ends. */
+  /** The handler is over, but its end cannot be recorded before another transaction ends. */
   isHeldUp = false
-  readonly #settling: Settling
+  readonly #settling: SettleContext
   readonly #startedAt = performance.now()
-  /** Made when it is first asked for: most handlers never look at it. */
+  /** Made on first use: most handlers never look at their signal. */
   #controller: AbortController | undefined
   readonly #lease: LeaseTime
   #settlements = 0
-  #cutOff: (error: unknown) => void = () => {}
+  #rejectUntil: (error: unknown) => void = () => {}
 
-  constructor(facts: JobFacts, { lease, settling }: { lease: LeaseTime; settling: Settling }) {
+  constructor(facts: JobFacts, { lease, settling }: { lease: LeaseTime; settling: SettleContext }) {
     this.facts = facts
     this.#lease = lease
     this.#settling = settling
@@ -63,7 +58,7 @@ export class Run {
   async #asked<Outcome>(
     settlement: Promise<Outcome>,
     options: SettleOptions | undefined,
-    end: () => End,
+    end: () => AttemptEnd,
   ): Promise<Outcome> {
     try {
       return await this.settling(settlement)
@@ -74,7 +69,7 @@ export class Run {
     }
   }
 
-  /** Until its answer is there, a renewal that no longer finds the attempt has learned nothing: it may have been settled. */
+  /** While a settlement has no answer, a renewal that finds the attempt gone proves nothing: the attempt may be settled. */
   async settling<Outcome>(settlement: Promise<Outcome>): Promise<Outcome> {
     this.#settlements += 1
     try {
@@ -84,11 +79,11 @@ export class Run {
     }
   }
 
-  /** Resolves and rejects as the handler does, and rejects when that is no longer waited for. */
+  /** Settles as the handler's promise does. Rejects at once when the job is cut off. */
   async until(handled: unknown): Promise<void> {
     if (typeof (handled as { then?: unknown } | null | undefined)?.then !== 'function') return
     await new Promise<unknown>((resolve, reject) => {
-      this.#cutOff = reject
+      this.#rejectUntil = reject
       ;(handled as PromiseLike<unknown>).then(resolve, reject)
       if (this.isCutOff) reject(this.signal.reason)
     })
@@ -98,17 +93,17 @@ export class Run {
     return performance.now() - this.#startedAt
   }
 
-  /** How long the lease may still be believed in; not positive when it is over. */
+  /** How long this process may still rely on the lease; not positive when it is over. */
   get remainingMs(): number {
     return this.#lease.remainingMs
   }
 
-  /** The database has confirmed it, asked at that instant. */
+  /** The database has confirmed the lease. `askedAt`: before the request was sent. */
   renewed(askedAt: Instant): void {
     this.#lease.renewed(askedAt)
   }
 
-  /** By the clocks, as no timer fires while the event loop is blocked. */
+  /** Looks at the clocks: no timer fires while the event loop is blocked. */
   loseIfOver(): void {
     if (this.#lease.isOver) this.lose('expired')
   }
@@ -118,7 +113,7 @@ export class Run {
     if (this.isLost || this.isCutOff) throw this.signal.reason
   }
 
-  /** Another worker may have the job from now on, or has it. */
+  /** From now on another worker may have the job. */
   lose(reason: 'expired' | 'evicted'): void {
     if (this.isLost || this.settledAs !== undefined) return
     if (reason === 'evicted' && this.#settlements > 0) return
@@ -126,11 +121,11 @@ export class Run {
     this.#abort(reason === 'expired' ? expiredError(this.facts, this.#lease) : evictedError(this.facts))
   }
 
-  /** Asks the handler to end, and waits for it no longer. */
-  cut(error: Error): void {
+  /** Aborts the handler's signal, and waits for the handler no longer. */
+  cutOff(error: Error): void {
     this.isCutOff = true
     this.#abort(error)
-    this.#cutOff(error)
+    this.#rejectUntil(error)
   }
 
   #abort(reason: Error): void {
@@ -152,8 +147,8 @@ function evictedError({ id, name }: JobFacts): LeaseLostError {
 }
 
 /**
- * What a handler sees. Its methods need no `this`, and are made when they are asked for: most handlers ask for none, and
- * making them for each job cost two fifths of a worker's processor time.
+ * What a handler is given. Its methods need no `this`. They are made on first use: most handlers use none, and making them for
+ * each job cost two fifths of a worker's processor time.
  */
 class HandledJob implements RunningJob {
   readonly id: string
@@ -166,9 +161,9 @@ class HandledJob implements RunningJob {
   readonly key: string | null
   readonly group: string | null
   readonly enqueuedAt: Date
-  readonly #run: Run
+  readonly #run: JobRun
 
-  constructor(facts: JobFacts, run: Run) {
+  constructor(facts: JobFacts, run: JobRun) {
     this.id = facts.id
     this.name = facts.name
     this.payload = facts.payload
@@ -183,7 +178,7 @@ class HandledJob implements RunningJob {
   }
 
   get signal(): AbortSignal {
-    // A handler that has blocked the event loop, and asks now whether it may go on, must not be told by a late timer.
+    // No timer has fired while a handler blocked the event loop. When it looks now, the clocks have to answer.
     if (!this.#run.isCutOff) this.#run.loseIfOver()
     return this.#run.signal
   }

@@ -1,0 +1,94 @@
+import { now, systemClock } from '../base/clock.ts'
+import { HoldfastError } from '../errors.ts'
+import type { JobRun } from './job-run.ts'
+import type { JobTables } from './job-tables.ts'
+
+export interface LeaseWatchOptions {
+  readonly runs: ReadonlySet<JobRun>
+  /** On a connection of its own, so that claims and settlements cannot delay a renewal. */
+  readonly tables: JobTables
+  readonly ttlMs: number
+  readonly maxRunMs: number
+  readonly onError: (error: unknown) => void
+}
+
+/** Renews the leases of a worker's jobs, all in one statement, and ends jobs whose lease or time is over. */
+export class LeaseWatch {
+  readonly #options: LeaseWatchOptions
+  #timer: NodeJS.Timeout | undefined
+  #renewAt = 0
+  /** How many renewals are on their way. */
+  #renewing = 0
+
+  constructor(options: LeaseWatchOptions) {
+    this.#options = options
+  }
+
+  /** Looks at the leases from now on, until no job runs. */
+  start(): void {
+    if (this.#timer !== undefined) return
+    const { ttlMs } = this.#options
+    this.#renewAt = Math.max(this.#renewAt, performance.now() + ttlMs / 6)
+    this.#lookIn(Math.min(1000, ttlMs / 10))
+  }
+
+  stop(): void {
+    clearTimeout(this.#timer)
+  }
+
+  #lookIn(delayMs: number): void {
+    this.#timer = setTimeout(() => this.#look(), delayMs)
+    this.#timer.unref()
+  }
+
+  #look(): void {
+    const { runs, ttlMs, maxRunMs } = this.#options
+    this.#timer = undefined
+    let nextMs = Math.min(1000, ttlMs / 10)
+    for (const run of runs) {
+      if (run.isCutOff) continue
+      if (run.remainingMs <= 0) run.lose('expired')
+      else nextMs = Math.min(nextMs, run.remainingMs)
+      if (run.runsForMs >= maxRunMs) run.cutOff(tookTooLong(run, maxRunMs))
+    }
+    if (performance.now() >= this.#renewAt) void this.#renew()
+    if (runs.size > 0) this.#lookIn(Math.max(1, nextMs))
+  }
+
+  async #renew(): Promise<void> {
+    const { tables, ttlMs, onError } = this.#options
+    const runs = [...this.#options.runs].filter((run) => !run.isLost && !run.isCutOff)
+    this.#renewAt = performance.now() + (ttlMs / 3) * (0.9 + Math.random() / 5)
+    // A second renewal beside the first, in case the first hangs. More would only queue.
+    if (runs.length === 0 || this.#renewing >= 2) return
+    this.#renewing += 1
+    const askedAt = now(systemClock)
+    try {
+      const answer = await tables.renew(
+        runs.map(({ facts }) => facts),
+        ttlMs,
+      )
+      const gone = new Set(answer.gone)
+      const skipped = new Set(answer.skipped)
+      for (const run of runs) {
+        if (gone.has(run.facts.id)) run.lose('evicted')
+        else if (!skipped.has(run.facts.id)) run.renewed(askedAt)
+      }
+      // Another transaction was just changing the skipped ones: ask again well before the next turn.
+      if (skipped.size > 0) this.#renewAt = performance.now() + ttlMs / 20
+    } catch (error) {
+      onError(error)
+      this.#renewAt = Math.min(this.#renewAt, performance.now() + Math.min(1000, ttlMs / 10))
+    } finally {
+      this.#renewing -= 1
+    }
+  }
+}
+
+function tookTooLong({ facts: { id, name } }: JobRun, maxRunMs: number): HoldfastError {
+  return new HoldfastError(
+    'task-failed',
+    `The job ${id} (${name}) did not end within ${maxRunMs} ms (\`maxRun\`). Its signal was aborted and its place given to the next job, although its handler may still run: make it listen to \`signal\`, or allow it more time.`,
+    { key: id },
+  )
+}

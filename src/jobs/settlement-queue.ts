@@ -1,0 +1,171 @@
+import { type Backoff, backoffMs } from '../base/backoff.ts'
+import { type Instant, now, paused, systemClock } from '../base/clock.ts'
+import { StoreError } from '../errors.ts'
+import type { FailOutcome } from './job.ts'
+import type { JobTables } from './job-tables.ts'
+import type { Attempt, Claim, ClaimRequest, Settled, Settlement, Uncompleted } from './statements.ts'
+
+/** How an attempt ends. */
+export type AttemptEnd =
+  | { readonly how: 'completed' }
+  | ({ readonly how: 'other' } & Omit<Uncompleted, keyof Attempt>)
+
+interface Pending {
+  readonly attempt: Attempt
+  readonly end: AttemptEnd
+  readonly freesPlace: boolean
+  readonly onHeldUp: () => void
+  readonly resolve: (outcome: 'completed' | FailOutcome | null) => void
+  readonly reject: (error: unknown) => void
+}
+
+/**
+ * A job with a unique key cannot be put back while another transaction has enqueued the same key and is still open. So its
+ * settlement is asked again until that transaction ends.
+ */
+interface HeldUp extends Pending {
+  readonly uncompleted: Uncompleted
+  /** When to give up, on the clock of `performance.now()`. */
+  readonly until: number
+}
+
+/** A claim that is sent in the same statement as a settlement. */
+export interface PiggybackedClaim {
+  readonly request: ClaimRequest
+  claimed(claim: Claim, askedAt: Instant): void
+  failed(error: unknown): void
+}
+
+/** Settles attempts, one statement at a time. What is asked while a statement runs goes together into the next one. */
+export class SettlementQueue {
+  readonly #tables: JobTables
+  readonly #keepsCompleted: boolean
+  /** What the worker claims in the statement that ends so many of its jobs. */
+  piggyback: (ending: number) => PiggybackedClaim | undefined = () => undefined
+  #pending: Pending[] = []
+  #heldUp: HeldUp[] = []
+  #isRetrying = false
+  #isSending = false
+
+  constructor(tables: JobTables, { keepsCompleted }: { readonly keepsCompleted: boolean }) {
+    this.#tables = tables
+    this.#keepsCompleted = keepsCompleted
+  }
+
+  /**
+   * Resolves with what became of the job; null when this attempt was not the one that ran. `freesPlace`: the handler is over,
+   * so the worker may have another job instead. `onHeldUp`: the settlement has to wait for another open transaction.
+   */
+  settle(
+    attempt: Attempt,
+    end: AttemptEnd,
+    { freesPlace = false, onHeldUp = () => {} }: { freesPlace?: boolean; onHeldUp?: () => void } = {},
+  ): Promise<'completed' | FailOutcome | null> {
+    return new Promise((resolve, reject) => {
+      this.#pending.push({ attempt, end, freesPlace, onHeldUp, resolve, reject })
+      // In the next turn of the event loop, so that all attempts that end in this one share the statement.
+      if (this.#isSending || this.#pending.length > 1) return
+      setImmediate(() => void this.#flush())
+    })
+  }
+
+  async #flush(): Promise<void> {
+    this.#isSending = true
+    while (this.#pending.length > 0) {
+      await this.#send(this.#pending.splice(0, BATCH))
+      // In the next turn the jobs that have ended no longer count as running. Only then can others be claimed in their place.
+      await new Promise(setImmediate)
+    }
+    this.#isSending = false
+  }
+
+  async #send(batch: readonly Pending[]): Promise<void> {
+    const done: Pending[] = []
+    const others: Pending[] = []
+    const uncompleted: Uncompleted[] = []
+    for (const pending of batch) {
+      const { end, attempt: of } = pending
+      if (end.how === 'completed') done.push(pending)
+      else {
+        const { reason, retry, retry_in_ms } = end
+        others.push(pending)
+        uncompleted.push({ id: of.id, attempt: of.attempt, group: of.group, reason, retry, retry_in_ms })
+      }
+    }
+    const claim = this.piggyback(batch.filter(({ freesPlace }) => freesPlace).length)
+    try {
+      const settlement = { done: done.map(({ attempt }) => attempt), others: uncompleted }
+      const { lost, outcomes } = await this.#ask(settlement, claim)
+      const lostIds = new Set(lost)
+      for (const { attempt, resolve } of done) resolve(lostIds.has(attempt.id) ? null : 'completed')
+      for (const [index, pending] of others.entries()) {
+        const outcome = outcomes[index] ?? null
+        if (outcome !== 'busy') pending.resolve(outcome)
+        else {
+          pending.onHeldUp()
+          this.#heldUp.push({
+            ...pending,
+            uncompleted: uncompleted[index] as Uncompleted,
+            until: performance.now() + HELD_UP_MS,
+          })
+        }
+      }
+      void this.#settleHeldUp()
+    } catch (error) {
+      for (const { reject } of batch) reject(error)
+      claim?.failed(error)
+    }
+  }
+
+  /**
+   * Runs beside the batches, which must not wait for another open transaction. All settlements that are held up go into one
+   * statement. Otherwise one transaction that has enqueued many keys would occupy all connections.
+   */
+  async #settleHeldUp(): Promise<void> {
+    if (this.#isRetrying) return
+    this.#isRetrying = true
+    for (let round = 1; this.#heldUp.length > 0; round += 1) {
+      await paused(systemClock, backoffMs(HELD_UP, round))
+      const batch = this.#heldUp.splice(0, BATCH)
+      try {
+        const settlement = { done: [], others: batch.map(({ uncompleted }) => uncompleted) }
+        const { outcomes } = await this.#tables.settle(settlement, { keepsCompleted: this.#keepsCompleted })
+        const again = batch.filter((one, index) => {
+          const outcome = outcomes[index] ?? null
+          if (outcome !== 'busy') one.resolve(outcome)
+          else if (performance.now() < one.until) return true
+          else one.reject(heldUpError(one.uncompleted))
+          return false
+        })
+        // The statement tries none after the first that is busy. So another one goes first next time.
+        this.#heldUp.push(...again.slice(1), ...again.slice(0, 1))
+      } catch (error) {
+        for (const { reject } of batch) reject(error)
+      }
+    }
+    this.#isRetrying = false
+  }
+
+  async #ask(settlement: Settlement, piggybacked: PiggybackedClaim | undefined): Promise<Settled> {
+    const keepsCompleted = this.#keepsCompleted
+    if (piggybacked === undefined) return this.#tables.settle(settlement, { keepsCompleted })
+    const askedAt = now(systemClock)
+    const { request } = piggybacked
+    const { settled, claim } = await this.#tables.settleAndClaim(settlement, { keepsCompleted, request })
+    piggybacked.claimed(claim, askedAt)
+    return settled
+  }
+}
+
+/** A larger batch gains nothing, and others wait longer for the connection. */
+const BATCH = 200
+
+const HELD_UP: Backoff = { firstMs: 50, longestMs: 400, jitter: 0.5 }
+
+/** How long a settlement may be held up before it rejects. Its caller then asks again or gives up. */
+const HELD_UP_MS = 1500
+
+function heldUpError({ id }: Uncompleted): StoreError {
+  const message = `The job ${id} could not be put back: a transaction that has enqueued a job of its name and key is open.`
+  return new StoreError('store-unavailable', message, { key: id })
+}
