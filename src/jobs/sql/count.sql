@@ -1,6 +1,6 @@
 -- How many jobs there are.
 -- Inputs: none.
--- Result: name, state, count and the age in ms of the longest-waiting job among them, a row for each name and state.
+-- Result: a row for each name and state: name, state, count, and the age in ms of the oldest job.
 select name, state, count(*)::text as count,
   floor(extract(epoch from clock_timestamp() - min(enqueued_at)) * 1000)::text as oldest_ms
 from (

@@ -1,6 +1,6 @@
--- Jobs as people look at them, a page at a time.
+-- Jobs for people to look at, a page at a time.
 -- Inputs: $1 their states, $2 their names or null for all, $3 one id or null, $4 the id after which the page begins, $5 its length.
--- Result: one column, job, with a JSON object each, in order of ids. Instants are milliseconds since 1970, by this database's clock.
+-- Result: one column, job, with a JSON object for each, in order of ids. Instants are in ms since 1970, by this database's clock.
 select json_build_object(
   'id', id::text, 'name', name, 'state', state, 'payload', payload, 'priority', priority, 'key', unique_key, 'group', group_key,
   'attempt', attempt, 'failures', failures, 'maxAttempts', max_attempts, 'worker', worker, 'error', error,

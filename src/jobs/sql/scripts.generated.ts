@@ -10,7 +10,7 @@ export const scripts: {
 } = {
   count: `-- How many jobs there are.
 -- Inputs: none.
--- Result: name, state, count and the age in ms of the longest-waiting job among them, a row for each name and state.
+-- Result: a row for each name and state: name, state, count, and the age in ms of the oldest job.
 select name, state, count(*)::text as count,
   floor(extract(epoch from clock_timestamp() - min(enqueued_at)) * 1000)::text as oldest_ms
 from (
@@ -21,9 +21,9 @@ from (
 group by name, state
 order by name, state
 `,
-  inspect: `-- Jobs as people look at them, a page at a time.
+  inspect: `-- Jobs for people to look at, a page at a time.
 -- Inputs: $1 their states, $2 their names or null for all, $3 one id or null, $4 the id after which the page begins, $5 its length.
--- Result: one column, job, with a JSON object each, in order of ids. Instants are milliseconds since 1970, by this database's clock.
+-- Result: one column, job, with a JSON object for each, in order of ids. Instants are in ms since 1970, by this database's clock.
 select json_build_object(
   'id', id::text, 'name', name, 'state', state, 'payload', payload, 'priority', priority, 'key', unique_key, 'group', group_key,
   'attempt', attempt, 'failures', failures, 'maxAttempts', max_attempts, 'worker', worker, 'error', error,
@@ -53,8 +53,8 @@ limit $5::text::bigint
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- Makes ready what is due, and ends the attempts of workers that were not heard of in time. Claims begin with it where
--- something is due, so nobody else has to. Answers whether there may be more.
+-- Makes due jobs ready, and ends attempts whose lease is over. A claim calls it when something is due, so no other process has
+-- to. Answers whether there may be more.
 create function "{schema}".jobs_wake(asked_at timestamptz) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -73,7 +73,7 @@ begin
   for lost in
     select id, attempt, group_key, worker from jobs where state = 'running' and due_at <= asked_at order by due_at limit 100
   loop
-    -- Tried, because rows are locked already; who is at this group now, or at this job, leaves it to the next claim.
+    -- Only tried, because rows are locked already. If another transaction has this group or this job, the next claim looks again.
     continue when lost.group_key is not null and not pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key));
     perform from jobs where id = lost.id and attempt = lost.attempt and state = 'running' and due_at <= asked_at
       for update skip locked;
@@ -82,7 +82,7 @@ begin
       lost.id, lost.attempt, format('The worker %s was not heard of within its lease.', lost.worker), true, null, false
     );
     if outcome = 'busy' then
-      -- Looked at again in a while, or every claim would wait for the same transaction.
+      -- Looked at again after a second. Otherwise every claim would wait for the same transaction.
       update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
       exit;
     end if;
@@ -94,18 +94,18 @@ begin
 end
 $function$;
 
--- Claims up to wanted jobs of the names handled, for term_ms. known is null, or the jobs that the claimant knows it has:
--- what it has beyond them is delivered once more, because the answer that brought it was lost.
--- Places that are left because jobs have to wait for their groups are given to jobs of other groups in the same claim, in up
--- to 5 rounds.
+-- Claims up to wanted jobs of the names handled, each with a lease of ttl_ms.
+-- known is null, or the jobs that the claimant knows it has. Other jobs of the claimant are delivered once more, because the
+-- answer that brought them was lost.
+-- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
--- enqueued_at]], again_ms }: after how long asking again may bring more, null when no time is known.
-create function "{schema}".jobs_claim(handled text[], wanted integer, claimant text, term_ms bigint, known bigint[])
+-- enqueued_at]], again_ms }: after how long another claim may bring more, null when no time is known.
+create function "{schema}".jobs_claim(handled text[], wanted integer, claimant text, ttl_ms bigint, known bigint[])
 returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
   more boolean := false;
-  -- Where the rows are. They are locked, so they stay there, and are not looked up again.
+  -- The addresses of the rows. Locked rows stay where they are, so they need no second look-up.
   places tid[];
   again tid[];
   grouped bigint[];
@@ -124,7 +124,7 @@ begin
     more := jobs_wake(asked_at);
   end if;
 
-  -- First, because it may wait for an end of one of them that is on its way.
+  -- First, because this may wait for a settlement of one of them that is on its way.
   if known is not null then
     select array_agg(mine.ctid) into again from (
       select ctid from jobs where state = 'running' and worker = claimant and not (id = any (known)) for update
@@ -149,9 +149,9 @@ begin
       is_busy := is_busy or cardinality(refused) > 0;
     end if;
 
-    leased_until := clock_timestamp() + term_ms * interval '1 ms';
+    leased_until := clock_timestamp() + ttl_ms * interval '1 ms';
     with claimed as (
-      -- Those that were found to be blocked are elsewhere by now.
+      -- Jobs that jobs_refuse_groups has blocked have other addresses by now.
       update jobs j set state = 'running', attempt = j.attempt + (j.state = 'ready')::integer, worker = claimant,
         started_at = case when j.state = 'ready' then asked_at else j.started_at end, due_at = leased_until
       where j.ctid = any (places || again) and (refused is null or not (j.id = any (refused)))
@@ -165,7 +165,7 @@ begin
     ), count(*) into part, taken from claimed;
     answer := nullif(concat_ws(',', answer, part), '');
     taken := taken - coalesce(cardinality(again), 0);
-    -- All that were found were taken, so there are no others.
+    -- All jobs that were found were taken: there are no others.
     exit when taken >= coalesce(cardinality(places), 0);
     again := null;
     wanted := wanted - taken;
@@ -177,7 +177,7 @@ begin
   else
     select ceil(extract(epoch from min(due_at) - clock_timestamp()) * 1000) into again_ms
     from jobs where state in ('delayed', 'running') and due_at > asked_at;
-    -- Somebody else is at one of these groups at this very moment, and tells when it is through; unless it gives up.
+    -- Another transaction has one of these groups. It notifies when it commits, but not when it rolls back.
     if is_busy then
       again_ms := least(again_ms, 200);
     end if;
@@ -186,8 +186,9 @@ begin
 end
 $function$;
 
--- Of jobs that the caller has locked, blocks those whose turn in their groups comes later, with up to 1,000 more of each of
--- these groups, and answers those whose groups somebody else is at. One by one, 50,000 jobs of a group took 5 s of claims.
+-- taken: jobs that the caller has locked. Blocks those that are not the next of their groups, with up to 1,000 more of each of
+-- these groups. Answers those whose group another transaction has locked.
+-- One by one, blocking 50,000 jobs of a group took 5 s of claims.
 create function "{schema}".jobs_refuse_groups(taken bigint[]) returns bigint[] language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -195,7 +196,7 @@ declare
   head record;
   refused bigint[] := '{}';
   blocked bigint[] := '{}';
-  -- Groups with jobs that have to wait, and the one of each that may be claimed next; 0: none, as one runs.
+  -- Groups with jobs that have to wait, and the next job of each group; 0 when a job of the group runs.
   crowded text[] := '{}';
   heads bigint[] := '{}';
 begin
@@ -210,7 +211,7 @@ begin
       refused := refused || candidate.id;
       continue;
     end if;
-    -- A statement of its own, after the lock: so it sees what the last one who had the lock has done.
+    -- A statement of its own, after the lock, so that it sees what the last owner of the lock has committed.
     select id, state, exists (
       select from jobs r where r.group_key = candidate.group_key and r.state = 'running'
     ) as running into head
@@ -235,9 +236,9 @@ begin
 end
 $function$;
 
--- Prolongs leases: [{ id, attempt }]. Answers { gone: [id], skipped: [id] }: whose attempt no longer runs, and whose row
--- somebody is just changing, so that it has to be asked again.
-create function "{schema}".jobs_renew(entries json, term_ms bigint) returns json language plpgsql
+-- Renews leases: [{ id, attempt }]. Answers { gone: [id], skipped: [id] }. gone: the attempt no longer runs. skipped: another
+-- transaction is just changing the row, so ask again.
+create function "{schema}".jobs_renew(entries json, ttl_ms bigint) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   renewed bigint[];
@@ -248,7 +249,7 @@ begin
     join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
     for update of j skip locked
   ), prolonged as (
-    update jobs j set due_at = clock_timestamp() + term_ms * interval '1 ms' from held where j.id = held.id returning j.id
+    update jobs j set due_at = clock_timestamp() + ttl_ms * interval '1 ms' from held where j.id = held.id returning j.id
   )
   select array_agg(id) into renewed from prolonged;
   select json_build_object(
@@ -265,7 +266,7 @@ $function$;
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- Raises ZF002 unless this is still the transaction that an earlier statement was in, which that statement gave a number.
+-- Raises ZF002 unless this transaction has the number \`earlier\`, which an earlier statement of the caller got.
 create function "{schema}".jobs_assert_transaction(earlier text) returns void language plpgsql as $function$
 begin
   if pg_current_xact_id_if_assigned()::text is distinct from earlier then
@@ -275,7 +276,7 @@ end
 $function$;
 
 -- Enqueues one job in the caller's transaction, and wakes its workers when it commits.
--- Answers its id, or null where a job with its unique key waits already.
+-- Answers its id, or null if a job with its unique key waits already.
 create function "{schema}".jobs_enqueue_one(
   job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
   first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz
@@ -295,7 +296,7 @@ begin
   )
   on conflict (name, unique_key) where unique_key is not null and state <> 'running' do nothing
   returning id into enqueued;
-  -- Workers that sleep look at the next due time every few seconds; what is due before that has to be told.
+  -- A worker polls every few seconds. A job that is due before its next poll needs a notification.
   if enqueued is not null and (not is_delayed or starts_at < asked_at + interval '10 s') then
     perform pg_notify('holdfast_jobs', job_name);
   end if;
@@ -303,9 +304,9 @@ begin
 end
 $function$;
 
--- Enqueues a list of jobs in the caller's transaction, and wakes their workers when it commits. Each payload is a JSON text:
--- inside the list's own JSON it could not contain \\u0000.
--- Answers an array with the id of each as text, or null where a job with its unique key waits already.
+-- Enqueues a list of jobs in the caller's transaction, and wakes their workers when it commits. Each payload is a JSON text of its
+-- own, because as a part of the list's JSON it could not contain \\u0000.
+-- Answers an array with the id of each as text, or null if a job with its unique key waits already.
 create function "{schema}".jobs_enqueue(entries json) returns json language plpgsql
 set search_path = "{schema}", pg_temp as $function$
 declare
@@ -330,7 +331,7 @@ begin
     returning id, name, due_at
   )
   select json_agg(inserted.id::text order by position),
-    -- Workers that sleep look at the next due time every few seconds; what is due before that has to be told.
+    -- A worker polls every few seconds. A job that is due before its next poll needs a notification.
     array_agg(distinct inserted.name) filter (
       where inserted.id is not null and (inserted.due_at is null or inserted.due_at < asked_at + interval '10 s')
     )
@@ -345,12 +346,12 @@ $function$;
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- The advisory lock by which claims and ends of one group take turns.
+-- The advisory lock under which one transaction at a time claims or settles jobs of a group.
 create function "{schema}".jobs_group_lock(group_key text) returns bigint language sql immutable as $function$
   select hashtextextended('holdfast jobs ' || group_key, 0)
 $function$;
 
--- Lets the first waiting job of each group be claimed. The caller has the groups' locks.
+-- Makes the first waiting job of each group ready. The caller has the groups' locks.
 create function "{schema}".jobs_unblock(groups text[]) returns void language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -364,13 +365,13 @@ begin
   ), unblocked as (
     update jobs j set state = 'ready' from head where j.id = head.id and head.state = 'blocked'
   )
-  -- Also of those that are ready: claims have passed them over while their group was locked.
+  -- Also the names of jobs that were ready already: claims have passed them over while their group was locked.
   select array_agg(distinct name) into woken from head;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
 end
 $function$;
 
--- Moves a job that is not over to those that are. The caller has its row, and its group's lock.
+-- Moves a job to the table of jobs that are over. The caller has locked its row and its group.
 create function "{schema}".jobs_finish(finished bigint, outcome text, reason text) returns void language sql
 set search_path = "{schema}", pg_temp as $function$
   with gone as (delete from jobs where id = finished returning *)
@@ -383,24 +384,27 @@ set search_path = "{schema}", pg_temp as $function$
   from gone
 $function$;
 
--- Waits for a transaction that has enqueued the same name and unique key, and may yet commit or not.
+-- Puts a job back for another attempt. If an open transaction has enqueued the same name and unique key, waits for its end.
 create function "{schema}".jobs_put_back(job "{schema}".jobs) returns void language sql
 set search_path = "{schema}", pg_temp as $function$
   update jobs set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error where id = job.id
 $function$;
 
--- The same, but gives up with lock_not_available soon: the caller holds what others wait for.
+-- The same, but fails with lock_not_available after 20 ms: the caller holds locks that others wait for.
 create function "{schema}".jobs_put_back_soon(job "{schema}".jobs) returns void language sql
 set search_path = "{schema}", pg_temp set lock_timeout = '20ms' as $function$
   update jobs set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error where id = job.id
 $function$;
 
--- Ends an attempt that did not complete its job: a retry, or death. The caller has the lock of its group, if it has one,
--- and unblocks the group. reason is null when the job is given back unharmed, which does not count as a failure.
--- Answers ready, delayed, dead, or superseded (a newer job with its unique key waits, and stands for both), and null when the
--- attempt is not the one that runs, unless it ended for this very reason: asked again after a lost answer. Unless it is patient,
--- also busy, having changed nothing: a transaction that has enqueued
--- its unique key is open.
+-- Ends an attempt that did not complete its job. If the job has a group, the caller has locked the group, and unblocks it.
+-- reason is null when the job is given back unharmed, which does not count as a failure.
+-- Answers
+--   ready or delayed   there will be another attempt
+--   dead
+--   superseded         a newer job with its unique key waits, and stands for both
+--   null               the attempt is not the one that runs. But if it ended for the same reason, its answer was lost and the
+--                      caller asks again: then what became of the job
+--   busy               only if patient is false: an open transaction has enqueued its unique key. Nothing was changed
 create function "{schema}".jobs_end_attempt(
   ended bigint, ended_attempt integer, reason text, retry boolean, retry_in_ms bigint, patient boolean
 ) returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -428,7 +432,7 @@ begin
   delay_ms := case
     when failed = 0 then 0
     when retry_in_ms is not null then retry_in_ms
-    -- Between half of it and the whole, so that jobs that failed together do not come back together.
+    -- Between a half and the whole of the backoff, so that jobs that failed together do not come back together.
     else least(job.max_backoff_ms, job.backoff_ms * power(2, least(job.failures, 40))) * (0.5 + random() / 2)
   end;
   job.state := case when delay_ms > 0 then 'delayed' else 'ready' end;
@@ -459,13 +463,16 @@ begin
 end
 $function$;
 
--- Ends attempts: of the jobs that are done, in order of their ids, with their attempts, and of others, null when there are
--- none: [{ id, attempt, reason, retry, retry_in_ms }], without reason when it is given back unharmed. groups has those of
--- all these jobs.
--- Answers { lost: [id], outcomes: [...] }: the done ones whose attempt was not the one that runs, so that nothing was changed, and
--- what became of each of the others, null for the same. Asked again after a lost answer, a job that is kept is not lost.
--- Unless it is patient, an outcome may be busy: that one has to be asked again, alone. After the first busy one the others
--- that have a unique key are not tried, so that it costs those that are done one wait at most.
+-- Ends attempts.
+--   done, attempts   the jobs that are done, in order of their ids, and their attempts
+--   groups           the groups of all these jobs
+--   others           null, or [{ id, attempt, reason, retry, retry_in_ms }], as for jobs_end_attempt
+--   patient          whether an end may wait for a transaction that has enqueued its unique key
+-- Answers { lost: [id], outcomes: [...] }.
+--   lost       the done jobs whose attempt was not the one that runs. Nothing was changed. A completed job that is kept is not
+--              lost when the caller asks again after a lost answer
+--   outcomes   what jobs_end_attempt answers for each of the others. After a busy one, the others that have a unique key are
+--              busy without a try, so that the done jobs wait once at most. Ask the busy ones again, in a call of their own
 create function "{schema}".jobs_settle(
   done bigint[], attempts integer[], groups text[], others json, keeps_completed boolean, patient boolean
 ) returns json language plpgsql
@@ -487,7 +494,8 @@ begin
   if done <> '{}' then
     with gone as (
       delete from jobs
-      -- Hidden from the planner: its statistics mostly know of no running jobs, so it would take a partial index and read them all.
+      -- coalesce hides the state from the planner. Its statistics mostly know of no running jobs, so it would choose a partial
+      -- index and read all of them.
       where id = any (done) and attempt = attempts[width_bucket(id, done)] and coalesce(state = 'running', false)
       returning *
     ), kept as (
@@ -534,14 +542,14 @@ $function$;
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 --
--- Jobs that are not over live in one small table, and those that are over in another: what has been done never slows down
--- what is to be done. A job is
+-- Jobs that are not over are in one small table, and jobs that are over in another: so the past never slows down the present.
+-- A job is
 --   ready     in the index from which claims take
 --   blocked   taken out of that index, because another job of its group comes first
 --   delayed   until due_at
 --   running   leased to a worker until due_at; its attempt number is the fence of the lease
--- All times are of this database. Every function takes what it locks in an order that cannot deadlock: group locks before
--- rows, several group locks sorted; and whoever holds rows already only ever tries.
+-- All times are by this database's clock. The functions lock in an order that cannot deadlock: group locks before rows, several
+-- group locks sorted. A function that holds rows already never waits for a group lock: it only tries.
 create sequence "{schema}".job_ids;
 
 create table "{schema}".jobs (
@@ -554,7 +562,7 @@ create table "{schema}".jobs (
   group_key text collate "C",
   -- Rises with every claim and never falls, not even when a dead job is tried again.
   attempt integer not null default 0,
-  -- Attempts that failed, or whose worker was not heard of in time.
+  -- Attempts that failed, or whose lease ended.
   failures integer not null default 0,
   max_attempts integer not null,
   backoff_ms bigint not null,
@@ -565,9 +573,9 @@ create table "{schema}".jobs (
   worker text,
   error text
 ) with (
-  -- A claimed row finds place beside what it was, in the page that is locked and in memory anyway.
+  -- So that the new version of a claimed row fits into the page of the old one, which is locked and in memory already.
   fillfactor = 50,
-  -- Every job leaves dead rows behind that the next claim has to step over.
+  -- Every job leaves dead row versions, which the next claim has to pass.
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0
 );
 
@@ -576,7 +584,7 @@ alter sequence "{schema}".job_ids owned by "{schema}".jobs.id;
 create index jobs_ready on "{schema}".jobs (name, priority desc, id) where state = 'ready';
 create index jobs_due on "{schema}".jobs (due_at) where state in ('delayed', 'running');
 create unique index jobs_unique on "{schema}".jobs (name, unique_key) where unique_key is not null and state <> 'running';
--- That a group runs one at a time is not only the claim's care: the database would refuse the second one.
+-- The database itself refuses a second running job of a group, whatever a claim does.
 create unique index jobs_group_running on "{schema}".jobs (group_key) where group_key is not null and state = 'running';
 create index jobs_group_waiting on "{schema}".jobs (group_key, priority desc, id)
   where group_key is not null and state in ('ready', 'blocked');
@@ -601,17 +609,17 @@ create table "{schema}".finished_jobs (
   error text
 );
 
--- A few bytes for many rows, which are written in this order: a tree would cost every completion another entry.
+-- Rows are written in this order, so a few bytes are enough for many of them. A B-tree would cost each completion an entry.
 create index finished_jobs_age on "{schema}".finished_jobs using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
 
 comment on table "{schema}".jobs is 'holdfast: jobs that are ready, blocked, delayed or running.';
 comment on table "{schema}".finished_jobs is 'holdfast: jobs that are over, until they are cleaned up.';
 `,
-  version1Upkeep: `-- The functions of the jobs, version 1: what people and the clean-up do.
+  version1Upkeep: `-- The functions of the jobs, version 1: for people and for the clean-up.
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- Ends a job that is not over. Answers the state that it was in, and null when there is no such job.
+-- Ends a job that is not over. Answers its state before, or null when there is no such job.
 create function "{schema}".jobs_cancel(cancelled bigint, reason text) returns text language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -630,7 +638,7 @@ begin
 end
 $function$;
 
--- Makes jobs that are over, but not completed, ready again. Those whose unique key another waiting job has are left alone.
+-- Makes jobs that are over, but not completed, ready again. Leaves a job alone if another job with its unique key waits.
 -- Answers an array with the ids of those that are ready now.
 create function "{schema}".jobs_retry(retried bigint[]) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -664,9 +672,9 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mo
   select coalesce(json_agg(id::text order by id), '[]') from gone
 $function$;
 
--- Deletes up to 1,000 jobs each that have been over for longer than a time (null: keeps them), and unblocks groups in which nobody
--- is before the blocked ones: transactions that cannot see what others commit meanwhile may leave them so.
--- Answers whether there may be more to do. One at a time in a schema; the others have nothing to do.
+-- Deletes up to 1,000 completed jobs and up to 1,000 others that have been over for longer than a time; null keeps them.
+-- Unblocks groups whose jobs are all blocked: a transaction that does not see what others commit meanwhile may leave one so.
+-- Answers whether there may be more to do. One call at a time works in a schema; a second one answers false at once.
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare

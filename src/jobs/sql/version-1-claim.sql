@@ -2,8 +2,8 @@
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- Makes ready what is due, and ends the attempts of workers that were not heard of in time. Claims begin with it where
--- something is due, so nobody else has to. Answers whether there may be more.
+-- Makes due jobs ready, and ends attempts whose lease is over. A claim calls it when something is due, so no other process has
+-- to. Answers whether there may be more.
 create function "{schema}".jobs_wake(asked_at timestamptz) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -22,7 +22,7 @@ begin
   for lost in
     select id, attempt, group_key, worker from jobs where state = 'running' and due_at <= asked_at order by due_at limit 100
   loop
-    -- Tried, because rows are locked already; who is at this group now, or at this job, leaves it to the next claim.
+    -- Only tried, because rows are locked already. If another transaction has this group or this job, the next claim looks again.
     continue when lost.group_key is not null and not pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key));
     perform from jobs where id = lost.id and attempt = lost.attempt and state = 'running' and due_at <= asked_at
       for update skip locked;
@@ -31,7 +31,7 @@ begin
       lost.id, lost.attempt, format('The worker %s was not heard of within its lease.', lost.worker), true, null, false
     );
     if outcome = 'busy' then
-      -- Looked at again in a while, or every claim would wait for the same transaction.
+      -- Looked at again after a second. Otherwise every claim would wait for the same transaction.
       update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
       exit;
     end if;
@@ -43,18 +43,18 @@ begin
 end
 $function$;
 
--- Claims up to wanted jobs of the names handled, for term_ms. known is null, or the jobs that the claimant knows it has:
--- what it has beyond them is delivered once more, because the answer that brought it was lost.
--- Places that are left because jobs have to wait for their groups are given to jobs of other groups in the same claim, in up
--- to 5 rounds.
+-- Claims up to wanted jobs of the names handled, each with a lease of ttl_ms.
+-- known is null, or the jobs that the claimant knows it has. Other jobs of the claimant are delivered once more, because the
+-- answer that brought them was lost.
+-- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
--- enqueued_at]], again_ms }: after how long asking again may bring more, null when no time is known.
-create function "{schema}".jobs_claim(handled text[], wanted integer, claimant text, term_ms bigint, known bigint[])
+-- enqueued_at]], again_ms }: after how long another claim may bring more, null when no time is known.
+create function "{schema}".jobs_claim(handled text[], wanted integer, claimant text, ttl_ms bigint, known bigint[])
 returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
   more boolean := false;
-  -- Where the rows are. They are locked, so they stay there, and are not looked up again.
+  -- The addresses of the rows. Locked rows stay where they are, so they need no second look-up.
   places tid[];
   again tid[];
   grouped bigint[];
@@ -73,7 +73,7 @@ begin
     more := jobs_wake(asked_at);
   end if;
 
-  -- First, because it may wait for an end of one of them that is on its way.
+  -- First, because this may wait for a settlement of one of them that is on its way.
   if known is not null then
     select array_agg(mine.ctid) into again from (
       select ctid from jobs where state = 'running' and worker = claimant and not (id = any (known)) for update
@@ -98,9 +98,9 @@ begin
       is_busy := is_busy or cardinality(refused) > 0;
     end if;
 
-    leased_until := clock_timestamp() + term_ms * interval '1 ms';
+    leased_until := clock_timestamp() + ttl_ms * interval '1 ms';
     with claimed as (
-      -- Those that were found to be blocked are elsewhere by now.
+      -- Jobs that jobs_refuse_groups has blocked have other addresses by now.
       update jobs j set state = 'running', attempt = j.attempt + (j.state = 'ready')::integer, worker = claimant,
         started_at = case when j.state = 'ready' then asked_at else j.started_at end, due_at = leased_until
       where j.ctid = any (places || again) and (refused is null or not (j.id = any (refused)))
@@ -114,7 +114,7 @@ begin
     ), count(*) into part, taken from claimed;
     answer := nullif(concat_ws(',', answer, part), '');
     taken := taken - coalesce(cardinality(again), 0);
-    -- All that were found were taken, so there are no others.
+    -- All jobs that were found were taken: there are no others.
     exit when taken >= coalesce(cardinality(places), 0);
     again := null;
     wanted := wanted - taken;
@@ -126,7 +126,7 @@ begin
   else
     select ceil(extract(epoch from min(due_at) - clock_timestamp()) * 1000) into again_ms
     from jobs where state in ('delayed', 'running') and due_at > asked_at;
-    -- Somebody else is at one of these groups at this very moment, and tells when it is through; unless it gives up.
+    -- Another transaction has one of these groups. It notifies when it commits, but not when it rolls back.
     if is_busy then
       again_ms := least(again_ms, 200);
     end if;
@@ -135,8 +135,9 @@ begin
 end
 $function$;
 
--- Of jobs that the caller has locked, blocks those whose turn in their groups comes later, with up to 1,000 more of each of
--- these groups, and answers those whose groups somebody else is at. One by one, 50,000 jobs of a group took 5 s of claims.
+-- taken: jobs that the caller has locked. Blocks those that are not the next of their groups, with up to 1,000 more of each of
+-- these groups. Answers those whose group another transaction has locked.
+-- One by one, blocking 50,000 jobs of a group took 5 s of claims.
 create function "{schema}".jobs_refuse_groups(taken bigint[]) returns bigint[] language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -144,7 +145,7 @@ declare
   head record;
   refused bigint[] := '{}';
   blocked bigint[] := '{}';
-  -- Groups with jobs that have to wait, and the one of each that may be claimed next; 0: none, as one runs.
+  -- Groups with jobs that have to wait, and the next job of each group; 0 when a job of the group runs.
   crowded text[] := '{}';
   heads bigint[] := '{}';
 begin
@@ -159,7 +160,7 @@ begin
       refused := refused || candidate.id;
       continue;
     end if;
-    -- A statement of its own, after the lock: so it sees what the last one who had the lock has done.
+    -- A statement of its own, after the lock, so that it sees what the last owner of the lock has committed.
     select id, state, exists (
       select from jobs r where r.group_key = candidate.group_key and r.state = 'running'
     ) as running into head
@@ -184,9 +185,9 @@ begin
 end
 $function$;
 
--- Prolongs leases: [{ id, attempt }]. Answers { gone: [id], skipped: [id] }: whose attempt no longer runs, and whose row
--- somebody is just changing, so that it has to be asked again.
-create function "{schema}".jobs_renew(entries json, term_ms bigint) returns json language plpgsql
+-- Renews leases: [{ id, attempt }]. Answers { gone: [id], skipped: [id] }. gone: the attempt no longer runs. skipped: another
+-- transaction is just changing the row, so ask again.
+create function "{schema}".jobs_renew(entries json, ttl_ms bigint) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   renewed bigint[];
@@ -197,7 +198,7 @@ begin
     join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
     for update of j skip locked
   ), prolonged as (
-    update jobs j set due_at = clock_timestamp() + term_ms * interval '1 ms' from held where j.id = held.id returning j.id
+    update jobs j set due_at = clock_timestamp() + ttl_ms * interval '1 ms' from held where j.id = held.id returning j.id
   )
   select array_agg(id) into renewed from prolonged;
   select json_build_object(

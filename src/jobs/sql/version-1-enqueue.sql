@@ -2,7 +2,7 @@
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- Raises ZF002 unless this is still the transaction that an earlier statement was in, which that statement gave a number.
+-- Raises ZF002 unless this transaction has the number `earlier`, which an earlier statement of the caller got.
 create function "{schema}".jobs_assert_transaction(earlier text) returns void language plpgsql as $function$
 begin
   if pg_current_xact_id_if_assigned()::text is distinct from earlier then
@@ -12,7 +12,7 @@ end
 $function$;
 
 -- Enqueues one job in the caller's transaction, and wakes its workers when it commits.
--- Answers its id, or null where a job with its unique key waits already.
+-- Answers its id, or null if a job with its unique key waits already.
 create function "{schema}".jobs_enqueue_one(
   job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
   first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz
@@ -32,7 +32,7 @@ begin
   )
   on conflict (name, unique_key) where unique_key is not null and state <> 'running' do nothing
   returning id into enqueued;
-  -- Workers that sleep look at the next due time every few seconds; what is due before that has to be told.
+  -- A worker polls every few seconds. A job that is due before its next poll needs a notification.
   if enqueued is not null and (not is_delayed or starts_at < asked_at + interval '10 s') then
     perform pg_notify('holdfast_jobs', job_name);
   end if;
@@ -40,9 +40,9 @@ begin
 end
 $function$;
 
--- Enqueues a list of jobs in the caller's transaction, and wakes their workers when it commits. Each payload is a JSON text:
--- inside the list's own JSON it could not contain \u0000.
--- Answers an array with the id of each as text, or null where a job with its unique key waits already.
+-- Enqueues a list of jobs in the caller's transaction, and wakes their workers when it commits. Each payload is a JSON text of its
+-- own, because as a part of the list's JSON it could not contain \u0000.
+-- Answers an array with the id of each as text, or null if a job with its unique key waits already.
 create function "{schema}".jobs_enqueue(entries json) returns json language plpgsql
 set search_path = "{schema}", pg_temp as $function$
 declare
@@ -67,7 +67,7 @@ begin
     returning id, name, due_at
   )
   select json_agg(inserted.id::text order by position),
-    -- Workers that sleep look at the next due time every few seconds; what is due before that has to be told.
+    -- A worker polls every few seconds. A job that is due before its next poll needs a notification.
     array_agg(distinct inserted.name) filter (
       where inserted.id is not null and (inserted.due_at is null or inserted.due_at < asked_at + interval '10 s')
     )

@@ -2,12 +2,12 @@
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- The advisory lock by which claims and ends of one group take turns.
+-- The advisory lock under which one transaction at a time claims or settles jobs of a group.
 create function "{schema}".jobs_group_lock(group_key text) returns bigint language sql immutable as $function$
   select hashtextextended('holdfast jobs ' || group_key, 0)
 $function$;
 
--- Lets the first waiting job of each group be claimed. The caller has the groups' locks.
+-- Makes the first waiting job of each group ready. The caller has the groups' locks.
 create function "{schema}".jobs_unblock(groups text[]) returns void language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -21,13 +21,13 @@ begin
   ), unblocked as (
     update jobs j set state = 'ready' from head where j.id = head.id and head.state = 'blocked'
   )
-  -- Also of those that are ready: claims have passed them over while their group was locked.
+  -- Also the names of jobs that were ready already: claims have passed them over while their group was locked.
   select array_agg(distinct name) into woken from head;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
 end
 $function$;
 
--- Moves a job that is not over to those that are. The caller has its row, and its group's lock.
+-- Moves a job to the table of jobs that are over. The caller has locked its row and its group.
 create function "{schema}".jobs_finish(finished bigint, outcome text, reason text) returns void language sql
 set search_path = "{schema}", pg_temp as $function$
   with gone as (delete from jobs where id = finished returning *)
@@ -40,24 +40,27 @@ set search_path = "{schema}", pg_temp as $function$
   from gone
 $function$;
 
--- Waits for a transaction that has enqueued the same name and unique key, and may yet commit or not.
+-- Puts a job back for another attempt. If an open transaction has enqueued the same name and unique key, waits for its end.
 create function "{schema}".jobs_put_back(job "{schema}".jobs) returns void language sql
 set search_path = "{schema}", pg_temp as $function$
   update jobs set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error where id = job.id
 $function$;
 
--- The same, but gives up with lock_not_available soon: the caller holds what others wait for.
+-- The same, but fails with lock_not_available after 20 ms: the caller holds locks that others wait for.
 create function "{schema}".jobs_put_back_soon(job "{schema}".jobs) returns void language sql
 set search_path = "{schema}", pg_temp set lock_timeout = '20ms' as $function$
   update jobs set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error where id = job.id
 $function$;
 
--- Ends an attempt that did not complete its job: a retry, or death. The caller has the lock of its group, if it has one,
--- and unblocks the group. reason is null when the job is given back unharmed, which does not count as a failure.
--- Answers ready, delayed, dead, or superseded (a newer job with its unique key waits, and stands for both), and null when the
--- attempt is not the one that runs, unless it ended for this very reason: asked again after a lost answer. Unless it is patient,
--- also busy, having changed nothing: a transaction that has enqueued
--- its unique key is open.
+-- Ends an attempt that did not complete its job. If the job has a group, the caller has locked the group, and unblocks it.
+-- reason is null when the job is given back unharmed, which does not count as a failure.
+-- Answers
+--   ready or delayed   there will be another attempt
+--   dead
+--   superseded         a newer job with its unique key waits, and stands for both
+--   null               the attempt is not the one that runs. But if it ended for the same reason, its answer was lost and the
+--                      caller asks again: then what became of the job
+--   busy               only if patient is false: an open transaction has enqueued its unique key. Nothing was changed
 create function "{schema}".jobs_end_attempt(
   ended bigint, ended_attempt integer, reason text, retry boolean, retry_in_ms bigint, patient boolean
 ) returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -85,7 +88,7 @@ begin
   delay_ms := case
     when failed = 0 then 0
     when retry_in_ms is not null then retry_in_ms
-    -- Between half of it and the whole, so that jobs that failed together do not come back together.
+    -- Between a half and the whole of the backoff, so that jobs that failed together do not come back together.
     else least(job.max_backoff_ms, job.backoff_ms * power(2, least(job.failures, 40))) * (0.5 + random() / 2)
   end;
   job.state := case when delay_ms > 0 then 'delayed' else 'ready' end;
@@ -116,13 +119,16 @@ begin
 end
 $function$;
 
--- Ends attempts: of the jobs that are done, in order of their ids, with their attempts, and of others, null when there are
--- none: [{ id, attempt, reason, retry, retry_in_ms }], without reason when it is given back unharmed. groups has those of
--- all these jobs.
--- Answers { lost: [id], outcomes: [...] }: the done ones whose attempt was not the one that runs, so that nothing was changed, and
--- what became of each of the others, null for the same. Asked again after a lost answer, a job that is kept is not lost.
--- Unless it is patient, an outcome may be busy: that one has to be asked again, alone. After the first busy one the others
--- that have a unique key are not tried, so that it costs those that are done one wait at most.
+-- Ends attempts.
+--   done, attempts   the jobs that are done, in order of their ids, and their attempts
+--   groups           the groups of all these jobs
+--   others           null, or [{ id, attempt, reason, retry, retry_in_ms }], as for jobs_end_attempt
+--   patient          whether an end may wait for a transaction that has enqueued its unique key
+-- Answers { lost: [id], outcomes: [...] }.
+--   lost       the done jobs whose attempt was not the one that runs. Nothing was changed. A completed job that is kept is not
+--              lost when the caller asks again after a lost answer
+--   outcomes   what jobs_end_attempt answers for each of the others. After a busy one, the others that have a unique key are
+--              busy without a try, so that the done jobs wait once at most. Ask the busy ones again, in a call of their own
 create function "{schema}".jobs_settle(
   done bigint[], attempts integer[], groups text[], others json, keeps_completed boolean, patient boolean
 ) returns json language plpgsql
@@ -144,7 +150,8 @@ begin
   if done <> '{}' then
     with gone as (
       delete from jobs
-      -- Hidden from the planner: its statistics mostly know of no running jobs, so it would take a partial index and read them all.
+      -- coalesce hides the state from the planner. Its statistics mostly know of no running jobs, so it would choose a partial
+      -- index and read all of them.
       where id = any (done) and attempt = attempts[width_bucket(id, done)] and coalesce(state = 'running', false)
       returning *
     ), kept as (

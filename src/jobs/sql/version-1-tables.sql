@@ -2,14 +2,14 @@
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 --
--- Jobs that are not over live in one small table, and those that are over in another: what has been done never slows down
--- what is to be done. A job is
+-- Jobs that are not over are in one small table, and jobs that are over in another: so the past never slows down the present.
+-- A job is
 --   ready     in the index from which claims take
 --   blocked   taken out of that index, because another job of its group comes first
 --   delayed   until due_at
 --   running   leased to a worker until due_at; its attempt number is the fence of the lease
--- All times are of this database. Every function takes what it locks in an order that cannot deadlock: group locks before
--- rows, several group locks sorted; and whoever holds rows already only ever tries.
+-- All times are by this database's clock. The functions lock in an order that cannot deadlock: group locks before rows, several
+-- group locks sorted. A function that holds rows already never waits for a group lock: it only tries.
 create sequence "{schema}".job_ids;
 
 create table "{schema}".jobs (
@@ -22,7 +22,7 @@ create table "{schema}".jobs (
   group_key text collate "C",
   -- Rises with every claim and never falls, not even when a dead job is tried again.
   attempt integer not null default 0,
-  -- Attempts that failed, or whose worker was not heard of in time.
+  -- Attempts that failed, or whose lease ended.
   failures integer not null default 0,
   max_attempts integer not null,
   backoff_ms bigint not null,
@@ -33,9 +33,9 @@ create table "{schema}".jobs (
   worker text,
   error text
 ) with (
-  -- A claimed row finds place beside what it was, in the page that is locked and in memory anyway.
+  -- So that the new version of a claimed row fits into the page of the old one, which is locked and in memory already.
   fillfactor = 50,
-  -- Every job leaves dead rows behind that the next claim has to step over.
+  -- Every job leaves dead row versions, which the next claim has to pass.
   autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500, autovacuum_vacuum_cost_delay = 0
 );
 
@@ -44,7 +44,7 @@ alter sequence "{schema}".job_ids owned by "{schema}".jobs.id;
 create index jobs_ready on "{schema}".jobs (name, priority desc, id) where state = 'ready';
 create index jobs_due on "{schema}".jobs (due_at) where state in ('delayed', 'running');
 create unique index jobs_unique on "{schema}".jobs (name, unique_key) where unique_key is not null and state <> 'running';
--- That a group runs one at a time is not only the claim's care: the database would refuse the second one.
+-- The database itself refuses a second running job of a group, whatever a claim does.
 create unique index jobs_group_running on "{schema}".jobs (group_key) where group_key is not null and state = 'running';
 create index jobs_group_waiting on "{schema}".jobs (group_key, priority desc, id)
   where group_key is not null and state in ('ready', 'blocked');
@@ -69,7 +69,7 @@ create table "{schema}".finished_jobs (
   error text
 );
 
--- A few bytes for many rows, which are written in this order: a tree would cost every completion another entry.
+-- Rows are written in this order, so a few bytes are enough for many of them. A B-tree would cost each completion an entry.
 create index finished_jobs_age on "{schema}".finished_jobs using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
 
 comment on table "{schema}".jobs is 'holdfast: jobs that are ready, blocked, delayed or running.';

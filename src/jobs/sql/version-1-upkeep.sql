@@ -1,8 +1,8 @@
--- The functions of the jobs, version 1: what people and the clean-up do.
+-- The functions of the jobs, version 1: for people and for the clean-up.
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- Ends a job that is not over. Answers the state that it was in, and null when there is no such job.
+-- Ends a job that is not over. Answers its state before, or null when there is no such job.
 create function "{schema}".jobs_cancel(cancelled bigint, reason text) returns text language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -21,7 +21,7 @@ begin
 end
 $function$;
 
--- Makes jobs that are over, but not completed, ready again. Those whose unique key another waiting job has are left alone.
+-- Makes jobs that are over, but not completed, ready again. Leaves a job alone if another job with its unique key waits.
 -- Answers an array with the ids of those that are ready now.
 create function "{schema}".jobs_retry(retried bigint[]) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -55,9 +55,9 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mo
   select coalesce(json_agg(id::text order by id), '[]') from gone
 $function$;
 
--- Deletes up to 1,000 jobs each that have been over for longer than a time (null: keeps them), and unblocks groups in which nobody
--- is before the blocked ones: transactions that cannot see what others commit meanwhile may leave them so.
--- Answers whether there may be more to do. One at a time in a schema; the others have nothing to do.
+-- Deletes up to 1,000 completed jobs and up to 1,000 others that have been over for longer than a time; null keeps them.
+-- Unblocks groups whose jobs are all blocked: a transaction that does not see what others commit meanwhile may leave one so.
+-- Answers whether there may be more to do. One call at a time works in a schema; a second one answers false at once.
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
