@@ -1,15 +1,37 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { JobFailure, RunningJob } from '../../src/jobs/index.ts'
-import { startProxy } from '../servers/tcp-proxy.ts'
+import type { JobFailure, Jobs, RunningJob } from '../../src/jobs/index.ts'
+import { type FaultProxy, startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
 import { CLIENT_KINDS, closeSharedServer, type JobsScene, openScene, sharedServer } from './scene.ts'
 
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
 
-async function throughProxy(scene: JobsScene) {
-  const proxy = await startProxy({ targetPort: scene.server.port })
-  return { proxy, url: scene.server.url.replace(String(scene.server.port), String(proxy.port)) }
+interface Proxied extends AsyncDisposable {
+  readonly scene: JobsScene
+  readonly direct: Jobs
+  readonly proxy: FaultProxy
+  /** Of the same database, through the proxy. */
+  readonly url: string
+}
+
+/** Jobs on a direct connection, and a proxy that can lose answers of others. */
+async function openProxied(): Promise<Proxied> {
+  const scene = await openScene()
+  const direct = scene.open()
+  await direct.migrate()
+  const { port, url } = scene.server
+  const proxy = await startProxy({ targetPort: port })
+  return {
+    scene,
+    direct,
+    proxy,
+    url: url.replace(String(port), String(proxy.port)),
+    async [Symbol.asyncDispose]() {
+      await proxy.close()
+      await scene[Symbol.asyncDispose]()
+    },
+  }
 }
 
 test('who lost its job cannot settle it, and what it did in the same transaction has no effect', async () => {
@@ -18,7 +40,7 @@ test('who lost its job cannot settle it, and what it did in the same transaction
   await jobs.migrate()
   await scene.sql('create table $schema.effects (attempt integer)')
   await jobs.enqueue('a', null, { backoff: 0 })
-  const [first] = await jobs.claim('a', { ttl: 50 })
+  const [first] = await jobs.claim('a', { ttl: 500 })
   const second = await until('another one has it', async () => (await jobs.claim('a'))[0])
   expect([first?.attempt, second.attempt, second.failures]).toEqual([1, 2, 1])
 
@@ -42,7 +64,7 @@ test('nobody takes a job over whose transaction that completes it is still open'
   const jobs = scene.open()
   await jobs.migrate()
   await jobs.enqueue('a', null, { backoff: 0 })
-  const [job] = await jobs.claim('a', { ttl: 50 })
+  const [job] = await jobs.claim('a', { ttl: 500 })
   const client = await scene.connect()
   await client.query('begin')
   await job?.complete({ transaction: client })
@@ -62,7 +84,7 @@ test('a job that kills its workers is dead after its last attempt', async () => 
   const id = (await jobs.enqueue('a', null, { maxAttempts: 2, backoff: 0 })) ?? ''
   for (const attempt of [1, 2]) {
     const [job] = await until('it is claimed', async () => {
-      const claimed = await jobs.claim('a', { ttl: 50, worker: 'web-1' })
+      const claimed = await jobs.claim('a', { ttl: 500, worker: 'web-1' })
       return claimed.length > 0 && claimed
     })
     expect(job?.attempt).toBe(attempt)
@@ -79,11 +101,8 @@ test('a job that kills its workers is dead after its last attempt', async () => 
 test.each(CLIENT_KINDS)(
   'with %s, a handler is told that its job is lost before another worker can have it, while the network swallows everything',
   async (kind) => {
-    await using scene = await openScene()
-    const direct = scene.open()
-    await direct.migrate()
-    const { proxy, url } = await throughProxy(scene)
-    await using _ = proxy
+    await using proxied = await openProxied()
+    const { scene, direct, proxy, url } = proxied
     const jobs = scene.open({}, { kind, url })
     const failures: JobFailure[] = []
     let told: { readonly reason: unknown; readonly at: number } | undefined
@@ -113,11 +132,8 @@ test.each(CLIENT_KINDS)(
 )
 
 test('a claim whose answer was lost costs no attempt and no ttl', async () => {
-  await using scene = await openScene()
-  const direct = scene.open()
-  await direct.migrate()
-  const { proxy, url } = await throughProxy(scene)
-  await using _ = proxy
+  await using proxied = await openProxied()
+  const { scene, direct, proxy, url } = proxied
   await direct.enqueueAll([{ name: 'a' }, { name: 'a' }])
   const seen: RunningJob[] = []
   const lost = proxy.loseNextReply('jobs_claim')
@@ -131,11 +147,8 @@ test('a claim whose answer was lost costs no attempt and no ttl', async () => {
 })
 
 test('a completion whose answer was lost is asked again, and is no loss', async () => {
-  await using scene = await openScene()
-  const direct = scene.open()
-  await direct.migrate()
-  const { proxy, url } = await throughProxy(scene)
-  await using _ = proxy
+  await using proxied = await openProxied()
+  const { scene, direct, proxy, url } = proxied
   const failures: JobFailure[] = []
   const errors: unknown[] = []
   await direct.enqueue('a')
@@ -153,11 +166,8 @@ test('a completion whose answer was lost is asked again, and is no loss', async 
 })
 
 test('a failure whose answer was lost is asked again, and is told as what became of the job', async () => {
-  await using scene = await openScene()
-  const direct = scene.open()
-  await direct.migrate()
-  const { proxy, url } = await throughProxy(scene)
-  await using _ = proxy
+  await using proxied = await openProxied()
+  const { scene, direct, proxy, url } = proxied
   const failures: JobFailure[] = []
   const id = (await direct.enqueue('a', null, { maxAttempts: 1 })) ?? ''
   const lost = proxy.loseNextReply('jobs_settle')
@@ -177,11 +187,8 @@ test('a failure whose answer was lost is asked again, and is told as what became
 test.each(['throws on', 'goes on'])(
   'a handler whose own failure got no answer, and that %s, has failed its job as it said, once',
   async (how) => {
-    await using scene = await openScene()
-    const direct = scene.open()
-    await direct.migrate()
-    const { proxy, url } = await throughProxy(scene)
-    await using _ = proxy
+    await using proxied = await openProxied()
+    const { scene, direct, proxy, url } = proxied
     const failures: JobFailure[] = []
     const id = (await direct.enqueue('a', null, { maxAttempts: 9 })) ?? ''
     const lost = proxy.loseNextReply('jobs_settle')
@@ -203,11 +210,8 @@ test.each(['throws on', 'goes on'])(
 )
 
 test('a handler whose own failure never reached the database does not complete its job by ending', async () => {
-  await using scene = await openScene()
-  const direct = scene.open()
-  await direct.migrate()
-  const { proxy, url } = await throughProxy(scene)
-  await using _ = proxy
+  await using proxied = await openProxied()
+  const { scene, direct, proxy, url } = proxied
   const id = (await direct.enqueue('a')) ?? ''
   const worker = scene.open({}, { url }).work(
     {
@@ -226,11 +230,8 @@ test('a handler whose own failure never reached the database does not complete i
 })
 
 test('an enqueue whose answer was lost says that nobody knows', async () => {
-  await using scene = await openScene()
-  const direct = scene.open()
-  await direct.migrate()
-  const { proxy, url } = await throughProxy(scene)
-  await using _ = proxy
+  await using proxied = await openProxied()
+  const { scene, direct, proxy, url } = proxied
   const lost = proxy.loseNextReply('jobs_enqueue')
   await expect(scene.open({}, { url }).enqueue('a')).rejects.toMatchObject({ code: 'store-unavailable' })
   await lost

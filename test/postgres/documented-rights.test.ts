@@ -5,7 +5,7 @@ import { guard, migrateGuard } from '../../src/guard/index.ts'
 import { advisorySession, advisoryXact, migrate, postgresStore } from '../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 import { until } from '../servers/until.ts'
-import { ticket } from '../stores/postgres/tickets.ts'
+import { ticket } from '../stores/tickets.ts'
 
 let server: PostgresServer
 beforeAll(async () => {

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { migrate, postgresStore } from '../../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { clients } from './clients.ts'
 import { controlClock } from './controlled-clock.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 let server: PostgresServer
 beforeAll(async () => {

@@ -4,7 +4,7 @@ import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
 import { migrate, type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 
 let server: PostgresServer
 beforeAll(async () => {

@@ -3,10 +3,16 @@ import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test
 import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
 import { postgresStore } from '../../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
-import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
+import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
+import {
+  headOfDeafQueueIsOffered,
+  offerPassesDeafWaiter,
+  type TwoProcesses,
+  waiterWithoutMessagesKeepsItsTurn,
+} from '../deaf-waiters.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { clients } from './clients.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 let server: PostgresServer
 let near: Store
@@ -23,21 +29,17 @@ afterAll(async () => {
   await server?.close()
 })
 
-interface Far {
-  readonly store: Store
-  readonly proxy: FaultProxy
-}
-
-/** The store of a process whose connections can be cut, and whose messages flow. */
-async function farStore(open = (url: string): Store => postgresStore(newClient(url))): Promise<Far> {
+async function twoProcesses(
+  open = (url: string): Store => postgresStore(newClient(url)),
+): Promise<TwoProcesses> {
   const proxy = await startProxy({ targetPort: server.port })
-  const store = open(server.url.replace(`:${server.port}/`, `:${proxy.port}/`))
+  const far = open(server.url.replace(`:${server.port}/`, `:${proxy.port}/`))
   onTestFinished(async () => {
-    await store.close()
+    await far.close()
     await proxy.close()
   })
-  await store.listen?.(() => {})
-  return { store, proxy }
+  await far.listen?.(() => {})
+  return { near, far, proxy, untilDeaf }
 }
 
 function sharingStore(url: string): Store {
@@ -72,57 +74,22 @@ describe.each([
   { name: 'a pool that is shared', open: sharingStore },
 ])('on $name,', ({ open }) => {
   test('an offer passes a waiter whose process has no session any more, and it keeps its place', async () => {
-    const { store: far, proxy } = await farStore(open)
-    const [holder, deaf, next, last] = [ticket(), ticket(), ticket(), ticket()]
-    const fence = fenceOf(await near.acquire(holder))
-    expect(await far.acquire(deaf)).toMatchObject({ tag: 'queued', ahead: 0 })
-    expect(await near.acquire(next)).toMatchObject({ tag: 'queued', ahead: 1 })
-    expect(await near.acquire(last)).toMatchObject({ tag: 'queued', ahead: 2 })
-    proxy.refuse()
-    await untilDeaf()
-    await near.release(releaseOf(holder))
-    expect(fenceOf(await near.acquire(next)) > fence).toBe(true)
-    expect((await roomOf('key'))?.queue).toMatchObject([{ id: deaf.id }, { id: last.id }])
-    // Its process lives, and comes back before the next turn.
-    proxy.normal()
-    await until('it can ask', async () => {
-      const [answer] = await Promise.allSettled([far.acquire(deaf)])
-      return answer.status === 'fulfilled' && answer.value.tag === 'queued'
-    })
-    await near.release(releaseOf(next))
-    expect(await near.acquire(last)).toMatchObject({ tag: 'queued', ahead: 0 })
-    expect(fenceOf(await far.acquire(deaf)) > fence).toBe(true)
+    await offerPassesDeafWaiter(await twoProcesses(open))
   })
 })
 
 test('a waiter that has asked without its messages is offered the key in its turn', async () => {
   const silent = postgresStore(newClient(server.url))
   onTestFinished(() => silent.close())
-  const [holder, early, next] = [ticket(), ticket(), ticket()]
-  const fence = fenceOf(await near.acquire(holder))
-  // As by a process that does not listen yet.
-  expect(await silent.acquire(early)).toMatchObject({ tag: 'queued', ahead: 0 })
-  expect(await near.acquire(next)).toMatchObject({ tag: 'queued', ahead: 1 })
-  await near.release(releaseOf(holder))
-  expect(await near.acquire(next)).toMatchObject({ tag: 'queued', ahead: 0 })
-  expect(fenceOf(await silent.acquire(early)) > fence).toBe(true)
+  await waiterWithoutMessagesKeepsItsTurn(near, silent)
 })
 
 test('if no process in the queue has a session any more, the head is offered the key', async () => {
-  const { store: far, proxy } = await farStore()
-  const [holder, ...waiters] = [ticket(), ticket(), ticket(), ticket()] as const
-  fenceOf(await near.acquire(holder))
-  for (const waiter of waiters) await far.acquire(waiter)
-  proxy.refuse()
-  await untilDeaf()
-  await near.release(releaseOf(holder))
-  const room = await roomOf('key')
-  expect(room?.holders).toMatchObject([{ id: waiters[0].id, state: 'offered' }])
-  expect(room?.queue).toHaveLength(2)
+  await headOfDeafQueueIsOffered(await twoProcesses())
 })
 
 test('nobody passes a waiter that is too wide to be let in, whoever is deaf in front of it', async () => {
-  const { store: far, proxy } = await farStore()
+  const { far, proxy } = await twoProcesses()
   const [staying, leaving] = [ticket({ limit: 2 }), ticket({ limit: 2 })]
   const [deaf, wide, last] = [ticket({ limit: 2 }), ticket({ limit: 2, units: 2 }), ticket({ limit: 2 })]
   for (const holder of [staying, leaving]) fenceOf(await near.acquire(holder))
@@ -137,7 +104,7 @@ test('nobody passes a waiter that is too wide to be let in, whoever is deaf in f
 })
 
 test('readers pass a deaf writer one at a time, and only while it could hold the key itself', async () => {
-  const { store: far, proxy } = await farStore()
+  const { far, proxy } = await twoProcesses()
   const [holder, writer] = [ticket(), ticket()]
   const readers = Array.from({ length: 3 }, () => ticket({ limit: UNLIMITED }))
   fenceOf(await near.acquire(holder))
@@ -152,7 +119,7 @@ test('readers pass a deaf writer one at a time, and only while it could hold the
 })
 
 test('of a crowd that nobody hears for, 200 are looked at, and the call ends', async () => {
-  const { store: far, proxy } = await farStore()
+  const { far, proxy } = await twoProcesses()
   const [holder, living] = [ticket(), ticket()]
   fenceOf(await near.acquire(holder))
   const dead = Array.from({ length: 450 }, () => ticket())
@@ -167,7 +134,7 @@ test('of a crowd that nobody hears for, 200 are looked at, and the call ends', a
 })
 
 test('a call that finds a process gone stops neither other calls from that nor the process from coming back', async () => {
-  const { store: far, proxy } = await farStore()
+  const { far, proxy } = await twoProcesses()
   const roomAt = (key: string) => ({
     holder: ticket({ key }),
     dead: ticket({ key }),
@@ -198,7 +165,7 @@ test('a call that finds a process gone stops neither other calls from that nor t
 test('a process has one lock however often it reconnects, and none when it is closed', async () => {
   const locks = () =>
     server.sql(`select 1 from pg_locks where locktype = 'advisory' and classid = 1212236373 and granted`)
-  const { store: far, proxy } = await farStore()
+  const { far, proxy } = await twoProcesses()
   for (let round = 0; round < 3; round += 1) {
     proxy.refuse()
     await untilDeaf()
@@ -212,7 +179,7 @@ test('a process has one lock however often it reconnects, and none when it is cl
 })
 
 test('a process that takes itself for heard, and has no session any more, is offered the key once it has asked', async () => {
-  const { store: far, proxy } = await farStore()
+  const { far, proxy } = await twoProcesses()
   const [holder, lost, next] = [ticket(), ticket(), ticket()]
   fenceOf(await near.acquire(holder))
   await far.acquire(lost)

@@ -5,7 +5,7 @@ import { type PostgresStoreOptions, postgresStore } from '../../../src/stores/po
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 
 let server: PostgresServer
 beforeAll(async () => {

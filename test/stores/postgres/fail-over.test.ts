@@ -6,8 +6,8 @@ import { createLocks } from '../../../src/index.ts'
 import { postgresStore } from '../../../src/stores/postgres/index.ts'
 import { startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
+import { fenceOf, ticket } from '../tickets.ts'
 import { clients } from './clients.ts'
-import { fenceOf, ticket } from './tickets.ts'
 
 test('a lease that an asynchronous standby has never heard of is lost by its deadline, and the next fence is higher', async () => {
   await using primary = await startPostgres()

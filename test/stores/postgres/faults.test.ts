@@ -6,8 +6,8 @@ import { type PostgresStoreOptions, postgresStore } from '../../../src/stores/po
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { clients } from './clients.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 let server: PostgresServer
 let proxy: FaultProxy

@@ -7,7 +7,7 @@ import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 
 let server: PostgresServer
 beforeAll(async () => {

@@ -12,8 +12,8 @@ import {
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
+import { ticket } from '../tickets.ts'
 import { clients } from './clients.ts'
-import { ticket } from './tickets.ts'
 
 let server: PostgresServer
 beforeAll(async () => {

@@ -4,7 +4,7 @@ import { createLocks } from '../../../src/index.ts'
 import { postgresStore } from '../../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
-import { fenceOf, ticket } from './tickets.ts'
+import { fenceOf, ticket } from '../tickets.ts'
 
 let server: PostgresServer
 beforeAll(async () => {

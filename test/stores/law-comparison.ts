@@ -1,0 +1,25 @@
+import { expect } from 'vitest'
+import { type LawComparisonOptions, lawComparison } from '../../src/testing/index.ts'
+
+const EVERY_ANSWER = [
+  'acquire busy',
+  'acquire evicted',
+  'acquire gone',
+  'acquire held',
+  'acquire queued',
+  'evict removed',
+  'release held',
+  'release queued',
+  'release unknown',
+  'renew evicted',
+  'renew gone',
+  'renew held',
+  'renew queued',
+]
+
+/** Compares a store with the law. Every answer of the law has to come, each more than `timesEach` times. */
+export async function followsTheLaw(options: LawComparisonOptions, { timesEach = 0 } = {}): Promise<void> {
+  const { answers } = await lawComparison(options)
+  expect(Object.keys(answers).sort()).toEqual(EVERY_ANSWER)
+  expect(Math.min(...Object.values(answers))).toBeGreaterThan(timesEach)
+}
