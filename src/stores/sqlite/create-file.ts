@@ -5,20 +5,20 @@ import { StoreError } from '../../errors.ts'
 import { scripts } from './sql/scripts.generated.ts'
 import { type Database, openDatabase, type SqliteEngine } from './sqlite-engine.ts'
 
-/** 'Hold' in ASCII: what makes an SQLite database a lock file of ours. */
+/** 'Hold' in ASCII: marks an SQLite database as a lock file. */
 export const APPLICATION_ID = 0x486f6c64
 export const SCHEMA_VERSION = 3
 
 /**
- * Makes a lock file under another name and then links it to its own: nobody ever sees half a lock file, and a failure (a
- * full disk) takes nothing away that somebody else has just begun to use. Where the file system has no links, nothing is
- * made here, and SQLite will make the file in place.
+ * Makes a lock file under another name and then links it to its own name. So no process ever sees half a lock file, and a
+ * failure (a full disk) removes nothing that another process has just begun to use. On a file system without links this makes
+ * nothing, and SQLite makes the file in place.
  */
 export function createFile(path: string, engine: SqliteEngine | undefined): void {
   const removeFolders = makeFolders(dirname(path))
   const draft = `${path}.${randomUUID()}`
   try {
-    // No prepared statements here: the package would leave the file open for them.
+    // No prepared statements: the package would keep the file open for them.
     const database = openDatabase(draft, engine)
     try {
       createTables(database)
@@ -30,7 +30,7 @@ export function createFile(path: string, engine: SqliteEngine | undefined): void
   } catch (error) {
     removeDraft(draft)
     const code = error instanceof Error && 'code' in error ? error.code : undefined
-    // Somebody was faster, or there are no links.
+    // Another process was faster, or the file system has no links.
     if (code === 'EEXIST' || code === 'EPERM' || code === 'ENOTSUP' || code === 'ENOSYS') return
     removeFolders()
     throw error
@@ -41,7 +41,7 @@ function removeDraft(draft: string): void {
   for (const suffix of ['', '-journal']) rmSync(draft + suffix, { force: true })
 }
 
-/** In an empty database; two processes may do it to the same one. */
+/** Makes the tables in an empty database. Two processes may do it in the same one. */
 export function createTables(database: Database): void {
   try {
     database.exec(`
@@ -59,7 +59,7 @@ export function createTables(database: Database): void {
   }
 }
 
-/** SQLite has rolled back by itself after some errors; then there is nothing to do, and it says so. */
+/** After some errors SQLite has rolled back by itself. Then it refuses this rollback, which is right. */
 export function rollBack(database: Database): void {
   try {
     database.exec('ROLLBACK')
@@ -67,24 +67,24 @@ export function rollBack(database: Database): void {
 }
 
 /**
- * A step changes one row of 200 bytes, and the page it is on is written to the log. With 1 KB instead of 4 the log, and
- * what a checkpoint brings to the disk while the event loop waits, is a quarter. SQLite's default of a checkpoint every
- * 1,000 pages is right with it: at 4,000 the log falls out of the processor's cache, and each cycle is a tenth slower.
+ * A step changes one row of 200 bytes, and writes the page of that row to the log. Pages of 1 KB instead of 4 quarter the log,
+ * and what a checkpoint writes to the disk while the event loop waits. SQLite's default of a checkpoint every 1,000 pages fits:
+ * at 4,000 the log falls out of the processor's cache, and each cycle is a tenth slower.
  */
 const PAGE_BYTES = 1024
 
-/** Where the file is or will be, as far as it is there already. */
+/** The longest part of the path that exists. */
 export function nearestFolder(path: string): string {
   let folder = dirname(path)
   while (!existsSync(folder) && folder !== dirname(folder)) folder = dirname(folder)
   return folder
 }
 
-/** Returns how to remove them again. */
+/** Returns a function that removes them again. */
 function makeFolders(folder: string): () => void {
   let first: string | undefined
   try {
-    // Who locks what may be nobody else's business.
+    // For this user alone: the keys and owners of locks may be private.
     first = mkdirSync(folder, { recursive: true, mode: 0o700 })
   } catch (cause) {
     throw new StoreError(
@@ -98,7 +98,7 @@ function makeFolders(folder: string): () => void {
     try {
       for (let made = folder; made.startsWith(first); made = dirname(made)) rmdirSync(made)
     } catch {
-      // Somebody else uses it already.
+      // Another process uses it already.
     }
   }
 }

@@ -15,14 +15,14 @@ import type { Finding } from '../../base/diagnosis.ts'
 import { parsePath } from './file-path.ts'
 import { fileSystemOf } from './file-system.ts'
 
-/** What is to be said of a lock file, beyond what the store itself notices. */
+/** Findings about a lock file that the store itself does not make. */
 export function diagnoseSqlite(path: string): readonly Finding[] {
   const file = parsePath(path)
   return CHECKS.flatMap((check) => {
     try {
       return check(file) ?? []
     } catch {
-      // What cannot be looked at cannot be used either, which the store has said.
+      // A file that cannot be read cannot be used either. The store has said so.
       return []
     }
   })
@@ -62,7 +62,7 @@ function journal(file: string): Finding | undefined {
   } finally {
     closeSync(descriptor)
   }
-  // What it is instead, the store has said.
+  // The store has said what it is instead.
   if (header.toString('latin1', 0, MAGIC.length) !== MAGIC) return undefined
   if (header[18] === 2 && header[19] === 2)
     return { check, verdict: 'ok', text: 'The file has a write-ahead log.' }
@@ -87,7 +87,7 @@ function permissions(file: string): Finding {
   }
 }
 
-/** SQLite's files beside it have to be with it: a container that shares the file alone has others. */
+/** SQLite keeps two files beside the lock file. A container that shares the lock file alone has two others. */
 function companions(file: string): Finding | undefined {
   if (process.platform !== 'linux') return undefined
   const mounts = readFileSync('/proc/self/mountinfo', 'utf8')
@@ -103,7 +103,7 @@ function space(file: string): Finding {
   return roomOn(statfsSync(file))
 }
 
-/** Some file systems count no files, and take as many as there is space for. */
+/** Some file systems do not limit the number of files. */
 export function roomOn({
   bavail,
   bsize,

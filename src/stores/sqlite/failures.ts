@@ -1,13 +1,13 @@
 import { messageOf } from '../../base/thrown.ts'
 import { StoreError } from '../../errors.ts'
 
-/** Whether somebody else has the file's write lock (or is recovering it) at this moment. */
+/** Whether another connection has the file's write lock, or is recovering the file. */
 export function isBusy(error: unknown): boolean {
   const code = primaryCode(error)
   return code === BUSY || code === LOCKED || code === PROTOCOL
 }
 
-/** What a failure of SQLite means to whoever uses the store. Errors of neither SQLite nor the file system pass as they are: they are bugs. */
+/** The error that a caller gets for a failure of SQLite or the file system. Other errors are bugs, and pass as they are. */
 export function toStoreError(error: unknown, path: string): unknown {
   const code = primaryCode(error)
   const file = JSON.stringify(path)
@@ -60,7 +60,7 @@ export function toStoreError(error: unknown, path: string): unknown {
   }
 }
 
-/** SQLite's result code without its finer part; `undefined` for errors that are not SQLite's. */
+/** SQLite's primary result code; `undefined` for errors that are not SQLite's. */
 function primaryCode(error: unknown): number | undefined {
   return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number'
     ? error.errcode & 0xff

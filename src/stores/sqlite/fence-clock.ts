@@ -1,11 +1,12 @@
 import type { StoreTime } from '../../law/room.ts'
 
 /**
- * The floor of fences has to rise over everything: a wall clock that is set back, rooms that leave nothing behind, a
- * reboot. To write the last fence down with every grant would do, and costs a sixth of an uncontended cycle. Instead the
- * file holds one moment of this clock, and between such moments it goes on with the machine's monotonic clock, which all
- * processes share. Each moment is good for one second; whoever grants later than that writes the next one, which is what
- * the wall clock says, but never less than where the second before has ended.
+ * Fences have to rise whatever happens: the wall clock is set back, a room leaves nothing behind, the machine reboots.
+ *
+ * Writing the last fence with every grant would do, but costs a sixth of an uncontended cycle. Instead the file holds one
+ * moment of this clock. From that moment on the clock runs with the machine's monotonic clock, which all processes share. A
+ * moment is good for one second. The first grant after it writes the next moment: the time of the wall clock, but never less
+ * than the end of the second before.
  */
 export interface Moment {
   /** On the monotonic clock. */
@@ -14,13 +15,13 @@ export interface Moment {
   readonly us: number
 }
 
-/** Whether the clock still goes by this moment. */
+/** Whether this moment is still good. */
 export function isGood(moment: Moment, time: StoreTime): boolean {
   const sinceMs = time.ms - moment.ms
   return sinceMs >= 0 && sinceMs < GOOD_MS
 }
 
-/** The time for the law: expiry by the monotonic clock, fences by this one. */
+/** The time for the law: `ms`, for expiry, by the monotonic clock; `us`, for fences, by this clock. */
 export function timeSince(moment: Moment, time: StoreTime): StoreTime {
   const us = isGood(moment, time)
     ? Math.floor(moment.us + (time.ms - moment.ms) * 1000)
@@ -28,7 +29,7 @@ export function timeSince(moment: Moment, time: StoreTime): StoreTime {
   return { ms: time.ms, us }
 }
 
-/** Above every moment that a power cut may have taken with it: commits reach the disk within half a minute. */
+/** Later than every moment that a power cut may have lost: commits reach the disk within half a minute. */
 export function momentAfterReboot(last: Moment, time: StoreTime): Moment {
   return { ms: time.ms, us: Math.max(time.us, last.us + LOST_AT_MOST_MS * 1000) }
 }

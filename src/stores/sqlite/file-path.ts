@@ -17,13 +17,13 @@ export function parsePath(path: unknown): string {
   if (/^[a-z][a-z+]+:/i.test(path)) {
     throw new InvalidArgumentError(`Expected \`path\` to be a plain path, got the URL ${show(path)}.`)
   }
-  // It would be a folder of that name in the working folder, and so another one for each process that was started elsewhere.
+  // It would be a folder of that name in the working folder, so processes in different folders would not share it.
   if (/^~[^/\\]*[/\\]/.test(path)) {
     throw new InvalidArgumentError(
       `Expected \`path\` to be the path of a file, got ${show(path)}. Only a shell knows what ~ is: use the path itself, or homedir() of node:os.`,
     )
   }
-  // Absolute, so that a later chdir() changes nothing and SQLite takes no file name for one of its own URIs.
+  // Absolute, so that a later chdir() changes nothing, and SQLite takes no path for one of its URIs.
   try {
     return resolve(path)
   } catch {
@@ -32,7 +32,7 @@ export function parsePath(path: unknown): string {
 }
 
 /**
- * The lock file of the current user on this machine, for programs that were told of no other: `holdfast/locks.db` in
+ * The lock file of the current user on this machine, for programs that name no other: `holdfast/locks.db` in
  * `$XDG_STATE_HOME` or `~/.local/state` (Linux), `~/Library/Application Support` (macOS), `%LOCALAPPDATA%` (Windows).
  *
  * @throws {StoreError} `store-refused` when the user has no home folder.
@@ -45,18 +45,18 @@ function stateFolder(): string {
   const { XDG_STATE_HOME: stateHome, LOCALAPPDATA: localAppData } = process.env
   if (process.platform === 'darwin') return join(homeFolder(), 'Library', 'Application Support')
   if (process.platform === 'win32') return localAppData || join(homeFolder(), 'AppData', 'Local')
-  // The specification wants relative paths to be ignored.
+  // The specification says to ignore relative paths.
   return stateHome?.startsWith('/') ? stateHome : join(homeFolder(), '.local', 'state')
 }
 
-/** With a HOME that is empty or relative, each working folder would have locks of its own. */
+/** Ignores a HOME that is empty or relative: each working folder would have locks of its own. */
 function homeFolder(): string {
   for (const ask of [homedir, () => userInfo().homedir]) {
     try {
       const home = ask()
       if (isAbsolute(home)) return home
     } catch {
-      // The system knows no user of this number, as in some containers.
+      // The system knows no user with this id, as in some containers.
     }
   }
   throw new StoreError(

@@ -2,8 +2,8 @@ import { readFileSync, realpathSync } from 'node:fs'
 import { StoreError } from '../../errors.ts'
 
 /**
- * File systems that another kernel may write to at the same time: over a network, or between a virtual machine and its
- * host. Neither SQLite's shared memory nor its locks reach across, and the clocks of two machines are not one.
+ * File systems that another kernel may write to at the same time: over a network, or between a virtual machine and its host.
+ * SQLite's shared memory and locks do not reach the other kernel, and two machines have two clocks.
  */
 const SHARED_BETWEEN_MACHINES: ReadonlySet<string> = new Set([
   ...['nfs', 'nfs4', 'cifs', 'smb3', 'smbfs', 'afs', 'coda', 'ncpfs', 'davfs'],
@@ -50,13 +50,13 @@ export function fileSystemOf(path: string, mountinfo: string): string | undefine
     const type = after?.split(' ')[0]
     if (point === undefined || type === undefined) continue
     const inside = point === '/' || path === point || path.startsWith(`${point}/`)
-    // The last one of equal length: it was mounted over the others.
+    // Of mount points of equal length the last one: it was mounted over the others.
     if (inside && point.length >= (found?.point.length ?? 0)) found = { point, type }
   }
   return found?.type
 }
 
-/** Empty but on Linux: elsewhere only the path itself can tell. */
+/** The mounted file systems on Linux. Empty elsewhere, where only the path itself can tell. */
 function readMounts(): string {
   try {
     return readFileSync('/proc/self/mountinfo', 'utf8')

@@ -5,20 +5,20 @@ import { join } from 'node:path'
 import { WakeFolder } from './wake-folder.ts'
 
 /**
- * What stands in a row of the file to say where its process listens: a name, such as `beside-1000-9f86d081884c7d65`, and
- * never a path. Whoever can write the file could otherwise have any socket or port of the machine written to.
+ * Where a process listens, as a row of the file says it: a name, such as `beside-1000-9f86d081884c7d65`, and never a path.
+ * With a path, a user who can write the file could make other processes write to any socket or port of the machine.
  */
 export interface Address {
-  /** Beside the lock file, where also a container finds it that shares the folder, or among the temporary files. */
+  /** Beside the lock file, which a container that shares the folder sees, too; or among the temporary files. */
   readonly place: Place
-  /** Each user has a folder of its own, so that nobody can change what another one has in it. */
+  /** Each user has a folder of its own, so that no user can change what another one has in it. */
   readonly user: number
   readonly name: string
 }
 
 export type Place = 'beside' | 'temporary' | 'pipe'
 
-/** Where to open a socket, best first: not every file system has sockets. Windows has named pipes, which lie in no folder. */
+/** Where to open a socket, best first: not every file system has sockets. Named pipes of Windows are in no folder. */
 export const PLACES: readonly Place[] = process.platform === 'win32' ? ['pipe'] : ['beside', 'temporary']
 
 function newAddress(place: Place): Address {
@@ -43,7 +43,7 @@ export interface Opening {
   close(): void
 }
 
-/** The way to somebody else's socket; throws where there is none. */
+/** The path to another process's socket. Throws when there is none. */
 export function openingTo(address: Address, lockFile: string): Opening {
   if (address.place === 'pipe') return { path: pipeOf(address), close: () => {} }
   const folder = WakeFolder.of(folderOf(address, lockFile))
@@ -56,7 +56,7 @@ export function openingTo(address: Address, lockFile: string): Opening {
   }
 }
 
-/** A place for a socket of this process, in a folder that this user alone can change. */
+/** The path of a socket of this process, in a folder that this user alone can change. */
 export class OwnSocket implements Opening {
   readonly path: string
   readonly address: Address
@@ -81,7 +81,7 @@ export class OwnSocket implements Opening {
     }
   }
 
-  /** Once it is open: who may write the lock file may send wakes, and nobody else. A process that just ends removes it. */
+  /** For the open socket: users who may write the lock file may send wakes, and no others. The process removes it when it ends. */
   opened(): void {
     if (!hooked) process.once('exit', closeAll)
     hooked = true
@@ -89,7 +89,7 @@ export class OwnSocket implements Opening {
     if (this.#folder !== undefined) openToWriters(this.path, this.#lockFile)
   }
 
-  /** Removes the socket, which a closed server has done already, and its folder, if it was the last one there. */
+  /** Removes the socket, unless its closed server has done so, and the folder, if it is empty then. */
   close(): void {
     atExit.delete(this)
     const folder = this.#folder
@@ -99,7 +99,7 @@ export class OwnSocket implements Opening {
     try {
       rmdirSync(folder.path)
     } catch {
-      // Others are still there.
+      // Other sockets are still there.
     }
   }
 }
@@ -112,7 +112,7 @@ function closeAll(): void {
 }
 
 function folderOf({ place, user }: Address, lockFile: string): string {
-  // Whoever names the file by a link has to find the others.
+  // The same folder for processes that name the file by a link.
   return place === 'beside'
     ? `${realpathSync(lockFile)}-wakes-${user}`
     : join(tmpdir(), `holdfast-wakes-${user}`)
@@ -136,7 +136,7 @@ function openToWriters(socket: string, lockFile: string): void {
     chownSync(socket, -1, gid)
     chmodSync(socket, writers)
   } catch {
-    // This user is not in the group of the file, so no group may.
+    // This user is not in the group of the file, so no group gets access.
     chmodSync(socket, writers & ~0o060)
   }
 }

@@ -5,16 +5,16 @@ import { addressText, type Opening, OwnSocket, openingTo, PLACES, parseAddress }
 import type { Notice } from './room-window.ts'
 
 /**
- * How processes tell each other of wakes: each that waits has a local socket (a named pipe on Windows) in a folder beside
- * the lock file, and the socket's name stands next to its tickets. A wake is a line with the ticket's id.
+ * Sends and receives wakes. Each process that waits has a local socket (a named pipe on Windows) in a folder beside the lock
+ * file, and the rows of its tickets name the socket. A wake is a line with the ticket's id.
  *
  * Measured between two processes, from the write to the callback: 0.08 ms over a kept connection, 0.3 ms over a new one,
- * 0.08 ms by UDP on the loopback, 0.07 ms by fs.watch() on a file; all cost nothing when idle. UDP ends at the border of
- * a container, though the file is shared across it; a watched file does not tell whether its reader is still alive, so
- * nobody could clear it away. A socket does both.
+ * 0.08 ms by UDP on the loopback, 0.07 ms by fs.watch() on a file. All cost nothing when idle. But UDP does not cross the
+ * border of a container, though the file does. And a watched file does not tell whether its reader is still alive, so no process
+ * could remove it. A socket does both.
  */
 export class Inbox {
-  /** Empty until somebody listens. */
+  /** Empty until a listener is added. */
   address = ''
   readonly #lockFile: string
   readonly #listeners = new Set<(wake: Wake) => void>()
@@ -24,7 +24,7 @@ export class Inbox {
   #server: Promise<Listening> | undefined
   #closed = false
 
-  /** `onUnheard`: nobody listens any more where a notice went to, so its process is gone. Runs in the background. */
+  /** `onUnheard`: no process listens any more at the address of a notice, so its process is gone. Runs in the background. */
   constructor(lockFile: string, onUnheard: (notice: Notice) => Promise<void>) {
     this.#lockFile = lockFile
     this.#onUnheard = onUnheard
@@ -41,17 +41,17 @@ export class Inbox {
       const message = `No socket can be opened for wakes, so waiters ask now and then instead. ${reason}`
       throw new StoreError('store-unavailable', message, { cause })
     }
-    // An own function for each call: the same one may listen twice.
+    // A function of its own for each call: the caller may pass the same one twice.
     const listener = (wake: Wake): void => onWake(wake)
     this.#listeners.add(listener)
-    // What this process has taken until now stands in the file without an address, and would not hear of an eviction.
+    // The tickets that this process holds already are in the file without an address: they would not hear of an eviction.
     if (!hadAddress) listener({ tag: 'all' })
     return () => {
       this.#listeners.delete(listener)
     }
   }
 
-  /** The lock file was deleted, and probably everything beside it. */
+  /** Opens another socket: the lock file was deleted, and probably everything beside it. */
   async reopen(): Promise<void> {
     const open = await this.#server?.catch(() => undefined)
     if (open === undefined) return
@@ -61,13 +61,13 @@ export class Inbox {
     await this.#server.catch(() => {
       this.#server = undefined
     })
-    // Whoever waits in this process is unknown in the new file.
+    // The new file does not know the waiters of this process.
     this.#deliver({ tag: 'all' })
   }
 
   /**
-   * Never fails: a wake is a hint. Returns a promise while connections are new, because a process that gives a key back and
-   * ends at once would take these wakes along. It never waits for what `onUnheard` does.
+   * Never fails: a wake is a hint. Returns a promise while connections are new: a process that releases a key and ends at once
+   * would otherwise lose these wakes. It never waits for `onUnheard`.
    */
   tell(notices: readonly Notice[]): Promise<unknown> | undefined {
     const connecting: Promise<void>[] = []
@@ -99,7 +99,7 @@ export class Inbox {
   async close(): Promise<void> {
     this.#closed = true
     this.#listeners.clear()
-    // A process that releases and ends at once still has to tell who is next.
+    // A process that releases and ends at once still has to wake the next waiter.
     await Promise.all([...this.#outgoing.values()].map(({ socket }) => flush(socket)))
     const open = await this.#server?.catch(() => undefined)
     if (open?.server.listening) await this.#shut(open)
@@ -154,19 +154,19 @@ export class Inbox {
     for (const notice of notices) if (!this.#closed) void this.#onUnheard(notice)
   }
 
-  /** `undefined` where no socket is to be seen, or the row names no place of ours: its ticket asks by itself. */
+  /** `undefined` when there is no socket, or the row names none of ours. The ticket then asks again by itself. */
   #connectionTo(inbox: string): Outgoing | undefined {
     const open = this.#outgoing.get(inbox)
     if (open !== undefined) return open
     const opening = this.#openingTo(inbox)
     if (opening === undefined) return undefined
-    // As an object: a text that is a number would be a port.
+    // As an object, because Node.js takes a text that is a number for a port.
     const socket = connect({ path: opening.path })
     const outgoing: Outgoing = { socket, answer: answerOf(socket), unproven: [] }
     const forget = (): void => {
       if (this.#outgoing.get(inbox) === outgoing) this.#outgoing.delete(inbox)
     }
-    // Until the line is on its way the process stays; an open connection is no reason to.
+    // The process stays until the line is on its way. An open connection alone does not keep it.
     socket.once('connect', () => {
       socket.unref()
       opening.close()
@@ -176,7 +176,7 @@ export class Inbox {
       socket.end()
     })
     socket.on('error', forget)
-    // Nothing comes back, but only who reads hears of the end.
+    // Nothing comes back, but only a stream that is read reports its end.
     socket.resume().on('close', () => {
       forget()
       opening.close()
@@ -190,8 +190,8 @@ export class Inbox {
   }
 
   /**
-   * Its process may have ended before it read what was written last. Or it lives and has no file descriptor left: then it closes
-   * every connection that it accepts. One more connection tells which.
+   * The process may have ended before it read the last lines. Or it lives and has no file descriptor left: then it closes every
+   * connection that it accepts. One more connection tells which.
    */
   async #probe(inbox: string, notices: readonly Notice[]): Promise<void> {
     const opening = this.#openingTo(inbox)
@@ -217,11 +217,11 @@ export class Inbox {
 interface Outgoing {
   readonly socket: Socket
   readonly answer: Promise<ConnectAnswer>
-  /** What was written lately to a process that listened; whether it has read it, nobody tells. */
+  /** The last lines that were written to a process that listened. It may not have read them. */
   readonly unproven: { readonly notice: Notice; readonly at: number }[]
 }
 
-/** `refused`: nobody listens at the socket any more, so its process has ended. `unknown` says nothing about the process. */
+/** `refused`: no process listens at the socket any more, so its process has ended. `unknown` says nothing about the process. */
 type ConnectAnswer = 'connected' | 'refused' | 'unknown'
 
 interface Listening {
@@ -229,11 +229,11 @@ interface Listening {
   readonly socket: OwnSocket
 }
 
-/** A connection that was not needed for so long is closed. */
+/** After this long without use a connection is closed. */
 const IDLE_MS = 5000
-/** The longest acceptance term that `engine/terms.ts` gives: an offer of before that has ended by itself. */
+/** The longest acceptance term that the engine gives: an older offer has ended by itself. */
 const UNPROVEN_MS = 3000
-/** A process that ends closes its sockets one after the other, within microseconds. */
+/** A process that ends closes its sockets one by one, within microseconds. */
 const ENDING_MS = 10
 const LONGEST_LINE = 4096
 const FLUSH_MS = 500
@@ -241,7 +241,7 @@ const FLUSH_MS = 500
 function listening(server: Server, address: string): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject)
-    // It alone keeps no process alive. Exclusive: in a cluster the primary would share it out.
+    // It does not keep the process alive. Exclusive, because the primary of a cluster would share it among its workers.
     server.unref().listen({ path: address, exclusive: true }, () => {
       server.off('error', reject)
       resolve()
@@ -256,7 +256,7 @@ function remember({ unproven }: Outgoing, notice: Notice): void {
 }
 
 /**
- * Whether somebody listens there. Only a refusal is a no: a frozen process with a full backlog answers EAGAIN, the socket of
+ * Whether a process listens there. Only a refusal says no: a frozen process with a full backlog gives EAGAIN, the socket of
  * another user EACCES.
  */
 function answerOf(socket: Socket): Promise<ConnectAnswer> {
@@ -273,7 +273,7 @@ function answerOf(socket: Socket): Promise<ConnectAnswer> {
   })
 }
 
-/** Everything written is on its way then, or its reader is gone, or hangs. */
+/** Resolves when everything written is on its way, or when the reader is gone or hangs. */
 function flush(socket: Socket): Promise<void> {
   return new Promise((resolve) => {
     socket.once('close', () => resolve())

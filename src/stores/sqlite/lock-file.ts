@@ -26,20 +26,20 @@ export interface LockFileOptions {
 /** A connection to a lock file. */
 export class LockFile {
   readonly #options: LockFileOptions
-  /** Where the path of the options leads, if it is a link. */
+  /** The file that the path of the options leads to, if that path is a link. */
   readonly #path: string
   readonly #database: Database
   readonly #identity: string | undefined
-  /** SQLite's files beside it, which live as long as anybody has it open. */
+  /** SQLite's two files beside it, which exist while any process has it open. */
   #companions: string | undefined
   #facts: PreparedStatement | undefined
   #writeAhead: PreparedStatement | undefined
   #statements: Statements | undefined
 
-  /** Makes the file, and the folders it lies in, when there is none; leaves nothing behind when it cannot. */
+  /** Makes the file and its folders if they are missing. If that fails, leaves nothing behind. */
   constructor(options: LockFileOptions) {
     const { engine, now } = options
-    // Without a clock that processes share there is nothing to open.
+    // First, because it throws where the processes of the machine share no clock.
     now()
     const path = realLockPath(options.path)
     refuseNetworkFileSystem(nearestFolder(path))
@@ -56,9 +56,9 @@ export class LockFile {
   }
 
   /**
-   * To a file that is certainly ours, of this version and of this boot. The file may be busy while that is looked at
-   * first; then it is asked for again on the same connection, because the package keeps a closed one open until its
-   * statements are collected as garbage.
+   * Opens a file that is certainly a lock file, of this version and of this boot. The file may be busy during the first look.
+   * Then this asks again on the same connection, because the package keeps a closed one open until its statements are
+   * collected as garbage.
    */
   get statements(): Statements {
     if (this.#statements === undefined) {
@@ -69,8 +69,8 @@ export class LockFile {
   }
 
   /**
-   * Whether the path still leads to the files that are open here. One may have been deleted or replaced: with another
-   * `-wal` or `-shm`, which somebody took for leftovers, two processes write side by side and see nothing of each other.
+   * Whether the path still leads to the files that are open here. One of them may have been deleted or replaced. If a person took
+   * `-wal` or `-shm` for leftovers and deleted it, two processes would write without seeing each other's changes.
    */
   isInPlace(): boolean {
     if (identityOf(this.#options.path) !== this.#identity) return false
@@ -91,11 +91,11 @@ export class LockFile {
 
   #prepare(): Statements {
     const database = this.#database
-    // Whose file it is comes first: what follows would change it.
+    // The look at whose file it is comes first, because the pragmas below change the file.
     if (!this.#isOurs()) createTables(database)
     this.#useWriteAheadLog()
-    // No commit waits for the disk: whatever a power cut takes, it ends every holder and waiter, too. But the file has
-    // to be sound afterwards, which OFF would not guarantee.
+    // No commit waits for the disk. A power cut may lose commits, but it ends every holder and waiter, too. The file has to be
+    // sound afterwards, which OFF would not guarantee.
     database.exec('PRAGMA synchronous = NORMAL')
     database.exec('BEGIN IMMEDIATE')
     try {
@@ -139,7 +139,7 @@ export class LockFile {
     )
   }
 
-  /** Whoever was there before the machine was started anew is gone, and the times in their rows mean nothing now. */
+  /** Clears the rows of an earlier boot: their processes are gone, and their times mean nothing now. */
   #dropFormerBoot(): void {
     const { boot, now } = this.#options
     const time = now()
@@ -151,7 +151,7 @@ export class LockFile {
       database.prepare('INSERT INTO meta VALUES (1, ?, ?, ?)').run(boot, time.ms, time.us)
       return
     }
-    // Without a name for it: a clock that is behind has started anew.
+    // If the boot has no name, a clock that is behind shows a new boot.
     const sameBoot = boot === '' ? meta.ms <= time.ms : meta.boot === boot
     if (sameBoot) return
     database.exec('DELETE FROM holder; DELETE FROM waiter; DELETE FROM tombstone; DELETE FROM closure')
@@ -160,7 +160,7 @@ export class LockFile {
   }
 }
 
-/** The file itself and not its name. */
+/** Identifies the file itself, and not its name. */
 function identityOf(path: string): string | undefined {
   const stats = statSync(path, { bigint: true, throwIfNoEntry: false })
   return stats && `${stats.dev}:${stats.ino}`

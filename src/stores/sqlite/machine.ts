@@ -4,8 +4,8 @@ import { StoreError } from '../../errors.ts'
 import type { StoreTime } from '../../law/room.ts'
 
 /**
- * The clock that all processes of this machine share, so nobody is expired early or late when somebody sets the wall
- * clock, which is only the floor of the fences.
+ * The monotonic clock that all processes of this machine share. A wall clock that is set makes no lease end early or late: it
+ * is only the floor of the fences.
  *
  * @throws {StoreError} `store-refused` where this runtime cannot read it.
  */
@@ -16,9 +16,8 @@ export function machineTime(): StoreTime {
 }
 
 /**
- * Names the boot that {@link machineTime} counts from; empty where the system has no name for it. There a reboot is
- * noticed when the clock is behind what it was at the last grant, and otherwise costs a dead holder's ttl: then its
- * expiry lies at most that far ahead.
+ * Names the boot that {@link machineTime} counts from; empty where the system has no name for it. Without a name, the store
+ * notices a reboot when the clock is behind the last grant. If it is not, a dead holder keeps its key for its ttl at most.
  */
 export function bootOfMachine(): string {
   if (process.platform !== 'linux') return ''

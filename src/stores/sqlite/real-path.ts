@@ -3,8 +3,8 @@ import { dirname } from 'node:path'
 import { StoreError } from '../../errors.ts'
 
 /**
- * The path of the lock file itself, which a link may stand for. SQLite follows links wherever they lead, and makes files
- * there; in a folder that others may write to, somebody could choose with a link where a process of another user writes.
+ * The path of the lock file itself, where `path` may be a link. SQLite follows links wherever they lead, and makes files there.
+ * In a folder that others may write to, a link of one user could choose where a process of another user writes.
  *
  * @throws {StoreError} `store-refused` for a link of another user, a link to nothing, and a link in the place of a file
  * that SQLite keeps beside the lock file.
@@ -28,7 +28,7 @@ function linkAt(path: string): Stats | undefined {
     const stats = lstatSync(path)
     return stats.isSymbolicLink() ? stats : undefined
   } catch {
-    // Nothing is there, or a folder on the way is missing: whoever makes or opens the file says what is wrong.
+    // Nothing is there, or a folder on the way is missing. Making or opening the file reports what is wrong.
     return undefined
   }
 }
@@ -52,7 +52,7 @@ function targetOf(path: string, link: Stats): string {
   }
 }
 
-/** As Linux has it with fs.protected_symlinks: of this user, of root, or of the owner of the folder, who could do worse. */
+/** As fs.protected_symlinks of Linux: links of this user, of root, or of the owner of the folder, who could do worse. */
 function isTrusted(path: string, link: Stats): boolean {
   if (process.geteuid === undefined) return true
   return [process.geteuid(), 0, statSync(dirname(path)).uid].includes(link.uid)

@@ -12,17 +12,17 @@ import {
 import { isGood, type Moment, timeSince } from './fence-clock.ts'
 import type { CrowdRow, HolderRow, Statements, WaiterRow } from './statements.ts'
 
-/** Whose step it is, and when. */
+/** The ticket that a step is about, and the time. */
 export interface StepRequest {
   readonly key: string
-  /** Whose rows are read; `undefined` reads the whole room. */
+  /** The ticket whose rows are read; `undefined` reads the whole room. */
   readonly id: string | undefined
-  /** Where the ticket's process is told of wakes; `undefined` when somebody else speaks of the ticket. */
+  /** Where the ticket's process receives wakes; `undefined` when another process asks about the ticket. */
   readonly inbox: string | undefined
   readonly time: StoreTime
 }
 
-/** An answer of the law, and who has to be told of what it changed. */
+/** An answer of the law, and the wakes to send for what it changed. */
 export interface Step<A> {
   readonly answer: A
   readonly notices: readonly Notice[]
@@ -31,21 +31,20 @@ export interface Step<A> {
 export interface Notice {
   readonly key: string
   readonly id: string
-  /** Where its process listens; empty when it does not. */
+  /** Where the ticket's process listens; empty when it does not. */
   readonly inbox: string
 }
 
 /**
- * Does one verb of the law to a room in the file. There is no second implementation of the law here: `law/room.ts`
- * decides, inside the transaction, about the part of the room that it can touch, and what it changed is written back. So
- * a step costs about the same in a room of one and in a room of a thousand:
+ * Runs one verb of the law on a room in the file. This is no second implementation of the law: inside the transaction,
+ * `law/room.ts` decides about the part of the room that the verb can change, and the changes are written back. So a step costs
+ * about the same in a room of one and in a room of a thousand:
  *
- * - Of the holders it gets the ticket's own, and those that have expired. It asks the others only for the sum of their
- *   units, their smallest limit and their first expiry, so one holder, the crowd, stands for all of them; and the file
- *   keeps these three at hand.
- * - Of the queue it gets the first few, and the ticket's own place. It reads the queue from the head and stops at the
- *   first who may not hold yet. If all of these few are gone afterwards, somebody behind them may hold, too: then nothing
- *   is written, and the step, a pure function, is done again with a wider window.
+ * - Of the holders, the law gets the ticket's own and those that have expired. One more holder, the crowd, stands for all
+ *   others. The law needs only the sum of their units, their smallest limit and their first expiry, which the file keeps.
+ * - Of the queue, the law gets the first few waiters, and the ticket's own place. The law reads the queue from the head, and
+ *   stops at the first waiter that may not hold yet. If all of these few are gone afterwards, a waiter behind them may hold,
+ *   too. Then nothing is written, and the step, which is a pure function, runs again with a wider window.
  */
 export function step<A>(
   statements: Statements,
@@ -61,12 +60,12 @@ export function step<A>(
   }
 }
 
-/** A whole room as it is, for people. */
+/** A whole room, for people to look at. */
 export function readRoom(statements: Statements, key: string, time: StoreTime): Room {
   return new RoomWindow(statements, { key, id: undefined, inbox: undefined, time }, EVERYBODY).room
 }
 
-/** Enough for a hand-over: who is let in, and who is not. */
+/** Enough for a hand-over: the waiter that is let in, and the next one, which is not. */
 const FIRST_WIDTH = 2
 const EVERYBODY = 2 ** 40
 
@@ -80,8 +79,8 @@ class RoomWindow {
   readonly #statements: Statements
   readonly #request: StepRequest
   readonly #width: number
-  // What stands in the file, to see afterwards what has changed. By the objects of the law and not by id: who expired and
-  // asks again is somebody new.
+  // What the file had, to see afterwards what has changed. Keyed by the law's objects and not by id: a ticket that expired and
+  // asks again is a new one.
   readonly #holders = new Map<Holder, HolderRow>()
   readonly #waiters = new Map<Waiter, WaiterRow>()
   readonly #inboxes = new Map<string, string>()
@@ -89,9 +88,9 @@ class RoomWindow {
   readonly #moment: Moment
   readonly #lastFence: number
   readonly #closedUntil: number
-  /** Above the fences of all that were dropped. */
+  /** Higher than the fences of all holders that were dropped. */
   #above = 0
-  /** The ids that were read from the head of the queue on. */
+  /** The ids that were read, from the head of the queue on. */
   #heads: readonly string[] = []
 
   constructor(statements: Statements, request: StepRequest, width: number) {
@@ -132,7 +131,7 @@ class RoomWindow {
     this.#closedUntil = closedUntil
     this.room = openRoom(this.#lastFence)
     this.room.closedUntil = closedUntil
-    // What was read may have expired already: the law has to look.
+    // Some of what was read may have expired: the law has to look.
     this.room.nextExpiry = Number.NEGATIVE_INFINITY
 
     if (id === undefined) this.#readHolders()
@@ -140,7 +139,7 @@ class RoomWindow {
       if (units !== null)
         this.#enter([id, units, limit, lockDelayMs, fence, state, expiresAt, holdUntil, inbox, '', 0])
       if (otherLimit === 1) {
-        // A mutex holds alone.
+        // A mutex has no other holder.
         if (otherExpiresAt <= time.ms) this.#readHolders()
         else this.#enterCrowd(1, otherLimit, otherExpiresAt)
       } else if (otherLimit !== null) this.#readCrowd(crowdUnits - (units ?? 0))
@@ -153,7 +152,7 @@ class RoomWindow {
     if (waiting !== 0) this.#readQueue()
   }
 
-  /** Whether somebody behind the window may have come to the head of the queue. */
+  /** Whether a waiter behind the window may have come to the head of the queue. */
   isTooNarrow(): boolean {
     return this.#heads.length === this.#width && !this.#heads.some((id) => this.room.queue.has(id))
   }
@@ -176,11 +175,11 @@ class RoomWindow {
     this.#saveClock()
   }
 
-  /** The next fence of this key has to be higher, even when the room leaves nothing behind that says so. */
+  /** Keeps the next fence of this key higher, even if the room leaves nothing behind. */
   #saveClock(): void {
     const { ms, us } = this.time
     const granted = this.room.lastFence !== this.#lastFence
-    // Fences are ahead of the clock when one step admits many, or when the clock stands still.
+    // Fences run ahead of the clock when one step admits many, or when the clock stands still.
     if (this.#above > us || (granted && !isGood(this.#moment, this.time))) {
       this.#statements.setClock.run(ms, Math.max(us, this.#above))
     }
@@ -235,7 +234,7 @@ class RoomWindow {
     this.#inboxes.set(id, inbox)
   }
 
-  /** The other three terms come with every request, and the law takes them from there: if it did not, NaN would tell. */
+  /** The other three terms come with every request, and the law reads them there. If it read them here, NaN would show it. */
   #ticket(stored: Pick<Ticket, 'id' | 'units' | 'limit'> & Partial<Ticket>): Ticket {
     const { key } = this.#request
     return {
@@ -303,7 +302,7 @@ class RoomWindow {
     if (!same) this.#statements.keepWaiter.run(heardAt, rememberedUntil, inbox, this.#request.key, place)
   }
 
-  /** Where a ticket's process will listen from now on: who asks for it, listens for it. */
+  /** Where the ticket's process listens from now on: the process that asks is the one that listens. */
   #inboxNow(id: string): string {
     return (id === this.#request.id ? this.#request.inbox : undefined) ?? this.inboxOf(id)
   }

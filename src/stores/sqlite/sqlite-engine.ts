@@ -4,7 +4,7 @@ import { StoreError } from '../../errors.ts'
 /** Where SQLite itself comes from: the runtime, or a package that ships it compiled. */
 export type SqliteEngine = 'node:sqlite' | '@photostructure/sqlite'
 
-/** A value as both engines bind and return it. */
+/** A value that both engines bind and return in the same way. */
 export type SqlValue = string | number | null
 
 /** The part of `DatabaseSync` that the store uses. Both engines have it, with the same errors. */
@@ -27,9 +27,9 @@ interface SqliteModule {
 }
 
 /**
- * How databases are opened here: with `node:sqlite` where the runtime has it, otherwise with the package. Only one of
- * the two for all files of a process, because two copies of SQLite in one process undo each other's file locks (closing
- * a file drops every POSIX lock that the process has on it).
+ * Opens databases, with `node:sqlite` where the runtime has it, otherwise with the package. A process uses one of the two for
+ * all its files: two copies of SQLite in one process undo each other's file locks, because closing a file drops every POSIX
+ * lock that the process has on it.
  */
 export function openDatabase(path: string, wanted: SqliteEngine | undefined): Database {
   const { DatabaseSync } = loadEngine(wanted)
@@ -42,7 +42,7 @@ function loadEngine(wanted: SqliteEngine | undefined): SqliteModule {
   try {
     if (wanted === 'node:sqlite')
       throw new Error(`Node.js ${process.versions.node} has no node:sqlite with arrays.`)
-    // Not an import(): then the first call of a store can answer at once, like every other.
+    // Not an import(), so that the first call of a store answers in the same tick, like every other call.
     return createRequire(import.meta.url)('@photostructure/sqlite') as SqliteModule
   } catch (cause) {
     throw new StoreError(
@@ -53,7 +53,7 @@ function loadEngine(wanted: SqliteEngine | undefined): SqliteModule {
   }
 }
 
-/** `undefined` on Node 20, and before Node 22.16, whose statements cannot return arrays yet. */
+/** `undefined` before Node 22.16: earlier statements cannot return arrays, and Node 20 has no SQLite. */
 function loadBuiltin(): SqliteModule | undefined {
   const builtin = withoutExperimentalWarning(() => process.getBuiltinModule('node:sqlite')) as
     | SqliteModule
@@ -62,7 +62,7 @@ function loadBuiltin(): SqliteModule | undefined {
   return prototype !== undefined && 'setReturnArrays' in prototype ? builtin : undefined
 }
 
-/** The warning is printed when the module is loaded, and the user of a command line has no use for it. */
+/** Loading the module prints a warning, which is of no use to the user of a command line. */
 function withoutExperimentalWarning<T>(load: () => T): T {
   const { emitWarning } = process
   process.emitWarning = (warning: string | Error, ...rest: unknown[]) => {

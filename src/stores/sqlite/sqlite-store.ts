@@ -69,7 +69,7 @@ export class SqliteStore implements Store {
 
   inspect({ prefix, cursor = '', count }: InspectRequest): Answer<RoomPage> {
     return this.#transactions.read((statements, time) => {
-      // One more, to see whether another page follows. Keys with a prefix stand together, as they are in byte order.
+      // One more, to see whether another page follows. Keys are in byte order, so keys with the same prefix are neighbours.
       const keys = statements.rooms
         .all(prefix, cursor, count + 1)
         .map(([key]) => key)
@@ -83,7 +83,7 @@ export class SqliteStore implements Store {
   }
 
   async listen(onWake: (wake: Wake) => void): Promise<() => void> {
-    // The inbox is beside the lock file, so there has to be one.
+    // The inbox needs the folder of the lock file.
     await this.open()
     return this.#inbox.listen(onWake)
   }
@@ -93,7 +93,7 @@ export class SqliteStore implements Store {
     await this.#inbox.close()
   }
 
-  /** As many as a short transaction can do, at least one. */
+  /** Renews as many as a short transaction can, at least one. */
   #renewSome(tickets: readonly Ticket[]): Answer<readonly RenewAnswer[]> {
     return this.#write<readonly RenewAnswer[]>((statements, time) => {
       const yieldAt = performance.now() + SLICE_MS
@@ -111,7 +111,7 @@ export class SqliteStore implements Store {
     })
   }
 
-  /** Everybody else, in this process and in others, gets a turn in between. */
+  /** Between two transactions this process and others get a turn. */
   async #renewRest(
     tickets: readonly Ticket[],
     first: Answer<readonly RenewAnswer[]>,
@@ -125,13 +125,13 @@ export class SqliteStore implements Store {
   }
 
   /**
-   * An offer to a process that is gone goes to the next waiter at once, past all waiters of that process. Otherwise it would last
-   * for its acceptance term.
+   * Passes the offer of a process that is gone to the next waiter at once, and drops all waiters of that process. Otherwise the
+   * offer would last for its acceptance term.
    */
   async #withdraw({ key, id, inbox }: Notice): Promise<void> {
     try {
       await this.#write((statements, time) => {
-        // Not if it was confirmed, has lapsed, or its process has another inbox by now.
+        // Not if the offer was confirmed or has lapsed, or if its process has another inbox by now.
         if (statements.offeredTo.get(key, id)?.[0] !== inbox) return { answer: undefined, notices: [] }
         statements.dropWaitersOf.run(key, inbox)
         return step(statements, { key, id, inbox: undefined, time }, (room, at) =>
@@ -143,7 +143,7 @@ export class SqliteStore implements Store {
     }
   }
 
-  /** Wakes go out when what they tell of has certainly happened. */
+  /** Sends the wakes of a transaction after its commit. */
   #write<A>(work: Work<Step<A>>): Answer<A> {
     const done = this.#transactions.write(work)
     return done instanceof Promise ? done.then((later) => this.#tell(later)) : this.#tell(done)
@@ -157,7 +157,7 @@ export class SqliteStore implements Store {
 /** Enough for 200 renewals. */
 const SLICE_MS = 2
 
-/** The law counts in its window of the queue; this counts in all of it. */
+/** Counts in the whole queue. The law counts in its window only. */
 function countAhead(statements: Statements, { key, id }: Ticket): number {
   const [ahead] = statements.ahead.get(key, id) ?? [0]
   return ahead

@@ -77,7 +77,7 @@ export type HolderState = 'held' | 'offered' | 'leaving'
 
 /** A row of sql/look.sql. */
 export type LookRow = readonly [
-  /** Null when the ticket does not hold; then the seven that follow are, too. */
+  /** Null when the ticket does not hold; so are the seven that follow. */
   units: number | null,
   limit: number,
   lockDelayMs: number,
@@ -90,11 +90,11 @@ export type LookRow = readonly [
   clockUs: number,
   closedUntil: number,
   waiting: number,
-  /** Of any other who holds; null when nobody else does. */
+  /** Of any other holder; null when there is none. */
   otherLimit: number | null,
   otherExpiresAt: number,
   otherFence: number,
-  /** Of all who are no mutex, the ticket's own and those who are overdue included. */
+  /** Of all holders that are no mutex, with the ticket's own and the overdue ones. */
   crowdUnits: number,
   crowdFence: number,
   evicted: number | null,
@@ -105,7 +105,7 @@ export type LookRow = readonly [
 export type CrowdRow = readonly [
   overdueUnits: number,
   limit: number,
-  /** Null when everybody is overdue; then the limit is, too. */
+  /** Null when all holders are overdue; so is the limit. */
   expiresAt: number | null,
 ]
 
@@ -141,12 +141,12 @@ const HOLDER = 'id, units, "limit", lock_delay_ms, fence, state, expires_at, hol
 const WAITER =
   'id, place, units, "limit", accept_ms, lock_delay_ms, owner, inbox, since, heard_at, remembered_until'
 
-/** What takes more than a line stands in sql/. The one-liners stand here, below the types of what goes in and out. */
+/** Longer statements are in sql/. One-liners are here, below the types of their parameters and rows. */
 export function prepareStatements(database: Database): Statements {
   function query<In extends readonly SqlValue[], Row>(sql: string): Query<In, Row> {
     const statement = database.prepare(sql)
     statement.setReturnArrays(true)
-    // get() does the same as run() without an object that counts the changes: a tenth of a cycle, for nothing.
+    // get() instead of run(), which returns an object that counts the changes: that would cost a tenth of a cycle.
     Object.defineProperty(statement, 'run', { value: statement.get })
     return statement as unknown as Query<In, Row>
   }
@@ -156,7 +156,7 @@ export function prepareStatements(database: Database): Statements {
     commit: query('COMMIT'),
     look: query(scripts.look),
     crowd: query(scripts.crowd),
-    // By fence: the order in which they were admitted.
+    // By fence, which is the order of admission.
     holders: query(`SELECT ${HOLDER} FROM holder WHERE key = ? AND id <> ? ORDER BY fence`),
     overdue: query(
       `SELECT ${HOLDER} FROM holder INDEXED BY crowd_by_end WHERE key = ? AND "limit" > 1 AND id <> ? AND expires_at <= ?`,
@@ -190,7 +190,7 @@ export function prepareStatements(database: Database): Statements {
       'SELECT key, id, expires_at FROM holder WHERE (key, id) > (?, ?) ORDER BY key, id LIMIT ?',
     ),
     closedBefore: query('SELECT key FROM closure WHERE until <= ? LIMIT ?'),
-    // Two steps: as one DELETE with a subquery it takes ten times as long when there is nothing to do.
+    // In two steps: one DELETE with a subquery takes ten times as long when there is nothing to delete.
     buriedBefore: query('SELECT key, id FROM tombstone WHERE until <= ? LIMIT ?'),
     unbury: query('DELETE FROM tombstone WHERE key = ? AND id = ?'),
   }

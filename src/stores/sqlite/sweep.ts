@@ -3,9 +3,8 @@ import { step } from './room-window.ts'
 import type { Statements } from './statements.ts'
 
 /**
- * Clears away what nobody asks for any more: rooms whose processes died, tombstones, ended lock-delays. Whoever takes
- * keys pays for it, two looks for each, so the file never grows beyond twice of what is in use, and nothing has to be
- * running. Each process goes round the holders on its own.
+ * Clears rooms whose processes died, tombstones, and ended lock-delays. Each acquire pays for two looks. So the file never
+ * grows beyond twice of what is in use, and no server has to run. Each process goes round the holders on its own.
  */
 export class Sweep {
   #acquires = 0
@@ -30,10 +29,10 @@ export class Sweep {
   }
 }
 
-/** The release of a ticket that is not there: the law then does no more than what is overdue. */
+/** The release of a ticket that is not there: the law then only clears what is overdue. */
 function settle(statements: Statements, key: string, time: StoreTime): void {
-  // Who waits will ask at the time it was told, and letting it in is not what this caller pays for. A waiter that was
-  // late keeps its place as long as nobody passes it, so only one that is certainly dead is cleared away with the room.
+  // A waiter asks again at the time it was given, so this caller need not let it in. A late waiter keeps its place while no other
+  // passes it. So only a waiter that is certainly dead is cleared with the room.
   if (statements.remembered.get(key, time.ms - DEAD_FOR_MS) !== undefined) return
   const nobody = { key, id: '', cancel: false }
   step(statements, { ...nobody, inbox: undefined, time }, (room, at) => release(room, nobody, at))

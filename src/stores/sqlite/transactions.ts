@@ -8,13 +8,13 @@ import { isBusy, toStoreError } from './failures.ts'
 import { LockFile, type LockFileOptions } from './lock-file.ts'
 import type { Statements } from './statements.ts'
 
-/** What is done in one transaction, at one time. It may be done again from the start, so it has no other effect. */
+/** The work of one transaction, at one time. It may run again from the start, so it has no other effect. */
 export type Work<A> = (statements: Statements, time: StoreTime) => A
 
 /**
- * Runs transactions on a lock file. One takes about 10 µs, so it is tried at once and answers in the same tick. Only when
- * another process has the write lock at that moment it waits in line and is tried again: the event loop is never blocked
- * by somebody else, not even by a process that was stopped in the middle of a transaction.
+ * Runs transactions on a lock file. A transaction takes about 10 µs, so it runs at once and answers in the same tick. Only if
+ * another process has the write lock, it waits in line and is tried again. So no other process ever blocks the event loop, not
+ * even one that was stopped in the middle of a transaction.
  */
 export class Transactions {
   readonly #options: LockFileOptions
@@ -35,7 +35,7 @@ export class Transactions {
     return this.#soon(() => this.#transact('begin', work))
   }
 
-  /** One state of the file, without a lock that others would wait for. */
+  /** Reads one state of the file, without a lock that others would wait for. */
   read<A>(work: Work<A>): Answer<A> {
     return this.#soon(() => this.#transact('beginReading', work))
   }
@@ -46,7 +46,7 @@ export class Transactions {
     for (const waiting of this.#line.splice(0)) waiting.reject(closedStoreError('sqliteStore()'))
   }
 
-  /** At once, or when the file is free. */
+  /** Runs it at once, or when the file is free. */
   #soon<A>(attempt: () => A): Answer<A> {
     if (this.#closed) throw closedStoreError('sqliteStore()')
     if (this.#line.length === 0) {
@@ -82,7 +82,7 @@ export class Transactions {
     }
   }
 
-  /** The next call opens the file anew, since whatever is wrong may be mended by then; but not every call. */
+  /** The next call opens the file again, because the trouble may be over by then; but not every call does. */
   #refuse(error: unknown): unknown {
     const refusal = toStoreError(error, this.#options.path)
     if (!(refusal instanceof StoreError)) return refusal
@@ -96,8 +96,8 @@ export class Transactions {
     const now = performance.now()
     if (this.#file !== undefined && now >= this.#checkAt) {
       this.#checkAt = now + CHECK_MS
-      // Deleted or replaced: go where the others are. Whoever held in the old file is unknown in the new one, and hears
-      // of it with its next renewal.
+      // Deleted or replaced: use the file that the path leads to now, as other processes do. It does not know the holders of the
+      // old file, which learn that from their next renewals.
       if (!this.#file.isInPlace()) {
         this.#forgetFile()
         this.#onReplaced()
@@ -127,7 +127,7 @@ export class Transactions {
     }
   }
 
-  /** In the order of arrival, for as long as the file is free. True if anybody was served. */
+  /** In order of arrival, while the file is free. True if any transaction ran. */
   #serveLine(): boolean {
     const yieldAt = performance.now() + SLICE_MS
     let served = 0
@@ -170,7 +170,7 @@ interface Waiting {
   readonly giveUpAt: number
 }
 
-/** Ten thousand times what a transaction takes: longer only if its process was stopped, or the disk hangs. */
+/** Ten thousand times what a transaction takes. One takes longer only if its process was stopped, or the disk hangs. */
 const PATIENCE_MS = 1000
 const SLICE_MS = 2
 const CHECK_MS = 100
@@ -178,7 +178,7 @@ const CHECK_MS = 100
 const AT_ONCE = 4
 const BUSY: Backoff = { firstMs: 2, longestMs: 16, jitter: 1 }
 
-/** The others are done within microseconds; only when they are not, it is time to let go of the processor. */
+/** Other transactions end within microseconds. Only when they do not, the processor is better used by others. */
 function letOthersFinish(failures: number): Promise<void> {
   if (failures <= AT_ONCE) return new Promise((resolve) => setImmediate(resolve))
   return paused(systemClock, backoffMs(BUSY, failures - AT_ONCE))

@@ -15,9 +15,9 @@ import { connect } from 'node:net'
 import { join } from 'node:path'
 
 /**
- * A folder of sockets, held open: on Linux everything in it is reached through the open folder, so that nobody can put
- * another folder in its place between a check and its use, and so that the path of a socket is short however long the
- * path of the folder is. A folder that is a link is refused, here and by whoever sends.
+ * A folder of sockets, held open. On Linux everything in it is reached through the open folder. So no user can put another folder
+ * in its place between a check and its use, and the path of a socket is short, however long the path of the folder is. A folder
+ * that is a link is refused, by the process that listens and by those that send.
  */
 export class WakeFolder {
   readonly path: string
@@ -29,7 +29,7 @@ export class WakeFolder {
     this.#descriptor = descriptor
   }
 
-  /** For listening: made when it is missing, and refused unless this user alone can change what lies in it. */
+  /** For listening: made if it is missing, and refused unless this user alone can change what is in it. */
   static own(path: string): WakeFolder {
     const isNew = makeFolder(path)
     const folder = WakeFolder.of(path)
@@ -40,7 +40,7 @@ export class WakeFolder {
       if ((stats.mode & WRITABLE_BY_OTHERS) !== 0) {
         throw refusal(path, 'a folder of this user alone', 'one that others may write to')
       }
-      // Others may pass through to a socket that they may write to, whatever the umask of this process is.
+      // Whatever the umask of this process is, others may pass through to a socket that they may write to.
       if (isNew) fchmodSync(folder.#descriptor, OPEN_TO_OTHERS)
       return folder
     } catch (error) {
@@ -49,7 +49,7 @@ export class WakeFolder {
     }
   }
 
-  /** For sending to who listens there. */
+  /** For sending to the processes that listen there. */
   static of(path: string): WakeFolder {
     const found = lstatSync(path)
     if (!found.isDirectory()) throw refusal(path, 'a folder', 'a link or a file')
@@ -70,15 +70,15 @@ export class WakeFolder {
     )
   }
 
-  /** What is there under a name, if it is a socket: no link is followed. */
+  /** The socket of that name, if it is one. Follows no link. */
   socket(fileName: string): Stats | undefined {
     const stats = lstatSync(this.at(fileName), { throwIfNoEntry: false })
     return stats?.isSocket() === true ? stats : undefined
   }
 
   /**
-   * Removes what killed processes of this user have left: sockets with one of our names, where nobody answers. A few at a
-   * time, and nobody waits for it.
+   * Removes sockets that killed processes of this user have left: they have one of our names, and no process answers. A few at a
+   * time, in the background.
    */
   removeDead(isOurs: (fileName: string) => boolean): void {
     const dead = readdirSync(this.path).filter((name) => isOurs(name) && this.#isOld(this.socket(name)))
@@ -86,7 +86,7 @@ export class WakeFolder {
       const probe = connect({ path: this.at(name) }, () => probe.destroy())
       probe.unref()
       probe.on('error', (error) => {
-        // The socket is looked at again, because time has passed.
+        // Another look at the socket, because time has passed.
         if (this.#closed || !('code' in error) || error.code !== 'ECONNREFUSED') return
         if (this.#isOld(this.socket(name))) this.remove(name)
       })
@@ -107,7 +107,7 @@ export class WakeFolder {
     closeSync(this.#descriptor)
   }
 
-  /** A socket that is just being opened has a path already, and does not answer yet. */
+  /** A socket that is being opened has a path already, and does not answer yet. */
   #isOld(stats: Stats | undefined): boolean {
     return (
       stats !== undefined && stats.uid === process.geteuid?.() && Date.now() - stats.mtimeMs >= OPENING_MS
@@ -115,7 +115,7 @@ export class WakeFolder {
   }
 }
 
-/** True when it was not there before. Never follows a link. */
+/** True if the folder was not there before. Never follows a link. */
 function makeFolder(path: string): boolean {
   try {
     mkdirSync(path, OPEN_TO_OTHERS)

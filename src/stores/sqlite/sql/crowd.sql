@@ -1,7 +1,7 @@
--- What the law asks about the others who hold a key, if they are no mutex: always one row, and, by the indices, in the same
--- time however many they are.
+-- What the law asks about the other holders of a key, if they are no mutex. Always one row. The indices make it take the same time
+-- however many holders there are.
 --   ?1 key   ?2 id of the ticket   ?3 now
--- Units of those whose time is over, who are then read one by one; the smallest limit and the first expiry of the rest.
+-- The units of holders whose time is over, which are then read one by one. The smallest limit and the first expiry of the rest.
 SELECT
   (
     SELECT ifnull(sum(units), 0) FROM holder INDEXED BY crowd_by_end

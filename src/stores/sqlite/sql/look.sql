@@ -1,6 +1,6 @@
--- Everything about a key that the law needs to decide about one ticket, but for the queue and the crowd: always one row.
+-- What the law needs to know about a key to decide about one ticket, without the queue and the crowd. Always one row.
 --   ?1 key   ?2 id of the ticket   ?3 now
--- Of the others who hold, any one: if it is a mutex it is the only one, and otherwise crowd.sql knows them all.
+-- Any one of the other holders. If it is a mutex, it is the only one. Otherwise crowd.sql sums up all of them.
 SELECT
   own.units,
   own."limit",

@@ -4,7 +4,7 @@
 -- while an INTEGER column of a STRICT table refuses doubles from 2^51 on – and fences (µs since 1970) pass that in 2041.
 -- Times in `…_at`, `…_until` and `since` are milliseconds of the store's clock, which starts anew with each boot.
 
--- One row. `boot` names the boot of the machine that all other rows are of; the clock is that of the fences.
+-- One row. `boot` names the boot of the machine that all other rows belong to. The clock is that of the fences.
 CREATE TABLE IF NOT EXISTS meta (
   only INTEGER PRIMARY KEY CHECK (only = 1),
   boot TEXT NOT NULL,
@@ -12,7 +12,7 @@ CREATE TABLE IF NOT EXISTS meta (
   clock_us REAL NOT NULL
 ) STRICT;
 
--- Who holds, was offered, or is leaving. A free key has no row anywhere.
+-- Tickets that hold, were offered the key, or are leaving. A free key has no row anywhere.
 CREATE TABLE IF NOT EXISTS holder (
   key TEXT NOT NULL,
   id TEXT NOT NULL,
@@ -29,8 +29,8 @@ CREATE TABLE IF NOT EXISTS holder (
   PRIMARY KEY (key, id)
 ) STRICT, WITHOUT ROWID;
 
--- The holders of a key that others may join, summed up and in order, so that no step has to read all of them: five
--- thousand readers made each renewal 40 times as slow. A mutex is alone, and pays for none of this.
+-- The holders of a key that is no mutex, summed up and in order, so that no step has to read all of them: five thousand readers
+-- made each renewal 40 times as slow. A mutex has no rows here.
 CREATE TABLE IF NOT EXISTS crowd (
   key TEXT PRIMARY KEY,
   units REAL NOT NULL,
@@ -48,7 +48,7 @@ CREATE TRIGGER IF NOT EXISTS crowd_left AFTER DELETE ON holder WHEN old."limit" 
   DELETE FROM crowd WHERE key = old.key AND units <= 0;
 END;
 
--- Who waits, in order of arrival.
+-- Waiters, in order of arrival.
 CREATE TABLE IF NOT EXISTS waiter (
   key TEXT NOT NULL,
   place REAL NOT NULL,

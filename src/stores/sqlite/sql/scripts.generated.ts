@@ -5,10 +5,10 @@ export const scripts: {
   readonly rooms: string
   readonly schema: string
 } = {
-  crowd: `-- What the law asks about the others who hold a key, if they are no mutex: always one row, and, by the indices, in the same
--- time however many they are.
+  crowd: `-- What the law asks about the other holders of a key, if they are no mutex. Always one row. The indices make it take the same time
+-- however many holders there are.
 --   ?1 key   ?2 id of the ticket   ?3 now
--- Units of those whose time is over, who are then read one by one; the smallest limit and the first expiry of the rest.
+-- The units of holders whose time is over, which are then read one by one. The smallest limit and the first expiry of the rest.
 SELECT
   (
     SELECT ifnull(sum(units), 0) FROM holder INDEXED BY crowd_by_end
@@ -23,9 +23,9 @@ SELECT
     WHERE key = ?1 AND "limit" > 1 AND expires_at > ?3 AND id <> ?2 ORDER BY expires_at LIMIT 1
   )
 `,
-  look: `-- Everything about a key that the law needs to decide about one ticket, but for the queue and the crowd: always one row.
+  look: `-- What the law needs to know about a key to decide about one ticket, without the queue and the crowd. Always one row.
 --   ?1 key   ?2 id of the ticket   ?3 now
--- Of the others who hold, any one: if it is a mutex it is the only one, and otherwise crowd.sql knows them all.
+-- Any one of the other holders. If it is a mutex, it is the only one. Otherwise crowd.sql sums up all of them.
 SELECT
   own.units,
   own."limit",
@@ -54,7 +54,7 @@ LEFT JOIN holder AS own ON own.key = ?1 AND own.id = ?2
 LEFT JOIN holder AS other ON other.key = ?1 AND other.id <> ?2
 LIMIT 1
 `,
-  rooms: `-- The next keys under a prefix that somebody holds or that are closed; who waits, waits for one of the two.
+  rooms: `-- The next keys under a prefix that have a holder or are closed. A waiter waits for one of the two.
 --   ?1 the prefix (inclusive)   ?2 the last key of the page before (exclusive)   ?3 how many
 SELECT key FROM (
   SELECT key FROM holder WHERE key >= ?1 AND key > ?2
@@ -70,7 +70,7 @@ LIMIT ?3
 -- while an INTEGER column of a STRICT table refuses doubles from 2^51 on – and fences (µs since 1970) pass that in 2041.
 -- Times in \`…_at\`, \`…_until\` and \`since\` are milliseconds of the store's clock, which starts anew with each boot.
 
--- One row. \`boot\` names the boot of the machine that all other rows are of; the clock is that of the fences.
+-- One row. \`boot\` names the boot of the machine that all other rows belong to. The clock is that of the fences.
 CREATE TABLE IF NOT EXISTS meta (
   only INTEGER PRIMARY KEY CHECK (only = 1),
   boot TEXT NOT NULL,
@@ -78,7 +78,7 @@ CREATE TABLE IF NOT EXISTS meta (
   clock_us REAL NOT NULL
 ) STRICT;
 
--- Who holds, was offered, or is leaving. A free key has no row anywhere.
+-- Tickets that hold, were offered the key, or are leaving. A free key has no row anywhere.
 CREATE TABLE IF NOT EXISTS holder (
   key TEXT NOT NULL,
   id TEXT NOT NULL,
@@ -95,8 +95,8 @@ CREATE TABLE IF NOT EXISTS holder (
   PRIMARY KEY (key, id)
 ) STRICT, WITHOUT ROWID;
 
--- The holders of a key that others may join, summed up and in order, so that no step has to read all of them: five
--- thousand readers made each renewal 40 times as slow. A mutex is alone, and pays for none of this.
+-- The holders of a key that is no mutex, summed up and in order, so that no step has to read all of them: five thousand readers
+-- made each renewal 40 times as slow. A mutex has no rows here.
 CREATE TABLE IF NOT EXISTS crowd (
   key TEXT PRIMARY KEY,
   units REAL NOT NULL,
@@ -114,7 +114,7 @@ CREATE TRIGGER IF NOT EXISTS crowd_left AFTER DELETE ON holder WHEN old."limit" 
   DELETE FROM crowd WHERE key = old.key AND units <= 0;
 END;
 
--- Who waits, in order of arrival.
+-- Waiters, in order of arrival.
 CREATE TABLE IF NOT EXISTS waiter (
   key TEXT NOT NULL,
   place REAL NOT NULL,
