@@ -150,7 +150,7 @@ class PostgresJobs implements Jobs {
     this.#assertOpen()
     const lease = new LeaseTime(now(systemClock), request.ttlMs)
     const { jobs } = await this.#tables.claim(request)
-    // Late, or the event loop was blocked: others may have these jobs by now. Those that nobody has are ready again.
+    // The answer was late, or the event loop was blocked. Other workers may have these jobs; jobs that no worker has are ready again.
     if (jobs.length > 0 && lease.isOver) {
       await Promise.allSettled(jobs.map((facts) => this.#settling.queue.settle(facts, GIVEN_BACK)))
       throw answeredTooLate(lease)
@@ -232,7 +232,7 @@ class PostgresJobs implements Jobs {
       try {
         await this.cleanUp()
       } catch {
-        // The next time, or another process.
+        // The next clean-up does it, or another process.
       }
       if (this.#workers.size > 0) this.#tidyIn(TIDY_EVERY_MS * (0.9 + Math.random() / 5))
     }, delayMs)

@@ -11,7 +11,7 @@ import {
 import { storeErrorOf } from '../postgres/failures.ts'
 import { inSchema, migrate } from '../postgres/migrations.ts'
 import type { JobCount, JobState, JobView } from './job.ts'
-import type { Entry } from './new-job.ts'
+import type { JobEntry } from './new-job.ts'
 import { scripts } from './sql/scripts.generated.ts'
 import {
   type Attempt,
@@ -33,12 +33,11 @@ import {
   withDates,
 } from './statements.ts'
 
-/** Wakes for all schemas of a database; the message is the name of a job. */
+/** The channel of wakes, for all schemas of a database. A message is the name of a job. */
 export const CHANNEL = 'holdfast_jobs'
 
 /**
- * The tables of the jobs, as the functions in them are called. Every call is one statement, and rejects with {@link
- * StoreError}s.
+ * Calls the functions of the jobs. Every call is one statement, and rejects with {@link StoreError}s.
  */
 export class JobTables {
   readonly #connections: PostgresConnections
@@ -55,7 +54,7 @@ export class JobTables {
   }
 
   async enqueue(
-    entries: readonly Entry[],
+    entries: readonly JobEntry[],
     transaction: SqlClient | undefined,
   ): Promise<readonly (string | null)[]> {
     const about = { doing: 'enqueuing jobs', transaction }
@@ -74,19 +73,19 @@ export class JobTables {
     settlement: Settlement,
     { keepsCompleted, transaction }: { keepsCompleted: boolean; transaction?: SqlClient | undefined },
   ): Promise<Settled> {
-    // In the caller's transaction it may wait, because only the caller waits with it.
+    // In the caller's transaction it may wait: only the caller waits with it.
     const parameters = settleParameters(settlement, keepsCompleted, transaction !== undefined)
     return this.#call(SETTLE, parameters, { doing: 'settling jobs', transaction })
   }
 
-  /** Both in one statement, and so with one wait for the disk. */
+  /** Both in one statement, so with one wait for the disk. */
   async settleAndClaim(
     settlement: Settlement,
     { keepsCompleted, request }: { keepsCompleted: boolean; request: ClaimRequest },
   ): Promise<{ readonly settled: Settled; readonly claim: Claim }> {
     const settling = settleParameters(settlement, keepsCompleted, false)
     const claim = CLAIM.replace(/\$(\d)/g, (_, number) => `$${Number(number) + settling.length}`)
-    // In this order, so that the claim sees the groups that the settlement has let go on.
+    // In this order, so that the claim sees the groups that the settlement has unblocked.
     const [row] = await this.#query(
       `select "{schema}".${SETTLE}::text as settled, "{schema}".${claim}::text as claimed`,
       [...settling, ...claimParameters(request)],
@@ -192,7 +191,7 @@ export class JobTables {
     }
   }
 
-  /** Outside a transaction two statements have two, and the second one finds out before it does anything. */
+  /** Outside a transaction, two statements have two transaction numbers. Then the second one fails before it does anything. */
   async #callIfInTransaction(executor: SqlExecutor, call: string, parameters: readonly (string | null)[]) {
     const [row] = await executor.query('select pg_current_xact_id()::text as number')
     const check = `"{schema}".jobs_assert_transaction($${parameters.length + 1}::text)::text as checked`
@@ -211,8 +210,8 @@ export class JobTables {
 }
 
 /**
- * What a transaction of the caller's cannot go on from; the rest (a conflict above all) is the caller's own to
- * handle.
+ * Turns errors that only the library can explain into its own. All others, conflicts above all, are the caller's to handle, and
+ * pass as they are.
  */
 function transactionError(error: unknown, transaction: SqlClient, doing: string): unknown {
   switch (sqlStateOf(error)) {

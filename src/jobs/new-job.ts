@@ -61,8 +61,8 @@ export type NameOf<Payloads> = Extract<keyof Payloads, string>
 /** A payload that is left out is null. */
 type IsOptional<Payload> = undefined extends Payload ? true : null extends Payload ? true : false
 
-/** What the function of the database takes. */
-export interface Entry {
+/** One job, as the SQL functions take it. */
+export interface JobEntry {
   readonly position: number
   readonly name: string
   readonly payload: string
@@ -80,7 +80,7 @@ export function parseNewJob(
   job: NewJob,
   position: number,
   { maxPayloadBytes }: { readonly maxPayloadBytes: number },
-): Entry {
+): JobEntry {
   if (typeof job !== 'object' || job === null) throw expected(`jobs[${position}]`, 'an object', job)
   const { name, payload, ...options } = job
   checkOptions(options, [
@@ -121,7 +121,7 @@ export function parseNewJob(
   }
 }
 
-/** Four digits for a year that PostgreSQL reads as it is; empty for a date that is none. */
+/** Empty for an invalid date. A year after 9999 begins with a sign, which PostgreSQL does not read. */
 function isoOf(date: Date): string {
   return Number.isFinite(date.getTime()) ? date.toISOString() : ''
 }

@@ -2,10 +2,10 @@ import { show } from '../base/duration.ts'
 import { messageOf } from '../base/thrown.ts'
 import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
 
-/** A payload as JSON, refused where reading it back would give something else in silence. */
+/** A payload as JSON. Refuses what would silently read back as something else. */
 export function payloadText(payload: unknown, { maxBytes }: { readonly maxBytes: number }): string {
   const text = stringify(payload)
-  // A character is a byte at least, so the long way is only for what is near the limit.
+  // A character is one to three bytes, so only a text near the limit has to be encoded.
   const bytes = text.length > maxBytes ? text.length : text.length * 3 > maxBytes ? byteLength(text) : 0
   if (bytes <= maxBytes) return text
   throw new InvalidArgumentError(
@@ -31,9 +31,9 @@ function stringify(payload: unknown): string {
   )
 }
 
-/** A replacer that refuses what would become null or `{}`, or would be left out of an array, and says where it is. */
+/** A replacer that refuses a value that would become null or `{}`, or would be left out of an array. Its message says where. */
 function refusing(): (this: unknown, name: string, value: unknown) => unknown {
-  // The way from the payload to what is looked at: JSON.stringify goes down before it goes on.
+  // The path from the payload to the current value: JSON.stringify goes depth first.
   const holders: unknown[] = []
   const names: string[] = []
   return function (name, value) {

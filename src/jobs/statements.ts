@@ -1,5 +1,5 @@
 import type { FailOutcome, JobFacts, JobView } from './job.ts'
-import type { Entry } from './new-job.ts'
+import type { JobEntry } from './new-job.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
 /** One attempt of a job. */
@@ -23,9 +23,9 @@ export interface Settlement {
 }
 
 export interface Settled {
-  /** Of the done ones: their attempt was not the one that ran, and nothing was changed. */
+  /** The done jobs whose attempt was not the one that ran. Nothing was changed. */
   readonly lost: readonly string[]
-  /** What became of each of the others; null for the same; `busy`: nothing yet, to be asked again alone. */
+  /** What became of each of the others; null if its attempt was not the one that ran; `busy`: nothing yet, ask again alone. */
   readonly outcomes: readonly (FailOutcome | 'busy' | null)[]
 }
 
@@ -34,13 +34,13 @@ export interface ClaimRequest {
   readonly limit: number
   readonly worker: string
   readonly ttlMs: number
-  /** Every job the worker knows it has, after an answer was lost: what it has beyond them is delivered again. */
+  /** After a lost answer: every job that the worker knows it has. Its other jobs are delivered again. */
   readonly known?: readonly string[] | undefined
 }
 
 export interface Claim {
   readonly jobs: readonly JobFacts[]
-  /** After how long asking again may bring more; null when no time is known. */
+  /** After how long another claim may bring more; null when no time is known. */
   readonly againMs: number | null
 }
 
@@ -67,7 +67,7 @@ export const CLAIM: string =
 export const SETTLE: string =
   'jobs_settle($1::text::bigint[], $2::text::integer[], $3::text::text[], $4::text::json, $5::text::boolean, $6::text::boolean)'
 
-export function enqueueParameters(entry: Entry): (string | null)[] {
+export function enqueueParameters(entry: JobEntry): (string | null)[] {
   return [
     entry.name,
     entry.payload,
@@ -92,7 +92,7 @@ export function settleParameters(
   keepsCompleted: boolean,
   patient: boolean,
 ): (string | null)[] {
-  // Their attempts are looked up by halving.
+  // The function finds their attempts by a binary search.
   const sorted = done.length < 2 ? done : [...done].sort((a, b) => Number(a.id) - Number(b.id))
   return [
     `{${sorted.map(({ id }) => id).join(',')}}`,
@@ -108,7 +108,7 @@ function groupsOf(attempts: readonly Attempt[]): readonly string[] {
   return attempts.flatMap(({ group }) => group ?? [])
 }
 
-/** Of each job what never has a name of its own, in an array: half as long as an object, for both sides. */
+/** Each job is an array: half as long as an object, to write and to read. */
 export interface RawClaim {
   readonly jobs: readonly (readonly [
     id: string,
@@ -141,12 +141,12 @@ export function claimOf({ jobs, again_ms }: RawClaim): Claim {
   return { jobs: facts, againMs: again_ms }
 }
 
-/** A job as JSON has it, with its instants in milliseconds. */
+/** A job as it comes in JSON, with its instants in milliseconds. */
 export type RawJob = Record<string, unknown>
 
 const DATES = ['enqueuedAt', 'startedAt', 'dueAt', 'finishedAt']
 
-/** Changes what was just parsed. */
+/** Changes the object itself, which was just parsed. */
 export function withDates(job: RawJob): JobView {
   for (const name of DATES) {
     const instant = job[name]

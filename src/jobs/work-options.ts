@@ -46,7 +46,7 @@ export function parseWorkOptions(options: WorkOptions): WorkerSettings {
     ttlMs: parseDuration('ttl', options.ttl ?? '30s', TTL_RANGE),
     maxRunMs: parseDuration('maxRun', options.maxRun ?? '1h', LIMIT_RANGE),
     pollMs: parseDuration('pollInterval', options.pollInterval ?? '2s', POLL_RANGE),
-    // Unlike any other worker's: what an answer was lost of is found by it.
+    // Unique: after a lost answer the worker finds its jobs by this name.
     name: `${label}:${process.pid}:${crypto.randomUUID().slice(0, 8)}`,
     onFailure: guarded(listenerOr(warnOfFailure, 'onFailure', options.onFailure), onError),
     onError,
@@ -57,7 +57,7 @@ function listenerOr<F>(otherwise: F, name: string, listener: F | undefined): F {
   return listener === undefined ? otherwise : parseFunction(name, listener)
 }
 
-/** What the user's function throws or rejects with must not end the worker. */
+/** An error of the user's function must not end the worker. */
 function guarded<Given>(
   call: (given: Given) => unknown,
   failed: (error: unknown) => void,

@@ -5,8 +5,8 @@ import { InvalidArgumentError } from '../errors.ts'
 import type { PostgresPool } from './connections.ts'
 
 /**
- * A client for the database that a URL names, by whichever package is installed: `pg`, or else `postgres`. It is never
- * connected itself: only its configuration is taken. The URL is in no message, since it may hold a password.
+ * A client for the database that a URL names, of the package `pg`, or else `postgres`, whichever is installed. It is never
+ * connected: only its configuration is used. No message contains the URL, because it may contain a password.
  *
  * @throws {InvalidArgumentError} when the URL or a file that it names is not what it should be, or neither package is
  * installed.
@@ -44,7 +44,7 @@ function isDecodable(text: string): boolean {
 
 type ClientClass = typeof import('pg').Client
 
-/** The package reads the files of the certificates here, and takes whatever is in them. */
+/** The package reads the files of certificates here, and does not check what is in them. */
 function pgClient(Client: ClientClass, url: string): PostgresPool {
   const client = made(Client, url)
   const { ssl } = client as unknown as { readonly ssl: SecureContextOptions | boolean }
@@ -69,7 +69,7 @@ function made(Client: ClientClass, url: string): InstanceType<ClientClass> {
 
 function checkCertificates(ssl: SecureContextOptions): void {
   try {
-    // A text that is no certificate would be passed over in silence, and no server trusted.
+    // A text that is no certificate would be ignored in silence, and then no server trusted.
     if (ssl.ca !== undefined) new X509Certificate(ssl.ca as string)
     createSecureContext(ssl)
   } catch (error) {

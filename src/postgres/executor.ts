@@ -5,20 +5,20 @@ import { InvalidArgumentError } from '../errors.ts'
 export type SqlRow = Readonly<Record<string, unknown>>
 
 /**
- * One statement at a time, on one connection or on any of a pool: all that is asked of a SQL client. Parameters are `$1`,
- * `$2`, … and are given as text or `null`, with a cast in the statement, and columns are read as text: clients differ in
- * how they write and read everything else, and their users change it.
+ * What we need of a SQL client: one statement at a time, on one connection or on any of a pool. Parameters are `$1`, `$2`, …,
+ * given as text or `null`, with a cast in the statement. Columns are read as text. Clients differ in how they write and read
+ * everything else, and their users can change it.
  */
 export interface SqlExecutor {
   query(text: string, parameters?: readonly (string | null)[]): Promise<readonly SqlRow[]>
 }
 
-/** A `Client`, `PoolClient` or `Pool` of the package pg, or what behaves like one. */
+/** A `Client`, `PoolClient` or `Pool` of the package pg, or an object that behaves like one. */
 export interface PgQueryable {
   query(text: string, values: unknown[]): Promise<{ readonly rows: readonly unknown[] }>
 }
 
-/** A `sql` of the package postgres, also the one of a transaction. */
+/** A `sql` of the package postgres, also that of a transaction. */
 export interface PostgresJsQueryable {
   unsafe(text: string, parameters: never[]): PromiseLike<readonly unknown[]>
 }
@@ -38,7 +38,7 @@ export interface PrismaQueryable {
   $queryRawUnsafe(text: string, ...values: never[]): PromiseLike<unknown>
 }
 
-/** What a statement can be sent with: the clients we know, or anything with a {@link SqlExecutor}'s `query`. */
+/** A client that can send a statement: one of those that we know, or any object with the `query` of {@link SqlExecutor}. */
 export type SqlClient =
   | SqlExecutor
   | PgQueryable
@@ -47,7 +47,7 @@ export type SqlClient =
   | DrizzleQueryable
   | PrismaQueryable
 
-/** @throws {InvalidArgumentError} when it is none of them; `name` is what the caller calls it. */
+/** @throws {InvalidArgumentError} when it is no such client. `name`: the name of the argument, for the message. */
 export function executorOf(client: SqlClient, name = 'client'): SqlExecutor {
   // Functions only: Prisma has a property for every model, and Drizzle's `query` is an object.
   if (can(client, '$queryRawUnsafe')) return prismaExecutor(client as PrismaQueryable)
@@ -61,23 +61,23 @@ export function executorOf(client: SqlClient, name = 'client'): SqlExecutor {
 }
 
 /**
- * Whether the statements of this client are sent inside an open transaction: true or false where the client knows, after
- * an answer at the latest, undefined where only the server can tell.
+ * Whether this client sends its statements inside an open transaction: true or false if the client knows, which may need one
+ * answer before; undefined if only the server can tell.
  */
 export function inTransaction(client: SqlClient): boolean | undefined {
   const { isTransaction } = client as { readonly isTransaction?: unknown }
   if (can(client, 'getTransactionStatus')) {
-    // Newer versions of pg keep what the server says at the end of each answer: I(dle), T(ransaction), E(rror).
+    // Newer versions of pg keep the status at the end of each answer: I(dle), T(ransaction), E(rror).
     const status = (client as unknown as { getTransactionStatus(): unknown }).getTransactionStatus()
     return typeof status === 'string' ? status !== 'I' : undefined
   }
   if (can(client, '$queryRawUnsafe')) return can(client, '$connect') ? undefined : true
-  // Of their own transactions; one that was begun by hand they do not know.
+  // The clients know their own transactions, but none that was begun by hand.
   return isTransaction === true || can(client, 'savepoint') || can(client, 'rollback') ? true : undefined
 }
 
 /**
- * The SQLSTATE of a failed statement, wherever the client keeps it; undefined when the failure is not the server's answer.
+ * The SQLSTATE of a failed statement, wherever the client keeps it; undefined if the failure is not the server's answer.
  */
 export function sqlStateOf(error: unknown): string | undefined {
   for (let at = error, depth = 0; typeof at === 'object' && at !== null && depth < 5; depth += 1) {
@@ -94,7 +94,7 @@ export function sqlStateOf(error: unknown): string | undefined {
 
 /** Neither Prisma's own codes, P1000 to P6999, nor Node's EPIPE. */
 const SQL_STATE = /^(?!P[1-9])(?=.*\d)[0-9A-Z]{5}$/
-/** What Prisma makes of 40001 and 40P01 in its own queries. */
+/** Prisma's code for 40001 and 40P01 in its own queries. */
 const PRISMA_CONFLICT = 'P2034'
 
 function postgresJsExecutor(sql: PostgresJsQueryable): SqlExecutor {
@@ -114,7 +114,7 @@ function queryExecutor(client: PgQueryable | SqlExecutor): SqlExecutor {
   }
 }
 
-/** `executeQuery` takes a compiled query; this is what Kysely's own `CompiledQuery.raw` makes of a text. */
+/** `executeQuery` takes a compiled query. This one is what Kysely's own `CompiledQuery.raw` makes of a text. */
 function kyselyExecutor(db: KyselyQueryable): SqlExecutor {
   return {
     async query(text, parameters = []) {
@@ -125,7 +125,7 @@ function kyselyExecutor(db: KyselyQueryable): SqlExecutor {
   }
 }
 
-/** `execute` takes what has a `getSQL()`, and asks that for its text and parameters. */
+/** `execute` takes an object with `getSQL()`, and asks it for its text and parameters. */
 function drizzleExecutor(db: DrizzleQueryable): SqlExecutor {
   return {
     async query(text, parameters = []) {
@@ -146,7 +146,7 @@ function prismaExecutor(prisma: PrismaQueryable): SqlExecutor {
   }
 }
 
-/** Some clients answer with an object that has the rows, some with the rows themselves. */
+/** Some clients answer with an object that has `rows`, some with the rows themselves. */
 function rowsOf(result: unknown): readonly SqlRow[] {
   const { rows } = result as { readonly rows?: unknown }
   return (Array.isArray(rows) ? rows : result) as readonly SqlRow[]

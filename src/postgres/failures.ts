@@ -3,20 +3,20 @@ import { fieldOf, messageOf } from '../base/thrown.ts'
 import { StoreError } from '../errors.ts'
 import { sqlStateOf } from './executor.ts'
 
-/** The five characters by which PostgreSQL names what went wrong, or undefined when it was not the server that said it. */
+/** The SQLSTATE of an error of the server; undefined for other errors. */
 export function sqlState(error: unknown): string | undefined {
   const code = fieldOf(error, 'code')
   if (typeof code !== 'string' || !/^[0-9A-Z]{5}$/.test(code)) return undefined
-  // Node's own codes (EPIPE) look alike, but only the server's errors have a severity. A pooler gives it in one field only.
+  // Codes of Node.js (EPIPE) look alike, but only errors of a server have a severity. A pooler sets one of the two fields.
   return (fieldOf(error, 'severity') ?? fieldOf(error, 'severity_local')) === undefined ? undefined : code
 }
 
-/** Whether a schema, a table or a function is not there. */
+/** Whether a schema, a table or a function is missing. */
 export function isAbsent(error: unknown): boolean {
   return ['3F000', '42P01', '42883'].includes(sqlState(error) ?? '')
 }
 
-/** Whether the same statement may be sent again at once: the server undid it because of somebody else's. */
+/** Whether the server undid the statement because of a concurrent one, so that it may be sent again at once. */
 export function isRetryable(error: unknown): boolean {
   const state = sqlState(error)
   return state === '40001' || state === '40P01'
@@ -26,20 +26,20 @@ export interface FailedRequest {
   readonly key?: string | undefined
   /** "It was …". */
   readonly doing: string
-  /** Where the grants are that this part of the library needs. Default: docs/postgres.md. */
+  /** The page with the grants that this part of the library needs. Default: docs/postgres.md. */
   readonly page?: 'docs/postgres.md' | 'docs/advisory.md' | 'docs/jobs.md' | 'docs/guard.md' | undefined
 }
 
 /**
- * The error a caller gets. `store-refused` where asking again cannot help until a person has changed something, else
- * `store-unavailable`. The server's own words are in the `cause`, without the statement and its parameters.
+ * The error that a caller gets: `store-refused` if asking again cannot help until a person has changed something, else
+ * `store-unavailable`. The `cause` has the server's own words, without the statement and its parameters.
  */
 export function storeErrorOf(
   error: unknown,
   { key, doing, page = 'docs/postgres.md' }: FailedRequest,
 ): StoreError {
   if (error instanceof StoreError) return error
-  // A client that wraps the errors of another one keeps the code further inside.
+  // A client that wraps another client's errors keeps the code further inside.
   const state = sqlState(error) ?? sqlStateOf(error)
   const cause = causeOf(error, state)
   const refusal = state === undefined ? refusalOf(error) : (REFUSALS[state] ?? REFUSALS[state.slice(0, 2)])
@@ -52,13 +52,13 @@ export function storeErrorOf(
   return new StoreError('store-refused', unknown, { key, cause })
 }
 
-/** Whether a statement (by the `cause` of its error) was refused because of a value in it, so that the same statement may do for others. */
+/** Whether a statement was refused because of one of its values, by the `cause` of its error. It may then succeed with others. */
 export function isAboutValue(cause: unknown): boolean {
   const code = fieldOf(cause, 'code')
   return typeof code === 'string' && /^(22|54)/.test(code)
 }
 
-/** Clients hang the statement, its parameters and the connection's options on their errors. */
+/** Without what clients add to their errors: the statement, its parameters, and the options of the connection. */
 function causeOf(error: unknown, state: string | undefined): Error {
   const message = messageOf(error)
   const cause = new Error(message)
@@ -114,7 +114,7 @@ const TROUBLES: Readonly<Record<string, string>> = {
   XX: 'PostgreSQL has a problem of its own. Look at its log.',
 }
 
-/** What is not the server's: TLS and names that will not get better by asking again. */
+/** Refusals that are not the server's: TLS, certificates and credentials, where asking again does not help. */
 function refusalOf(error: unknown): string | undefined {
   const [code, syscall] = [show(fieldOf(error, 'code')), fieldOf(error, 'syscall')]
   if ((syscall === 'open' || syscall === 'read') && /ENOENT|EACCES|EISDIR/.test(code)) return UNREADABLE

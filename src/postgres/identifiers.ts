@@ -4,9 +4,9 @@ export function quoteIdentifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`
 }
 
-/** @throws {InvalidArgumentError} when PostgreSQL would cut it, keep it for itself, or not take it. */
+/** @throws {InvalidArgumentError} if PostgreSQL would cut the name, reserves it, or refuses it. */
 export function parseSchema(schema: unknown): string {
-  // Two $ in a row of a name could end the body of a function that it is written into.
+  // A name with two $ could end the body of a function that it is written into.
   const isName =
     typeof schema === 'string' && /^[A-Za-z_](?!.*\$.*\$)[A-Za-z0-9_$-]*$/.test(schema) && schema.length <= 63
   if (isName && !/^pg_/i.test(schema) && schema !== 'information_schema') return schema

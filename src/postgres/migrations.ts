@@ -5,21 +5,21 @@ import { sqlState, storeErrorOf } from './failures.ts'
 import { parseSchema, quoteIdentifier } from './identifiers.ts'
 
 export interface Migration {
-  /** Named by the user. Created when it is not there. Default of the library: `holdfast`. */
+  /** Created if it is missing. */
   readonly schema: string
-  /** Each has tables and a version of its own in the schema. */
+  /** Each component has tables and a version of its own in the schema. */
   readonly component: 'store' | 'guard' | 'jobs' | 'advisory'
   /**
-   * The statements that lead from version n to n + 1, for ever in this order. The schema is written `"{schema}"`, and
-   * everything has to be qualified with it: the search path is empty.
+   * The n-th text leads from version n - 1 to version n. A published text never changes. The schema is written `"{schema}"`. Every
+   * name has to be qualified with it, because the search path is empty.
    */
   readonly migrations: readonly string[]
 }
 
 /**
- * Brings the tables of a component to the version of this library, in one transaction: all of it or nothing. Safe to call
- * at every start and by any number of processes at once; when there is nothing to do it only reads, so that a role without
- * the right to create anything can call it after somebody else has.
+ * Brings the tables of a component to the version of this library, in one transaction: all of it or nothing. Any number of
+ * processes may call it at every start. When there is nothing to do, it only reads: so a role that may not create anything can
+ * call it after another role has.
  *
  * @throws {InvalidArgumentError} when `schema` is not a name.
  * @throws {StoreError} when the schema is newer than this library, or PostgreSQL does not let us.
@@ -31,7 +31,7 @@ export async function migrate(
   const target = new Target(parseSchema(schema), component, migrations)
   try {
     if ((await target.versionNow(connections)) === migrations.length) return
-    // On a connection whose statements may take as long as somebody else's migration of large tables.
+    // On a connection with a longer limit: another process may be migrating large tables.
     const connection = await connections.reserve({ limitMs: LIMIT_MS })
     try {
       await upgrade(connection, target)
@@ -49,13 +49,17 @@ async function upgrade(connection: OwnConnection, target: Target): Promise<void>
     try {
       return await connection.transaction((transaction) => target.upgrade(transaction))
     } catch (error) {
-      // Somebody who does not know our lock made the same schema or table at the same time.
+      // A client that does not take our lock made the same schema or table at the same time.
       if (attempt === MOST_ATTEMPTS || !RACES.has(sqlState(error) ?? '')) throw error
     }
   }
 }
 
-/** @throws {StoreError} when the tables are not those of this version of the library. Changes nothing. */
+/**
+ * Changes nothing.
+ *
+ * @throws {StoreError} when the tables are not those of this version of the library.
+ */
 export async function assertMigrated(
   connections: PostgresConnections,
   { schema, component, migrations }: Migration,
@@ -90,7 +94,7 @@ const LIMIT_MS = 60_000
 const MOST_ATTEMPTS = 5
 const RACES: ReadonlySet<string> = new Set(['23505', '42P06', '42P07', '42723', '40001', '40P01'])
 
-/** Not there yet: the table, or the schema. */
+/** The table, or the schema, does not exist yet. */
 const ABSENT: ReadonlySet<string> = new Set(['42P01', '3F000'])
 
 class Target {
@@ -104,7 +108,7 @@ class Target {
     this.#migrations = migrations
   }
 
-  /** 0 where nothing is there. */
+  /** 0 if the schema or its table of versions is missing. */
   async versionNow(executor: SqlExecutor): Promise<number> {
     try {
       return await this.#readVersion(executor)
@@ -115,12 +119,12 @@ class Target {
   }
 
   async upgrade(transaction: SqlExecutor): Promise<void> {
-    // Before anything is looked at: who comes second finds the work done.
+    // The lock comes before the first look: the second process then finds the work done.
     await transaction.query(`set local search_path = pg_catalog`)
     await transaction.query('select pg_advisory_xact_lock(hashtextextended($1::text, 0))', [
       `holdfast migrate ${this.#schema}`,
     ])
-    // CREATE … IF NOT EXISTS asks for the right to create also where nothing has to be created.
+    // CREATE … IF NOT EXISTS needs the right to create, even if there is nothing to create.
     const [found] = await transaction.query(
       `select to_regnamespace($1::text)::text as schema, to_regclass($1::text || '.holdfast_versions')::text as versions`,
       [quoteIdentifier(this.#schema)],

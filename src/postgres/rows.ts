@@ -2,12 +2,12 @@ import { expected } from '../base/arguments.ts'
 import { quoteIdentifier } from './identifiers.ts'
 
 /**
- * Rows of the user's own tables, as one JSON text: `jsonb_populate_record(null::table, $1::text::jsonb)` turns it into the
- * table's own types, which no client has to know. PostgreSQL then reads each value as it would read a text literal.
+ * A row of one of the user's tables. It is sent as one JSON text. `jsonb_populate_record(null::table, $1::text::jsonb)` turns it
+ * into the table's types, which no client has to know. PostgreSQL reads each value as it would read a text literal.
  */
 export type Columns = Readonly<Record<string, unknown>>
 
-/** A name as it stands in a statement, with whatever characters the user's own table has in it. */
+/** A name as it stands in a statement. It may have any characters that PostgreSQL allows in a quoted name. */
 export function quoted(argument: string, name: unknown): string {
   if (typeof name === 'string' && name !== '' && !name.includes('\0')) return quoteIdentifier(name)
   throw expected(argument, 'a name', name)
@@ -22,7 +22,7 @@ export function quotedTable(argument: string, table: unknown): string {
   return parts.map((part) => quoted(argument, part)).join('.')
 }
 
-/** The columns of an id, each with a value: nothing equals null, so such an id would find no row. */
+/** The columns of an id. Each has a value: nothing equals null, so an id with null would find no row. */
 export function parseId(id: unknown): Columns {
   const columns = parseColumns('id', id)
   const [first] = Object.keys(columns)
@@ -52,7 +52,7 @@ export function parseColumns(argument: string, columns: unknown): Columns {
 
 export function rowText(columns: Columns): string {
   const literals = Object.entries(columns).map(([name, value]) => [name, literal(value)])
-  // JSON has neither bigint nor NaN nor Infinity; as texts they keep their value.
+  // JSON has no bigint, NaN or Infinity. As texts they keep their value.
   return JSON.stringify(Object.fromEntries(literals), (_, value: unknown) => {
     const lost = typeof value === 'bigint' || (typeof value === 'number' && !Number.isFinite(value))
     return lost ? String(value) : value
@@ -69,8 +69,8 @@ function byteText(byte: number): string {
 }
 
 /**
- * With the offset of this process: a column with a time zone reads the moment, and one without drops the offset and keeps the
- * local time, which is how pg and postgres.js read it back.
+ * The local time with the offset of this process. A column with a time zone reads the instant. A column without one drops the
+ * offset and keeps the local time, as pg and postgres.js read it back.
  */
 function localTime(date: Date): string {
   const offsetMinutes = -date.getTimezoneOffset()

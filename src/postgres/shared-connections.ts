@@ -11,7 +11,7 @@ import { executorOf, type PgQueryable, type SqlClient, type SqlExecutor, type Sq
 import { sqlState } from './failures.ts'
 import type { MessageListener, Subscription } from './subscription.ts'
 
-/** A pg.Pool, as far as it is used here. */
+/** What is used of a pg.Pool. */
 interface Pool extends PgQueryable {
   connect(): Promise<PooledClient>
 }
@@ -22,15 +22,15 @@ interface PooledClient extends PgQueryable {
   release(error?: Error): void
 }
 
-/** A `sql` of postgres.js, as far as it is used here. */
+/** What is used of a `sql` of postgres.js. */
 interface Sql {
   begin<T>(options: string, work: (transaction: SqlClient) => Promise<T>): Promise<T>
 }
 
 /**
- * Statements on the connections of the user's own pool, for whom two more connections are two too many. Whatever the
- * application does with its pool then holds them up: a renewal waits behind its slow queries, and where every connection is
- * taken by somebody who waits for a lock, nobody ever gives one back. Messages still need a connection of their own.
+ * Statements on the connections of the user's own pool, for applications that cannot spare two more connections. What the
+ * application does with its pool then delays these statements: a renewal waits behind slow queries. And if code that waits for
+ * locks has taken all connections, no connection ever comes back. Messages still need a connection of their own.
  *
  * @throws {InvalidArgumentError} when `client` is a single connection: transactions of others would get in between.
  */
@@ -61,7 +61,7 @@ class SharedConnections implements PostgresConnections {
     try {
       return await this.#executor.query(text, parameters)
     } catch (error) {
-      // The pool's default is another isolation. A statement that needs READ COMMITTED says so before it does anything.
+      // The pool has another default isolation. A statement that needs READ COMMITTED fails before it does anything.
       if (sqlState(error) !== WRONG_ISOLATION) throw error
       return this.transaction((transaction) => transaction.query(text, parameters))
     }
@@ -74,7 +74,7 @@ class SharedConnections implements PostgresConnections {
     }
     const client = await (this.#client as unknown as Pool).connect()
     let failure: Error | undefined
-    // A pool listens only to those that nobody has taken, and the loss of one that nobody listens to ends the process.
+    // A pool listens to the errors of idle clients only. An error without a listener would end the process.
     const onLoss = (error: Error): void => {
       failure = error
     }

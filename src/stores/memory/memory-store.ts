@@ -24,13 +24,13 @@ import {
 } from '../../law/room.ts'
 
 export interface MemoryStoreOptions {
-  /** Where the store's time comes from, for tests. Default: the monotonic clock of the process, set to 1970 once. */
+  /** Where the store's time comes from, for tests. Default: the monotonic clock of the process, which counts from 1970. */
   readonly now?: () => StoreTime
 }
 
 /**
- * A store inside this process: the law as it is, answering at once. For locks between the async tasks of one process,
- * for tests, and as the reference of every other store. Nothing is shared with other processes, and nothing survives.
+ * A store inside this process: the law itself, which answers at once. For locks between the async tasks of one process, for tests,
+ * and as the reference for every other store. It shares nothing with other processes, and nothing survives the process.
  *
  * ```ts
  * import { createLocks } from 'holdfast'
@@ -50,7 +50,7 @@ class MemoryStore implements Store {
   readonly #rooms = new Map<string, Room>()
   readonly #listeners = new Set<(wake: Wake) => void>()
   readonly #now: (atMs?: number) => StoreTime
-  /** The largest fence of any room that was cleared away: a new room starts above it. */
+  /** The largest fence of all rooms that were cleared. A new room starts above it. */
   #fenceFloor = 0
   readonly #spare: Room[] = []
   #left: string | undefined
@@ -75,7 +75,7 @@ class MemoryStore implements Store {
 
   release(request: ReleaseRequest, atMs?: number): ReleaseAnswer {
     const time = this.#now(atMs)
-    // A tombstone needs a room even where there is none yet.
+    // A tombstone needs a room, even if there is none yet.
     const room = request.cancel ? this.#enter(request.key, time) : this.#rooms.get(request.key)
     if (room === undefined) return { was: 'unknown' }
     const outcome = release(room, request, time)
@@ -109,7 +109,7 @@ class MemoryStore implements Store {
     return room === undefined ? [] : this.#settled(evict(room, request, this.#now()))
   }
 
-  /** Opens nothing, so it has nothing to close; another `createLocks` may go on with it. */
+  /** The store opens nothing, so it has nothing to close. Another `createLocks` may go on with it. */
   async close(): Promise<void> {}
 
   #enter(key: string, time: StoreTime): Room {
@@ -122,7 +122,7 @@ class MemoryStore implements Store {
     return room
   }
 
-  /** The room that was left last stays until another one is left: the same key again and again is what has to be fast. */
+  /** Keeps the room that was left last until another room is left: the same key again and again has to be fast. */
   #leave(key: string, time: StoreTime): void {
     const before = this.#left
     if (before === key) return
@@ -135,15 +135,15 @@ class MemoryStore implements Store {
     if (!isIdle(room, time)) return
     this.#fenceFloor = Math.max(this.#fenceFloor, room.lastFence)
     this.#rooms.delete(key)
-    // An idle room is as good as a new one, but for its clocks and its fence; making its rosters costs more than a lock.
+    // An idle room is as good as a new one, except for its times and its fence. Making new rosters costs more than a lock.
     room.closedUntil = 0
     room.nextExpiry = Number.POSITIVE_INFINITY
     if (this.#spare.length < SPARE_ROOMS) this.#spare.push(room)
   }
 
   /**
-   * Rooms whose holder never came back are found here: each new room pays for a look at the two oldest ones, so the
-   * map never grows beyond what is in use, and nobody has to sweep.
+   * Finds rooms whose holder never came back. Each new room pays for a look at the two oldest rooms. So the map never grows
+   * beyond what is in use, without a sweep.
    */
   #clearOldest(time: StoreTime): void {
     if (this.#rooms.size < 2) return
@@ -167,7 +167,7 @@ const SPARE_ROOMS = 16
 
 const originMs = Date.now() - performance.now()
 
-/** Monotonic, and standing still while the machine sleeps is right here: the holders sleep with it. */
+/** Monotonic. It stands still while the machine sleeps, which is right here: the holders sleep, too. */
 function processTime(atMs: number = performance.now()): StoreTime {
   const ms = originMs + atMs
   return { ms, us: Math.floor(ms * 1000) }

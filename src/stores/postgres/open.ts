@@ -10,11 +10,11 @@ import { MIGRATIONS, migrateTables } from './tables.ts'
 
 /**
  * A store in PostgreSQL 14 or newer, over the client you already have: a `Pool` or `Client` of the package pg, or a `sql` of
- * the package postgres, connected or not. Only its configuration is used: the store's own connections open when they are
- * first needed, reconnect for ever, and end with `close()`. Neither holders nor waiters occupy one.
+ * the package postgres, connected or not. The store uses its configuration only. The store's own connections open when they are
+ * first needed, reconnect for ever, and end with `close()`. Neither holders nor waiters occupy a connection.
  *
- * Its calls reject with a `StoreError`: `store-unavailable` where asking again may help, `store-refused` where a person has
- * to change something (credentials, grants, the schema). See docs/postgres.md.
+ * Calls reject with a `StoreError`: `store-unavailable` if asking again may help, `store-refused` if a person has to change
+ * something (credentials, grants, the schema). See docs/postgres.md.
  *
  * ```ts
  * import { createLocks } from 'holdfast'
@@ -33,9 +33,9 @@ import { MIGRATIONS, migrateTables } from './tables.ts'
 export function postgresStore(client: PostgresPool, options: PostgresStoreOptions = {}): Store {
   const { schema, migrate, count, durability } = parseOptions(options)
   const connect = count === 'shared' ? sharedConnectionsOf : connectionsOf
-  const lanes = count === 'shared' ? 2 : count
+  const mostCalls = count === 'shared' ? 2 : count
   const connections = connect(client, {
-    max: lanes,
+    max: mostCalls,
     applicationName: 'holdfast locks',
     statementLimitMs: STATEMENT_LIMIT_MS,
     settings: PLANNING,
@@ -43,16 +43,16 @@ export function postgresStore(client: PostgresPool, options: PostgresStoreOption
   return new PostgresStore({
     connections,
     schema,
-    lanes,
+    mostCalls,
     isLogged: durability === 'logged',
     prepare: () => (migrate ? migrateTables(connections, schema) : assertTables(connections, schema)),
   })
 }
 
 /**
- * A store in the database that a URL names, by whichever client package is installed: `pg`, or else `postgres`. Asks the
- * server something before it resolves (and makes the schema where it is not there), so that a wrong password is known at
- * once. `close()` ends all its connections.
+ * A store in the database that a URL names, with the package `pg`, or else `postgres`, whichever is installed. It sends a first
+ * request before it resolves, which also makes the schema if it is missing: so a wrong password shows at once. `close()` ends all
+ * connections.
  *
  * @throws {InvalidArgumentError} when the URL, a certificate that it names, or an option is not what it should be, or neither
  * package is installed.
@@ -60,14 +60,14 @@ export function postgresStore(client: PostgresPool, options: PostgresStoreOption
  */
 export async function openPostgres(url: string, options: PostgresStoreOptions = {}): Promise<Store> {
   const store = postgresStore(await clientOfUrl(url), options)
-  // Needs what every request needs, finds nobody, and changes nothing.
+  // This request needs all that other requests need. It finds no ticket and changes nothing.
   return opened(store, () => store.release({ key: 'is anybody there', id: '?', cancel: false }))
 }
 
-/** As lock_rooms has it for sessions that come without. */
+/** The settings that lock_rooms makes in sessions without them. */
 const PLANNING = { enable_seqscan: 'off', enable_bitmapscan: 'off', jit: 'off' }
 
-/** A call takes milliseconds; one that takes this long waits for something that will not come. */
+/** A call takes milliseconds. A call that takes this long waits for something that will not come. */
 const STATEMENT_LIMIT_MS = 5000
 
 function assertTables(connections: PostgresConnections, schema: string): Promise<void> {

@@ -5,21 +5,21 @@ export interface PostgresStoreOptions {
   /** Where the tables are. Stores in different schemas do not see each other. Default: `holdfast`. */
   readonly schema?: string | undefined
   /**
-   * Whether the first call makes the schema, or brings it to this version, where that is needed. `false` where the role
-   * may not: somebody else then runs `migrate()`, and until then calls are refused. Default: `true`.
+   * Whether the first call makes the schema, or updates it. With `false`, for a role that may not, calls are refused until
+   * another role has run `migrate()`. Default: `true`.
    */
   readonly migrate?: boolean | undefined
   /**
-   * How many connections of its own the store uses at most, besides one for wakes: 1 to 20. `shared`: none but that one,
-   * and the application's pool for the rest. Then a renewal waits behind whatever the application does, and a pool whose
-   * connections are all taken by code that waits for a lock stands still for ever. Default: 2.
+   * How many connections of its own the store uses at most, besides one for wakes: 1 to 20. `shared`: only the one for wakes, and
+   * the application's pool for the rest. Then a renewal waits behind whatever the application does. And if code that waits for
+   * locks takes all connections of the pool, the pool stands still for ever. Default: 2.
    */
   readonly connections?: number | 'shared' | undefined
   /**
-   * `logged`: a grant has reached the disk (and the synchronous standbys, if there are any), also where the role or the
-   * database has `synchronous_commit = off`. `asynchronous`: no answer waits for the disk. It is faster by what a disk takes, and when the server crashes
-   * the grants of the last half second may be forgotten: their holders learn it from their next renewal, and until then
-   * others may hold the same keys. Default: `logged`.
+   * `logged`: a grant has reached the disk, and the synchronous standbys if there are any, even if the role or the database has
+   * `synchronous_commit = off`. `asynchronous`: no answer waits for the disk, which is faster. But when the server crashes, it
+   * may forget the grants of the last half second. Their holders learn that from their next renewals, and until then others
+   * may hold the same keys. Default: `logged`.
    */
   readonly durability?: 'logged' | 'asynchronous' | undefined
 }

@@ -16,7 +16,7 @@ import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, isAbsent, isRetryable, storeErrorOf } from '../../postgres/failures.ts'
 import type { Subscription } from '../../postgres/subscription.ts'
 import { answers } from './answers.ts'
-import { type Batch, Lane, type Pending } from './request-batches.ts'
+import { type Batch, type Pending, RequestBatches } from './request-batches.ts'
 import { roomView } from './room-view.ts'
 import { presenceOf, type Statements, statementsFor } from './statements.ts'
 
@@ -24,16 +24,16 @@ export interface PostgresStoreParts {
   readonly connections: PostgresConnections
   readonly schema: string
   /** How many calls run at once. */
-  readonly lanes: number
+  readonly mostCalls: number
   /** Whether a grant waits for the disk. */
   readonly isLogged: boolean
-  /** Before the first call, and again until it resolves. */
+  /** Runs before the first call, and again until it has resolved once. */
   readonly prepare: () => Promise<void>
 }
 
 /**
- * One call of one function for each verb. Requests that come while every connection is busy go together in the next call:
- * each call waits for the disk once, however many tickets it is about.
+ * Each verb is one call of one function. Requests that come while all connections are busy go together into the next call. A call
+ * waits for the disk once, however many tickets it is about.
  */
 export class PostgresStore implements Store {
   readonly name = 'postgres'
@@ -42,7 +42,7 @@ export class PostgresStore implements Store {
   readonly #prepare: () => Promise<void>
   readonly #inbox = `holdfast_${randomBytes(9).toString('base64url')}`
   readonly #isLogged: string
-  readonly #lane: Lane
+  readonly #batches: RequestBatches
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   #prepared: Promise<void> | undefined
   #isPrepared = false
@@ -50,38 +50,38 @@ export class PostgresStore implements Store {
   #subscription: Subscription | undefined
   #polls = false
   #sweepAt = 0
-  readonly #unsettled = new Set<string>()
-  #isSettling = false
+  readonly #unfinished = new Set<string>()
+  #isFinishing = false
 
-  constructor({ connections, schema, lanes, isLogged, prepare }: PostgresStoreParts) {
+  constructor({ connections, schema, mostCalls, isLogged, prepare }: PostgresStoreParts) {
     this.#connections = connections
     this.#statements = statementsFor(schema)
     this.#prepare = prepare
     this.#isLogged = String(isLogged)
-    this.#lane = new Lane(lanes, {
+    this.#batches = new RequestBatches(mostCalls, {
       acquire: (batch) => this.#acquireBatch(batch),
       release: (batch) => this.#releaseBatch(batch),
     })
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
-    return this.#lane.acquire(ticket)
+    return this.#batches.acquire(ticket)
   }
 
   release(request: ReleaseRequest): Promise<ReleaseAnswer> {
-    return this.#lane.release(request)
+    return this.#batches.release(request)
   }
 
   async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
     const renewed: RenewAnswer[] = []
-    // One after the other: the other connections are for those who wait.
+    // One call after the other, so that acquire and release have the other connections.
     for (let start = 0; start < tickets.length; start += MOST_RENEWALS) {
       renewed.push(...(await this.#renewBatch(tickets.slice(start, start + MOST_RENEWALS))))
     }
     return renewed
   }
 
-  /** Behind a pooler only the wakes of this process flow, and every waiter is told to ask again soon. */
+  /** Behind a pooler only the wakes of this process flow. Every waiter is then told to ask again soon. */
   async listen(onWake: (wake: Wake) => void): Promise<() => void> {
     const listener = { onWake }
     this.#listeners.add(listener)
@@ -172,12 +172,12 @@ export class PostgresStore implements Store {
   ): Promise<void> {
     try {
       const lines = await this.#call(statement, parameters, { doing })
-      // Whoever was let in confirms first: what the caller does next may be to stand in line again.
+      // Wakes first, so that a waiter that was let in confirms before the caller can queue again.
       this.#follow(lines.slice(batch.length))
       for (const [index, { resolve }] of batch.entries()) resolve(parse(lines[index] ?? ''))
     } catch (error) {
       const { code, message, cause } = storeErrorOf(error, { doing })
-      // Nothing of the call was done, and the others have nothing to do with what is wrong in one.
+      // The call has done nothing. Each request is sent alone, so that only the one with the wrong value fails.
       if (batch.length > 1 && isAboutValue(cause)) {
         await Promise.all(batch.map((each) => alone([each])))
         return
@@ -218,7 +218,7 @@ export class PostgresStore implements Store {
           return await this.#connections.query(statement, parameters, { isAlone })
         } catch (error) {
           if (attempt === MOST_ATTEMPTS) throw error
-          // A fail-over may forget the schema, too.
+          // A fail-over may lose the schema, too.
           if (isAbsent(error)) await this.#prepareAnew()
           else if (!isRetryable(error)) throw error
         }
@@ -258,56 +258,56 @@ export class PostgresStore implements Store {
     return 'flows'
   }
 
-  /** Whether the server may take the lock of our session for a sign of life. Behind a pooler there is none. */
+  /** Whether our session listens, with its lock as a sign of life. Behind a pooler there is no such session. */
   get #listens(): string {
     return String(this.#subscription?.isOpen === true)
   }
 
-  /** Where nobody can wake a waiter it has to look for itself, long before it would be forgotten. */
+  /** Behind a pooler nobody can wake a waiter. It has to ask again long before its patience ends. */
   #polling<Answer extends AcquireAnswer | RenewAnswer>(answer: Answer): Answer {
     if (!this.#polls || answer.tag !== 'queued') return answer
     return { ...answer, askAgainMs: Math.min(answer.askAgainMs, POLL_MS) }
   }
 
   /**
-   * Lines `*id`: our own waiters that were let in by our own call. One that was let in and evicted is there twice. Lines
-   * `+key`: rooms with more to let in than one call may.
+   * Lines `*id`: waiters of this process that our call has let in. A waiter that was let in and evicted is there twice. Lines
+   * `+key`: rooms with more waiters to let in than one call may.
    */
   #follow(lines: readonly string[]): void {
     for (const line of new Set(lines)) {
-      if (line[0] === '+') this.#unsettled.add(JSON.parse(line.slice(1)) as string)
+      if (line[0] === '+') this.#unfinished.add(JSON.parse(line.slice(1)) as string)
       else this.#wake({ tag: 'ticket', id: line.slice(1) })
     }
-    if (this.#unsettled.size > 0 && !this.#isSettling) void this.#settle()
+    if (this.#unfinished.size > 0 && !this.#isFinishing) void this.#finishRooms()
   }
 
-  /** Should it fail, whoever asks next for the room goes on with it. */
-  async #settle(): Promise<void> {
-    this.#isSettling = true
-    for (const key of this.#unsettled) {
-      this.#unsettled.delete(key)
-      // Nobody has this id: the room is settled, and that is all. Its answer may bring the key back.
+  /** Lets the rest of these rooms in. If a call fails, the next request for the room goes on. */
+  async #finishRooms(): Promise<void> {
+    this.#isFinishing = true
+    for (const key of this.#unfinished) {
+      this.#unfinished.delete(key)
+      // No ticket has this id, so the call only lets waiters in. Its answer may name the key again.
       await this.release({ key, id: '?', cancel: false }).catch(() => {})
     }
-    this.#isSettling = false
+    this.#isFinishing = false
   }
 
   #wake(wake: Wake): void {
     for (const { onWake } of this.#listeners) onWake(wake)
   }
 
-  /** Beside a call that was asked for, so that a process in which nothing happens does nothing. */
+  /** Called beside an acquire, so that an idle process sends nothing. */
   #sweepNowAndThen(): void {
     const now = performance.now()
     if (now < this.#sweepAt) return
-    // Not all at once, and the next one soon where there was more than one call could clear.
+    // Jittered, so that processes do not sweep together. Set to 0 below when there was more than one call could clear.
     this.#sweepAt = now + SWEEP_EVERY_MS * (0.5 + Math.random())
     this.#connections.query(this.#statements.sweep, [String(SWEPT_TOGETHER)]).then(
       ([row]) => {
         if (Number(row?.['answer']) === SWEPT_TOGETHER) this.#sweepAt = 0
       },
       () => {
-        // Nothing depends on it; the next process, or the next time, will do.
+        // Nothing depends on it. Another process sweeps, or this one later.
       },
     )
   }
@@ -316,7 +316,7 @@ export class PostgresStore implements Store {
 type Push = 'flows' | 'none'
 type StoreErrorCode = ConstructorParameters<typeof StoreError>[0]
 
-/** One array for each name, as PostgreSQL writes it. */
+/** One array for each name, in PostgreSQL's notation. */
 function arraysOf<Row>(rows: readonly Row[], names: readonly (keyof Row)[]): string[] {
   return names.map((name) => `{${rows.map((row) => quoted(row[name])).join(',')}}`)
 }
@@ -326,9 +326,9 @@ function quoted(value: unknown): string {
 }
 
 const MOST_ATTEMPTS = 5
-/** Behind a pooler: how long a hand-over may go unnoticed. One call for each process and turn. */
+/** Behind a pooler: how long a hand-over may go unnoticed. It costs one call for each process and turn. */
 const POLL_MS = 250
-/** Renewals are not in a hurry, and cheaper the more of them go together. */
+/** Renewals are not urgent, and are cheaper together. */
 const MOST_RENEWALS = 500
 const SWEEP_EVERY_MS = 600_000
 const SWEPT_TOGETHER = 500

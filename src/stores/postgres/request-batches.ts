@@ -1,29 +1,29 @@
 import type { AcquireAnswer, ReleaseAnswer, ReleaseRequest, Ticket } from '../../contract/store.ts'
 
-/** Somebody who waits for the answer to one request. */
+/** A request that waits for its answer. */
 export interface Pending<Asked, Answer> {
   readonly asked: Asked
   readonly resolve: (answer: Answer) => void
   readonly reject: (error: unknown) => void
 }
 
-/** What goes together in one call. */
+/** The requests of one call. */
 export type Batch<Asked, Answer> = readonly Pending<Asked, Answer>[]
 
-/** Each resolves when everybody has got their answer, and never rejects. */
+/** Each resolves when all requests of the batch have their answers. Never rejects. */
 export interface Calls {
   acquire(batch: Batch<Ticket, AcquireAnswer>): Promise<void>
   release(batch: Batch<ReleaseRequest, ReleaseAnswer>): Promise<void>
 }
 
-/** Gathers requests of one tick, and those that come while as many calls run as may run at once. */
-export class Lane {
+/** Gathers the requests of one tick into one call. While `most` calls run, gathers further requests for the next call. */
+export class RequestBatches {
   readonly #most: number
   readonly #calls: Calls
   #running = 0
   #isScheduled = false
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
-  /** Keys with more tickets than fit into the calls that run: the others come after them, also on a faster connection. */
+  /** Keys of full batches that are on their way: later tickets of these keys wait, so that no faster connection overtakes. */
   readonly #following = new Set<string>()
   #acquires: Pending<Ticket, AcquireAnswer>[] = []
 
@@ -57,7 +57,7 @@ export class Lane {
 
   #send(): void {
     while (this.#running < this.#most) {
-      // Releases first: a key that is given back in the same tick is free for who asks for it.
+      // Releases first: a key that is released in the same tick is free for the acquires.
       if (this.#releases.length > 0) {
         this.#track(this.#calls.release(this.#releases.splice(0, MOST_TOGETHER)))
       } else {
@@ -91,5 +91,5 @@ export class Lane {
   }
 }
 
-/** Enough that a call waits for the disk once for many, and few enough that others do not notice it. */
+/** Many, because a call waits for the disk once. Not more, so that other calls are not delayed noticeably. */
 const MOST_TOGETHER = 100

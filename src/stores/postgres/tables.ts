@@ -4,8 +4,8 @@ import { scripts as advisory } from './advisory/sql/scripts.generated.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
 /**
- * For ever in this order: a version that was published is never changed, only followed. Processes of the version before go
- * on working while a fleet is updated, so what they call has to stay.
+ * One entry for each version. A published entry never changes. A later version keeps every function that an older one calls,
+ * because older processes go on working while a fleet is updated.
  */
 export const MIGRATIONS: readonly string[] = [
   [
@@ -23,7 +23,7 @@ export function migrateTables(connections: PostgresConnections, schema: string):
   return migrateComponent(connections, { schema, component: 'store', migrations: MIGRATIONS })
 }
 
-/** The fences of `advisorySession`. */
+/** The table of fences of `advisorySession`. */
 export function migrateAdvisory(connections: PostgresConnections, schema: string): Promise<void> {
   return migrateComponent(connections, {
     schema,
@@ -38,10 +38,9 @@ export interface MigrateOptions {
 }
 
 /**
- * Makes the schema, the tables and the functions of `postgresStore` and `advisorySession`, or brings them to the version
- * of this library: all that belongs to one of them in one transaction, or nothing. For a deployment step with a role that
- * may create them, when the role of the application may not (`postgresStore(client, { migrate: false })`). Safe to run at
- * any time, by any number at once.
+ * Makes or updates the schema, the tables and the functions of `postgresStore` and `advisorySession`. All that belongs to one of
+ * the two changes in one transaction, or nothing does. For a deployment step with a role that may create them, if the role of
+ * the application may not (`postgresStore(client, { migrate: false })`). Any number of processes may run it at any time.
  *
  * ```ts
  * import { migrate } from 'holdfast/postgres'

@@ -49,12 +49,12 @@ begin
         exists (select from "{schema}".lock_tombstones where key = v_key and id = v_id and until > v_now)
       into v_units, v_limit, v_last, v_end, v_mine, v_head, v_closed, v_queued, v_buried
       from "{schema}".lock_holders where key = v_key;
-      -- Nothing has expired, and nobody waits or nobody fits beside who holds.
+      -- Nothing has expired, and there is no waiter, or no waiter fits beside the holders.
       v_settled := v_end > v_now and (v_head is null or v_head > v_now and v_units >= v_limit);
       v_known := v_mine or v_queued or v_buried;
       exit when v_attempt = 2 or v_settled and not v_known;
       if v_queued then
-        -- The process may not know yet that its session has ended. Such a waiter must not be passed over for ever.
+        -- The process may not know yet that its session has ended. Its waiters must not be passed over for ever.
         v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
         perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       end if;
@@ -102,7 +102,7 @@ begin
     v_holds := v_holds or v_answer like 'h%';
     v_answers := v_answers || v_answer || E'\n';
   end loop;
-  -- Who only waits, or is gone, has been promised nothing that a crash could take back.
+  -- A ticket that waits or is gone was promised nothing that a crash could take back.
   perform "{schema}".lock_durability(v_holds and p_logged);
   return rtrim(v_answers, E'\n') || v_wakes;
 end $body$;

@@ -1,4 +1,4 @@
--- Removes one ticket of a room by force, or all of them (p_id is null), wakes them, and admits who is next. The reason is JSON.
+-- Removes one ticket of a room by force, or all of them (p_id is null), wakes them, and admits the next waiters. The reason is JSON.
 --
 -- Result  the number of ids removed, a line for each of them,
 --         then *<id> for each ticket to wake in the process that asks, +<key> where it is to be asked again at once

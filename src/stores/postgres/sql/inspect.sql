@@ -33,7 +33,7 @@ select page.key, json_build_object(
     ) order by place), '[]') from "{schema}".lock_waiters as waiter
     where waiter.key = page.key and remembered_until > now
   ),
-  -- With the lock-delay of holders that have expired and that nobody has cleared yet.
+  -- With the lock-delay of holders that have expired and are not cleared yet.
   'closedMs', greatest(0, coalesce(greatest(
     (select until from "{schema}".lock_closures as closure where closure.key = page.key),
     (select max(expires_at + lock_delay_ms) from "{schema}".lock_holders as gone

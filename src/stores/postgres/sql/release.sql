@@ -1,4 +1,4 @@
--- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
+-- Forgets tickets, whether they hold, wait or are unknown, and admits the next waiters.
 --
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown)
 --         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
@@ -13,8 +13,8 @@ declare
   v_key text;
   v_id text;
 begin
-  -- What is lost in a crash of the server before it reaches the disk is only that the key was given back: it stays taken
-  -- until the lease ends. Whoever is let in here confirms by a call that reaches the disk, and everything before with it.
+  -- If the server crashes before this reaches the disk, only the release is lost: the key stays taken until the lease ends. A
+  -- waiter that is let in here confirms by a call that reaches the disk, together with everything before it.
   perform set_config('synchronous_commit', 'off', true);
   perform "{schema}".lock_rooms(p_keys);
   v_us := "{schema}".lock_clock();
@@ -33,7 +33,7 @@ begin
       if found then
         v_was := 'q';
       else
-        -- Offered a moment ago, by this very call, or its minimum hold is not over.
+        -- The ticket was offered the key by this very call, or its minimum hold is not over.
         delete from "{schema}".lock_holders where key = v_key and id = v_id and state <> 'l' and hold_until <= v_now;
         if found then
           v_was := 'h';

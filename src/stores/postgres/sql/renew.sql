@@ -25,8 +25,8 @@ begin
   for v_index in 1 .. array_length(p_keys, 1) loop
     v_key := p_keys[v_index];
     v_id := p_ids[v_index];
-    -- Where nothing has expired, and nobody waits or nobody fits beside this holder, there is nothing to settle: that is
-    -- nearly every renewal, and every confirmation of a mutex.
+    -- Nearly every renewal, and every confirmation of a mutex, finds nothing expired, and no waiter that fits beside this holder.
+    -- Then there is nothing to settle.
     update "{schema}".lock_holders as mine set
       state = 'h',
       hold_until = "{schema}".lock_hold_until(state, hold_until, v_now, p_min_hold_ms[v_index]),
@@ -56,7 +56,7 @@ begin
     v_holds := v_holds or v_answer like 'h%';
     v_answers := v_answers || v_answer || E'\n';
   end loop;
-  -- Who only waits, or is gone, has been promised nothing that a crash could take back.
+  -- A ticket that waits or is gone was promised nothing that a crash could take back.
   perform "{schema}".lock_durability(v_holds and p_logged);
   return rtrim(v_answers, E'\n') || v_wakes;
 end $body$;

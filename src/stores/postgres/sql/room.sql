@@ -1,27 +1,27 @@
 -- The room in general, for all verbs. Follows law/room.ts function by function.
 --
--- What is done to a room is done under its lock, which ends with the transaction: a call is one statement, so nobody can
--- stop while it holds one, and what a waiting call sees next is committed. Rooms share 1024 locks by their hash, because
--- locks live in memory that the whole server shares, and a call may need some hundreds.
+-- Every change of a room happens under its lock, which ends with the transaction. A call is one statement, so no client can stop
+-- while it has the lock, and the next call sees what was committed. Rooms share 1024 locks by their hash: locks are in memory
+-- that the whole server shares, and a call may need some hundreds.
 
 create function "{schema}".lock_rooms(p_keys text[]) returns void language plpgsql as $body$
 begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'A call of the lock store has to be READ COMMITTED' using errcode = '25001';
   end if;
-  -- A standby that lags would otherwise answer that a key is taken, where nothing has to be written for that.
+  -- Otherwise a standby that lags could answer that a key is taken, because that needs no write.
   if current_setting('transaction_read_only') = 'on' then
     raise exception 'A call of the lock store has to be able to write' using errcode = '25006';
   end if;
-  -- The session of a pooler or of the application has limits of its own, or none, or one of hours. A room that is locked for
-  -- ever must not collect one server process for each call that was given up.
+  -- The session of a pooler or of the application has other limits, or none, or one of hours. A room that is locked for ever must not
+  -- collect one server process for each call that was given up.
   if current_setting('lock_timeout') <> '0' or current_setting('statement_timeout') <> '5s' then
     perform set_config('lock_timeout', '5s', true);
   end if;
-  -- Statistics of tables that fill and empty all the time are wrong most of the time, and the plans are kept for long.
-  -- What is planned against this looks so expensive that it would be compiled, which takes longer than all the rest.
-  -- And only a plain index scan remembers which entries lead to rows that are gone, of which there are many here.
-  -- Sessions of our own have it so from the start.
+  -- Statistics of tables that fill and empty all the time are mostly wrong, and plans are kept for long. So sequential scans are
+  -- off. Such a plan looks so expensive that PostgreSQL would compile it, which takes longer than all the rest: so jit is off. Only
+  -- a plain index scan remembers which entries lead to dead rows, of which there are many here: so bitmap scans are off.
+  -- Sessions of our own have these settings from the start.
   if current_setting('enable_seqscan') || current_setting('enable_bitmapscan') || current_setting('jit') <> 'offoffoff' then
     perform set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
       set_config('jit', 'off', true);
@@ -29,20 +29,20 @@ begin
   if array_length(p_keys, 1) = 1 then
     perform pg_advisory_xact_lock(1212236372, hashtext(p_keys[1]) & 1023);
   else
-    -- In one order, so that two calls never wait for one another.
+    -- In a fixed order, so that two calls never wait for one another.
     perform pg_advisory_xact_lock(1212236372, locks.lock)
     from (select distinct hashtext(key) & 1023 as lock from unnest(p_keys) as key order by 1) as locks;
   end if;
 end $body$;
 
--- The server's time in microseconds. Asked only under the lock, so that it does not run backwards in a room.
+-- The server's time in microseconds. Read only under the lock, so that it does not run backwards in a room.
 create function "{schema}".lock_clock() returns bigint language plpgsql as $body$
 begin
   return extract(epoch from clock_timestamp()) * 1000000;
 end $body$;
 
--- max(last + 1, store time in µs), where last is that of the room and of the others that share its lock. Under that lock,
--- so nobody else raises it meanwhile.
+-- max(last + 1, store time in µs). last is the highest fence of all rooms that share the lock. The caller has that lock, so no other
+-- call raises it meanwhile.
 create function "{schema}".lock_fence(p_key text, p_us bigint, p_last bigint) returns bigint language plpgsql as $body$
 declare
   v_lock integer := hashtext(p_key) & 1023;
@@ -58,17 +58,17 @@ end $body$;
 
 create function "{schema}".lock_wake(p_id text, p_inbox text, p_own text) returns text language plpgsql as $body$
 begin
-  -- NOTIFY makes commits wait for one another, so who asks hears of its own waiters in the answer.
+  -- NOTIFY makes commits wait for one another. So a process hears of its own waiters in the answer.
   if p_inbox = p_own then return E'\n*' || p_id; end if;
-  -- With a full queue, which a session that listens and never ends its transaction brings about, the commit would fail, and
-  -- the release with it. A wake is only a hint: who gets none asks for itself, a little later.
+  -- A session that listens and never ends its transaction fills the queue. With a full queue the commit would fail, and the release
+  -- with it. A wake is only a hint: a waiter without one asks by itself, a little later.
   if pg_notification_queue_usage() < 0.9 then perform pg_notify(p_inbox, p_id); end if;
   return '';
 end $body$;
 
--- Whether no session listens to an inbox. A session that does shares this lock for as long as it lives (see presence.sql), and
--- nobody else gets the lock alone. The exception gives it back at once: a process that comes back need not wait for our commit, and
--- a call that meets many dead processes does not fill the server's lock table.
+-- Whether no session listens to an inbox. A session that listens shares this lock for as long as it lives (see presence.sql), so no
+-- other session gets the lock alone. The exception releases the lock at once: a process that comes back need not wait for our
+-- commit, and a call that meets many dead processes does not fill the server's lock table.
 create function "{schema}".lock_is_deaf(p_inbox text) returns boolean language plpgsql as $body$
 begin
   if pg_try_advisory_xact_lock(1212236373, hashtext(p_inbox)) then raise sqlstate 'HF001'; end if;
@@ -77,8 +77,8 @@ exception when sqlstate 'HF001' then
   return true;
 end $body$;
 
--- Whether the commit waits for the disk: what was promised, and not what the role or the database is set to. Their stronger
--- and weaker forms of waiting (`remote_apply`, `local`) stay.
+-- Makes the commit wait for the disk as promised, whatever the role or the database is set to. Their stronger and weaker forms of
+-- waiting (`remote_apply`, `local`) stay.
 create function "{schema}".lock_durability(p_waits boolean) returns void language plpgsql as $body$
 begin
   if not p_waits then
@@ -97,8 +97,8 @@ end $body$;
 -- Clears what has expired and admits from the head of the queue. The result is p_wakes and a line `*id` for each of the
 -- caller's own waiters that was admitted, but for the one that asks.
 --
--- A crowd of readers would make the call so long that others do not get theirs, or that it is ended and nobody is let in. So
--- a call admits and drops 200 of a room at most, and then no more in any: a line `+key` says that there may be more.
+-- A crowd of readers would make the call so long that it delays others, or that the server ends it and no waiter is let in. So a call
+-- admits and drops 200 waiters of a room at most, and then no more in any room. A line `+key` says that there may be more.
 create function "{schema}".lock_settle(p_key text, p_us bigint, p_asker text, p_inbox text, p_wakes text)
 returns text language plpgsql as $body$
 declare
@@ -111,22 +111,22 @@ declare
   v_expired boolean;
   v_dropped integer;
   v_closed boolean;
-  -- The inboxes that are known to be heard, and those of the waiters that were passed over.
+  -- Inboxes to which a session listens, and inboxes of waiters that were passed over.
   v_heard text[] := array[p_inbox];
   v_deaf text[] := '{}';
-  -- What the first waiter that was passed over takes and tolerates, or null.
+  -- The units and the limit of the first waiter that was passed over, or null.
   v_head_units double precision;
   v_head_limit double precision;
   v_holder record;
   v_waiter record;
 begin
-  -- Everything in one statement: each one more costs as much as what it does.
+  -- All in one statement: each further statement would cost as much as its work.
   select
     coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
     coalesce(bool_or(expires_at <= v_now), false), exists (select from "{schema}".lock_closures where key = p_key)
   into v_units, v_limit, v_last, v_expired, v_closed from "{schema}".lock_holders where key = p_key;
-  -- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it. Where
-  -- they are too many for one call, the offer stays until the next.
+  -- When an offer has lapsed, the waiters right behind it that have been silent for their own acceptance term lose their places, too.
+  -- If they are too many for one call, the offer stays until the next call.
   if v_expired and exists (
     select from "{schema}".lock_holders where key = p_key and state = 'o' and expires_at <= v_now
   ) then
@@ -145,7 +145,7 @@ begin
       delete from "{schema}".lock_holders where key = p_key and expires_at <= v_now
       returning state, expires_at, lock_delay_ms
     loop
-      -- Only who had really started to work may leave something unfinished behind.
+      -- Only a holder that had confirmed may have left work unfinished.
       if v_holder.state = 'h' and v_holder.lock_delay_ms > 0 then
         perform "{schema}".lock_close(p_key, v_holder.expires_at + v_holder.lock_delay_ms);
       end if;
@@ -156,8 +156,8 @@ begin
       exists (select from "{schema}".lock_closures where key = p_key)
     into v_units, v_limit, v_last, v_closed from "{schema}".lock_holders where key = p_key;
   end if;
-  -- The first round passes over waiters whose process had a session and has none any more, as long as the first of them fits, too.
-  -- They keep their places: the process may have lost only the connection. The second round offers them what is left.
+  -- The first round passes over waiters whose process had a session and has none any more, while the first of them would fit, too.
+  -- They keep their places: the process may have lost only its connection. The second round offers them what is left.
   for v_round in 1 .. 2 loop
     for v_waiter in select * from "{schema}".lock_waiters where key = p_key order by place loop
       exit when v_waiter.remembered_until > v_now
@@ -198,7 +198,7 @@ begin
   return v_wakes;
 end $body$;
 
--- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+-- Notes that a waiter has asked, before anything is dropped: a late waiter keeps its place, if it still has it.
 create function "{schema}".lock_remember(
   p_key text, p_id text, p_now double precision, p_patience_ms double precision, p_inbox text, p_listens boolean
 ) returns void language plpgsql as $body$
@@ -208,7 +208,7 @@ begin
   where key = p_key and id = p_id;
 end $body$;
 
--- How long until the server's clock alone may let somebody in; at least 1 ms, so that nobody spins.
+-- How long until the server's clock alone may let a ticket in; at least 1 ms, so that no client spins.
 create function "{schema}".lock_until_change(p_key text, p_now double precision)
 returns double precision language plpgsql as $body$
 declare
@@ -220,8 +220,8 @@ begin
   return greatest(1, ceil(coalesce(v_change - p_now, 1)));
 end $body$;
 
--- When a waiter should ask again if nobody wakes it: to stay remembered, and to see the next expiry, because all in front of it
--- may be dead. None except the head asks more often than six times in an acceptance term.
+-- When a waiter should ask again if nothing wakes it: to stay remembered, and to see the next expiry, because all waiters in front of
+-- it may be dead. Only the head asks more often than six times in an acceptance term.
 create function "{schema}".lock_ask_again(
   p_key text, p_is_head boolean, p_now double precision, p_patience_ms double precision, p_accept_ms double precision
 ) returns double precision language plpgsql as $body$
@@ -232,16 +232,16 @@ begin
   ));
 end $body$;
 
--- The end of the minimum hold of a ticket that is confirmed now. No minimum is 0 and no instant: one that is over would lie
--- ahead again after the clock was set back.
+-- The end of the minimum hold of a ticket that is confirmed now; 0 without a minimum. 0 and not the present instant, which would lie
+-- in the future again after the clock was set back.
 create function "{schema}".lock_hold_until(
   p_state "char", p_until double precision, p_now double precision, p_min_hold_ms double precision
 ) returns double precision immutable language sql as $body$
   select case when p_state <> 'o' then p_until when p_min_hold_ms > 0 then p_now + p_min_hold_ms else 0 end
 $body$;
 
--- What a ticket is in a settled room, where a holder is confirmed and kept: h<fence> · q<askAgainMs> · g · e<reason>, or
--- null when it is unknown.
+-- What a ticket is in a settled room: h<fence> · q<askAgainMs> · g · e<reason>, or null when it is unknown. Confirms and keeps a
+-- holder.
 create function "{schema}".lock_find(
   p_key text, p_id text, p_now double precision, p_ttl_ms double precision, p_accept_ms double precision,
   p_patience_ms double precision, p_min_hold_ms double precision, p_inbox text
@@ -273,7 +273,7 @@ begin
   return case when v_evicted then 'e' || v_reason else 'g' end;
 end $body$;
 
--- Takes some that have ended along, so that there are never many more than were made in a minute.
+-- Makes a tombstone. Removes up to ten that have ended, so that there are never many more than were made in a minute.
 create function "{schema}".lock_bury(p_key text, p_id text, p_now double precision, p_evicted boolean, p_reason text)
 returns void language plpgsql as $body$
 begin

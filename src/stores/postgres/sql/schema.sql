@@ -1,10 +1,10 @@
--- The tables of the store, made by migrate(). A key that nobody holds, waits for or has just left has no row anywhere.
+-- The tables of the store, made by migrate(). A key without holder, waiter, tombstone or lock-delay has no row anywhere.
 --
--- Times are milliseconds since 1970 by the server's clock, units and limits whole numbers to 2^53: as doubles, which are
--- exact for both and are what the law computes with. Nothing that a renewal changes is in an index, so that renewals are
--- HOT updates; the settings make vacuum come early, since rows live for a short time.
+-- Times are milliseconds since 1970 by the server's clock. Units and limits are whole numbers to 2^53. Both are doubles, which
+-- are exact for them, and which the law computes with. Nothing that a renewal changes is in an index, so that renewals are HOT
+-- updates. The settings make vacuum come early, because rows live for a short time.
 
--- Who holds (h), was offered the key (o), or is leaving (l).
+-- Tickets that hold (h), were offered the key (o), or are leaving (l).
 create table "{schema}".lock_holders (
   key text collate "C" not null,
   id text collate "C" not null,
@@ -24,7 +24,7 @@ create table "{schema}".lock_holders (
   autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
 );
 
--- Who waits, in order of arrival. listens: whether a session listened to its inbox when it asked last.
+-- Waiters, in order of arrival. listens: whether a session listened to the waiter's inbox when it last asked.
 create table "{schema}".lock_waiters (
   key text collate "C" not null,
   place bigint not null,
@@ -63,8 +63,8 @@ create table "{schema}".lock_closures (
   until double precision not null
 ) with (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500, vacuum_truncate = false);
 
--- The highest fence of all keys that share a lock, so that fences rise although the clock was set back while nobody held
--- the key. Rows and not a sequence: two who raise a sequence at once may leave it at the lower of their values.
+-- The highest fence of all keys that share a lock. So fences rise even if the clock was set back while the key was free. Rows and
+-- not a sequence: two transactions that raise a sequence at once may leave it at the lower of their values.
 create table "{schema}".lock_fences (
   lock integer primary key,
   fence bigint not null

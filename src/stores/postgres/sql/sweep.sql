@@ -1,5 +1,5 @@
--- Clears rooms that were left by everybody: their processes are gone, and nobody has asked for the key since. Nothing depends
--- on it but the size of the tables. One process at a time, and never one that would have to wait.
+-- Clears rooms whose processes are gone, when no other process has asked for the key since. Only the size of the tables depends on
+-- it. One process sweeps at a time, and never one that would have to wait.
 --
 -- Result  how many rooms were cleared; when it is p_count there may be more
 create function "{schema}".lock_sweep(p_count integer) returns integer language plpgsql set search_path = pg_catalog as $body$
@@ -8,7 +8,7 @@ declare
   v_key text;
   v_cleared integer := 0;
 begin
-  -- No room is locked yet, but what holds for every call holds here.
+  -- No room is locked yet, but the settings of every call are needed here, too.
   perform "{schema}".lock_rooms('{}');
   if not pg_try_advisory_xact_lock(1212236372, 1024) then return 0; end if;
   delete from "{schema}".lock_tombstones where (key, id) in (
@@ -22,7 +22,7 @@ begin
   loop
     if pg_try_advisory_xact_lock(1212236372, hashtext(v_key) & 1023) then
       perform "{schema}".lock_settle(v_key, "{schema}".lock_clock(), null, '', '');
-      -- Also behind somebody who goes on waiting, or the next sweep would find the same rooms again, and no others.
+      -- Also behind a waiter that goes on. Otherwise the next sweep would find the same rooms again, and no others.
       delete from "{schema}".lock_waiters where key = v_key and remembered_until <= v_now;
       v_cleared := v_cleared + 1;
     end if;
