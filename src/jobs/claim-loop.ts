@@ -3,12 +3,12 @@ import { type Instant, now, systemClock } from '../base/clock.ts'
 import type { JobFacts } from './job.ts'
 import type { JobTables } from './job-tables.ts'
 import type { PiggybackedClaim } from './settlement-queue.ts'
-import type { Claim, ClaimRequest } from './statements.ts'
-import type { Wakes } from './wakes.ts'
+import type { ClaimRequest, ClaimResult } from './statements.ts'
+import type { JobWakes } from './wakes.ts'
 
 export interface ClaimLoopOptions {
   readonly tables: JobTables
-  readonly wakes: Wakes
+  readonly wakes: JobWakes
   /** The names of the jobs to claim. */
   readonly names: readonly string[]
   readonly worker: string
@@ -145,7 +145,7 @@ export class ClaimLoop {
     return { names, limit, worker, ttlMs, known: this.#lostAnAnswer ? runningIds() : undefined }
   }
 
-  #take({ jobs, againMs }: Claim, askedAt: Instant): void {
+  #take({ jobs, againMs }: ClaimResult, askedAt: Instant): void {
     const { wakes, start, pollMs } = this.#options
     wakes.probe()
     for (const facts of jobs) start(facts, askedAt)

@@ -13,7 +13,7 @@ import { LeaseTime } from './lease-time.ts'
 import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
 import { parseIds, parseNames, parseText, TTL_RANGE, WAIT_RANGE } from './options.ts'
 import { SettlementQueue } from './settlement-queue.ts'
-import { Wakes } from './wakes.ts'
+import { JobWakes } from './wakes.ts'
 import { parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
 import { type JobHandler, JobWorker } from './worker.ts'
 
@@ -57,7 +57,7 @@ class PostgresJobs implements Jobs {
   readonly #renewals: JobTables
   readonly #newQueue: () => SettlementQueue
   readonly #settling: SettleContext
-  readonly #wakes: Wakes
+  readonly #wakes: JobWakes
   readonly #workers = new Set<Worker>()
   readonly #keepCompletedMs: number
   readonly #keepEndedMs: number
@@ -80,7 +80,7 @@ class PostgresJobs implements Jobs {
     const keepsCompleted = this.#keepCompletedMs > 0
     this.#newQueue = () => new SettlementQueue(this.#tables, { keepsCompleted })
     this.#settling = { tables: this.#tables, queue: this.#newQueue(), keepsCompleted }
-    this.#wakes = new Wakes(this.#connections)
+    this.#wakes = new JobWakes(this.#connections)
   }
 
   async migrate(): Promise<void> {

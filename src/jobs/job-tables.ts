@@ -16,8 +16,8 @@ import { scripts } from './sql/scripts.generated.ts'
 import {
   type Attempt,
   CLAIM,
-  type Claim,
   type ClaimRequest,
+  type ClaimResult,
   claimOf,
   claimParameters,
   ENQUEUE_ONE,
@@ -64,7 +64,7 @@ export class JobTables {
     return this.#call('jobs_enqueue($1::text::json)', [JSON.stringify(entries)], about)
   }
 
-  async claim(request: ClaimRequest): Promise<Claim> {
+  async claim(request: ClaimRequest): Promise<ClaimResult> {
     const answer = await this.#call<RawClaim>(CLAIM, claimParameters(request), { doing: 'claiming jobs' })
     return claimOf(answer)
   }
@@ -82,7 +82,7 @@ export class JobTables {
   async settleAndClaim(
     settlement: Settlement,
     { keepsCompleted, request }: { keepsCompleted: boolean; request: ClaimRequest },
-  ): Promise<{ readonly settled: Settled; readonly claim: Claim }> {
+  ): Promise<{ readonly settled: Settled; readonly claim: ClaimResult }> {
     const settling = settleParameters(settlement, keepsCompleted, false)
     const claim = CLAIM.replace(/\$(\d)/g, (_, number) => `$${Number(number) + settling.length}`)
     // In this order, so that the claim sees the groups that the settlement has unblocked.

@@ -3,14 +3,14 @@ import { type Instant, now, paused, systemClock } from '../base/clock.ts'
 import { StoreError } from '../errors.ts'
 import type { FailOutcome } from './job.ts'
 import type { JobTables } from './job-tables.ts'
-import type { Attempt, Claim, ClaimRequest, Settled, Settlement, Uncompleted } from './statements.ts'
+import type { Attempt, ClaimRequest, ClaimResult, Settled, Settlement, Uncompleted } from './statements.ts'
 
 /** How an attempt ends. */
 export type AttemptEnd =
   | { readonly how: 'completed' }
   | ({ readonly how: 'other' } & Omit<Uncompleted, keyof Attempt>)
 
-interface Pending {
+interface PendingSettlement {
   readonly attempt: Attempt
   readonly end: AttemptEnd
   readonly freesPlace: boolean
@@ -23,7 +23,7 @@ interface Pending {
  * A job with a unique key cannot be put back while another transaction has enqueued the same key and is still open. So its
  * settlement is asked again until that transaction ends.
  */
-interface HeldUp extends Pending {
+interface HeldUp extends PendingSettlement {
   readonly uncompleted: Uncompleted
   /** When to give up, on the clock of `performance.now()`. */
   readonly until: number
@@ -32,7 +32,7 @@ interface HeldUp extends Pending {
 /** A claim that is sent in the same statement as a settlement. */
 export interface PiggybackedClaim {
   readonly request: ClaimRequest
-  claimed(claim: Claim, askedAt: Instant): void
+  claimed(claim: ClaimResult, askedAt: Instant): void
   failed(error: unknown): void
 }
 
@@ -42,7 +42,7 @@ export class SettlementQueue {
   readonly #keepsCompleted: boolean
   /** What the worker claims in the statement that ends so many of its jobs. */
   piggyback: (ending: number) => PiggybackedClaim | undefined = () => undefined
-  #pending: Pending[] = []
+  #pending: PendingSettlement[] = []
   #heldUp: HeldUp[] = []
   #isRetrying = false
   #isSending = false
@@ -79,9 +79,9 @@ export class SettlementQueue {
     this.#isSending = false
   }
 
-  async #send(batch: readonly Pending[]): Promise<void> {
-    const done: Pending[] = []
-    const others: Pending[] = []
+  async #send(batch: readonly PendingSettlement[]): Promise<void> {
+    const done: PendingSettlement[] = []
+    const others: PendingSettlement[] = []
     const uncompleted: Uncompleted[] = []
     for (const pending of batch) {
       const { end, attempt: of } = pending

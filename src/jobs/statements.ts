@@ -38,7 +38,7 @@ export interface ClaimRequest {
   readonly known?: readonly string[] | undefined
 }
 
-export interface Claim {
+export interface ClaimResult {
   readonly jobs: readonly JobFacts[]
   /** After how long another claim may bring more; null when no time is known. */
   readonly againMs: number | null
@@ -123,7 +123,7 @@ export interface RawClaim {
   readonly again_ms: number | null
 }
 
-export function claimOf({ jobs, again_ms }: RawClaim): Claim {
+export function claimOf({ jobs, again_ms }: RawClaim): ClaimResult {
   const facts = jobs.map(
     ([id, [name, key, group], payload, priority, attempt, failures, maxAttempts, enqueuedAt]): JobFacts => ({
       id,

@@ -1,5 +1,5 @@
 import type { PostgresConnections } from '../postgres/connections.ts'
-import type { Subscription } from '../postgres/subscription.ts'
+import type { ChannelSubscription } from '../postgres/subscription.ts'
 import { CHANNEL } from './job-tables.ts'
 
 export interface WakeListener {
@@ -11,10 +11,10 @@ export interface WakeListener {
  * Subscribes to the names of jobs that became ready: one subscription for all workers of a process, while there is one. A
  * message is only a hint. Without it a worker finds the job at its next poll.
  */
-export class Wakes {
+export class JobWakes {
   readonly #connections: PostgresConnections
   readonly #listeners = new Set<WakeListener>()
-  #subscription: Subscription | undefined
+  #subscription: ChannelSubscription | undefined
   #isStarting = false
   #again: NodeJS.Timeout | undefined
 

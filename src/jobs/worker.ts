@@ -9,7 +9,7 @@ import type { JobTables } from './job-tables.ts'
 import { LeaseTime } from './lease-time.ts'
 import { LeaseWatch } from './lease-watch.ts'
 import type { AttemptEnd } from './settlement-queue.ts'
-import type { Wakes } from './wakes.ts'
+import type { JobWakes } from './wakes.ts'
 
 export type JobHandler<Payload = unknown> = (job: RunningJob<Payload>) => unknown
 
@@ -39,7 +39,7 @@ export interface WorkerParts {
   /** On a connection of its own, so that claims and settlements cannot delay a renewal. */
   readonly renewals: JobTables
   readonly settling: SettleContext
-  readonly wakes: Wakes
+  readonly wakes: JobWakes
 }
 
 /**

@@ -42,17 +42,17 @@ function isDecodable(text: string): boolean {
   }
 }
 
-type ClientClass = typeof import('pg').Client
+type PgClientClass = typeof import('pg').Client
 
 /** The package reads the files of certificates here, and does not check what is in them. */
-function pgClient(Client: ClientClass, url: string): PostgresPool {
+function pgClient(Client: PgClientClass, url: string): PostgresPool {
   const client = made(Client, url)
   const { ssl } = client as unknown as { readonly ssl: SecureContextOptions | boolean }
   if (typeof ssl === 'object') checkCertificates(ssl)
   return client
 }
 
-function made(Client: ClientClass, url: string): InstanceType<ClientClass> {
+function made(Client: PgClientClass, url: string): InstanceType<PgClientClass> {
   try {
     return new Client({ connectionString: url })
   } catch (error) {

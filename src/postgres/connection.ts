@@ -1,4 +1,4 @@
-import type { PostgresDriver, Session } from './driver.ts'
+import type { DriverSession, PostgresDriver } from './driver.ts'
 import type { SqlExecutor, SqlRow } from './executor.ts'
 import { sqlState } from './failures.ts'
 
@@ -43,7 +43,7 @@ export async function openConnection(driver: PostgresDriver, start: ConnectionSt
 }
 
 async function identified(
-  session: Session,
+  session: DriverSession,
   start: ConnectionStart,
   { tookSettings, signal }: { readonly tookSettings: boolean; readonly signal: AbortSignal },
 ): Promise<Connection> {
@@ -91,7 +91,7 @@ const MOST_PREPARED = 100
 
 /** One connection. It is never opened again: when it is lost, its owner opens another one. */
 export class Connection {
-  readonly session: Session
+  readonly session: DriverSession
   isLost = false
   isPooled = false
   backendPid = 0
@@ -105,7 +105,7 @@ export class Connection {
   #hasTime = false
   #unanswered = 0
 
-  constructor(session: Session, { limitMs, settings }: ConnectionStart) {
+  constructor(session: DriverSession, { limitMs, settings }: ConnectionStart) {
     this.session = session
     this.#limitMs = limitMs
     this.#settings = { ...settings, ...ownSettings(limitMs) }

@@ -6,7 +6,7 @@ import type { PostgresDriver } from './driver.ts'
 import type { SqlExecutor, SqlRow } from './executor.ts'
 import { type PgClient, type PgPool, pgClientDriver, pgPoolDriver } from './pg-driver.ts'
 import { type PostgresJs, postgresJsDriver } from './postgres-js-driver.ts'
-import { type MessageListener, type Subscription, subscribe } from './subscription.ts'
+import { type ChannelListener, type ChannelSubscription, subscribe } from './subscription.ts'
 
 /** The user's client: a `Pool` or `Client` of the package pg, or a `sql` of the package postgres. */
 export type PostgresPool = PgPool | PgClient | PostgresJs
@@ -50,7 +50,7 @@ export interface PostgresConnections extends SqlExecutor {
    * Subscribes to a channel, on a connection of its own that is replaced whenever it is lost. Resolves once messages flow.
    * Rejects when they cannot: no server, no right, a standby, or a pooler that shares connections among transactions.
    */
-  listen(channel: string, listener: MessageListener): Promise<Subscription>
+  listen(channel: string, listener: ChannelListener): Promise<ChannelSubscription>
   /** Whether a pooler stands in between. Then two transactions in a row may run on two backends. */
   isPooled(): Promise<boolean>
   /** Closes every connection, with reservations and subscriptions. Calls without an answer yet reject. Repeatable. */
@@ -103,7 +103,7 @@ function has(client: unknown, ...names: readonly string[]): client is object {
 
 const DEFAULT_LIMIT_MS = 10_000
 
-interface Waiting {
+interface WaitingCall {
   readonly resolve: (connection: Connection) => void
   readonly reject: (error: unknown) => void
 }
@@ -115,7 +115,7 @@ class Connections implements PostgresConnections {
   readonly #idle: Connection[] = []
   /** Connections of the pool that are open or being opened. */
   #count = 0
-  #waiting: Waiting[] = []
+  #waiting: WaitingCall[] = []
   /** All sessions and subscriptions that `close()` has to close. */
   readonly #open = new Set<{ close(): void }>()
   #closed = false
@@ -167,7 +167,7 @@ class Connections implements PostgresConnections {
     }
   }
 
-  async listen(channel: string, listener: MessageListener): Promise<Subscription> {
+  async listen(channel: string, listener: ChannelListener): Promise<ChannelSubscription> {
     const subscription = await subscribe(channel, listener, () => this.#openOther(this.#start.limitMs))
     // Closed meanwhile: a subscription resubscribes until it is closed itself.
     if (this.#closed) {
@@ -202,7 +202,7 @@ class Connections implements PostgresConnections {
   #take(): Promise<Connection> {
     if (this.#closed) return Promise.reject(closedStoreError(MAKERS))
     return new Promise((resolve, reject) => {
-      const waiting: Waiting = {
+      const waiting: WaitingCall = {
         resolve(connection) {
           clearTimeout(timeout)
           resolve(connection)

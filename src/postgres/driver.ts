@@ -13,7 +13,7 @@ import type { SqlRow } from './executor.ts'
 /** What is asked of a client package: one connection at a time. Each package has a file that implements it. */
 export interface PostgresDriver {
   /** Rejects with the package's own error. */
-  open(start: SessionStart): Promise<Session>
+  open(start: SessionStart): Promise<DriverSession>
 }
 
 export interface SessionStart {
@@ -25,7 +25,7 @@ export interface SessionStart {
 }
 
 /** One connection. It never reconnects. */
-export interface Session {
+export interface DriverSession {
   /** The backend's process id in the first packets. A pooler announces an id of its own, or none. */
   readonly announcedPid: number | undefined
   /** Resolves with the reason once the connection is gone, whoever ended it. Never rejects. */

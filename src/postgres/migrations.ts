@@ -28,7 +28,7 @@ export async function migrate(
   connections: PostgresConnections,
   { schema, component, migrations }: Migration,
 ): Promise<void> {
-  const target = new Target(parseSchema(schema), component, migrations)
+  const target = new ComponentTables(parseSchema(schema), component, migrations)
   try {
     if ((await target.versionNow(connections)) === migrations.length) return
     // On a connection with a longer limit: another process may be migrating large tables.
@@ -44,7 +44,7 @@ export async function migrate(
   }
 }
 
-async function upgrade(connection: OwnConnection, target: Target): Promise<void> {
+async function upgrade(connection: OwnConnection, target: ComponentTables): Promise<void> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await connection.transaction((transaction) => target.upgrade(transaction))
@@ -64,7 +64,7 @@ export async function assertMigrated(
   connections: PostgresConnections,
   { schema, component, migrations }: Migration,
 ): Promise<void> {
-  const target = new Target(parseSchema(schema), component, migrations)
+  const target = new ComponentTables(parseSchema(schema), component, migrations)
   let version: number
   try {
     version = await target.versionNow(connections)
@@ -97,7 +97,7 @@ const RACES: ReadonlySet<string> = new Set(['23505', '42P06', '42P07', '42723', 
 /** The table, or the schema, does not exist yet. */
 const ABSENT: ReadonlySet<string> = new Set(['42P01', '3F000'])
 
-class Target {
+class ComponentTables {
   readonly #schema: string
   readonly #component: string
   readonly #migrations: readonly string[]

@@ -1,6 +1,6 @@
 import { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
-import { KEEP_ALIVE_MS, type PostgresDriver, type Session, startOptions } from './driver.ts'
+import { type DriverSession, KEEP_ALIVE_MS, type PostgresDriver, startOptions } from './driver.ts'
 import type { SqlRow } from './executor.ts'
 
 /** What is used of the user's `Pool`. */
@@ -26,20 +26,20 @@ interface OwnClient {
   end(): Promise<void>
 }
 
-type ClientClass = new (configuration: object) => OwnClient
+type OwnClientClass = new (configuration: object) => OwnClient
 
 export function pgPoolDriver(pool: PgPool): PostgresDriver {
-  const { Client } = pool as unknown as { readonly Client: ClientClass }
+  const { Client } = pool as unknown as { readonly Client: OwnClientClass }
   // The password is not enumerable.
   const { password } = pool.options as { readonly password?: unknown }
   return driverOf(Client, { ...pool.options, ...(password === undefined ? {} : { password }) })
 }
 
 export function pgClientDriver(client: PgClient): PostgresDriver {
-  return driverOf(client.constructor as ClientClass, parametersOf(client as unknown as OwnClient))
+  return driverOf(client.constructor as OwnClientClass, parametersOf(client as unknown as OwnClient))
 }
 
-function driverOf(Client: ClientClass, given: object): PostgresDriver {
+function driverOf(Client: OwnClientClass, given: object): PostgresDriver {
   return {
     async open({ applicationName, settings, signal }) {
       signal.throwIfAborted()
@@ -103,7 +103,7 @@ function parametersOf(client: OwnClient): object {
 
 const AS_TEXT = { getTypeParser: () => (value: unknown) => value }
 
-class PgSession implements Session {
+class PgSession implements DriverSession {
   readonly closed: Promise<unknown>
   readonly #client: OwnClient
   readonly #stream: Stream

@@ -2,9 +2,9 @@ import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import {
+  type DriverSession,
   KEEP_ALIVE_MS,
   type PostgresDriver,
-  type Session,
   type SessionStart,
   startOptions,
 } from './driver.ts'
@@ -56,9 +56,9 @@ async function openSession(
   postgres: (options: object) => OwnSql,
   options: ParsedOptions,
   { applicationName, settings, signal }: SessionStart,
-): Promise<Session> {
+): Promise<DriverSession> {
   const { host, port, path, database, user, pass, ssl, connect_timeout, target_session_attrs } = options
-  const socket = new OwnSocket(options)
+  const socket = new SessionSocket(options)
   const sql = postgres({
     host,
     port,
@@ -126,7 +126,7 @@ function withoutLimits(connection: Readonly<Record<string, unknown>>): object {
  * The socket of a `sql`. We make it, because the package neither unrefs its socket nor stops reconnecting when the
  * connection is gone.
  */
-class OwnSocket {
+class SessionSocket {
   readonly closed: Promise<void>
   onMessage: (channel: string, payload: string) => void = () => {}
   readonly #options: ParsedOptions
@@ -184,14 +184,14 @@ class OwnSocket {
   }
 }
 
-class PostgresJsSession implements Session {
+class PostgresJsSession implements DriverSession {
   readonly closed: Promise<unknown>
   announcedPid: number | undefined
   readonly #sql: OwnSql
-  readonly #socket: OwnSocket
+  readonly #socket: SessionSocket
   readonly #unanswered = new Set<(error: Error) => void>()
 
-  constructor(sql: OwnSql, socket: OwnSocket) {
+  constructor(sql: OwnSql, socket: SessionSocket) {
     this.#sql = sql
     this.#socket = socket
     this.closed = socket.closed

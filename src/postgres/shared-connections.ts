@@ -9,7 +9,7 @@ import {
 } from './connections.ts'
 import { executorOf, type PgQueryable, type SqlClient, type SqlExecutor, type SqlRow } from './executor.ts'
 import { sqlState } from './failures.ts'
-import type { MessageListener, Subscription } from './subscription.ts'
+import type { ChannelListener, ChannelSubscription } from './subscription.ts'
 
 /** What is used of a pg.Pool. */
 interface Pool extends PgQueryable {
@@ -102,7 +102,7 @@ class SharedConnections implements PostgresConnections {
     return this.#own.reserve(options)
   }
 
-  listen(channel: string, listener: MessageListener): Promise<Subscription> {
+  listen(channel: string, listener: ChannelListener): Promise<ChannelSubscription> {
     return this.#own.listen(channel, listener)
   }
 

@@ -3,7 +3,7 @@ import { StoreError } from '../errors.ts'
 import type { Connection } from './connection.ts'
 import { quoteIdentifier } from './identifiers.ts'
 
-export interface MessageListener {
+export interface ChannelListener {
   onMessage(payload: string): void
   /** After a loss of the connection messages flow again. Some may have been missed in between. */
   onResubscribed(): void
@@ -12,7 +12,7 @@ export interface MessageListener {
 }
 
 /** Messages of one channel. When its connection is lost, the subscription opens another one, until it is closed. */
-export interface Subscription {
+export interface ChannelSubscription {
   /** Whether messages flow, as far as this process knows. */
   readonly isOpen: boolean
   /**
@@ -26,9 +26,9 @@ export interface Subscription {
 /** Resolves once messages flow, and rejects when they cannot. After that the subscription never gives up. */
 export async function subscribe(
   channel: string,
-  listener: MessageListener,
+  listener: ChannelListener,
   open: () => Promise<Connection>,
-): Promise<Subscription> {
+): Promise<ChannelSubscription> {
   const listen = `listen ${quoteIdentifier(channel)}`
   const begin = listener.presence === undefined ? listen : `${listen}; ${listener.presence}`
   let connection = await opened()

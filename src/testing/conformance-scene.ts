@@ -80,7 +80,7 @@ export class Scene {
   readonly #stretch: number
   readonly #views: Store[] = []
   readonly #tickets = new Map<string, Ticket>()
-  readonly #ears: Ears[] = []
+  readonly #ears: WakeRecorder[] = []
 
   constructor(subject: ConformanceSubject, stretch: number) {
     this.#subject = subject
@@ -168,9 +168,9 @@ export class Scene {
     return new Stopwatch({ counts: this.#subject.pass === undefined })
   }
 
-  async listen(store: Store): Promise<Ears> {
+  async listen(store: Store): Promise<WakeRecorder> {
     assert.ok(store.listen, 'A store without `listen` is tested with `pushes: false`')
-    const ears = new Ears()
+    const ears = new WakeRecorder()
     ears.unlisten = await store.listen((wake) => {
       // Other cases may share the view, and their wakes with it.
       if (wake.tag === 'ticket' && this.#tickets.has(wake.id)) ears.take(wake.id)
@@ -222,7 +222,7 @@ export class Scene {
 }
 
 /** Which tickets a listener was woken for. */
-export class Ears {
+export class WakeRecorder {
   readonly heard: string[] = []
   unlisten: () => void = () => {}
   readonly #awaited = new Map<string, () => void>()

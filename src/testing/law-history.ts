@@ -11,7 +11,7 @@ export interface History {
 /** A ticket before it has a key and an id: the same history can then be played many times. */
 export type Role = Omit<Ticket, 'key' | 'id'> & { readonly room: number }
 
-type Terms = Pick<Role, 'ttlMs' | 'acceptMs' | 'patienceMs' | 'minHoldMs' | 'lockDelayMs'>
+type TicketTerms = Pick<Role, 'ttlMs' | 'acceptMs' | 'patienceMs' | 'minHoldMs' | 'lockDelayMs'>
 
 /** Roles and rooms are named by their number. */
 export type Step =
@@ -143,7 +143,7 @@ const PASSES_MS = [1, 1, 9, 10, 10, 20, 30, 50, 100, 300] as const
 const LONG_TERMS_MS = [60_000, 120_000, 240_000] as const
 const TOMBSTONE_PASS_MS = 60_000
 
-function shortTerms(random: Random, scale: number): Terms {
+function shortTerms(random: Random, scale: number): TicketTerms {
   const pick = (choice: readonly number[]): number => scale * random.pick(choice)
   const ttlMs = pick(TERMS_MS)
   return {
@@ -155,7 +155,7 @@ function shortTerms(random: Random, scale: number): Terms {
   }
 }
 
-function longTerms(random: Random): Terms {
+function longTerms(random: Random): TicketTerms {
   const ttlMs = random.pick(LONG_TERMS_MS)
   return {
     ttlMs,

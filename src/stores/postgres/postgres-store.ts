@@ -14,11 +14,11 @@ import type {
 import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, isAbsent, isRetryable, storeErrorOf } from '../../postgres/failures.ts'
-import type { Subscription } from '../../postgres/subscription.ts'
+import type { ChannelSubscription } from '../../postgres/subscription.ts'
 import { answers } from './answers.ts'
-import { type Batch, type Pending, RequestBatches } from './request-batches.ts'
+import { type PendingRequest, type RequestBatch, RequestBatches } from './request-batches.ts'
 import { roomView } from './room-view.ts'
-import { presenceOf, type Statements, statementsFor } from './statements.ts'
+import { type PostgresStatements, presenceOf, statementsFor } from './statements.ts'
 
 export interface PostgresStoreParts {
   readonly connections: PostgresConnections
@@ -38,7 +38,7 @@ export interface PostgresStoreParts {
 export class PostgresStore implements Store {
   readonly name = 'postgres'
   readonly #connections: PostgresConnections
-  readonly #statements: Statements
+  readonly #statements: PostgresStatements
   readonly #prepare: () => Promise<void>
   readonly #inbox = `holdfast_${randomBytes(9).toString('base64url')}`
   readonly #isLogged: string
@@ -47,7 +47,7 @@ export class PostgresStore implements Store {
   #prepared: Promise<void> | undefined
   #isPrepared = false
   #listening: Promise<Push> | undefined
-  #subscription: Subscription | undefined
+  #subscription: ChannelSubscription | undefined
   #polls = false
   #sweepAt = 0
   readonly #unfinished = new Set<string>()
@@ -122,7 +122,7 @@ export class PostgresStore implements Store {
     await this.#connections.close()
   }
 
-  async #acquireBatch(batch: Batch<Ticket, AcquireAnswer>): Promise<void> {
+  async #acquireBatch(batch: RequestBatch<Ticket, AcquireAnswer>): Promise<void> {
     const tickets = batch.map(({ asked }) => asked)
     const terms = arraysOf(tickets, [
       'key',
@@ -145,7 +145,7 @@ export class PostgresStore implements Store {
     this.#sweepNowAndThen()
   }
 
-  #releaseBatch(batch: Batch<ReleaseRequest, ReleaseAnswer>): Promise<void> {
+  #releaseBatch(batch: RequestBatch<ReleaseRequest, ReleaseAnswer>): Promise<void> {
     const requests = batch.map(({ asked }) => asked)
     return this.#answer(batch, this.#statements.release, {
       parameters: [...arraysOf(requests, ['key', 'id', 'cancel']), this.#inbox],
@@ -156,7 +156,7 @@ export class PostgresStore implements Store {
   }
 
   async #answer<Asked extends { readonly key: string }, Answer>(
-    batch: readonly Pending<Asked, Answer>[],
+    batch: readonly PendingRequest<Asked, Answer>[],
     statement: string,
     {
       parameters,
@@ -167,7 +167,7 @@ export class PostgresStore implements Store {
       readonly parameters: readonly (string | null)[]
       readonly doing: string
       readonly parse: (text: string) => Answer
-      readonly alone: (batch: Batch<Asked, Answer>) => Promise<void>
+      readonly alone: (batch: RequestBatch<Asked, Answer>) => Promise<void>
     },
   ): Promise<void> {
     try {

@@ -1,19 +1,19 @@
 import type { AcquireAnswer, ReleaseAnswer, ReleaseRequest, Ticket } from '../../contract/store.ts'
 
 /** A request that waits for its answer. */
-export interface Pending<Asked, Answer> {
+export interface PendingRequest<Asked, Answer> {
   readonly asked: Asked
   readonly resolve: (answer: Answer) => void
   readonly reject: (error: unknown) => void
 }
 
 /** The requests of one call. */
-export type Batch<Asked, Answer> = readonly Pending<Asked, Answer>[]
+export type RequestBatch<Asked, Answer> = readonly PendingRequest<Asked, Answer>[]
 
 /** Each resolves when all requests of the batch have their answers. Never rejects. */
 export interface Calls {
-  acquire(batch: Batch<Ticket, AcquireAnswer>): Promise<void>
-  release(batch: Batch<ReleaseRequest, ReleaseAnswer>): Promise<void>
+  acquire(batch: RequestBatch<Ticket, AcquireAnswer>): Promise<void>
+  release(batch: RequestBatch<ReleaseRequest, ReleaseAnswer>): Promise<void>
 }
 
 /** Gathers the requests of one tick into one call. While `most` calls run, gathers further requests for the next call. */
@@ -22,10 +22,10 @@ export class RequestBatches {
   readonly #calls: Calls
   #running = 0
   #isScheduled = false
-  #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
+  #releases: PendingRequest<ReleaseRequest, ReleaseAnswer>[] = []
   /** Keys of full batches that are on their way: later tickets of these keys wait, so that no faster connection overtakes. */
   readonly #following = new Set<string>()
-  #acquires: Pending<Ticket, AcquireAnswer>[] = []
+  #acquires: PendingRequest<Ticket, AcquireAnswer>[] = []
 
   constructor(most: number, calls: Calls) {
     this.#most = most
@@ -68,10 +68,10 @@ export class RequestBatches {
     }
   }
 
-  #nextAcquires(): Batch<Ticket, AcquireAnswer> {
+  #nextAcquires(): RequestBatch<Ticket, AcquireAnswer> {
     if (this.#acquires.length <= MOST_TOGETHER && this.#following.size === 0) return this.#acquires.splice(0)
-    const batch: Pending<Ticket, AcquireAnswer>[] = []
-    const later: Pending<Ticket, AcquireAnswer>[] = []
+    const batch: PendingRequest<Ticket, AcquireAnswer>[] = []
+    const later: PendingRequest<Ticket, AcquireAnswer>[] = []
     for (const each of this.#acquires) {
       const fits = batch.length < MOST_TOGETHER && !this.#following.has(each.asked.key)
       ;(fits ? batch : later).push(each)
@@ -81,7 +81,7 @@ export class RequestBatches {
     return batch
   }
 
-  #track(call: Promise<void>, batch: Batch<Ticket, AcquireAnswer> = []): void {
+  #track(call: Promise<void>, batch: RequestBatch<Ticket, AcquireAnswer> = []): void {
     this.#running += 1
     void call.finally(() => {
       this.#running -= 1

@@ -2,7 +2,7 @@ import { inSchema } from '../../postgres/migrations.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
 /** One for each verb. Every parameter is a text with a cast, whatever types a client would choose. */
-export interface Statements {
+export interface PostgresStatements {
   readonly acquire: string
   readonly renew: string
   readonly release: string
@@ -16,7 +16,7 @@ export function presenceOf(inbox: string): string {
   return scripts.presence.replace('{inbox}', inbox)
 }
 
-export function statementsFor(schema: string): Statements {
+export function statementsFor(schema: string): PostgresStatements {
   return {
     acquire: call('lock_acquire', [
       'text[]',

@@ -10,18 +10,19 @@ import { WakeFolder } from './wake-folder.ts'
  */
 export interface Address {
   /** Beside the lock file, which a container that shares the folder sees, too; or among the temporary files. */
-  readonly place: Place
+  readonly place: SocketPlace
   /** Each user has a folder of its own, so that no user can change what another one has in it. */
   readonly user: number
   readonly name: string
 }
 
-export type Place = 'beside' | 'temporary' | 'pipe'
+export type SocketPlace = 'beside' | 'temporary' | 'pipe'
 
 /** Where to open a socket, best first: not every file system has sockets. Named pipes of Windows are in no folder. */
-export const PLACES: readonly Place[] = process.platform === 'win32' ? ['pipe'] : ['beside', 'temporary']
+export const PLACES: readonly SocketPlace[] =
+  process.platform === 'win32' ? ['pipe'] : ['beside', 'temporary']
 
-function newAddress(place: Place): Address {
+function newAddress(place: SocketPlace): Address {
   return { place, user: process.geteuid?.() ?? 0, name: randomBytes(8).toString('hex') }
 }
 
@@ -64,7 +65,7 @@ export class OwnSocket implements Opening {
   readonly #folder: WakeFolder | undefined
 
   /** Throws when the folder is refused, or cannot be made. */
-  constructor(place: Place, lockFile: string) {
+  constructor(place: SocketPlace, lockFile: string) {
     this.address = newAddress(place)
     this.#lockFile = lockFile
     if (place === 'pipe') {

@@ -21,7 +21,7 @@ export class Inbox {
   readonly #incoming = new Set<Socket>()
   readonly #outgoing = new Map<string, Outgoing>()
   readonly #onUnheard: (notice: Notice) => Promise<void>
-  #server: Promise<Listening> | undefined
+  #server: Promise<OpenInbox> | undefined
   #closed = false
 
   /** `onUnheard`: no process listens any more at the address of a notice, so its process is gone. Runs in the background. */
@@ -109,7 +109,7 @@ export class Inbox {
     for (const listener of this.#listeners) listener(wake)
   }
 
-  async #open(): Promise<Listening> {
+  async #open(): Promise<OpenInbox> {
     const failures: unknown[] = []
     for (const place of PLACES) {
       let socket: OwnSocket | undefined
@@ -129,7 +129,7 @@ export class Inbox {
     throw failures[0]
   }
 
-  async #shut({ server, socket }: Listening): Promise<void> {
+  async #shut({ server, socket }: OpenInbox): Promise<void> {
     this.address = ''
     for (const incoming of this.#incoming) incoming.destroy()
     await new Promise<void>((resolve) => server.close(() => resolve()))
@@ -224,7 +224,7 @@ interface Outgoing {
 /** `refused`: no process listens at the socket any more, so its process has ended. `unknown` says nothing about the process. */
 type ConnectAnswer = 'connected' | 'refused' | 'unknown'
 
-interface Listening {
+interface OpenInbox {
   readonly server: Server
   readonly socket: OwnSocket
 }

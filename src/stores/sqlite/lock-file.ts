@@ -13,7 +13,7 @@ import { type Moment, momentAfterReboot } from './fence-clock.ts'
 import { refuseNetworkFileSystem } from './file-system.ts'
 import { realLockPath } from './real-path.ts'
 import { type Database, openDatabase, type PreparedStatement, type SqliteEngine } from './sqlite-engine.ts'
-import { prepareStatements, type Statements } from './statements.ts'
+import { prepareStatements, type SqliteStatements } from './statements.ts'
 
 export interface LockFileOptions {
   readonly path: string
@@ -34,7 +34,7 @@ export class LockFile {
   #companions: string | undefined
   #facts: PreparedStatement | undefined
   #writeAhead: PreparedStatement | undefined
-  #statements: Statements | undefined
+  #statements: SqliteStatements | undefined
 
   /** Makes the file and its folders if they are missing. If that fails, leaves nothing behind. */
   constructor(options: LockFileOptions) {
@@ -60,7 +60,7 @@ export class LockFile {
    * Then this asks again on the same connection, because the package keeps a closed one open until its statements are
    * collected as garbage.
    */
-  get statements(): Statements {
+  get statements(): SqliteStatements {
     if (this.#statements === undefined) {
       this.#statements = this.#prepare()
       this.#companions = this.#companionsNow()
@@ -89,7 +89,7 @@ export class LockFile {
     return ['-wal', '-shm'].map((suffix) => identityOf(`${this.#path}${suffix}`) ?? 'none').join()
   }
 
-  #prepare(): Statements {
+  #prepare(): SqliteStatements {
     const database = this.#database
     // The look at whose file it is comes first, because the pragmas below change the file.
     if (!this.#isOurs()) createTables(database)

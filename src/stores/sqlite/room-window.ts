@@ -10,7 +10,7 @@ import {
   type Waiter,
 } from '../../law/room.ts'
 import { isGood, type Moment, timeSince } from './fence-clock.ts'
-import type { CrowdRow, HolderRow, Statements, WaiterRow } from './statements.ts'
+import type { CrowdRow, HolderRow, SqliteStatements, WaiterRow } from './statements.ts'
 
 /** The ticket that a step is about, and the time. */
 export interface StepRequest {
@@ -23,7 +23,7 @@ export interface StepRequest {
 }
 
 /** An answer of the law, and the wakes to send for what it changed. */
-export interface Step<A> {
+export interface StepResult<A> {
   readonly answer: A
   readonly notices: readonly Notice[]
 }
@@ -47,10 +47,10 @@ export interface Notice {
  *   too. Then nothing is written, and the step, which is a pure function, runs again with a wider window.
  */
 export function step<A>(
-  statements: Statements,
+  statements: SqliteStatements,
   request: StepRequest,
   verb: (room: Room, time: StoreTime) => Outcome<A>,
-): Step<A> {
+): StepResult<A> {
   for (let width = request.id === undefined ? EVERYBODY : FIRST_WIDTH; ; width *= 8) {
     const window = new RoomWindow(statements, request, width)
     const { answer, offered } = verb(window.room, window.time)
@@ -61,7 +61,7 @@ export function step<A>(
 }
 
 /** A whole room, for people to look at. */
-export function readRoom(statements: Statements, key: string, time: StoreTime): Room {
+export function readRoom(statements: SqliteStatements, key: string, time: StoreTime): Room {
   return new RoomWindow(statements, { key, id: undefined, inbox: undefined, time }, EVERYBODY).room
 }
 
@@ -76,7 +76,7 @@ const NO_TICKET = '\u0001none'
 class RoomWindow {
   readonly room: Room
   readonly time: StoreTime
-  readonly #statements: Statements
+  readonly #statements: SqliteStatements
   readonly #request: StepRequest
   readonly #width: number
   // What the file had, to see afterwards what has changed. Keyed by the law's objects and not by id: a ticket that expired and
@@ -93,7 +93,7 @@ class RoomWindow {
   /** The ids that were read, from the head of the queue on. */
   #heads: readonly string[] = []
 
-  constructor(statements: Statements, request: StepRequest, width: number) {
+  constructor(statements: SqliteStatements, request: StepRequest, width: number) {
     this.#statements = statements
     this.#request = request
     this.#width = width

@@ -15,10 +15,10 @@ import type {
 import { acquire, evict, release, renew, view, withdrawOffer } from '../../law/room.ts'
 import { Inbox } from './inbox.ts'
 import type { LockFileOptions } from './lock-file.ts'
-import { type Notice, readRoom, type Step, step } from './room-window.ts'
-import type { Statements } from './statements.ts'
+import { type Notice, readRoom, type StepResult, step } from './room-window.ts'
+import type { SqliteStatements } from './statements.ts'
 import { Sweep } from './sweep.ts'
-import { Transactions, type Work } from './transactions.ts'
+import { Transactions, type TransactionWork } from './transactions.ts'
 
 export class SqliteStore implements Store {
   readonly name = 'sqlite'
@@ -144,12 +144,12 @@ export class SqliteStore implements Store {
   }
 
   /** Sends the wakes of a transaction after its commit. */
-  #write<A>(work: Work<Step<A>>): Answer<A> {
+  #write<A>(work: TransactionWork<StepResult<A>>): Answer<A> {
     const done = this.#transactions.write(work)
     return done instanceof Promise ? done.then((later) => this.#tell(later)) : this.#tell(done)
   }
 
-  #tell<A>({ answer, notices }: Step<A>): Answer<A> {
+  #tell<A>({ answer, notices }: StepResult<A>): Answer<A> {
     return this.#inbox.tell(notices)?.then(() => answer) ?? answer
   }
 }
@@ -158,7 +158,7 @@ export class SqliteStore implements Store {
 const SLICE_MS = 2
 
 /** Counts in the whole queue. The law counts in its window only. */
-function countAhead(statements: Statements, { key, id }: Ticket): number {
+function countAhead(statements: SqliteStatements, { key, id }: Ticket): number {
   const [ahead] = statements.ahead.get(key, id) ?? [0]
   return ahead
 }

@@ -9,7 +9,7 @@ export interface Query<In extends readonly SqlValue[], Row = never> {
 }
 
 /** Every statement of the store, prepared once for each connection. */
-export interface Statements {
+export interface SqliteStatements {
   readonly begin: Query<[]>
   readonly beginReading: Query<[]>
   readonly commit: Query<[]>
@@ -142,7 +142,7 @@ const WAITER =
   'id, place, units, "limit", accept_ms, lock_delay_ms, owner, inbox, since, heard_at, remembered_until'
 
 /** Longer statements are in sql/. One-liners are here, below the types of their parameters and rows. */
-export function prepareStatements(database: Database): Statements {
+export function prepareStatements(database: Database): SqliteStatements {
   function query<In extends readonly SqlValue[], Row>(sql: string): Query<In, Row> {
     const statement = database.prepare(sql)
     statement.setReturnArrays(true)

@@ -1,6 +1,6 @@
 import { release, type StoreTime } from '../../law/room.ts'
 import { step } from './room-window.ts'
-import type { Statements } from './statements.ts'
+import type { SqliteStatements } from './statements.ts'
 
 /**
  * Clears rooms whose processes died, tombstones, and ended lock-delays. Each acquire pays for two looks. So the file never
@@ -17,7 +17,7 @@ export class Sweep {
     return this.#acquires % ACQUIRES_A_SWEEP === 0
   }
 
-  clear(statements: Statements, time: StoreTime): void {
+  clear(statements: SqliteStatements, time: StoreTime): void {
     for (const [key, id] of statements.buriedBefore.all(time.ms, LOOKS)) statements.unbury.run(key, id)
     const holders = statements.holdersAfter.all(this.#key, this.#id, LOOKS)
     const [key, id] = holders.length < LOOKS ? ['', ''] : (holders.at(-1) ?? ['', ''])
@@ -30,7 +30,7 @@ export class Sweep {
 }
 
 /** The release of a ticket that is not there: the law then only clears what is overdue. */
-function settle(statements: Statements, key: string, time: StoreTime): void {
+function settle(statements: SqliteStatements, key: string, time: StoreTime): void {
   // A waiter asks again at the time it was given, so this caller need not let it in. A late waiter keeps its place while no other
   // passes it. So only a waiter that is certainly dead is cleared with the room.
   if (statements.remembered.get(key, time.ms - DEAD_FOR_MS) !== undefined) return

@@ -6,10 +6,10 @@ import { StoreError } from '../../errors.ts'
 import type { StoreTime } from '../../law/room.ts'
 import { isBusy, toStoreError } from './failures.ts'
 import { LockFile, type LockFileOptions } from './lock-file.ts'
-import type { Statements } from './statements.ts'
+import type { SqliteStatements } from './statements.ts'
 
 /** The work of one transaction, at one time. It may run again from the start, so it has no other effect. */
-export type Work<A> = (statements: Statements, time: StoreTime) => A
+export type TransactionWork<A> = (statements: SqliteStatements, time: StoreTime) => A
 
 /**
  * Runs transactions on a lock file. A transaction takes about 10 µs, so it runs at once and answers in the same tick. Only if
@@ -19,7 +19,7 @@ export type Work<A> = (statements: Statements, time: StoreTime) => A
 export class Transactions {
   readonly #options: LockFileOptions
   readonly #onReplaced: () => void
-  readonly #line: Waiting[] = []
+  readonly #line: WaitingTransaction[] = []
   #file: LockFile | undefined
   #checkAt = 0
   #refusal: { readonly error: StoreError; readonly until: number } | undefined
@@ -31,12 +31,12 @@ export class Transactions {
   }
 
   /** Throws or rejects with a {@link StoreError}. */
-  write<A>(work: Work<A>): Answer<A> {
+  write<A>(work: TransactionWork<A>): Answer<A> {
     return this.#soon(() => this.#transact('begin', work))
   }
 
   /** Reads one state of the file, without a lock that others would wait for. */
-  read<A>(work: Work<A>): Answer<A> {
+  read<A>(work: TransactionWork<A>): Answer<A> {
     return this.#soon(() => this.#transact('beginReading', work))
   }
 
@@ -63,7 +63,7 @@ export class Transactions {
     })
   }
 
-  #transact<A>(begin: 'begin' | 'beginReading', work: Work<A>): A {
+  #transact<A>(begin: 'begin' | 'beginReading', work: TransactionWork<A>): A {
     try {
       const file = this.#openFile()
       const { statements } = file
@@ -163,7 +163,7 @@ export class Transactions {
   }
 }
 
-interface Waiting {
+interface WaitingTransaction {
   /** Throws as long as the file is busy. */
   readonly attempt: () => void
   readonly reject: (error: unknown) => void

@@ -53,7 +53,7 @@ export interface Grip {
   readonly connection: LockConnection
 }
 
-type State =
+type AdvisoryState =
   | { readonly tag: 'held' }
   | { readonly tag: 'released' }
   | { readonly tag: 'lost'; readonly error: LeaseLostError }
@@ -61,7 +61,7 @@ type State =
 export class SessionLease implements AdvisoryLease {
   readonly #grip: Grip
   readonly #controller = new AbortController()
-  #state: State = { tag: 'held' }
+  #state: AdvisoryState = { tag: 'held' }
   #confirmedAt: Instant
   #timer: NodeJS.Timeout | undefined
   #closing: Promise<void> | undefined
@@ -155,7 +155,7 @@ export class SessionLease implements AdvisoryLease {
   }
 
   /** The connection goes in any case: the server could still have the lock for it. */
-  #end(state: State): void {
+  #end(state: AdvisoryState): void {
     this.#state = state
     clearTimeout(this.#timer)
     this.#closing = this.#grip.connection.close()

@@ -95,7 +95,7 @@ export async function tryAdvisorySession(
   return hold(parseRequest(client, key, options), { waitMs: 0, signal: undefined })
 }
 
-interface Wait {
+interface SessionWait {
   readonly waitMs: number
   readonly signal: AbortSignal | undefined
 }
@@ -125,7 +125,7 @@ function refuseConnections(client: unknown): void {
 }
 
 /** Null when the time is over. */
-async function hold(request: LockRequest, { waitMs, signal }: Wait): Promise<AdvisoryLease | null> {
+async function hold(request: LockRequest, { waitMs, signal }: SessionWait): Promise<AdvisoryLease | null> {
   const connection = new LockConnection(request)
   const lease = take(connection, request, waitMs)
   if (signal === undefined) return lease

@@ -103,7 +103,7 @@ export async function tryAdvisoryXact(
 const TRY_EXCLUSIVE = scripts.tryXact.replaceAll('{_shared}', '')
 const TRY_SHARED = scripts.tryXact.replaceAll('{_shared}', '_shared')
 
-interface Request {
+interface XactRequest {
   readonly tx: SqlClient
   readonly key: string
   readonly shared: boolean
@@ -111,7 +111,7 @@ interface Request {
 
 /** A free lock costs one statement, or two where nothing but a second one can tell whether this is a transaction. */
 async function lockOnce(
-  { tx, key, shared }: Request,
+  { tx, key, shared }: XactRequest,
   waitMs: number,
 ): Promise<'granted' | 'timeout' | 'disturbed'> {
   const executor = executorOf(tx, 'tx')
