@@ -2,8 +2,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Ticket } from '../../../src/contract/store.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { clockClient } from './clock-client.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 let server: RedisServer
 beforeAll(async () => {

@@ -6,8 +6,8 @@ import { openRedis, openRedisCluster, redisStore } from '../../../src/stores/red
 import { startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { clients } from './clients.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 const NONE = { code: 'store-refused', message: expect.stringMatching(/no database with the number/) }
 

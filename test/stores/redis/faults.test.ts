@@ -4,8 +4,8 @@ import { redisStore } from '../../../src/stores/redis/index.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { clients } from './clients.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 describe.each(Object.entries(clients))('through %s', (_, newClient) => {
   let server: RedisServer

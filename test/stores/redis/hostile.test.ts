@@ -14,8 +14,8 @@ import { roomPage } from '../../../src/stores/redis/server/room-pages.ts'
 import type { Partition, Scanned, Topology } from '../../../src/stores/redis/server/topology.ts'
 import { openRedlock, redlockStore } from '../../../src/stores/redlock/index.ts'
 import { bulk, list, startFakeRedis } from '../../servers/fake-redis.ts'
+import { ticket } from '../tickets.ts'
 import { newClient } from './clients.ts'
-import { ticket } from './tickets.ts'
 
 const NEWLINES = '\n'.repeat(2_000_000)
 

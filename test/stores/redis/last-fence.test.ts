@@ -5,9 +5,9 @@ import { redisStore } from '../../../src/stores/redis/index.ts'
 import { type RedisCluster, startCluster } from '../../servers/redis-cluster.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { startMasters } from '../redlock/masters.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { newClient } from './clients.ts'
 import { newClusterClient } from './cluster/clients.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 const FENCE = 'holdfast:fence'
 

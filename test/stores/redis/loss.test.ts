@@ -3,8 +3,8 @@ import { type Store, type Ticket, UNLIMITED } from '../../../src/contract/store.
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { newClient } from './clients.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 describe('a server that keeps its data through a restart', () => {
   test('keeps holders with their fence, and who waits in their order', async () => {

@@ -2,8 +2,8 @@ import { afterAll, beforeAll, test } from 'vitest'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
+import { fenceOf, ticket } from '../tickets.ts'
 import { newClient } from './clients.ts'
-import { fenceOf, ticket } from './tickets.ts'
 
 let server: RedisServer
 beforeAll(async () => {

@@ -6,7 +6,7 @@ import { openRedis } from '../../../src/stores/redis/index.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 
 let server: RedisServer
 beforeAll(async () => {

@@ -7,8 +7,8 @@ import { sendCommand } from '../../servers/resp.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
 import { readProjectFile } from '../../tidy/project.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { clients, newClient } from './clients.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 const [, rights = ''] =
   /^ACL SETUSER locks on >a-good-password (.*)$/m.exec(readProjectFile('docs/redis.md')) ?? []

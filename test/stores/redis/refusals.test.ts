@@ -3,8 +3,8 @@ import type { Store } from '../../../src/contract/store.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { clients, newClient } from './clients.ts'
-import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 describe.each(Object.entries(clients))('through %s', (_, newClient) => {
   let server: RedisServer

@@ -10,8 +10,8 @@ import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
 import { startMasters } from '../redlock/masters.ts'
+import { releaseOf, ticket } from '../tickets.ts'
 import { clients, newClient } from './clients.ts'
-import { releaseOf, ticket } from './tickets.ts'
 
 /** A silent connection is replaced after ten seconds; only one that never is should break the tests. */
 const PATIENT = { withinMs: 60_000, everyMs: 100 }

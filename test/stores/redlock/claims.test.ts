@@ -4,7 +4,7 @@ import { UNLIMITED } from '../../../src/contract/store.ts'
 import { ioredisLink } from '../../../src/stores/redis/server/ioredis.ts'
 import { RedlockNode } from '../../../src/stores/redlock/node.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
-import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { age } from './masters.ts'
 
 /** With the time of the server. */

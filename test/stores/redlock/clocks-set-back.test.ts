@@ -4,7 +4,7 @@ import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
 import { newClient } from '../redis/clients.ts'
 import { clockClient } from '../redis/clock-client.ts'
-import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 
 let servers: readonly RedisServer[]
 beforeAll(async () => {

@@ -6,7 +6,7 @@ import { openRedlock } from '../../../src/stores/redlock/index.ts'
 import type { RedisServer } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
 import { newClient } from '../redis/clients.ts'
-import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { type Masters, startMasters } from './masters.ts'
 
 describe('a server that hangs', () => {

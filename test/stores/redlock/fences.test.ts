@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest'
 import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
 import { RedlockStore } from '../../../src/stores/redlock/redlock-store.ts'
 import { type Random, seededRandom } from '../../../src/testing/random.ts'
-import { releaseOf, ticket } from '../redis/tickets.ts'
+import { releaseOf, ticket } from '../tickets.ts'
 import { faultyLink } from './faulty-link.ts'
 import { type Masters, startMasters } from './masters.ts'
 

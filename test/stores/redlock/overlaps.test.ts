@@ -4,7 +4,7 @@ import { redisStore } from '../../../src/stores/redis/index.ts'
 import { RedlockStore } from '../../../src/stores/redlock/redlock-store.ts'
 import { until } from '../../servers/until.ts'
 import { newClient } from '../redis/clients.ts'
-import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { type Masters, startMasters } from './masters.ts'
 import { gate, type SteeredLink, steeredLink } from './steered-link.ts'
 

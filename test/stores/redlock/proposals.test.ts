@@ -6,7 +6,7 @@ import { RedlockNode } from '../../../src/stores/redlock/node.ts'
 import { RedlockStore } from '../../../src/stores/redlock/redlock-store.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
-import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { age, type Masters, startMasters } from './masters.ts'
 import { type SteeredLink, steeredLink } from './steered-link.ts'
 

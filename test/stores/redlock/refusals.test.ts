@@ -7,7 +7,7 @@ import { startRedis } from '../../servers/redis-server.ts'
 import { sendCommand } from '../../servers/resp.ts'
 import { until } from '../../servers/until.ts'
 import { clients } from '../redis/clients.ts'
-import { fenceOf, releaseOf, ticket } from '../redis/tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { age, startMasters } from './masters.ts'
 
 describe('what is no list of clients or no option is refused at once', () => {

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import { ioredisLink } from '../../../src/stores/redis/server/ioredis.ts'
 import { RedlockNode } from '../../../src/stores/redlock/node.ts'
 import { startRedis } from '../../servers/redis-server.ts'
-import { fenceOf, ticket } from '../redis/tickets.ts'
+import { fenceOf, ticket } from '../tickets.ts'
 import { age } from './masters.ts'
 
 test('a waiter that has just given way is not silent: a lapsed offer in front of it leaves it its place', async () => {

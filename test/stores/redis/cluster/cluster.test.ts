@@ -14,8 +14,8 @@ import { startRedis } from '../../../servers/redis-server.ts'
 import { type FaultProxy, startProxy } from '../../../servers/tcp-proxy.ts'
 import { until } from '../../../servers/until.ts'
 import { readProjectFile } from '../../../tidy/project.ts'
+import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
 import { newClient } from '../clients.ts'
-import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster

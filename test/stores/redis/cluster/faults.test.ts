@@ -5,7 +5,7 @@ import { redisStore } from '../../../../src/stores/redis/index.ts'
 import { type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
 import type { RedisServer } from '../../../servers/redis-server.ts'
 import { until } from '../../../servers/until.ts'
-import { fenceOf, releaseOf, ticket } from '../tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
 import { clusterClients, newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster

@@ -6,7 +6,7 @@ import { freePort } from '../../../servers/free-port.ts'
 import { type RedisCluster, type SlotMove, startCluster } from '../../../servers/redis-cluster.ts'
 import { type RedisOptions, type RedisServer, startRedis } from '../../../servers/redis-server.ts'
 import { until } from '../../../servers/until.ts'
-import { fenceOf, releaseOf, ticket } from '../tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
 import { clusterClients, newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster

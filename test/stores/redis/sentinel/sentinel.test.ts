@@ -12,7 +12,7 @@ import { storeConformance } from '../../../../src/testing/index.ts'
 import { type SentinelGroup, startSentinels } from '../../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../../servers/redis-server.ts'
 import { until } from '../../../servers/until.ts'
-import { fenceOf, releaseOf, ticket } from '../tickets.ts'
+import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
 
 /** The stores that a user may make over Sentinels. */
 const stores: Readonly<Record<string, (group: SentinelGroup) => Store>> = {

@@ -4,8 +4,8 @@ import { createClient as createClient6 } from 'redis6'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
 import { type RedisServer, startRedis } from '../../../servers/redis-server.ts'
+import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
 import { type Client, clients, newClient } from '../clients.ts'
-import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 
 let server: RedisServer
 beforeAll(async () => {

@@ -10,8 +10,8 @@ import { type RedisServer, startRedis } from '../../../servers/redis-server.ts'
 import { startProxy } from '../../../servers/tcp-proxy.ts'
 import { until } from '../../../servers/until.ts'
 import { readProjectFile } from '../../../tidy/project.ts'
+import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
 import { clients, newClient } from '../clients.ts'
-import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 
 /** Elections on a machine that is busy take their time. */
 vi.setConfig({ testTimeout: 60_000 })
