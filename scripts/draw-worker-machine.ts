@@ -43,7 +43,7 @@ function boxOf(state: State): string[] {
   return description === undefined ? [] : [`state "${key}: ${description}" as ${key}`]
 }
 
-/** The transitions of a state, one line for each target. Mermaid has no arrow from inside a box to the outside: it ends at the edge. */
+/** The transitions of a state, one line for each target. An arrow that leaves a box ends at its edge: Mermaid has no other. */
 function arrowLines(state: State, box: State): string[] {
   const final = state.type === 'final' ? [`${state.key} --> [*]`] : []
   const labels = new Map<string, string[]>()

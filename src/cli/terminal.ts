@@ -20,7 +20,7 @@ export function print(line: string): void {
   process.stdout.write(`${line}\n`)
 }
 
-/** Prints one line to standard error. Foreign text in it, such as a reason, is escaped, so that it cannot control the terminal. */
+/** Prints one line to standard error. Foreign text in it, such as a reason, is escaped and cannot control the terminal. */
 export function complain(line: string): void {
   process.stderr.write(`holdfast: ${plain(line)}\n`)
 }

@@ -10,7 +10,7 @@ export interface DashboardOptions {
    * this machine are answered, and nothing that a proxy has passed on.
    */
   readonly token?: string | undefined
-  /** Lets the application decide, by its own sessions. Called for every request of data, and not again while a stream is open. */
+  /** Lets the application decide, by its own sessions. Called for every request of data, but not while a stream is open. */
   readonly authorize?: ((request: IncomingMessage) => boolean | Promise<boolean>) | undefined
   /** Whether viewers may evict holders and waiters. Default: false. */
   readonly allowEvict?: boolean | undefined

@@ -7,7 +7,7 @@ export interface HoldRecord {
   readonly owner: string
   readonly units: number
   readonly limit: number
-  /** When the hold began, by this process's clock in milliseconds since 1970: the time of the look less the store's `heldMs`. */
+  /** When the hold began, by this process's clock in milliseconds since 1970: the time of the look less `heldMs`. */
   readonly fromAt: number
   /** When the hold was first seen to be over; `undefined` while it lasts. */
   readonly untilAt?: number

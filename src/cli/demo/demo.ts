@@ -122,7 +122,7 @@ async function checkStore(url: string, key: string): Promise<void> {
 function opening({ workers, storeUrl, ttlMs, faultEveryMs, durationMs }: DemoPlan): string {
   const store = storeUrl === undefined ? 'a temporary sqlite file' : plain(withoutPassword(storeUrl))
   return `${workers} processes compete for one key in ${store} for ${age(durationMs)}.
-Every ${age(faultEveryMs)} something happens to the one that holds it. The ttl is ${age(ttlMs)}: so long a crash may keep the key.
+Every ${age(faultEveryMs)} something happens to the one that holds it. The ttl is ${age(ttlMs)}: a crash keeps the key for so long at most.
 `
 }
 

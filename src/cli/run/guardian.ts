@@ -60,7 +60,7 @@ export class Guardian {
     return this.#ending
   }
 
-  /** Resolves when the guardian can launch at once, or never will. Await it before taking the key, which nobody should hold during a start-up. */
+  /** Resolves when the guardian can launch at once, or never will. Await it before taking the key: a start-up takes a while. */
   async ready(): Promise<void> {
     await Promise.race([this.#ready, this.ended])
   }

@@ -141,7 +141,8 @@ function waitToTake(
 async function whyBusy(locks: Locks, { key, waitMs }: RunPlan): Promise<string> {
   const within = waitMs === 0 ? '' : ` and was not free within ${age(waitMs)}`
   // The key was taken when it was asked for. If by now the holder is gone or the store is away, or the look takes too long,
-  // the line names no holder, which is good enough for people. (To find one key among three million others in a Redis takes 0.8 s of SCANs.)
+  // the line names no holder, which is good enough for people. (In a Redis with three million other keys, finding one takes
+  // 0.8 s of SCANs.)
   const finding = findRoom(locks, key).catch(() => undefined)
   const room = await Promise.race([finding, sleep(LOOK_MS, undefined, { ref: false })])
   const [holder, ...others] = room?.holders ?? []
