@@ -1,13 +1,3 @@
-export type {
-  DrizzleQueryable,
-  KyselyQueryable,
-  PgQueryable,
-  PostgresJsQueryable,
-  PrismaQueryable,
-  SqlClient,
-  SqlExecutor,
-  SqlRow,
-} from '../postgres/executor.ts'
 export type { Fence, FencedLease } from './fence.ts'
 export { type GuardOptions, guard } from './guard.ts'
 export { type GuardedUpdateOptions, guardedUpdate } from './guarded-update.ts'

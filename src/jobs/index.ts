@@ -1,11 +1,3 @@
-export type { PostgresPool } from '../postgres/connections.ts'
-export type {
-  PgQueryable,
-  PostgresJsQueryable,
-  SqlClient,
-  SqlExecutor,
-  SqlRow,
-} from '../postgres/executor.ts'
 export { createJobs } from './create-jobs.ts'
 export {
   type ClaimedJob,

@@ -1,13 +1,3 @@
-export type {
-  DrizzleQueryable,
-  KyselyQueryable,
-  PgQueryable,
-  PostgresJsQueryable,
-  PrismaQueryable,
-  SqlClient,
-  SqlExecutor,
-  SqlRow,
-} from '../postgres/executor.ts'
 export { type RetriedWork, type RetryOptions, retryOnConflict } from './retry.ts'
 export { type OptimisticUpdate, updateOptimistically } from './update-optimistically.ts'
 export { type RowUpdate, updateRow } from './update-row.ts'

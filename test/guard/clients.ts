@@ -3,7 +3,7 @@ import { drizzle as drizzleOverPostgresJs } from 'drizzle-orm/postgres-js'
 import { CamelCasePlugin, CompiledQuery, Kysely, PostgresDialect } from 'kysely'
 import { Client, Pool, type PoolClient } from 'pg'
 import postgres from 'postgres'
-import type { SqlClient, SqlExecutor } from '../../src/guard/index.ts'
+import type { SqlClient, SqlExecutor } from '../../src/stores/postgres/index.ts'
 
 /** One kind of client, opened on a database. */
 export interface OpenClient extends AsyncDisposable {

@@ -1,6 +1,7 @@
 import { Client, Pool } from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { guardedUpdate, type SqlClient } from '../../src/guard/index.ts'
+import { guardedUpdate } from '../../src/guard/index.ts'
+import type { SqlClient } from '../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 import { until } from '../servers/until.ts'
 import { clients } from './clients.ts'

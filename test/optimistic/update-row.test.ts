@@ -1,6 +1,7 @@
 import { Pool } from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { type SqlClient, type SqlExecutor, updateRow } from '../../src/optimistic/index.ts'
+import { updateRow } from '../../src/optimistic/index.ts'
+import type { SqlClient, SqlExecutor } from '../../src/stores/postgres/index.ts'
 import { clients } from '../guard/clients.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 

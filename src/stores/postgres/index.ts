@@ -1,7 +1,10 @@
 export type { PostgresPool } from '../../postgres/connections.ts'
 export type {
+  DrizzleQueryable,
+  KyselyQueryable,
   PgQueryable,
   PostgresJsQueryable,
+  PrismaQueryable,
   SqlClient,
   SqlExecutor,
   SqlRow,
