@@ -7,24 +7,7 @@ export type { Finding } from './base/diagnosis.ts'
 export type { Duration } from './base/duration.ts'
 export { connect } from './connect.ts'
 export type { Clock, Timer } from './contract/clock.ts'
-export type {
-  AcquireAnswer,
-  Answer,
-  EvictRequest,
-  Gone,
-  HolderView,
-  InspectRequest,
-  ReleaseAnswer,
-  ReleaseRequest,
-  RenewAnswer,
-  RoomPage,
-  RoomView,
-  Store,
-  Ticket,
-  WaiterView,
-  Wake,
-} from './contract/store.ts'
-export { TOMBSTONE_MS, UNLIMITED } from './contract/store.ts'
+export type { HolderView, RoomView, WaiterView } from './contract/store.ts'
 export { type Diagnosis, diagnose } from './diagnose.ts'
 export { lockEvents, type ProcessEvents } from './engine/events.ts'
 export type { Lease, LeaseJson, LeaseState } from './engine/lease.ts'

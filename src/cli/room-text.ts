@@ -1,4 +1,5 @@
-import { type HolderView, type RoomView, UNLIMITED } from '../index.ts'
+import { UNLIMITED } from '../contract/index.ts'
+import type { HolderView, RoomView } from '../index.ts'
 import { ownerFactsOf, type TicketView } from '../room-watch/ticket-facts.ts'
 import { age, plain } from './text.ts'
 

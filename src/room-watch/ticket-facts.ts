@@ -1,5 +1,6 @@
 import { shortened } from '../base/text.ts'
-import { type HolderView, type RoomView, UNLIMITED, type WaiterView } from '../index.ts'
+import { UNLIMITED } from '../contract/index.ts'
+import type { HolderView, RoomView, WaiterView } from '../index.ts'
 
 /** A holder or a waiter as `inspect` shows it. */
 export type TicketView = HolderView | WaiterView

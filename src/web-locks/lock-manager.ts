@@ -1,7 +1,8 @@
 import { checkOptions, expected } from '../base/arguments.ts'
 import { paused, systemClock } from '../base/clock.ts'
 import { parseDuration, TTL_RANGE } from '../base/duration.ts'
-import { isHoldfastError, type Lease, type Locks, UNLIMITED, type WaitOptions } from '../index.ts'
+import { UNLIMITED } from '../contract/index.ts'
+import { isHoldfastError, type Lease, type Locks, type WaitOptions } from '../index.ts'
 import {
   escapeName,
   LONGEST_NAME,

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { connect, type Store } from '../../src/index.ts'
+import type { Store } from '../../src/contract/index.ts'
+import { connect } from '../../src/index.ts'
 import { openRedis } from '../../src/stores/redis/index.ts'
 import { openSqlite as openSqliteStore } from '../../src/stores/sqlite/index.ts'
 import { startRedis } from '../servers/redis-server.ts'

@@ -1,4 +1,4 @@
-import type { Store } from '../../src/index.ts'
+import type { Store } from '../../src/contract/index.ts'
 
 /** The methods of a store that lives in this process as properties of a new one, to replace some of them. */
 export function methodsOf(store: Store): Store {

@@ -8,7 +8,8 @@ import {
   RLWrapperBlackAndWhite,
 } from 'rate-limiter-flexible'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { createLocks, type Locks, type Store } from '../../src/index.ts'
+import type { Store } from '../../src/contract/index.ts'
+import { createLocks, type Locks } from '../../src/index.ts'
 import { createLimit } from '../../src/limits/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { redisStore } from '../../src/stores/redis/index.ts'

@@ -1,5 +1,6 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { createLocks, type Locks, type Store } from '../../src/index.ts'
+import type { Store } from '../../src/contract/index.ts'
+import { createLocks, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { block } from '../engine/block.ts'
 import { methodsOf } from '../engine/methods-of.ts'

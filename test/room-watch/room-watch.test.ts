@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { createLocks, type HolderView, type Locks, type RoomView, type Store } from '../../src/index.ts'
+import type { Store } from '../../src/contract/index.ts'
+import { createLocks, type HolderView, type Locks, type RoomView } from '../../src/index.ts'
 import { contentionIn } from '../../src/room-watch/contention.ts'
 import { RoomHistory } from '../../src/room-watch/room-history.ts'
 import {

@@ -1,5 +1,6 @@
 import { expect, onTestFinished, test } from 'vitest'
-import { createLocks, type Store } from '../../src/index.ts'
+import type { Store } from '../../src/contract/index.ts'
+import { createLocks } from '../../src/index.ts'
 import { createSchedule, type JobOptions, type ScheduledRun } from '../../src/schedule/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { block } from '../engine/block.ts'

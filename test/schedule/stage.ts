@@ -1,5 +1,6 @@
 import { onTestFinished } from 'vitest'
-import type { Clock, Locks, Store } from '../../src/index.ts'
+import type { Store } from '../../src/contract/index.ts'
+import type { Clock, Locks } from '../../src/index.ts'
 import {
   createSchedule,
   type FinishedRun,

@@ -1,5 +1,6 @@
 import { onTestFinished } from 'vitest'
-import { createLocks, type Store } from '../../src/index.ts'
+import type { Store } from '../../src/contract/index.ts'
+import { createLocks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { type LockManager, type LockOptions, webLocks } from '../../src/web-locks/index.ts'
 

@@ -1,4 +1,5 @@
-import { type Locks, UNLIMITED } from '../../index.ts'
+import { UNLIMITED } from '../../contract/index.ts'
+import type { Locks } from '../../index.ts'
 import { findRoom } from '../room.ts'
 import type { HoldShape, RunPlan } from './plan.ts'
 
