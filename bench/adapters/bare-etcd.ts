@@ -46,8 +46,8 @@ export async function openBareEtcd({ etcdUrl }: Surroundings): Promise<Adapter> 
       const [first] = queue.values()
       first?.wake?.()
     }
-    const conversation = member.converse({ path: WATCH.path, token: '' }, { onMessage, onEnd() {} })
-    conversation.send(encoded(WATCH, { tag: 'create', id: 1, range: { key, end }, from }))
+    const stream = member.openStream({ path: WATCH.path, token: '' }, { onMessage, onEnd() {} })
+    stream.send(encoded(WATCH, { tag: 'create', id: 1, range: { key, end }, from }))
   }
 
   return {

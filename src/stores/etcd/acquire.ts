@@ -44,7 +44,7 @@ async function write(session: Session, ticket: Ticket): Promise<Coming> {
 
 /** One try to write the key. If the room is not as it was seen, it returns how the room is. */
 async function tryIn(session: Session, ticket: Ticket, way: WayIn): Promise<Coming | Seen> {
-  const { base: fences, names, leases, rooms } = session
+  const { fences, names, leases, rooms } = session
   const base = await fences.value()
   const holdLease = await leases.shared(termMs(ticket))
   // Sent in parallel with the transaction below.
@@ -132,7 +132,7 @@ async function enterAll(
 ): Promise<readonly bigint[] | undefined> {
   const { names, leases } = session
   const longestMs = Math.max(...tickets.map(termMs))
-  const base = await session.base.value()
+  const base = await session.fences.value()
   const lease = await leases.shared(longestMs)
   // Sent in parallel with the transaction below.
   leases.back(lease, longestMs).catch(() => {})

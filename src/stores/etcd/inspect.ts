@@ -10,8 +10,8 @@ export async function inspect(
   session: Session,
   { prefix, cursor, count }: InspectRequest,
 ): Promise<RoomPage> {
-  const { names, base } = session
-  await base.value()
+  const { names, fences } = session
+  await fences.value()
   const begin = names.from(prefix)
   const rooms: RoomView[] = []
   /** What is left of the leases of other processes, in milliseconds. */
@@ -109,7 +109,7 @@ async function viewOf(
             : timesOf(known, now)
         return {
           ...facts(entry),
-          fence: session.base.fence(entry.createRevision),
+          fence: session.fences.fence(entry.createRevision),
           heldMs: Math.max(0, Math.floor(times.heldMs)),
           remainingMs: Math.max(0, Math.floor(times.remainingMs)),
           state: state === 'leaving' ? state : stateOf(known),

@@ -239,7 +239,7 @@ export async function answerFound(
   if (value.state === 'gone')
     return value.evicted ? { tag: 'gone', evicted: true, reason: value.reason } : GONE
   if (value.state !== 'here') return GONE
-  await session.base.value()
+  await session.fences.value()
   const holdLease = await leases.shared(termMs(ticket))
   const bound = leases.kept(pair.lease)
   // One that comes from another process may hold: its key must never be bound to the lease of waiters.

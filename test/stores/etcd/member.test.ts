@@ -52,11 +52,11 @@ test('a stream that is reset is a lost answer', async () => {
   await expect(ask()).rejects.toMatchObject({ status: 13 })
 })
 
-test('a member that says goodbye is left: conversations end, and requests take a new connection', async () => {
+test('a member that says goodbye is left: streams end, and requests take a new connection', async () => {
   server.answer = (stream, path) =>
     path === '/talk' ? stream.respond(GRPC) : reply(stream, [framed(Buffer.from('hello'))])
   const ended = new Promise((resolve) => {
-    member.converse({ path: '/talk', token: '' }, { onMessage() {}, onEnd: resolve })
+    member.openStream({ path: '/talk', token: '' }, { onMessage() {}, onEnd: resolve })
   })
   await ask()
   const [before] = server.sessions

@@ -1,7 +1,7 @@
 import { closedStoreError } from '../../../base/closed.ts'
 import { isHoldfastError, type StoreError } from '../../../errors.ts'
 import type { EtcdTls } from '../client.ts'
-import { type Conversation, type Ears, loadDial } from './connection.ts'
+import { loadDial, type Stream, type StreamListener } from './connection.ts'
 import {
   ConnectionError,
   isAuthOff,
@@ -25,7 +25,7 @@ export interface ClusterOptions {
   readonly prefix: string
 }
 
-export interface Told<Reply> {
+export interface Replied<Reply> {
   readonly reply: Reply
   /** An earlier try of this request got no answer: it may arrive later than everything that is asked from now on. */
   readonly isDoubtful: boolean
@@ -37,7 +37,7 @@ export interface Told<Reply> {
  */
 export class Cluster {
   readonly #options: ClusterOptions
-  /** Undefined before the first request, which loads what speaks gRPC. */
+  /** Undefined before the first request, which loads the package that speaks gRPC. */
   #members: readonly Member[] | undefined
   #current = 0
   #token: Promise<string> | undefined
@@ -48,7 +48,7 @@ export class Cluster {
   }
 
   /** @throws {StoreError}, and {@link StatusError} when a lease is not there, or is there already. */
-  async ask<Request, Reply>(method: Method<Request, Reply>, request: Request): Promise<Told<Reply>> {
+  async ask<Request, Reply>(method: Method<Request, Reply>, request: Request): Promise<Replied<Reply>> {
     const message = encoded(method, request)
     const members = this.#members ?? (await this.#load())
     let isDoubtful = false
@@ -76,7 +76,7 @@ export class Cluster {
         if (sentence !== undefined) refusal = refused(sentence, error)
         else if (isLeaseGone(error) || isLeaseThere(error)) throw error
         else if (!isTransient(error)) throw refused(REFUSED, error)
-        // That it has not reached the member is never certain enough to build on.
+        // It may have reached the member: there is never proof that it has not.
         isDoubtful = true
         failure = error
         tries += 1
@@ -88,7 +88,7 @@ export class Cluster {
   }
 
   /** A stream to the member that answered last. When it ends the next one is for another member. */
-  async converse(method: Method<never, unknown>, ears: Ears): Promise<Conversation> {
+  async openStream(method: Method<never, unknown>, listener: StreamListener): Promise<Stream> {
     const members = this.#members ?? (await this.#load())
     this.#assertOpen()
     const index = this.#current
@@ -96,12 +96,12 @@ export class Cluster {
     const token = this.#tokenOf(member)
     const request = { path: method.path, token: await token }
     this.#assertOpen()
-    return member.converse(request, {
-      onMessage: ears.onMessage,
+    return member.openStream(request, {
+      onMessage: listener.onMessage,
       onEnd: (error) => {
         if (needsNewToken(error)) this.#drop(token)
         else this.#leave(index)
-        ears.onEnd(error)
+        listener.onEnd(error)
       },
     })
   }
@@ -117,7 +117,7 @@ export class Cluster {
   }
 
   async #load(): Promise<readonly Member[]> {
-    // Whoever has a store already is told in a way that says that asking again is in vain.
+    // The store exists already: `store-refused` says that asking again is in vain.
     const dial = await loadDial().catch((error: unknown) => {
       throw isHoldfastError(error, 'invalid-argument') ? refused(error.message, error) : error
     })
@@ -135,7 +135,7 @@ export class Cluster {
     if (this.#current === index) this.#current = (index + 1) % this.#options.endpoints.length
   }
 
-  /** Only the one that was found to be no good: etcd works hard for each, and a thousand requests may find it at once. */
+  /** Drops this token and no newer one: etcd works hard for each, and a thousand requests may find it expired at once. */
   #drop(token: Promise<string> | string): void {
     if (this.#token === token) this.#token = undefined
   }
@@ -157,7 +157,7 @@ export class Cluster {
       const bytes = await member.request(request, this.#patienceMs)
       return AUTHENTICATE.decode(new MessageReader(bytes))
     } catch (error) {
-      // It asks nobody for a name. Whether that is meant is not for us to say.
+      // Authentication is off. Whether that is meant is not for the store to say.
       if (isAuthOff(error)) return ''
       throw error
     }

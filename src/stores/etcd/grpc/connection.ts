@@ -7,20 +7,20 @@ import { ConnectionError, NOT_ETCD, StatusError } from './failures.ts'
 import { findSockets } from './find-sockets.ts'
 
 /** Hears a stream of messages. */
-export interface Ears {
+export interface StreamListener {
   onMessage(message: Buffer): void
   /** Once, however it ends; undefined: as it should. */
   onEnd(error: Error | undefined): void
 }
 
-export interface Conversation {
+export interface Stream {
   send(message: Buffer): void
   /** `onEnd` is not called any more. */
   close(): void
 }
 
 /**
- * One connection to one member, from its first request to its end. It is not made anew: that is what a {@link Member} does.
+ * One connection to one member, from its first request to its end. A {@link Member} makes a new one when it has ended.
  *
  * This file alone knows the library that speaks gRPC, and what its errors mean.
  */
@@ -32,7 +32,7 @@ export interface Connection {
   /** One request and one reply. Returns how to give up, after which `done` is not called. */
   ask(request: Request, done: (error: Error | undefined, reply?: Buffer) => void): () => void
   /** A stream of messages in both directions. */
-  converse(request: Omit<Request, 'message'>, ears: Ears): Conversation
+  openStream(request: Omit<Request, 'message'>, listener: StreamListener): Stream
   /** Ends at once, with all that is under way. */
   close(): void
 }
@@ -72,7 +72,7 @@ class GrpcConnection implements Connection {
   readonly #stopFinding: () => void
   readonly #leavers = new Set<() => void>()
   #metadata: { readonly token: string; readonly metadata: Metadata } | undefined
-  /** What the socket has said; the library keeps only its words, and these have codes. */
+  /** The last error of the socket, with its code: the library keeps only the text. */
   #failure: unknown
   /** Requests under way. */
   #asked = 0
@@ -134,7 +134,7 @@ class GrpcConnection implements Connection {
     }
   }
 
-  converse({ path, token }: Omit<Request, 'message'>, ears: Ears): Conversation {
+  openStream({ path, token }: Omit<Request, 'message'>, listener: StreamListener): Stream {
     const stream = this.#client.makeBidiStreamRequest(path, same, same, this.#with(token))
     let isOver = false
     const end = (): boolean => {
@@ -143,28 +143,28 @@ class GrpcConnection implements Connection {
       this.#leavers.delete(leave)
       return true
     }
-    // The member would keep it open for as long as it likes, on a connection that is used for nothing else any more.
+    // The member might keep the stream open for ever, on a connection that is used for nothing else any more.
     const leave = () => {
       if (!end()) return
       stream.cancel()
-      ears.onEnd(undefined)
+      listener.onEnd(undefined)
     }
     this.#leavers.add(leave)
     stream.on('data', (message: Buffer) => {
       if (isOver) return
       this.#heard()
       try {
-        ears.onMessage(message)
+        listener.onMessage(message)
       } catch (cause) {
         if (!end()) return
         stream.cancel()
-        ears.onEnd(new ConnectionError(NOT_ETCD, { cause }))
+        listener.onEnd(new ConnectionError(NOT_ETCD, { cause }))
       }
     })
     // The status says the same, and always comes.
     stream.on('error', () => {})
     stream.on('status', (status) => {
-      if (end()) ears.onEnd(status.code === 0 ? undefined : this.#errorOf(status))
+      if (end()) listener.onEnd(status.code === 0 ? undefined : this.#errorOf(status))
     })
     return {
       send(message) {
@@ -222,7 +222,7 @@ class GrpcConnection implements Connection {
    * it drops the codes of errors.
    */
   #attend(credentials: ChannelCredentials): void {
-    // Its name says that it is not for us. Without it all works, but for what is said above.
+    // A private method, by its name. Without it all works, except for what is said above.
     if (typeof credentials._createSecureConnector !== 'function') return
     const create = credentials._createSecureConnector.bind(credentials)
     credentials._createSecureConnector = (...given) => {
@@ -295,6 +295,6 @@ const OPTIONS = {
 
 /** How etcd's own errors begin. */
 const ETCD = /^etcdserver: /
-/** How the library says that an answer has no gRPC in it, except where a proxy says that there may be one later. */
+/** How the library says that the server does not speak gRPC. A proxy that answers 429, 502, 503 or 504 may do so later. */
 const FOREIGN =
   /Received HTTP status code (?!429|502|503|504)|Received message larger than max|Too many responses received|No message received|Call ended without gRPC status|Protocol error/

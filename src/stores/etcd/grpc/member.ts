@@ -1,5 +1,5 @@
 import type { EtcdTls } from '../client.ts'
-import type { Connection, Conversation, Dial, Ears, Request } from './connection.ts'
+import type { Connection, Dial, Request, Stream, StreamListener } from './connection.ts'
 import { STATUS } from './doctor-messages.ts'
 import { ConnectionError } from './failures.ts'
 
@@ -10,13 +10,13 @@ export interface MemberOptions {
 }
 
 /**
- * One member of etcd, over one connection that is made when it is needed. Whether the member is silent is found out by
- * requests, and not by HTTP/2 pings: etcd takes one of these in five seconds, which is too slow for a short ttl.
+ * One member of etcd, over one connection that is made when it is needed. Requests find out whether the member is silent. HTTP/2
+ * pings cannot: etcd takes one of these in five seconds, which is too slow for a short ttl.
  */
 export class Member {
   readonly #options: MemberOptions
   #connection: Connection | undefined
-  /** That one, and those that are being left while something was under way. */
+  /** The current connection, and those that are being left while something was under way. */
   readonly #connections = new Set<Connection>()
   readonly #probed = new WeakSet<Connection>()
   #isClosed = false
@@ -39,7 +39,7 @@ export class Member {
         if (timeoutMs <= SILENT_MS) late()
         else timer = setTimeout(late, timeoutMs - SILENT_MS)
       }
-      // Keeps the process for whoever awaits the reply: the socket does not.
+      // Keeps the process alive for the caller that awaits the reply: the socket does not.
       let timer = setTimeout(doubt, Math.min(SILENT_MS, timeoutMs))
       const giveUp = connection.ask(request, (error, reply) => {
         clearTimeout(timer)
@@ -51,31 +51,31 @@ export class Member {
   }
 
   /** A stream of messages in both directions. Ends with `onEnd`, also when the member does not say a first word. */
-  converse(request: Omit<Request, 'message'>, ears: Ears): Conversation {
+  openStream(request: Omit<Request, 'message'>, listener: StreamListener): Stream {
     const connection = this.#connected()
     const startedAt = performance.now()
     const firstWord = setTimeout(() => {
-      conversation.close()
+      stream.close()
       this.#doubt(connection, startedAt)
-      ears.onEnd(new ConnectionError(`No answer within ${CONNECT_MS} ms.`))
+      listener.onEnd(new ConnectionError(`No answer within ${CONNECT_MS} ms.`))
     }, CONNECT_MS)
     firstWord.unref()
-    const conversation = connection.converse(request, {
+    const stream = connection.openStream(request, {
       onMessage(message) {
         clearTimeout(firstWord)
-        ears.onMessage(message)
+        listener.onMessage(message)
       },
       onEnd: (error) => {
         clearTimeout(firstWord)
         if (error !== undefined) this.#failed(connection)
-        ears.onEnd(error)
+        listener.onEnd(error)
       },
     })
     return {
-      send: conversation.send,
+      send: stream.send,
       close() {
         clearTimeout(firstWord)
-        conversation.close()
+        stream.close()
       },
     }
   }
@@ -102,7 +102,7 @@ export class Member {
     return connection
   }
 
-  /** Nothing has come since then, although something was asked. One more second, and a request that etcd answers at once. */
+  /** Nothing has come since then, although something was asked. The member gets one more second, and a request that etcd answers at once. */
   #doubt(connection: Connection, since: number): void {
     // One that is being made has a time limit of its own.
     if (connection.heardAt >= since || !connection.isReady || this.#probed.has(connection)) return
@@ -117,7 +117,7 @@ export class Member {
     setTimeout(() => setTimeout(decide, SILENT_MS / 4).unref(), SILENT_MS).unref()
   }
 
-  /** Begins anew with the next request, if it was not made or is lost. */
+  /** If the connection was not made or is lost, the next request makes a new one. */
   #failed(connection: Connection): void {
     if (connection === this.#connection && !connection.isReady) this.#drop(connection)
   }

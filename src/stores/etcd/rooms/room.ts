@@ -3,11 +3,11 @@ import { Roster } from '../../../law/roster.ts'
 import type { Entry, KeptTicket } from './ticket-value.ts'
 
 /**
- * One key's tickets as they were at a revision of etcd. Whoever came first is at the front, and the tickets at the front
- * that may stand together hold: nothing says so but this order, so all processes agree, and a deletion is the hand-over.
+ * One key's tickets as they were at a revision of etcd, in order of arrival. The tickets at the front that may stand together hold.
+ * Nothing but this order says so: all processes agree on it, and a deletion is the hand-over.
  *
- * Who holds goes on to hold: nobody can come to stand before it, and who leaves only makes room. So what is read from a
- * room that is not quite up to date is never too much, but for what was removed by force or with its lease.
+ * A holder goes on to hold, as no ticket can come before it and each that leaves only makes room. So a room that is a little out of
+ * date never shows too many holders, except those that were evicted or lost with their lease.
  */
 export class Room {
   readonly key: string
@@ -15,7 +15,7 @@ export class Room {
   readonly tickets: Roster<Entry & { readonly value: KeptTicket }> = new Roster()
   /** Lock-delays: while there is one, nobody is admitted. */
   readonly closings: Map<string, Entry> = new Map()
-  /** Who came last, which is who asks how many are ahead. */
+  /** The ticket that came last: mostly the one that asks how many are ahead. */
   #last: string | undefined
   readonly #tombstones = new Set<string>()
   revision = 0
@@ -48,7 +48,7 @@ export class Room {
     } else if (value.state === 'closing') this.closings.set(entry.id, entry)
     else {
       const present = this.tickets.get(entry.id)
-      // Came, went and came again: it is behind those who came meanwhile.
+      // A ticket that went and came again stands behind those that came meanwhile.
       if (present !== undefined && present.createRevision !== entry.createRevision)
         this.tickets.delete(entry.id)
       if (!this.tickets.has(entry.id)) this.#last = entry.id
@@ -63,7 +63,7 @@ export class Room {
     this.#tombstones.delete(id)
   }
 
-  /** Whether a ticket that comes now may stand with all that are there. */
+  /** Whether a ticket that comes now may hold beside all that are there. */
   admits(share: Share): boolean {
     if (this.closings.size > 0) return false
     const sum = new Sum()
@@ -74,7 +74,7 @@ export class Room {
     return sum.admits(share)
   }
 
-  /** Who may stand at the front, and who is the first that may not; as if `without` were not there. */
+  /** The tickets that hold, and the first that does not; as if `without` were not there. */
   divide({ without }: { readonly without?: string } = {}): {
     readonly holders: readonly Entry[]
     readonly head: Entry | undefined

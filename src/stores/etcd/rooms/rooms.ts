@@ -1,6 +1,6 @@
 import { type Backoff, backoffMs } from '../../../base/backoff.ts'
 import type { Cluster } from '../grpc/cluster.ts'
-import type { Conversation } from '../grpc/connection.ts'
+import type { Stream } from '../grpc/connection.ts'
 import { encoded, TXN, WATCH, type WatchReply } from '../grpc/messages.ts'
 import { MessageReader } from '../grpc/wire.ts'
 import { Room } from './room.ts'
@@ -17,19 +17,19 @@ export interface RoomsOptions {
 }
 
 /**
- * The rooms that this process looks at, because tickets of it wait there: each was read once, and is kept up to date by a
- * watch from the next revision on. All watches share one stream.
+ * The rooms that this process watches, because its tickets are there. Each room is read once, and a watch keeps it up to date from
+ * the next revision on. All watches share one stream.
  *
- * A stream that ends is opened anew and goes on where it was, so nothing is missed; where etcd has compacted that part of
- * its history, the room is read again.
+ * If the stream ends, a new one goes on where it was, so nothing is missed. If etcd has compacted that part of its history, the
+ * room is read again.
  */
 export class Rooms {
   readonly #options: RoomsOptions
   readonly #rooms = new Map<string, Watched>()
   readonly #byWatch = new Map<number, Watched>()
-  #conversation: Conversation | undefined
+  #stream: Stream | undefined
   #isConnecting = false
-  /** When the conversation began, by the monotonic clock; infinity where there was none. */
+  /** When the stream began, by the monotonic clock; infinity where there was none. */
   #connectedAt = Number.POSITIVE_INFINITY
   #failures = 0
   #lastWatch = 0
@@ -51,7 +51,7 @@ export class Rooms {
     return [...this.#rooms.values()].map(({ room }) => room)
   }
 
-  /** Looks at a room from now on; `entries` is all there was at a revision. */
+  /** Watches a room from now on; `entries` is all there was at a revision. */
   open(key: string, entries: readonly Entry[], revision: number): Room {
     const present = this.#rooms.get(key)
     if (present !== undefined) {
@@ -66,7 +66,7 @@ export class Rooms {
     return watched.room
   }
 
-  /** Reads a room, and looks at it from now on. */
+  /** Reads a room, and watches it from now on. */
   async read(key: string): Promise<Room> {
     const { names, cluster } = this.#options
     const request = { when: [], apply: [{ tag: 'range', ...names.room(key) }], otherwise: [] } as const
@@ -76,8 +76,8 @@ export class Rooms {
   }
 
   /**
-   * Resolves when the room is not older than this call. One small request, for all who ask in the same tick: whether there
-   * are as many keys as we know of, and none that is newer.
+   * Resolves when the room is not older than this call. All calls of one tick share one small request, which asks whether the
+   * number of keys is the known one, and none of them is newer.
    */
   refresh(room: Room): Promise<void> {
     const watched = this.#rooms.get(room.key)
@@ -123,11 +123,11 @@ export class Rooms {
     this.#rooms.delete(key)
     this.#byWatch.delete(watched.watch)
     this.#tellReached(watched)
-    this.#conversation?.send(encoded(WATCH, { tag: 'cancel', id: watched.watch }))
+    this.#stream?.send(encoded(WATCH, { tag: 'cancel', id: watched.watch }))
     if (this.#rooms.size === 0) this.#hangUp()
   }
 
-  /** What is known is of an etcd that is no more: its revisions say nothing about this one. */
+  /** etcd has lost its data: the revisions of these rooms say nothing about it any more. */
   forgetAll(): void {
     for (const key of [...this.#rooms.keys()]) this.leave(key)
   }
@@ -144,23 +144,23 @@ export class Rooms {
     this.#byWatch.set(watched.watch, watched)
     const range = this.#options.names.room(watched.room.key)
     const request = { tag: 'create', id: watched.watch, range, from: watched.room.revision + 1 } as const
-    if (this.#conversation === undefined) void this.#connect()
-    else this.#conversation.send(encoded(WATCH, request))
+    if (this.#stream === undefined) void this.#connect()
+    else this.#stream.send(encoded(WATCH, request))
   }
 
   async #connect(): Promise<void> {
-    if (this.#isConnecting || this.#conversation !== undefined || this.#isClosed) return
+    if (this.#isConnecting || this.#stream !== undefined || this.#isClosed) return
     this.#isConnecting = true
     try {
-      const conversation = await this.#options.cluster.converse(WATCH, {
+      const stream = await this.#options.cluster.openStream(WATCH, {
         onMessage: (bytes) => this.#hear(WATCH.decode(new MessageReader(bytes))),
         onEnd: () => {
-          this.#conversation = undefined
+          this.#stream = undefined
           this.#connectLater()
         },
       })
-      if (this.#isClosed || this.#rooms.size === 0) return conversation.close()
-      this.#conversation = conversation
+      if (this.#isClosed || this.#rooms.size === 0) return stream.close()
+      this.#stream = stream
       this.#connectedAt = performance.now()
       for (const watched of this.#rooms.values()) this.#watch(watched)
     } catch {
@@ -173,7 +173,7 @@ export class Rooms {
 
   #connectLater(): void {
     if (this.#isClosed || this.#rooms.size === 0) return
-    // One that lasted was no failure. A first word says nothing: etcd may take one watch and refuse the next.
+    // A stream that lasted was no failure. A first message says nothing: etcd may take one watch and refuse the next.
     const hasLasted = performance.now() - this.#connectedAt > LASTING_MS
     this.#connectedAt = Number.POSITIVE_INFINITY
     this.#failures = hasLasted ? 1 : this.#failures + 1
@@ -181,8 +181,8 @@ export class Rooms {
   }
 
   #hangUp(): void {
-    this.#conversation?.close()
-    this.#conversation = undefined
+    this.#stream?.close()
+    this.#stream = undefined
   }
 
   #hear(reply: WatchReply): void {
@@ -209,7 +209,7 @@ export class Rooms {
         }
       }
     } catch {
-      // Something that is no ticket. Who asks for the key is told, as it is read again then.
+      // Another program writes there. The next acquire of the key reads it again, and says so.
       return this.leave(room.key)
     }
     const last = reply.events.at(-1)
@@ -230,8 +230,8 @@ export class Rooms {
   }
 
   /**
-   * The token may have been too old: a new stream asks for a new one. If the user may not read there, whoever waits is told
-   * so by the next request, and not by this.
+   * The token may have been too old: a new stream asks for a new one. If the user may not read there, the next request of a
+   * waiter says so.
    */
   #refused(): void {
     this.#options.cluster.forgetToken()
@@ -257,7 +257,7 @@ export class Rooms {
 interface Watched {
   readonly room: Room
   watch: number
-  /** Those who wait for a revision; each says whether it is satisfied. */
+  /** Each is called when the revision has changed, and says whether it has waited long enough. */
   reached: (() => boolean)[]
   refreshing: Promise<void> | undefined
 }

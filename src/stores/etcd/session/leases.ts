@@ -17,7 +17,7 @@ export class Lease {
   /** How many tickets are bound to it; without any it is not kept alive. */
   tickets = 0
   isLost = false
-  /** Before the request was written that etcd answered last: from here on it lasts for `ttlMs`. */
+  /** The instant before the last request that etcd answered was written: from here on the lease lasts for `ttlMs`. */
   #since: Instant
   #asking: Promise<void> | undefined
 
@@ -38,7 +38,7 @@ export class Lease {
     return this.ttlMs - elapsedMs(this.#since, now(systemClock))
   }
 
-  /** Resolves when etcd has kept it alive, or has said that it is no more. */
+  /** Resolves when etcd has kept it alive, or has said that it does not know it. */
   keepAlive(cluster: Cluster): Promise<void> {
     this.#asking ??= this.#keepAlive(cluster).finally(() => {
       this.#asking = undefined
@@ -60,9 +60,9 @@ export class Lease {
  *
  * A lease is longer than the ttl of its tickets, by a fifth and a second, and is kept alive so often that at any moment it
  * surely lasts for that ttl. So a ticket can be promised its ttl without a request: when it is renewed, and when its own
- * process hands the key to it. That a single ticket ends in time is the matter of its own process, as long as that is alive.
+ * process hands the key to it. As long as the process lives, it ends each single ticket in time (`ticket-timers.ts`).
  *
- * The waiters of a process that has died, hangs, or is cut off vanish with the short lease, so they hold up nobody for long.
+ * If the process dies, hangs or is cut off, its waiters vanish with the short lease, so they hold up nobody for long.
  */
 export class Leases {
   readonly #cluster: Cluster
@@ -107,7 +107,7 @@ export class Leases {
     return this.#renewed(shared, ttl)
   }
 
-  /** One that is not kept alive: for what ends at its time whatever becomes of this process. */
+  /** A lease that is not kept alive: its keys end at their time, whatever becomes of this process. */
   async once(durationMs: number, { mayBeLonger = false }: OnceOptions = {}): Promise<Lease> {
     const ttl = lengthFor(durationMs)
     const lease = await this.#grant(ttl)
@@ -157,7 +157,7 @@ export class Leases {
       if (lease !== undefined && lease.tickets > 0) this.#ask(lease)
   }
 
-  /** Whoever needs an answer asks for one; this only saves them the wait. */
+  /** In the background: a verb that needs the lease keeps it alive itself, and this only saves it the wait. */
   #ask(lease: Lease): void {
     void lease
       .keepAlive(this.#cluster)
@@ -182,7 +182,7 @@ export class Leases {
     return shared.granting
   }
 
-  /** By our clock it is over. By that of etcd it may not be, if ours has jumped or this process was away. */
+  /** By our clock the lease is over. By that of etcd it may not be, if ours has jumped or this process was frozen. */
   async #asked(shared: Shared, ttl: number): Promise<Lease> {
     const { lease: before } = shared
     if (before !== undefined && !before.isLost && before.tickets > 0) {
@@ -197,7 +197,7 @@ export class Leases {
     return lease
   }
 
-  /** Twice in the time by which the lease is longer than its tickets ask for. */
+  /** Keeps the lease alive, twice in the time by which it is longer than its tickets ask for. */
   #beat(shared: Shared, ttl: number): NodeJS.Timeout {
     const everyMs = Math.max(SHORTEST_BEAT_MS, (ttl * 1000 - longestTerm(ttl)) / 2)
     const beat = setInterval(() => {
@@ -241,7 +241,7 @@ export class Leases {
 }
 
 interface OnceOptions {
-  /** What is bound to it is removed at its time by this process, and without that it may be there for longer. */
+  /** This process deletes what is bound to it in time. If it cannot, the key may stay for longer. */
   readonly mayBeLonger?: boolean
 }
 

@@ -22,7 +22,7 @@ import { Turns } from './turns.ts'
 export class Session {
   readonly cluster: Cluster
   readonly names: RoomNames
-  readonly base: FenceBase
+  readonly fences: FenceBase
   readonly leases: Leases
   readonly rooms: Rooms
   readonly keys: OwnKeys
@@ -50,7 +50,7 @@ export class Session {
     this.names = names
     this.leases = leases
     this.rooms = rooms
-    this.base = new FenceBase(cluster, names, () => this.#reset())
+    this.fences = new FenceBase(cluster, names, () => this.#reset())
     this.keys = new OwnKeys({ cluster, names, leases })
     this.orphans = new Orphans({ cluster, names, leases, tickets })
     this.delays = new LockDelays({
@@ -134,7 +134,7 @@ export class Session {
       return present
     }
     if (present !== undefined) this.forget(present)
-    const fence = this.base.fence(createRevision)
+    const fence = this.fences.fence(createRevision)
     const binding = { revision, lease, isPinned: false }
     const own = new OwnTicket(
       { ticket, name, at, createRevision, fence, binding, holdLease, isDoubtful },
