@@ -1,2 +1,2 @@
-export { type EtcdStoreOptions, type EtcdTls, etcdStore } from './client.ts'
-export { openEtcd } from './open.ts'
+export { etcdStore, openEtcd } from './open.ts'
+export type { EtcdStoreOptions, EtcdTls } from './options.ts'

@@ -2,8 +2,37 @@ import { checkOptions } from '../../base/arguments.ts'
 import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
-import { type EtcdStoreOptions, etcdStore } from './client.ts'
+import { EtcdStore } from './etcd-store.ts'
+import { Cluster } from './grpc/cluster.ts'
 import { loadDial } from './grpc/connection.ts'
+import { checkedOptions, type EtcdStoreOptions, originOf } from './options.ts'
+
+/**
+ * A store on etcd 3.4 or newer: one lease for each process, one key for each ticket, and a hand-over without any request.
+ * Waits and fences are etcd's own: what one member has answered, a quorum knows.
+ *
+ * Needs the package `@grpc/grpc-js` 1.13 or newer, which it loads with the first request; that is when it connects, too. It does
+ * not keep the process alive. A process that dies, hangs or is cut off loses its tickets after their ttl and a fifth of it more,
+ * in whole seconds, holders and waiters alike.
+ *
+ * ```ts
+ * import { createLocks } from 'holdfast'
+ * import { etcdStore } from 'holdfast/etcd'
+ *
+ * const locks = createLocks(etcdStore({ endpoints: ['http://localhost:2379'] }))
+ * await locks.withLock('invoice:42', async (lease) => {
+ *   console.log('paying under fence', lease.fence)
+ * })
+ * await locks.close()
+ * ```
+ *
+ * @throws {InvalidArgumentError} when an option is not what it should be.
+ */
+export function etcdStore(options: EtcdStoreOptions): Store {
+  const { endpoints, auth, tls = {}, prefix = 'holdfast/' } = checkedOptions(options)
+  const cluster = new Cluster({ endpoints: endpoints.map(originOf), auth, tls, prefix })
+  return new EtcdStore(cluster, prefix)
+}
 
 /**
  * A store on the etcd that a URL names: `etcd://user:password@host1:2379,host2:2379,host3:2379`, or `etcds://…` for TLS

@@ -1,6 +1,6 @@
 import { closedStoreError } from '../../../base/closed.ts'
 import { isHoldfastError, type StoreError } from '../../../errors.ts'
-import type { EtcdTls } from '../client.ts'
+import type { EtcdTls } from '../options.ts'
 import { loadDial, type Stream, type StreamListener } from './connection.ts'
 import {
   ConnectionError,

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import { createSecureContext } from 'node:tls'
 import type { ChannelCredentials, Client, Metadata } from '@grpc/grpc-js'
 import { imported, notInstalled } from '../../../base/packages.ts'
-import type { EtcdTls } from '../client.ts'
+import type { EtcdTls } from '../options.ts'
 import { ConnectionError, NOT_ETCD, StatusError } from './failures.ts'
 import { findSockets } from './find-sockets.ts'
 

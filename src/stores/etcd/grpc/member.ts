@@ -1,4 +1,4 @@
-import type { EtcdTls } from '../client.ts'
+import type { EtcdTls } from '../options.ts'
 import type { Connection, Dial, Request, Stream, StreamListener } from './connection.ts'
 import { STATUS } from './doctor-messages.ts'
 import { ConnectionError } from './failures.ts'

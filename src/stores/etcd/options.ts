@@ -1,9 +1,6 @@
 import { createSecureContext } from 'node:tls'
 import { checkOptions, expected } from '../../base/arguments.ts'
-import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
-import { EtcdStore } from './etcd-store.ts'
-import { Cluster } from './grpc/cluster.ts'
 
 export interface EtcdStoreOptions {
   /** The client URLs of the members, `http://` or all of them `https://`. Name all: the others are asked where one fails. */
@@ -27,34 +24,8 @@ export interface EtcdTls {
   readonly servername?: string
 }
 
-/**
- * A store on etcd 3.4 or newer: one lease for each process, one key for each ticket, and a hand-over without any request.
- * Waits and fences are etcd's own: what one member has answered, a quorum knows.
- *
- * Needs the package `@grpc/grpc-js` 1.13 or newer, which it loads with the first request; that is when it connects, too. It does
- * not keep the process alive. A process that dies, hangs or is cut off loses its tickets after their ttl and a fifth of it more,
- * in whole seconds, holders and waiters alike.
- *
- * ```ts
- * import { createLocks } from 'holdfast'
- * import { etcdStore } from 'holdfast/etcd'
- *
- * const locks = createLocks(etcdStore({ endpoints: ['http://localhost:2379'] }))
- * await locks.withLock('invoice:42', async (lease) => {
- *   console.log('paying under fence', lease.fence)
- * })
- * await locks.close()
- * ```
- *
- * @throws {InvalidArgumentError} when an option is not what it should be.
- */
-export function etcdStore(options: EtcdStoreOptions): Store {
-  const { endpoints, auth, tls = {}, prefix = 'holdfast/' } = checked(options)
-  const cluster = new Cluster({ endpoints: endpoints.map(originOf), auth, tls, prefix })
-  return new EtcdStore(cluster, prefix)
-}
-
-function checked(options: EtcdStoreOptions): EtcdStoreOptions {
+/** @throws {InvalidArgumentError} when an option is not what it should be. */
+export function checkedOptions(options: EtcdStoreOptions): EtcdStoreOptions {
   checkOptions(options, ['endpoints', 'auth', 'tls', 'prefix'])
   const { endpoints, auth, tls, prefix } = options
   if (!Array.isArray(endpoints) || endpoints.length === 0) {
@@ -99,7 +70,7 @@ function checkTls(tls: EtcdTls, endpoints: readonly string[]): void {
 }
 
 /** A password in a URL is in no message. */
-function originOf(endpoint: unknown): string {
+export function originOf(endpoint: unknown): string {
   const expected = 'Expected each of `endpoints` to be like http://host:2379 or https://host:2379'
   if (typeof endpoint !== 'string' || !URL.canParse(endpoint)) {
     throw new InvalidArgumentError(`${expected}, got something that is not a URL.`)
