@@ -11,7 +11,7 @@ import { type LeaseOptions, Term } from './lease-deadline.ts'
 import type { LockEvents } from './lock-events.ts'
 import type { Kept } from './renewal-loop.ts'
 import { lossOf, releasedOf } from './ticket-errors.ts'
-import { terms } from './ticket-fields.ts'
+import { ttlFields } from './ticket-fields.ts'
 
 type State =
   | { readonly tag: 'held' }
@@ -109,7 +109,7 @@ export class HeldLease extends Term implements Lease, Kept {
 
   async extend(ttl?: number | string): Promise<void> {
     this.assertHeld()
-    const term = ttl === undefined ? {} : terms(parseDuration('ttl', ttl, TTL_RANGE))
+    const term = ttl === undefined ? {} : ttlFields(parseDuration('ttl', ttl, TTL_RANGE))
     for (let attempts = 1; ; attempts += 1) {
       const asked = { ...this.ticket, ...term }
       const askedAt = this.#engine.now()

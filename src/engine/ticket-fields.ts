@@ -1,5 +1,5 @@
 /** What follows from a ttl. */
-export function terms(ttlMs: number): { ttlMs: number; acceptMs: number } {
+export function ttlFields(ttlMs: number): { ttlMs: number; acceptMs: number } {
   return { ttlMs, acceptMs: Math.min(ttlMs, ACCEPT_MS) }
 }
 

@@ -8,7 +8,7 @@ import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { LockEvents } from '../engine/lock-events.ts'
 import { isHoldfastError } from '../errors.ts'
-import { type Desk, hold } from './hold.ts'
+import { type LocksContext, hold } from './hold.ts'
 import { currentLeader, type Leader, LeaderWatch, roomOf } from './leader-watch.ts'
 import { type Leadership, LeaderTerm, markOf } from './leadership.ts'
 import {
@@ -16,9 +16,9 @@ import {
   checkReason,
   EXCLUSIVE,
   type HoldOptions,
-  parseTerms,
+  parseSettings,
   TAKES,
-  type Terms,
+  type HoldSettings,
 } from './options.ts'
 
 export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold'> {
@@ -54,13 +54,13 @@ export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold'> 
  */
 export class Election {
   readonly key: string
-  readonly #desk: Desk
-  readonly #defaults: Terms
+  readonly #context: LocksContext
+  readonly #defaults: HoldSettings
   readonly #leading = new Set<LeaderTerm>()
 
-  constructor(desk: Desk, key: string, defaults: Terms) {
+  constructor(context: LocksContext, key: string, defaults: HoldSettings) {
     markOf(key)
-    this.#desk = desk
+    this.#context = context
     this.key = key
     this.#defaults = defaults
   }
@@ -79,25 +79,25 @@ export class Election {
   async campaign<T>(...rest: WorkArguments<CampaignOptions, Work<T>>): Promise<T> {
     const [options = {}, work] = splitWork(rest)
     checkCallback(work)
-    const { terms, stopMs, value, onError } = this.#parse(options)
-    const desk = { ...this.#desk, owner: withValue(this.#desk.owner, value) }
-    const { signals } = desk.engine
+    const { settings, stopMs, value, onError } = this.#parse(options)
+    const context = { ...this.#context, owner: withValue(this.#context.owner, value) }
+    const { signals } = context.engine
     for (;;) {
-      const lease = await elected(desk, this.key, terms, onError)
-      const term = new LeaderTerm(desk, lease, terms, stopMs)
+      const lease = await elected(context, this.key, settings, onError)
+      const term = new LeaderTerm(context, lease, settings, stopMs)
       const ending = { abort: () => term.stepDown('its campaign was ended.') }
-      if (terms.signal !== undefined) signals.add(terms.signal, ending)
+      if (settings.signal !== undefined) signals.add(settings.signal, ending)
       // In the very tick in which it was elected.
-      if (terms.signal?.aborted === true) ending.abort()
+      if (settings.signal?.aborted === true) ending.abort()
       this.#leading.add(term)
-      const tellEnd = tellTerm(desk, lease, terms)
+      const tellEnd = tellTerm(context, lease, settings)
       const end = await term.run(work)
       this.#leading.delete(term)
       tellEnd(end.tag === 'over' ? (lease.state === 'lost' ? 'lost' : 'step-down') : end.tag)
-      if (terms.signal !== undefined) signals.remove(terms.signal, ending)
+      if (settings.signal !== undefined) signals.remove(settings.signal, ending)
       if (end.tag === 'failed') throw end.error
       if (end.tag === 'done') return end.value
-      terms.signal?.throwIfAborted()
+      settings.signal?.throwIfAborted()
     }
   }
 
@@ -122,7 +122,7 @@ export class Election {
     checkOptions(options, ['reason'])
     const reason: unknown = options.reason
     checkReason(reason)
-    const { engine } = this.#desk
+    const { engine } = this.#context
     for (let asked = 1; ; asked += 1) {
       if (await this.#evictMarks(reason)) return true
       // Who has just been elected is about to announce itself.
@@ -132,7 +132,7 @@ export class Election {
   }
 
   async #evictMarks(reason: string): Promise<boolean> {
-    const { engine } = this.#desk
+    const { engine } = this.#context
     const key = markOf(this.key)
     const mark = await roomOf(engine, key)
     // Who observes is there as a reader, and is not meant.
@@ -147,7 +147,7 @@ export class Election {
 
   /** Who leads at this moment, as the store knows it; `null` when nobody does. */
   leader(): Promise<Leader | null> {
-    return currentLeader(this.#desk.engine, this.key)
+    return currentLeader(this.#context.engine, this.key)
   }
 
   /**
@@ -161,25 +161,25 @@ export class Election {
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): AsyncGenerator<Leader | null, void, void> {
     checkOptions(options, ['signal'])
-    return new LeaderWatch(this.#desk, this.key, this.#defaults).changes(options.signal)
+    return new LeaderWatch(this.#context, this.key, this.#defaults).changes(options.signal)
   }
 
   #parse(options: CampaignOptions) {
     checkOptions(options, CAMPAIGN)
     const { value, stopTimeout, onError, ...rest } = options
-    const terms = parseTerms(rest, TAKES.try, {
+    const settings = parseSettings(rest, TAKES.try, {
       ...this.#defaults,
       renew: true,
       maxHoldMs: Number.POSITIVE_INFINITY,
       waitMs: Number.POSITIVE_INFINITY,
     })
     const stopMs =
-      stopTimeout === undefined ? terms.ttlMs : parseDuration('stopTimeout', stopTimeout, HOLD_RANGE)
+      stopTimeout === undefined ? settings.ttlMs : parseDuration('stopTimeout', stopTimeout, HOLD_RANGE)
     if (value !== undefined && (typeof value !== 'string' || value.length > 1000)) {
       throw expected('value', 'a text of at most 1000 characters', value)
     }
     if (onError !== undefined) parseFunction('onError', onError)
-    return { terms, stopMs, value, onError }
+    return { settings, stopMs, value, onError }
   }
 }
 
@@ -202,24 +202,24 @@ const MOST_ASKED = 6
 
 /** Waits to be elected, through whatever the store says meanwhile. */
 async function elected(
-  desk: Desk,
+  context: LocksContext,
   key: string,
-  terms: Terms,
+  settings: HoldSettings,
   onError: ((error: unknown) => void) | undefined,
 ): Promise<HeldLease> {
   for (let refusals = 1; ; refusals += 1) {
     try {
-      return await hold(desk, key, EXCLUSIVE, terms)
+      return await hold(context, key, EXCLUSIVE, settings)
     } catch (error) {
       // Also where its reason is that another lease was lost.
-      terms.signal?.throwIfAborted()
+      settings.signal?.throwIfAborted()
       // Evicted from the queue: somebody wanted this place to be given up, and it is.
       if (isHoldfastError(error, 'lease-lost')) continue
       if (onError === undefined || !isHoldfastError(error, 'store-refused')) throw error
       callListener(() => onError(error), warnOfListener)
-      const { clock, chance } = desk.engine
-      await paused(clock, backoffMs(REFUSED, refusals, chance), terms.signal)
-      terms.signal?.throwIfAborted()
+      const { clock, chance } = context.engine
+      await paused(clock, backoffMs(REFUSED, refusals, chance), settings.signal)
+      settings.signal?.throwIfAborted()
     }
   }
 }
@@ -234,9 +234,9 @@ function warnOfListener(error: unknown): void {
 
 /** Tells that the term begins; the function that it returns tells that it is over. */
 function tellTerm(
-  { engine: { clock, events } }: Desk,
+  { engine: { clock, events } }: LocksContext,
   { ticket, fence }: HeldLease,
-  lease: Terms,
+  lease: HoldSettings,
 ): (reason: LockEvents['resigned']['reason']) => void {
   const electedAt = clock.monotonicMs()
   events.elected.tell({ ticket, lease }, { fence })

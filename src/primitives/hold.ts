@@ -4,10 +4,10 @@ import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease } from '../engine/lease.ts'
 import { AcquireTimeoutError, DeadlockError } from '../errors.ts'
 import { beginWait, heldHere, runInScope, selfDeadlock } from './held-keys.ts'
-import { checkCallback, checkKey, type Shape, type Terms } from './options.ts'
+import { checkCallback, checkKey, type Shape, type HoldSettings } from './options.ts'
 
 /** Makes tickets; one per `createLocks`. */
-export interface Desk {
+export interface LocksContext {
   readonly engine: Engine
   readonly owner: string
   readonly nextId: () => string
@@ -20,23 +20,22 @@ const NOT_RUN = { ran: false } as const
 
 /** Waits for the key. Throws what is wrong with the call; returns without a promise when the store answers at once. */
 export function hold(
-  desk: Desk,
+  context: LocksContext,
   key: string,
   shape: Shape,
-  terms: Terms,
-  startedAtMs?: number,
+  settings: HoldSettings,
 ): HeldLease | Promise<HeldLease> {
   checkKey(key)
-  if (heldHere(desk.engine, key) !== undefined) throw selfDeadlock(key)
-  const waiting = beginWait(desk.engine, key, shape)
+  if (heldHere(context.engine, key) !== undefined) throw selfDeadlock(key)
+  const waiting = beginWait(context.engine, key, shape)
   // Asks once even without patience; the engine waits for an answer, but not for the key.
-  const patienceMs = terms.waitMs === 0 ? 0 : terms.patienceMs
-  const lease = desk.engine.acquire({
-    ticket: makeTicket(desk, key, desk.nextId(), shape, terms, patienceMs),
-    waitMs: terms.waitMs,
-    startedAtMs,
-    signal: terms.signal,
-    lease: terms,
+  const patienceMs = settings.waitMs === 0 ? 0 : settings.patienceMs
+  const lease = context.engine.acquire({
+    ticket: makeTicket(context, { key, id: context.nextId(), shape, settings, patienceMs }),
+    waitMs: settings.waitMs,
+    startedAtMs: settings.startedAtMs,
+    signal: settings.signal,
+    lease: settings,
     whileQueued: waiting === undefined ? undefined : () => waiting.check(),
   })
   if (!(lease instanceof Promise)) return lease ?? refuse(key)
@@ -47,18 +46,18 @@ export function hold(
 
 /** Does not wait: `null` when it is busy. Returns without a promise when the store answers at once. */
 export function tryHold(
-  desk: Desk,
+  context: LocksContext,
   key: string,
   shape: Shape,
-  terms: Terms,
+  settings: HoldSettings,
 ): HeldLease | null | Promise<HeldLease | null> {
   checkKey(key)
-  return desk.engine.acquire({
-    ticket: makeTicket(desk, key, desk.nextId(), shape, terms, 0),
+  return context.engine.acquire({
+    ticket: makeTicket(context, { key, id: context.nextId(), shape, settings, patienceMs: 0 }),
     waitMs: 0,
     startedAtMs: undefined,
-    signal: terms.signal,
-    lease: terms,
+    signal: settings.signal,
+    lease: settings,
     whileQueued: undefined,
   })
 }
@@ -77,39 +76,39 @@ export function promised<T>(take: () => T | Promise<T>): Promise<T> {
 }
 
 export async function withHold<T>(
-  desk: Desk,
+  context: LocksContext,
   key: string,
   shape: Shape,
-  terms: Terms,
+  settings: HoldSettings,
   work: (lease: Lease) => Promise<T> | T,
 ): Promise<T> {
   checkCallback(work)
-  const outer = terms.reentrant ? heldAlready(desk, key, shape) : undefined
-  if (outer !== undefined) return runInside(desk, outer, work)
-  const held = hold(desk, key, shape, terms)
+  const outer = settings.reentrant ? heldAlready(context, key, shape) : undefined
+  if (outer !== undefined) return runInside(context, outer, work)
+  const held = hold(context, key, shape, settings)
   const lease = held instanceof Promise ? await held : held
   try {
-    return await runUnder(desk, lease, work, runObserved)
+    return await runUnder(context, lease, work, runObserved)
   } finally {
     await letGo(lease)
   }
 }
 
 export async function tryWithHold<T>(
-  desk: Desk,
+  context: LocksContext,
   key: string,
   shape: Shape,
-  terms: Terms,
+  settings: HoldSettings,
   work: (lease: Lease) => Promise<T> | T,
 ): Promise<Outcome<T>> {
   checkCallback(work)
-  const outer = terms.reentrant ? heldAlready(desk, key, shape) : undefined
-  if (outer !== undefined) return { ran: true, value: await runInside(desk, outer, work) }
-  const held = tryHold(desk, key, shape, terms)
+  const outer = settings.reentrant ? heldAlready(context, key, shape) : undefined
+  if (outer !== undefined) return { ran: true, value: await runInside(context, outer, work) }
+  const held = tryHold(context, key, shape, settings)
   const lease = held instanceof Promise ? await held : held
   if (lease === null) return NOT_RUN
   try {
-    return { ran: true, value: await runUnder(desk, lease, work, runObserved) }
+    return { ran: true, value: await runUnder(context, lease, work, runObserved) }
   } finally {
     await letGo(lease)
   }
@@ -120,12 +119,12 @@ export async function tryWithHold<T>(
  * error of the work itself comes first.
  */
 async function runUnder<T>(
-  desk: Desk,
+  context: LocksContext,
   lease: HeldLease,
   work: (lease: Lease) => Promise<T> | T,
   run: typeof runInScope,
 ): Promise<T> {
-  const value = await run(desk.engine, lease, work)
+  const value = await run(context.engine, lease, work)
   lease.assertKept()
   return value
 }
@@ -136,10 +135,14 @@ export function runObserved<T>(engine: Engine, lease: HeldLease, work: (lease: H
 }
 
 /** Runs under a lease that is there already, and is counted: the lease is not released before all of these are done. */
-function runInside<T>(desk: Desk, lease: HeldLease, work: (lease: Lease) => Promise<T> | T): Promise<T> {
+function runInside<T>(
+  context: LocksContext,
+  lease: HeldLease,
+  work: (lease: Lease) => Promise<T> | T,
+): Promise<T> {
   lease.inner ??= new Set()
   const { inner } = lease
-  const run = runUnder(desk, lease, work, runInScope)
+  const run = runUnder(context, lease, work, runInScope)
   inner.add(run)
   return run.finally(() => inner.delete(run))
 }
@@ -167,9 +170,9 @@ async function granted(
 }
 
 /** Covers what is wanted: who holds exclusively may also read, but who reads may not write. */
-function heldAlready(desk: Desk, key: string, shape: Shape): HeldLease | undefined {
+function heldAlready(context: LocksContext, key: string, shape: Shape): HeldLease | undefined {
   checkKey(key)
-  const held = heldHere(desk.engine, key)
+  const held = heldHere(context.engine, key)
   if (held === undefined) return undefined
   if (held.ticket.limit <= shape.limit && held.ticket.units >= shape.units) return held
   throw new DeadlockError(
@@ -183,23 +186,28 @@ function refuse(key: string): never {
 }
 
 export function makeTicket(
-  desk: Desk,
-  key: string,
-  id: string,
-  shape: Shape,
-  terms: Terms,
-  patienceMs: number,
+  { owner }: LocksContext,
+  { key, id, shape, settings, patienceMs }: NewTicket,
 ): Ticket {
   return {
     key,
     id,
     units: shape.units,
     limit: shape.limit,
-    ttlMs: terms.ttlMs,
-    acceptMs: terms.acceptMs,
+    ttlMs: settings.ttlMs,
+    acceptMs: settings.acceptMs,
     patienceMs,
-    minHoldMs: terms.minHoldMs,
-    lockDelayMs: terms.lockDelayMs,
-    owner: desk.owner,
+    minHoldMs: settings.minHoldMs,
+    lockDelayMs: settings.lockDelayMs,
+    owner,
   }
+}
+
+interface NewTicket {
+  readonly key: string
+  readonly id: string
+  readonly shape: Shape
+  readonly settings: HoldSettings
+  /** 0: never queue, whatever the settings say. */
+  readonly patienceMs: number
 }

@@ -3,11 +3,11 @@ import { paused } from '../base/clock.ts'
 import type { RoomView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
-import { terms } from '../engine/ticket-fields.ts'
+import { ttlFields } from '../engine/ticket-fields.ts'
 import { isHoldfastError } from '../errors.ts'
-import { type Desk, makeTicket, tryHold } from './hold.ts'
+import { type LocksContext, makeTicket, tryHold } from './hold.ts'
 import { markOf, vacancyOf } from './leadership.ts'
-import { SHARED, type Terms } from './options.ts'
+import { SHARED, type HoldSettings } from './options.ts'
 
 /** Who leads, as anybody can see it. */
 export interface Leader {
@@ -56,10 +56,10 @@ async function lookAt(
  * compared by term, so a turn too many tells nothing.
  */
 export class LeaderWatch {
-  readonly #desk: Desk
+  readonly #context: LocksContext
   readonly #key: string
-  readonly #turnTerms: Terms
-  readonly #vacantTerms: Terms
+  readonly #turnSettings: HoldSettings
+  readonly #vacantSettings: HoldSettings
   readonly #stopping = new AbortController()
   #vacancy: HeldLease | null = null
   /** What the loop has not taken yet. */
@@ -70,10 +70,10 @@ export class LeaderWatch {
   #end: { readonly error: unknown } | undefined
   #tell: () => void = () => {}
 
-  constructor(desk: Desk, key: string, defaults: Terms) {
-    this.#desk = desk
+  constructor(context: LocksContext, key: string, defaults: HoldSettings) {
+    this.#context = context
     this.#key = key
-    this.#vacantTerms = {
+    this.#vacantSettings = {
       ...defaults,
       renew: true,
       maxHoldMs: Number.POSITIVE_INFINITY,
@@ -84,11 +84,15 @@ export class LeaderWatch {
       quiet: true,
     }
     // Taken for an instant only. Should this process die just then, the next leader is announced that much later.
-    this.#turnTerms = { ...this.#vacantTerms, ...terms(Math.min(defaults.ttlMs, LOOKING_MS)), renew: false }
+    this.#turnSettings = {
+      ...this.#vacantSettings,
+      ...ttlFields(Math.min(defaults.ttlMs, LOOKING_MS)),
+      renew: false,
+    }
   }
 
   async *changes(signal: AbortSignal | undefined): AsyncGenerator<Leader | null, void, void> {
-    const { signals } = this.#desk.engine
+    const { signals } = this.#context.engine
     const ending = {
       abort: () => {
         this.#stopping.abort()
@@ -143,7 +147,7 @@ export class LeaderWatch {
   async #rest(durationMs: number): Promise<boolean> {
     const isTold = this.#vacancy !== null && this.#vacancy.state !== 'lost'
     if (!isTold && durationMs >= WORTH_A_REQUEST_MS) {
-      this.#vacancy = await tryHold(this.#desk, vacancyOf(this.#key), SHARED, this.#vacantTerms)
+      this.#vacancy = await tryHold(this.#context, vacancyOf(this.#key), SHARED, this.#vacantSettings)
       // Whoever was elected before this moment has told others only.
       if (this.#vacancy !== null) return false
     }
@@ -158,14 +162,20 @@ export class LeaderWatch {
 
   /** Waits until the mark is free; `onQueued` is called when it was not. */
   async #waitForEnd(onQueued: () => void): Promise<void> {
-    const { engine, nextId } = this.#desk
+    const { engine, nextId } = this.#context
     const key = markOf(this.#key)
     let toLook = false
     const turn = await engine.acquire({
-      ticket: makeTicket(this.#desk, key, nextId(), SHARED, this.#turnTerms, this.#turnTerms.patienceMs),
+      ticket: makeTicket(this.#context, {
+        key,
+        id: nextId(),
+        shape: SHARED,
+        settings: this.#turnSettings,
+        patienceMs: this.#turnSettings.patienceMs,
+      }),
       waitMs: Number.POSITIVE_INFINITY,
       signal: this.#stopping.signal,
-      lease: this.#turnTerms,
+      lease: this.#turnSettings,
       // Behind whose mark it stands is known only now: the leader may have changed since the last look.
       // It may also have been forgotten meanwhile, and stand behind the mark of the next leader now.
       whileQueued: (place) => {
@@ -190,7 +200,7 @@ export class LeaderWatch {
    */
   #look(): Promise<Look> {
     const look = this.#looking.then(async (): Promise<Look> => {
-      const { leader, term, isOffered } = await lookAt(this.#desk.engine, this.#key)
+      const { leader, term, isOffered } = await lookAt(this.#context.engine, this.#key)
       if (isOffered) return { leads: 'soon', changed: false }
       const leads = leader === null ? 'nobody' : 'somebody'
       if (term === this.#known) return { leads, changed: false }
@@ -209,7 +219,7 @@ export class LeaderWatch {
   }
 
   #pause(durationMs: number, told?: AbortSignal): Promise<void> {
-    const { clock, chance } = this.#desk.engine
+    const { clock, chance } = this.#context.engine
     return paused(clock, durationMs * (0.8 + chance() * 0.4), this.#stopping.signal, told)
   }
 }

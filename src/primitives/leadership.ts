@@ -4,8 +4,8 @@ import { fieldOf } from '../base/thrown.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { HoldfastError, isHoldfastError, LeaseLostError } from '../errors.ts'
 import { heldHere } from './held-keys.ts'
-import { type Desk, hold, runObserved } from './hold.ts'
-import { EXCLUSIVE, markedKey, type Terms } from './options.ts'
+import { type LocksContext, hold, runObserved } from './hold.ts'
+import { EXCLUSIVE, markedKey, type HoldSettings } from './options.ts'
 
 /** What the leader is given for one term. */
 export interface Leadership {
@@ -47,9 +47,9 @@ export function vacancyOf(key: string): string {
 
 /** One term of one leader. */
 export class LeaderTerm implements Leadership {
-  readonly #desk: Desk
+  readonly #context: LocksContext
   readonly #lease: HeldLease
-  readonly #terms: Terms
+  readonly #settings: HoldSettings
   readonly #stopMs: number
   readonly #ending = new AbortController()
   readonly #lost = new AbortController()
@@ -60,10 +60,10 @@ export class LeaderTerm implements Leadership {
   #tellOver: () => void = () => {}
 
   /** `stopMs`: how long the work may take to settle once the leader was asked to go. */
-  constructor(desk: Desk, lease: HeldLease, terms: Terms, stopMs: number) {
-    this.#desk = desk
+  constructor(context: LocksContext, lease: HeldLease, settings: HoldSettings, stopMs: number) {
+    this.#context = context
     this.#lease = lease
-    this.#terms = terms
+    this.#settings = settings
     this.#stopMs = stopMs
     this.over = new Promise((resolve) => {
       this.#tellOver = resolve
@@ -92,7 +92,7 @@ export class LeaderTerm implements Leadership {
 
   /** Whether the caller runs inside of its work. */
   get isRunningHere(): boolean {
-    return heldHere(this.#desk.engine, this.key) === this.#lease
+    return heldHere(this.#context.engine, this.key) === this.#lease
   }
 
   assertHeld(): void {
@@ -117,7 +117,7 @@ export class LeaderTerm implements Leadership {
     }
     try {
       if (!isWanted) return { tag: 'over' }
-      const value = await runObserved(this.#desk.engine, this.#lease, () => work(this))
+      const value = await runObserved(this.#context.engine, this.#lease, () => work(this))
       return this.#isEnding ? { tag: 'over' } : { tag: 'done', value }
     } catch (error) {
       return this.#isEnding && this.#passesOn(error) ? { tag: 'over' } : { tag: 'failed', error }
@@ -137,7 +137,7 @@ export class LeaderTerm implements Leadership {
         key: this.key,
       }),
     )
-    void paused(this.#desk.engine.clock, this.#stopMs, this.#gone.signal).then(() => this.#stopHard())
+    void paused(this.#context.engine.clock, this.#stopMs, this.#gone.signal).then(() => this.#stopHard())
   }
 
   /** Nobody renews the lease from now on. */
@@ -176,11 +176,11 @@ export class LeaderTerm implements Leadership {
   /** Also work that only waits for its signal has to go on, as it did while it waited to be elected. */
   async #keepProcess(): Promise<void> {
     const { signal } = this.#gone
-    while (!signal.aborted) await paused(this.#desk.engine.clock, LONG_MS, signal)
+    while (!signal.aborted) await paused(this.#context.engine.clock, LONG_MS, signal)
   }
 
   async #endVacancy(): Promise<void> {
-    const { engine } = this.#desk
+    const { engine } = this.#context
     const request = { key: vacancyOf(this.key), id: undefined, reason: 'somebody was elected' }
     try {
       await engine.ask('evict', () => engine.store.evict(request), engine.attemptMs(1), request.key)
@@ -193,10 +193,10 @@ export class LeaderTerm implements Leadership {
   async #keepMark(): Promise<void> {
     const gone = this.#gone.signal
     const over = abortOf(gone)
-    const terms = { ...this.#terms, minHoldMs: 0, lockDelayMs: 0, signal: gone, quiet: true }
+    const settings = { ...this.#settings, minHoldMs: 0, lockDelayMs: 0, signal: gone, quiet: true }
     for (let failures = 0; !gone.aborted; failures += 1) {
       try {
-        const mark = await hold(this.#desk, markOf(this.key), EXCLUSIVE, terms)
+        const mark = await hold(this.#context, markOf(this.key), EXCLUSIVE, settings)
         failures = 0
         const end = await Promise.race([abortOf(mark.signal), over])
         await mark.release()
@@ -205,7 +205,7 @@ export class LeaderTerm implements Leadership {
       } catch (error) {
         if (isEviction(error)) this.stepDown(error.evictedBecause ?? UNSAID)
         if (isHoldfastError(error, 'closed')) return
-        await paused(this.#desk.engine.clock, this.#desk.engine.backoffMs(failures), gone)
+        await paused(this.#context.engine.clock, this.#context.engine.backoffMs(failures), gone)
       }
     }
   }

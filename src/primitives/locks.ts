@@ -11,7 +11,7 @@ import type { LockEventName, LockEvents } from '../engine/lock-events.ts'
 import { InvalidArgumentError, LeaseLostError } from '../errors.ts'
 import { Election } from './election.ts'
 import {
-  type Desk,
+  type LocksContext,
   hold,
   makeTicket,
   type Outcome,
@@ -30,9 +30,9 @@ import {
   EXCLUSIVE,
   type HoldOptions,
   type LocksOptions,
-  parseTerms,
+  parseSettings,
   TAKES,
-  type Terms,
+  type HoldSettings,
   type TryCallbackOptions,
   type WaitOptions,
 } from './options.ts'
@@ -74,14 +74,14 @@ export function createLocks(store: Store, options: LocksOptions = {}): Locks {
     throw expected('store', 'a store, such as memoryStore() or redisStore(client)', store)
   }
   checkOptions(options, TAKES.locks)
-  const { label, ...terms } = options
+  const { label, ...settings } = options
   if (label !== undefined && (typeof label !== 'string' || label.length > LONGEST_LABEL)) {
     throw expected('label', `a text of at most ${LONGEST_LABEL} characters`, label)
   }
   const engine = new Engine(store, { clock: systemClock, chance })
   return new Locks(
     { engine, owner: describeOwner(label), nextId: nextTicketId },
-    parseTerms(terms, TAKES.locks),
+    parseSettings(settings, TAKES.locks),
   )
 }
 
@@ -94,12 +94,12 @@ export interface EvictOptions {
 }
 
 export class Locks {
-  readonly #desk: Desk
-  readonly #defaults: Terms
+  readonly #context: LocksContext
+  readonly #defaults: HoldSettings
 
   /** Use {@link createLocks}. */
-  constructor(desk: Desk, defaults: Terms) {
-    this.#desk = desk
+  constructor(context: LocksContext, defaults: HoldSettings) {
+    this.#context = context
     this.#defaults = defaults
   }
 
@@ -120,7 +120,7 @@ export class Locks {
   ): Promise<T>
   async withLock<T>(key: string, ...rest: WorkArguments<CallbackOptions, Work<Lease, T>>): Promise<T> {
     const [options, work] = splitWork(rest)
-    return withHold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.callback, this.#defaults), work)
+    return withHold(this.#context, key, EXCLUSIVE, parseSettings(options, TAKES.callback, this.#defaults), work)
   }
 
   /** Like {@link withLock}, but never waits: `{ ran: false }` when the key is busy, and `work` does not run. */
@@ -136,10 +136,10 @@ export class Locks {
   ): Promise<Outcome<T>> {
     const [options, work] = splitWork(rest)
     return tryWithHold(
-      this.#desk,
+      this.#context,
       key,
       EXCLUSIVE,
-      parseTerms(options, TAKES.tryCallback, this.#defaults),
+      parseSettings(options, TAKES.tryCallback, this.#defaults),
       work,
     )
   }
@@ -151,14 +151,14 @@ export class Locks {
    */
   acquire(key: string, options?: WaitOptions): Promise<Lease> {
     return promised<Lease>(() =>
-      hold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.wait, this.#defaults)),
+      hold(this.#context, key, EXCLUSIVE, parseSettings(options, TAKES.wait, this.#defaults)),
     )
   }
 
   /** Takes the key if it is free; `null` when it is busy. Never waits for the key. */
   tryAcquire(key: string, options?: HoldOptions): Promise<Lease | null> {
     return promised<Lease | null>(() =>
-      tryHold(this.#desk, key, EXCLUSIVE, parseTerms(options, TAKES.try, this.#defaults)),
+      tryHold(this.#context, key, EXCLUSIVE, parseSettings(options, TAKES.try, this.#defaults)),
     )
   }
 
@@ -174,7 +174,7 @@ export class Locks {
     ...rest: WorkArguments<WaitOptions, Work<LeaseSet, T>>
   ): Promise<T> {
     const [options, work] = splitWork(rest)
-    return withHoldTogether(this.#desk, keys, parseTerms(options, TAKES.wait, this.#defaults), work)
+    return withHoldTogether(this.#context, keys, parseSettings(options, TAKES.wait, this.#defaults), work)
   }
 
   tryWithLocks<T>(keys: readonly string[], work: (leases: LeaseSet) => Promise<T> | T): Promise<Outcome<T>>
@@ -188,34 +188,34 @@ export class Locks {
     ...rest: WorkArguments<HoldOptions, Work<LeaseSet, T>>
   ): Promise<Outcome<T>> {
     const [options, work] = splitWork(rest)
-    return tryWithHoldTogether(this.#desk, keys, parseTerms(options, TAKES.try, this.#defaults), work)
+    return tryWithHoldTogether(this.#context, keys, parseSettings(options, TAKES.try, this.#defaults), work)
   }
 
   /** Waits for several keys, in canonical order under one `wait`. Repeated keys are taken once. */
   async acquireAll(keys: readonly string[], options?: WaitOptions): Promise<LeaseSet> {
-    return holdTogether(this.#desk, keys, parseTerms(options, TAKES.wait, this.#defaults))
+    return holdTogether(this.#context, keys, parseSettings(options, TAKES.wait, this.#defaults))
   }
 
   /** `null` when one of the keys is busy; then none is held. */
   async tryAcquireAll(keys: readonly string[], options?: HoldOptions): Promise<LeaseSet | null> {
-    return tryHoldTogether(this.#desk, keys, parseTerms(options, TAKES.try, this.#defaults))
+    return tryHoldTogether(this.#context, keys, parseSettings(options, TAKES.try, this.#defaults))
   }
 
   /** Many readers or one writer on this key. */
   readWrite(key: string): Pick<ReadWriteLock, keyof ReadWriteLock> {
     checkKey(key)
-    return new ReadWriteLock(this.#desk, key, this.#defaults)
+    return new ReadWriteLock(this.#context, key, this.#defaults)
   }
 
   /** At most `permits` at a time on this key. */
   semaphore(key: string, permits: number): Pick<Semaphore, keyof Semaphore> {
     checkKey(key)
-    return new Semaphore(this.#desk, key, permits, this.#defaults)
+    return new Semaphore(this.#context, key, permits, this.#defaults)
   }
 
   /** One leader at a time among those who campaign for this key. */
   election(key: string): Pick<Election, keyof Election> {
-    return new Election(this.#desk, key, this.#defaults)
+    return new Election(this.#context, key, this.#defaults)
   }
 
   /**
@@ -240,7 +240,7 @@ export class Locks {
     work: (lease: Lease) => Promise<T> | T,
   ): Promise<Outcome<T>> {
     checkCallback(work)
-    return runOnce(this.#desk, key, parseOnce(options, this.#defaults), work)
+    return runOnce(this.#context, key, parseOnce(options, this.#defaults), work)
   }
 
   /**
@@ -254,25 +254,31 @@ export class Locks {
     const { key, id, fence, units, limit, ttlMs, minHoldMs, lockDelayMs } = parseLeaseJson(json)
     if (options !== undefined) checkOptions(options, TAKES.try)
     const { ttl = ttlMs, minHold = minHoldMs, lockDelay = lockDelayMs, ...rest } = options ?? {}
-    const terms = parseTerms({ ttl, minHold, lockDelay, ...rest }, TAKES.try, this.#defaults)
+    const settings = parseSettings({ ttl, minHold, lockDelay, ...rest }, TAKES.try, this.#defaults)
     // With patience: should it be a waiter's id, it does not lose its place by being asked about.
-    const ticket = makeTicket(this.#desk, key, id, { units, limit }, terms, terms.patienceMs)
-    terms.signal?.throwIfAborted()
-    const { engine } = this.#desk
+    const ticket = makeTicket(this.#context, {
+      key,
+      id,
+      shape: { units, limit },
+      settings,
+      patienceMs: settings.patienceMs,
+    })
+    settings.signal?.throwIfAborted()
+    const { engine } = this.#context
     const { strangers } = engine
-    const found = await engine.adopt(ticket, terms)
+    const found = await engine.adopt(ticket, settings)
     if (found instanceof HeldLease) {
       // Held by the same id under another fence: not this lease, and none that may be released here.
-      if (found.fence === fence && terms.signal?.aborted !== true && found.remainingMs > 0) {
+      if (found.fence === fence && settings.signal?.aborted !== true && found.remainingMs > 0) {
         // What its first holder had asked and never heard of may still arrive.
         found.origin = { doubts: 1 }
-        engine.events.adopted.tell({ ticket, lease: terms }, { fence })
+        engine.events.adopted.tell({ ticket, lease: settings }, { fence })
         // One of these wakes may have been for an eviction that came before the answer.
         if (engine.strangers !== strangers) found.check()
         return found
       }
       found.forget()
-      terms.signal?.throwIfAborted()
+      settings.signal?.throwIfAborted()
     }
     const evicted = !(found instanceof HeldLease) && found.tag === 'gone' && found.evicted
     throw new LeaseLostError(
@@ -295,7 +301,7 @@ export class Locks {
     let cursor: string | undefined
     do {
       const page = await this.#ask('inspect', () =>
-        this.#desk.engine.store.inspect({ prefix, cursor, count }),
+        this.#context.engine.store.inspect({ prefix, cursor, count }),
       )
       yield* page.rooms
       cursor = page.next
@@ -329,7 +335,7 @@ export class Locks {
    * @throws {InvalidArgumentError} when there is no such event.
    */
   on<Name extends LockEventName>(event: Name, listener: (event: LockEvents[Name]) => void): () => void {
-    return listen(this.#desk.engine.events, event, listener)
+    return listen(this.#context.engine.events, event, listener)
   }
 
   /**
@@ -337,7 +343,7 @@ export class Locks {
    * connections – not the client that was handed in. Takes a few seconds at most, also when the store is silent.
    */
   close(): Promise<void> {
-    return this.#desk.engine.close()
+    return this.#context.engine.close()
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -348,12 +354,12 @@ export class Locks {
     checkOptions(options, ['reason'])
     const { reason } = options
     checkReason(reason)
-    return this.#ask('evict', () => this.#desk.engine.store.evict({ key, id, reason }))
+    return this.#ask('evict', () => this.#context.engine.store.evict({ key, id, reason }))
   }
 
   /** One request for people, who can wait a little longer than a lease. */
   #ask<T>(verb: 'inspect' | 'evict', request: () => T | Promise<T>): Promise<T> {
-    return this.#desk.engine.ask(verb, request, ADMINISTRATION_MS)
+    return this.#context.engine.ask(verb, request, ADMINISTRATION_MS)
   }
 }
 

@@ -2,26 +2,26 @@ import { checkObject } from '../base/arguments.ts'
 import { type Duration, parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { Lease } from '../engine/lease.ts'
-import { terms } from '../engine/ticket-fields.ts'
+import { ttlFields } from '../engine/ticket-fields.ts'
 import { AcquireTimeoutError, isHoldfastError, StoreError } from '../errors.ts'
-import { type Desk, hold, makeTicket, type Outcome, tryHold, withHold } from './hold.ts'
-import { EXCLUSIVE, markedKey, parseTerms, SHARED, TAKES, type Terms, type WaitOptions } from './options.ts'
+import { type LocksContext, hold, makeTicket, type Outcome, tryHold, withHold } from './hold.ts'
+import { EXCLUSIVE, markedKey, parseSettings, SHARED, TAKES, type HoldSettings, type WaitOptions } from './options.ts'
 
 export interface OnceOptions extends Omit<WaitOptions, 'minHold' | 'lockDelay'> {
   /** How long a success is remembered: as long as a repetition may come. From 50 ms to 24 days. No default. */
   readonly remember: Duration
 }
 
-export interface OnceTerms {
-  readonly terms: Terms
+export interface OnceSettings {
+  readonly settings: HoldSettings
   readonly rememberMs: number
 }
 
-export function parseOnce(options: OnceOptions, defaults: Terms): OnceTerms {
+export function parseOnce(options: OnceOptions, defaults: HoldSettings): OnceSettings {
   checkObject(options)
   const { remember, ...rest } = options
   return {
-    terms: parseTerms(rest, TAKES.once, { ...defaults, minHoldMs: 0, lockDelayMs: 0 }),
+    settings: parseSettings(rest, TAKES.once, { ...defaults, minHoldMs: 0, lockDelayMs: 0 }),
     rememberMs: parseDuration('remember', remember, TTL_RANGE),
   }
 }
@@ -31,22 +31,22 @@ export function parseOnce(options: OnceOptions, defaults: Terms): OnceTerms {
  * every store can do it, and it is forgotten by the store's own clock.
  */
 export async function runOnce<T>(
-  desk: Desk,
+  context: LocksContext,
   key: string,
-  { terms, rememberMs }: OnceTerms,
+  { settings, rememberMs }: OnceSettings,
   work: (lease: Lease) => Promise<T> | T,
 ): Promise<Outcome<T>> {
   const mark = markedKey(key, '#done')
-  if (await isTaken(desk, mark, terms)) return DONE_BEFORE
-  await checkRemember(desk, mark, key, rememberMs)
-  return withHold(desk, key, EXCLUSIVE, { ...terms, reentrant: false }, async (lease) => {
+  if (await isTaken(context, mark, settings)) return DONE_BEFORE
+  await checkRemember(context, mark, key, rememberMs)
+  return withHold(context, key, EXCLUSIVE, { ...settings, reentrant: false }, async (lease) => {
     // Whoever we waited for may have succeeded.
-    if (await isTaken(desk, mark, terms)) return DONE_BEFORE
+    if (await isTaken(context, mark, settings)) return DONE_BEFORE
     // The look took its time.
     lease.assertHeld()
     const value = await work(lease)
     // Also under a lease that was lost meanwhile: what was done is done.
-    await take(desk, mark, key, rememberMs)
+    await take(context, mark, key, rememberMs)
     return { ran: true, value }
   })
 }
@@ -54,9 +54,13 @@ export async function runOnce<T>(
 const DONE_BEFORE = { ran: false } as const
 
 /** Looks as a reader does, because those who look must not see one another. */
-async function isTaken(desk: Desk, mark: string, { ttlMs, signal }: Terms): Promise<boolean> {
-  const looking = { ...LOOKING, ...terms(Math.min(ttlMs, LOOKING.ttlMs)), signal }
-  const lease = await tryHold(desk, mark, SHARED, looking)
+async function isTaken(
+  context: LocksContext,
+  mark: string,
+  { ttlMs, signal }: HoldSettings,
+): Promise<boolean> {
+  const looking = { ...LOOKING, ...ttlFields(Math.min(ttlMs, LOOKING.ttlMs)), signal }
+  const lease = await tryHold(context, mark, SHARED, looking)
   await lease?.release()
   return lease === null
 }
@@ -65,10 +69,21 @@ async function isTaken(desk: Desk, mark: string, { ttlMs, signal }: Terms): Prom
  * Asks to renew what nobody has, which changes nothing: a store that allows no term that long says so now, and not when the
  * work is done. Once per process, as it depends on the store alone.
  */
-async function checkRemember(desk: Desk, mark: string, key: string, rememberMs: number): Promise<void> {
-  const { engine, nextId } = desk
+async function checkRemember(
+  context: LocksContext,
+  mark: string,
+  key: string,
+  rememberMs: number,
+): Promise<void> {
+  const { engine, nextId } = context
   if (rememberMs <= (remembered.get(engine) ?? 0)) return
-  const ticket = makeTicket(desk, mark, nextId(), EXCLUSIVE, { ...MARKING, ...terms(rememberMs) }, 0)
+  const ticket = makeTicket(context, {
+    key: mark,
+    id: nextId(),
+    shape: EXCLUSIVE,
+    settings: { ...MARKING, ...ttlFields(rememberMs) },
+    patienceMs: 0,
+  })
   try {
     await engine.ask('renew', () => engine.store.renew([ticket]), engine.attemptMs(1), key)
     remembered.set(engine, rememberMs)
@@ -86,9 +101,9 @@ async function checkRemember(desk: Desk, mark: string, key: string, rememberMs: 
 /** The longest that the store of each engine is known to remember. */
 const remembered = new WeakMap<Engine, number>()
 
-async function take(desk: Desk, mark: string, key: string, rememberMs: number): Promise<void> {
+async function take(context: LocksContext, mark: string, key: string, rememberMs: number): Promise<void> {
   try {
-    const marked = await hold(desk, mark, EXCLUSIVE, { ...MARKING, ...terms(rememberMs) })
+    const marked = await hold(context, mark, EXCLUSIVE, { ...MARKING, ...ttlFields(rememberMs) })
     marked.detach()
   } catch (cause) {
     // Still in the queue after all who look are gone: another one has remembered it, under whom our lease was lost.
@@ -102,5 +117,5 @@ async function take(desk: Desk, mark: string, key: string, rememberMs: number): 
 }
 
 /** Whoever looks has it for one round trip, or until this if it dies; and giving up would not undo the work. */
-const LOOKING: Terms = { ...parseTerms({ ttl: 2000, renew: false }, TAKES.try), quiet: true }
-const MARKING: Terms = { ...parseTerms({ wait: 10_000, renew: false }, TAKES.wait), quiet: true }
+const LOOKING: HoldSettings = { ...parseSettings({ ttl: 2000, renew: false }, TAKES.try), quiet: true }
+const MARKING: HoldSettings = { ...parseSettings({ wait: 10_000, renew: false }, TAKES.wait), quiet: true }

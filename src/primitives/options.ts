@@ -1,7 +1,7 @@
 import { checkOptions, expected, parseFlag, parseSignal } from '../base/arguments.ts'
 import { type Duration, HOLD_RANGE, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { UNLIMITED } from '../contract/store.ts'
-import { patienceFor, terms } from '../engine/ticket-fields.ts'
+import { patienceFor, ttlFields } from '../engine/ticket-fields.ts'
 import { InvalidArgumentError } from '../errors.ts'
 
 /** How a key is held. All of them may be set for all calls in `createLocks(store, …)`. */
@@ -63,7 +63,7 @@ export const EXCLUSIVE: Shape = { units: 1, limit: 1 }
 export const SHARED: Shape = { units: 1, limit: UNLIMITED }
 
 /** Options with everything decided, in milliseconds. */
-export interface Terms {
+export interface HoldSettings {
   readonly ttlMs: number
   readonly acceptMs: number
   readonly patienceMs: number
@@ -74,11 +74,14 @@ export interface Terms {
   readonly lockDelayMs: number
   readonly reentrant: boolean
   readonly signal: AbortSignal | undefined
+  /** No event is told of the ticket: it is one of ours beside the caller's key. */
   readonly quiet?: boolean | undefined
+  /** When the call began, on the monotonic clock, if it began before this key was asked for. For messages. */
+  readonly startedAtMs?: number | undefined
 }
 
-const DEFAULTS: Terms = {
-  ...terms(30_000),
+const DEFAULTS: HoldSettings = {
+  ...ttlFields(30_000),
   patienceMs: patienceFor(30_000),
   waitMs: 30_000,
   renew: true,
@@ -103,16 +106,16 @@ export const TAKES: Readonly<
   once: new Set(['ttl', 'renew', 'maxHold', 'signal', 'wait']),
 }
 
-export function parseTerms(
+export function parseSettings(
   options: CallbackOptions | undefined,
   takes: ReadonlySet<string>,
-  defaults: Terms = DEFAULTS,
-): Terms {
+  defaults: HoldSettings = DEFAULTS,
+): HoldSettings {
   if (options === undefined) return defaults
   checkOptions(options, takes)
   const ttlMs = options.ttl === undefined ? defaults.ttlMs : parseDuration('ttl', options.ttl, TTL_RANGE)
   return {
-    ...terms(ttlMs),
+    ...ttlFields(ttlMs),
     patienceMs: patienceFor(ttlMs),
     waitMs: options.wait === undefined ? defaults.waitMs : parseDuration('wait', options.wait, WAIT_RANGE),
     renew: parseFlag('renew', options.renew, defaults.renew),

@@ -1,15 +1,15 @@
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease } from '../engine/lease.ts'
-import { type Desk, hold, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
+import { type LocksContext, hold, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
   type CallbackOptions,
   EXCLUSIVE,
   type HoldOptions,
-  parseTerms,
+  parseSettings,
   SHARED,
   type Shape,
   TAKES,
-  type Terms,
+  type HoldSettings,
   type TryCallbackOptions,
   type WaitOptions,
 } from './options.ts'
@@ -21,11 +21,11 @@ import {
  */
 export class ReadWriteLock {
   readonly key: string
-  readonly #desk: Desk
-  readonly #defaults: Terms
+  readonly #context: LocksContext
+  readonly #defaults: HoldSettings
 
-  constructor(desk: Desk, key: string, defaults: Terms) {
-    this.#desk = desk
+  constructor(context: LocksContext, key: string, defaults: HoldSettings) {
+    this.#context = context
     this.key = key
     this.#defaults = defaults
   }
@@ -60,39 +60,39 @@ export class ReadWriteLock {
 
   acquireRead(options?: WaitOptions): Promise<Lease> {
     return promised<Lease>(() =>
-      hold(this.#desk, this.key, SHARED, parseTerms(options, TAKES.wait, this.#defaults)),
+      hold(this.#context, this.key, SHARED, parseSettings(options, TAKES.wait, this.#defaults)),
     )
   }
 
   acquireWrite(options?: WaitOptions): Promise<Lease> {
     return promised<Lease>(() =>
-      hold(this.#desk, this.key, EXCLUSIVE, parseTerms(options, TAKES.wait, this.#defaults)),
+      hold(this.#context, this.key, EXCLUSIVE, parseSettings(options, TAKES.wait, this.#defaults)),
     )
   }
 
   /** `null` when it is busy; never waits. */
   tryAcquireRead(options?: HoldOptions): Promise<Lease | null> {
     return promised<Lease | null>(() =>
-      tryHold(this.#desk, this.key, SHARED, parseTerms(options, TAKES.try, this.#defaults)),
+      tryHold(this.#context, this.key, SHARED, parseSettings(options, TAKES.try, this.#defaults)),
     )
   }
 
   /** `null` when it is busy; never waits. */
   tryAcquireWrite(options?: HoldOptions): Promise<Lease | null> {
     return promised<Lease | null>(() =>
-      tryHold(this.#desk, this.key, EXCLUSIVE, parseTerms(options, TAKES.try, this.#defaults)),
+      tryHold(this.#context, this.key, EXCLUSIVE, parseSettings(options, TAKES.try, this.#defaults)),
     )
   }
 
   async #run<T>(shape: Shape, rest: WorkArguments<CallbackOptions, Work<T>>): Promise<T> {
     const [options, work] = splitWork(rest)
-    return withHold(this.#desk, this.key, shape, parseTerms(options, TAKES.callback, this.#defaults), work)
+    return withHold(this.#context, this.key, shape, parseSettings(options, TAKES.callback, this.#defaults), work)
   }
 
   async #tryRun<T>(shape: Shape, rest: WorkArguments<TryCallbackOptions, Work<T>>): Promise<Outcome<T>> {
     const [options, work] = splitWork(rest)
-    const terms = parseTerms(options, TAKES.tryCallback, this.#defaults)
-    return tryWithHold(this.#desk, this.key, shape, terms, work)
+    const settings = parseSettings(options, TAKES.tryCallback, this.#defaults)
+    return tryWithHold(this.#context, this.key, shape, settings, work)
   }
 }
 

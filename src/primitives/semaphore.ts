@@ -1,14 +1,14 @@
 import { checkObject, parseCount } from '../base/arguments.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease } from '../engine/lease.ts'
-import { type Desk, hold, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
+import { type LocksContext, hold, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
   type CallbackOptions,
   type HoldOptions,
-  parseTerms,
+  parseSettings,
   type Shape,
   TAKES,
-  type Terms,
+  type HoldSettings,
   type TryCallbackOptions,
   type WaitOptions,
 } from './options.ts'
@@ -28,11 +28,11 @@ export interface Permits {
 export class Semaphore {
   readonly key: string
   readonly permits: number
-  readonly #desk: Desk
-  readonly #defaults: Terms
+  readonly #context: LocksContext
+  readonly #defaults: HoldSettings
 
-  constructor(desk: Desk, key: string, permits: number, defaults: Terms) {
-    this.#desk = desk
+  constructor(context: LocksContext, key: string, permits: number, defaults: HoldSettings) {
+    this.#context = context
     this.key = key
     this.permits = parseCount('permits', permits, { least: 1, most: MOST_PERMITS })
     this.#defaults = defaults
@@ -40,14 +40,14 @@ export class Semaphore {
 
   acquire(options?: WaitOptions & Permits): Promise<Lease> {
     return promised<Lease>(() =>
-      hold(this.#desk, this.key, this.#shape(options), this.#terms(options, TAKES.wait)),
+      hold(this.#context, this.key, this.#shape(options), this.#settings(options, TAKES.wait)),
     )
   }
 
   /** `null` when there are too few permits; never waits. */
   tryAcquire(options?: HoldOptions & Permits): Promise<Lease | null> {
     return promised<Lease | null>(() =>
-      tryHold(this.#desk, this.key, this.#shape(options), this.#terms(options, TAKES.try)),
+      tryHold(this.#context, this.key, this.#shape(options), this.#settings(options, TAKES.try)),
     )
   }
 
@@ -56,7 +56,7 @@ export class Semaphore {
   withPermits<T>(options: (CallbackOptions & Permits) | undefined, work: Work<T>): Promise<T>
   async withPermits<T>(...rest: WorkArguments<CallbackOptions & Permits, Work<T>>): Promise<T> {
     const [options, work] = splitWork(rest)
-    return withHold(this.#desk, this.key, this.#shape(options), this.#terms(options, TAKES.callback), work)
+    return withHold(this.#context, this.key, this.#shape(options), this.#settings(options, TAKES.callback), work)
   }
 
   /** Like {@link withPermits}, but never waits. */
@@ -67,10 +67,10 @@ export class Semaphore {
   ): Promise<Outcome<T>> {
     const [options, work] = splitWork(rest)
     return tryWithHold(
-      this.#desk,
+      this.#context,
       this.key,
       this.#shape(options),
-      this.#terms(options, TAKES.tryCallback),
+      this.#settings(options, TAKES.tryCallback),
       work,
     )
   }
@@ -84,10 +84,10 @@ export class Semaphore {
     }
   }
 
-  #terms(options: (CallbackOptions & Permits) | undefined, takes: ReadonlySet<string>): Terms {
+  #settings(options: (CallbackOptions & Permits) | undefined, takes: ReadonlySet<string>): HoldSettings {
     if (options === undefined) return this.#defaults
     const { units: _units, ...rest } = options
-    return parseTerms(rest, takes, this.#defaults)
+    return parseSettings(rest, takes, this.#defaults)
   }
 }
 

@@ -6,8 +6,8 @@ import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import { heldHere, runInScope } from './held-keys.ts'
-import { type Desk, hold, innerDone, makeTicket, type Outcome, tryHold } from './hold.ts'
-import { checkCallback, checkKey, EXCLUSIVE, type Terms } from './options.ts'
+import { type LocksContext, hold, innerDone, makeTicket, type Outcome, tryHold } from './hold.ts'
+import { checkCallback, checkKey, EXCLUSIVE, type HoldSettings } from './options.ts'
 
 /** Several keys, held together: all of them, or none. */
 export interface LeaseSet extends AsyncDisposable {
@@ -35,21 +35,25 @@ export interface LeaseSet extends AsyncDisposable {
  * one deadline for the wait: everybody takes them in the same order, so two calls never wait for each other; what is held
  * already is renewed while the rest is awaited.
  */
-export async function holdTogether(desk: Desk, keys: readonly string[], terms: Terms): Promise<LeaseSet> {
-  refuseMinHold(terms)
-  const startedAt = desk.engine.clock.monotonicMs()
+export async function holdTogether(
+  context: LocksContext,
+  keys: readonly string[],
+  settings: HoldSettings,
+): Promise<LeaseSet> {
+  refuseMinHold(settings)
+  const startedAtMs = context.engine.clock.monotonicMs()
   const ordered = canonical(keys)
-  const atOnce = await takeAtOnce(desk, ordered, terms)
+  const atOnce = await takeAtOnce(context, ordered, settings)
   if (atOnce !== undefined) return atOnce
   const leases: HeldLease[] = []
   try {
     for (const key of ordered) {
-      const waitedMs = desk.engine.clock.monotonicMs() - startedAt
+      const waitedMs = context.engine.clock.monotonicMs() - startedAtMs
       // At least a millisecond: without any patience it would be refused without having waited its turn.
-      const waitMs = terms.waitMs === 0 ? 0 : Math.max(1, terms.waitMs - waitedMs)
+      const waitMs = settings.waitMs === 0 ? 0 : Math.max(1, settings.waitMs - waitedMs)
       // Inside the scopes of what it holds already, so that a circle through a half-taken set is found, too.
-      const take = () => hold(desk, key, EXCLUSIVE, { ...terms, waitMs }, startedAt)
-      leases.push(await runInScopes(desk.engine, leases, take))
+      const take = () => hold(context, key, EXCLUSIVE, { ...settings, waitMs, startedAtMs })
+      leases.push(await runInScopes(context.engine, leases, take))
     }
     // The first may have been lost while the last was awaited.
     for (const lease of leases) lease.assertHeld()
@@ -61,18 +65,18 @@ export async function holdTogether(desk: Desk, keys: readonly string[], terms: T
 }
 
 export async function tryHoldTogether(
-  desk: Desk,
+  context: LocksContext,
   keys: readonly string[],
-  terms: Terms,
+  settings: HoldSettings,
 ): Promise<LeaseSet | null> {
-  refuseMinHold(terms)
+  refuseMinHold(settings)
   const ordered = canonical(keys)
-  const atOnce = await takeAtOnce(desk, ordered, terms)
+  const atOnce = await takeAtOnce(context, ordered, settings)
   if (atOnce !== undefined) return atOnce
   const leases: HeldLease[] = []
   try {
     for (const key of ordered) {
-      const lease = await tryHold(desk, key, EXCLUSIVE, terms)
+      const lease = await tryHold(context, key, EXCLUSIVE, settings)
       if (lease === null) {
         await releaseAll(leases)
         return null
@@ -88,17 +92,21 @@ export async function tryHoldTogether(
 }
 
 /** Nobody waits here, so the order does not matter. Undefined where they have to be taken one by one. */
-async function takeAtOnce(desk: Desk, keys: readonly string[], terms: Terms): Promise<LeaseSet | undefined> {
-  const { engine } = desk
+async function takeAtOnce(
+  context: LocksContext,
+  keys: readonly string[],
+  settings: HoldSettings,
+): Promise<LeaseSet | undefined> {
+  const { engine } = context
   if (keys.length === 1 || engine.store.acquireAll === undefined) return undefined
   if (keys.some((key) => heldHere(engine, key) !== undefined)) return undefined
   const leases = await acquireAll(
     engine,
     keys.map((key) => ({
-      ticket: makeTicket(desk, key, desk.nextId(), EXCLUSIVE, terms, 0),
-      waitMs: terms.waitMs,
-      signal: terms.signal,
-      lease: terms,
+      ticket: makeTicket(context, { key, id: context.nextId(), shape: EXCLUSIVE, settings, patienceMs: 0 }),
+      waitMs: settings.waitMs,
+      signal: settings.signal,
+      lease: settings,
       whileQueued: undefined,
     })),
   )
@@ -106,35 +114,35 @@ async function takeAtOnce(desk: Desk, keys: readonly string[], terms: Terms): Pr
 }
 
 export async function withHoldTogether<T>(
-  desk: Desk,
+  context: LocksContext,
   keys: readonly string[],
-  terms: Terms,
+  settings: HoldSettings,
   work: (leases: LeaseSet) => Promise<T> | T,
 ): Promise<T> {
   checkCallback(work)
-  return runUnder(desk, await holdTogether(desk, keys, terms), work)
+  return runUnder(context, await holdTogether(context, keys, settings), work)
 }
 
 export async function tryWithHoldTogether<T>(
-  desk: Desk,
+  context: LocksContext,
   keys: readonly string[],
-  terms: Terms,
+  settings: HoldSettings,
   work: (leases: LeaseSet) => Promise<T> | T,
 ): Promise<Outcome<T>> {
   checkCallback(work)
-  const leases = await tryHoldTogether(desk, keys, terms)
+  const leases = await tryHoldTogether(context, keys, settings)
   if (leases === null) return { ran: false }
-  return { ran: true, value: await runUnder(desk, leases, work) }
+  return { ran: true, value: await runUnder(context, leases, work) }
 }
 
 async function runUnder<T>(
-  desk: Desk,
+  context: LocksContext,
   leases: LeaseSet,
   work: (leases: LeaseSet) => Promise<T> | T,
 ): Promise<T> {
   const held = leases.leases as readonly HeldLease[]
   try {
-    const value = await runObserved(desk.engine, held, () => work(leases))
+    const value = await runObserved(context.engine, held, () => work(leases))
     for (const lease of held) lease.assertKept()
     return value
   } finally {
@@ -209,7 +217,7 @@ class Together implements LeaseSet {
 const WORST_FIRST: readonly LeaseState[] = ['lost', 'released', 'jeopardy', 'held']
 
 /** One of the keys may be given back because another one is busy, and would then stay taken although nothing has run. */
-function refuseMinHold({ minHoldMs }: Terms): void {
+function refuseMinHold({ minHoldMs }: HoldSettings): void {
   if (minHoldMs === 0) return
   throw new InvalidArgumentError(
     `Expected \`minHold\` to be 0 for several keys at once, got ${minHoldMs} ms. Set it where one key is held.`,

@@ -5,7 +5,7 @@ import type { RoomView, Store } from '../../src/contract/store.ts'
 import { Engine } from '../../src/engine/engine.ts'
 import { nextTicketId } from '../../src/engine/ids.ts'
 import { Locks } from '../../src/primitives/locks.ts'
-import { parseTerms, TAKES } from '../../src/primitives/options.ts'
+import { parseSettings, TAKES } from '../../src/primitives/options.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { FakeClock, settled } from './fake-clock.ts'
 import { ScriptedStore } from './scripted-store.ts'
@@ -18,8 +18,8 @@ export interface Process {
 
 export function startProcess(store: Store, clock: Clock): Process {
   const engine = new Engine(store, { clock, chance: () => 0.5 })
-  const desk = { engine, owner: '{"label":"test"}', nextId: nextTicketId }
-  return { engine, locks: new Locks(desk, parseTerms({}, TAKES.locks)) }
+  const context = { engine, owner: '{"label":"test"}', nextId: nextTicketId }
+  return { engine, locks: new Locks(context, parseSettings({}, TAKES.locks)) }
 }
 
 export interface Scene extends Process {

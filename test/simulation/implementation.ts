@@ -1,6 +1,6 @@
 import { Engine } from '../../src/engine/engine.ts'
 import { Locks } from '../../src/primitives/locks.ts'
-import { parseTerms, TAKES } from '../../src/primitives/options.ts'
+import { parseSettings, TAKES } from '../../src/primitives/options.ts'
 import { memoryStore } from '../../src/stores/memory/memory-store.ts'
 
 /** What is under test. The checkers know nothing else of it, so that a broken copy can take its place. */
@@ -8,11 +8,11 @@ export interface Implementation {
   readonly Engine: typeof Engine
   readonly Locks: typeof Locks
   readonly memoryStore: typeof memoryStore
-  readonly parseTerms: typeof parseTerms
+  readonly parseSettings: typeof parseSettings
   readonly TAKES: typeof TAKES
 }
 
-export const holdfast: Implementation = { Engine, Locks, memoryStore, parseTerms, TAKES }
+export const holdfast: Implementation = { Engine, Locks, memoryStore, parseSettings, TAKES }
 
 /** Where these come from, below the folder of the sources. */
 export const MODULES = [

@@ -82,9 +82,9 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('withLock does not release', CONTENTION, ['left behind', 'liveness'], {
     file: 'primitives/hold.ts',
-    find: 'return await runUnder(desk, lease, work, runObserved)\n  } finally {',
+    find: 'return await runUnder(context, lease, work, runObserved)\n  } finally {',
     replace:
-      'return await runUnder(desk, lease, work, runObserved)\n  } finally {\n    if (lease.ticket.units < 0)',
+      'return await runUnder(context, lease, work, runObserved)\n  } finally {\n    if (lease.ticket.units < 0)',
   }),
   mutant('the deadline of a grant counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/acquisition.ts',

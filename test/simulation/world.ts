@@ -126,7 +126,7 @@ export class World {
     })
     const deliver = (act: () => void): void => process.deliver(act)
     const link = this.plan.direct ? undefined : this.network.connect(deliver)
-    const { Engine, Locks, parseTerms, TAKES } = this.#implementation
+    const { Engine, Locks, parseSettings, TAKES } = this.#implementation
     const engine = new Engine(link ?? new DirectLink(this.network, deliver), {
       clock: process.clock,
       chance: () => random.next(),
@@ -136,7 +136,7 @@ export class World {
       tickets += 1
       return `${name}-${tickets}`
     }
-    const locks = new Locks({ engine, owner: name, nextId }, parseTerms({}, TAKES.locks))
+    const locks = new Locks({ engine, owner: name, nextId }, parseSettings({}, TAKES.locks))
     const member = new Member({ process, link, engine, locks })
     this.members.push(member)
     return member
