@@ -1,69 +1,58 @@
 import { outsideOfCallers } from '../base/async-context.ts'
-import { type Backoff, backoffMs } from '../base/backoff.ts'
-import type { Instant } from '../base/clock.ts'
-import { SignalWatch } from '../base/signal-watch.ts'
-import type { Clock, Timer } from '../contract/clock.ts'
-import type { Answer, ReleaseAnswer, RenewAnswer, Store, Ticket, Wake } from '../contract/store.ts'
-import { ClosedError, isHoldfastError, StoreError } from '../errors.ts'
-import { type AcquireRequest, Acquisition } from './acquisition.ts'
-import { createEvents, type Events, tellStoreError } from './events.ts'
+import type { SignalWatch } from '../base/signal-watch.ts'
+import type { Clock } from '../contract/clock.ts'
+import type { AcquireAnswer, Answer, Store } from '../contract/store.ts'
+import { acquireAll } from './acquire-all.ts'
+import { tellAcquired, tellRequested } from './acquire-events.ts'
+import type { AcquireRequest } from './acquire-request.ts'
+import { Acquisition } from './acquisition.ts'
+import { type AdoptRequest, adopt, type NotAdopted } from './adopt.ts'
+import { EngineContext, type EngineOptions } from './engine-context.ts'
+import type { Events } from './events.ts'
 import { HeldLease } from './held-lease.ts'
-import { now } from './instant.ts'
 import { isLater } from './later.ts'
-import type { LeaseOptions } from './lease-deadline.ts'
 import type { StoreVerb } from './lock-events.ts'
-import { GiveBack, type GiveBackOptions, Returning } from './pending-release.ts'
-import { Keeper } from './renewal-loop.ts'
-
-export interface EngineOptions {
-  readonly clock: Clock
-  /** A number from 0 to 1, to spread renewals and retries apart. */
-  readonly chance: () => number
-}
+import { closedError } from './ticket-errors.ts'
+import type { Waiter } from './wakes.ts'
 
 /**
- * What holds for every store, built once: asking, waiting, keeping, giving back. One engine looks after all tickets that
- * one process has in one store.
+ * What holds for every store, built once: asking, waiting, renewing, losing, releasing. One engine looks after all tickets
+ * that one process has in one store.
+ *
+ * This is what the primitives see of it. Inside, an `Acquisition` becomes a `HeldLease`, and both share an `EngineContext`:
+ * the store, the clocks, the renewal loop, the wakes and the pending releases.
  */
 export class Engine {
   readonly store: Store
   readonly clock: Clock
   readonly chance: () => number
-  readonly keeper: Keeper
   readonly events: Events
-  /** Everybody who waits, by ticket id, for the wakes. */
-  readonly waiting: Map<string, Acquisition> = new Map()
-  /**
-   * Every lease by ticket id, to find the one that was evicted: a wake may be for somebody else, and walking over ten thousand
-   * leases for it would be felt. Undefined in process, where such wakes are rare and an entry for each lease would be felt.
-   */
-  readonly leases: Map<string, HeldLease> | undefined
-  readonly signals: SignalWatch = new SignalWatch()
-  readonly returning: Returning = new Returning()
-  readonly givingBack: Set<GiveBack> = new Set()
+  readonly signals: SignalWatch
+  readonly #context: EngineContext
   /** Requests for several keys that have no answer yet. None of these rejects. */
-  readonly takingAll: Set<Promise<void>> = new Set()
-  /** Wakes flow since then, on the monotonic clock. */
-  hearsSince: number = Number.POSITIVE_INFINITY
-  /** How many wakes were for tickets that nobody here has: the grant of one may still be on its way. */
-  strangers = 0
-  #listening: 'no' | 'starting' | 'yes' = 'no'
-  #unlisten: (() => void) | undefined
-  #listenAgainAt = 0
+  readonly #takingAll = new Set<Promise<void>>()
   #closing: Promise<void> | undefined
-  #isStoreClosed = false
 
   constructor(store: Store, options: EngineOptions) {
+    const context = new EngineContext(store, options)
+    this.#context = context
     this.store = store
-    this.leases = store.inProcess === true ? undefined : new Map()
-    this.clock = options.clock
-    this.chance = options.chance
-    this.events = createEvents({ store: store.name, clock: options.clock })
-    this.keeper = new Keeper(store, options.clock, this.events)
+    this.clock = context.clock
+    this.chance = context.chance
+    this.events = context.events
+    this.signals = context.signals
   }
 
-  now(): Instant {
-    return now(this.clock, this.store)
+  /** What waits, by ticket id. */
+  get waiting(): ReadonlyMap<string, Waiter> {
+    return this.#context.wakes.waiters
+  }
+
+  /** How much it looks after, to see that nothing is left behind. */
+  get counts(): { readonly waiting: number; readonly leases: number; readonly scheduled: number } {
+    const { leases, renewals } = this.#context
+    const scheduled = renewals.list(() => true).length
+    return { waiting: this.waiting.size, leases: leases.list().length, scheduled }
   }
 
   /**
@@ -71,130 +60,73 @@ export class Engine {
    * key is busy. Rejects (never throws) with the errors of the public `acquire`.
    */
   acquire(request: AcquireRequest): HeldLease | null | Promise<HeldLease | null> {
-    if (this.#closing !== undefined) return Promise.reject(closedError(request.ticket.key))
+    const context = this.#context
+    if (context.isClosing) return Promise.reject(closedError(request.ticket.key))
     if (request.signal?.aborted === true) return Promise.reject(request.signal.reason)
-    const { events } = this
-    if (events.requested.isHeard)
-      events.requested.tell(request, { waitMs: request.waitMs, ttlMs: request.ticket.ttlMs })
-    const askedAt = this.now()
+    tellRequested(context.events, request)
+    const askedAt = context.now()
+    let answer: Answer<AcquireAnswer>
     try {
-      const answer = this.store.acquire(request.ticket, askedAt.monotonicMs)
-      if (isLater(answer)) {
-        const acquisition = new Acquisition(this, request, askedAt)
-        acquisition.expect(answer, askedAt)
-        return acquisition.promise
-      }
-      if (answer.tag === 'held') {
-        const when = { askedAt, answeredAt: askedAt }
-        const lease = new HeldLease(this, request.ticket, answer.fence, when, request.lease)
-        if (events.acquired.isHeard)
-          events.acquired.tell(request, {
-            fence: answer.fence,
-            waitedMs: 0,
-            queued: false,
-            wokenMs: undefined,
-          })
-        return lease
-      }
-      if (answer.tag === 'busy' && request.ticket.patienceMs === 0) {
-        events.busy.tell(request, {})
-        return null
-      }
-      const acquisition = new Acquisition(this, request, askedAt)
-      acquisition.settle(answer, { askedAt, answeredAt: askedAt })
-      return acquisition.promise
+      answer = context.store.acquire(request.ticket, askedAt.monotonicMs)
     } catch (error) {
-      const acquisition = new Acquisition(this, request, askedAt)
-      acquisition.expect(Promise.reject(error), askedAt)
+      answer = Promise.reject(error)
+    }
+    if (isLater(answer)) {
+      const acquisition = new Acquisition(context, request, askedAt)
+      acquisition.expect(answer, askedAt)
       return acquisition.promise
+    }
+    const when = { askedAt, answeredAt: askedAt }
+    if (answer?.tag === 'held') {
+      const lease = new HeldLease(context, request.ticket, answer.fence, when, request.lease)
+      tellAcquired(context.events, request, answer.fence, 0)
+      return lease
+    }
+    if (answer?.tag === 'busy' && request.ticket.patienceMs === 0) {
+      context.events.busy.tell(request, {})
+      return null
+    }
+    const acquisition = new Acquisition(context, request, askedAt)
+    acquisition.settle(answer, when)
+    return acquisition.promise
+  }
+
+  /** See {@link acquireAll}. */
+  async acquireAll(requests: readonly AcquireRequest[]): Promise<readonly HeldLease[] | undefined> {
+    const taken = acquireAll(this.#context, requests)
+    const settled = taken.then(
+      () => {},
+      () => {},
+    )
+    this.#takingAll.add(settled)
+    try {
+      return await taken
+    } finally {
+      this.#takingAll.delete(settled)
     }
   }
 
-  /** @throws {ClosedError} when it takes no new work. */
-  assertOpen(key: string): void {
-    if (this.#closing !== undefined) throw closedError(key)
+  /** Takes over a ticket that is held already, or says what became of it. */
+  adopt(request: AdoptRequest): Promise<HeldLease | NotAdopted> {
+    return adopt(this.#context, request)
   }
 
-  /** Takes over a ticket that is held already, or says what the store knows of it instead. */
-  async adopt(
-    ticket: Ticket,
-    options: LeaseOptions,
-  ): Promise<HeldLease | Exclude<RenewAnswer, { tag: 'held' }>> {
-    const askedAt = this.now()
-    const [answer] = await this.ask('renew', () => this.store.renew([ticket]), this.attemptMs(1), ticket.key)
-    this.assertOpen(ticket.key)
-    if (answer?.tag === 'held')
-      return new HeldLease(this, ticket, answer.fence, { askedAt, answeredAt: this.now() }, options)
-    return answer ?? { tag: 'gone', evicted: false }
+  /** See {@link EngineContext.ask}. */
+  ask<T>(verb: StoreVerb, request: () => Answer<T>, limitMs: number, key?: string): Promise<T> {
+    return this.#context.ask(verb, request, limitMs, key)
+  }
+
+  attemptMs(attempts: number): number {
+    return this.#context.attemptMs(attempts)
+  }
+
+  backoffMs(attempts: number): number {
+    return this.#context.backoffMs(attempts)
   }
 
   /**
-   * Returns a ticket, in the background if the store does not answer. The promise settles with the answer, or after one
-   * attempt's time without it; `undefined` when the answer is there already.
-   */
-  giveBack(ticket: Ticket, options: GiveBackOptions): Promise<void> | undefined {
-    const reply = this.askRelease(ticket, options)
-    if (!isLater(reply)) return undefined
-    const giveBack = new GiveBack(this, ticket, { ...options, reply })
-    this.givingBack.add(giveBack)
-    if (this.#closing === undefined) return giveBack.told
-    // Nobody may be left to tell: the keeper stops.
-    return this.#atMost(giveBack.told, this.attemptMs(1))
-  }
-
-  /** One release request; a failure is a rejection, also where the store throws at once. */
-  askRelease(
-    { key, id }: Ticket,
-    { cancel, atMs }: { readonly cancel: boolean; readonly atMs?: number },
-  ): ReleaseAnswer | Promise<ReleaseAnswer> {
-    try {
-      return this.store.release({ key, id, cancel }, atMs)
-    } catch (error) {
-      return Promise.reject(error)
-    }
-  }
-
-  /** Starts the wakes, once; when the store cannot deliver them, waiters ask at the times the store names. */
-  listen(): void {
-    if (this.#listening !== 'no' || this.store.listen === undefined) return
-    if (this.clock.monotonicMs() < this.#listenAgainAt) return
-    this.#listening = 'starting'
-    try {
-      const begun = outsideOfCallers(() => this.store.listen?.((wake) => this.#wake(wake)))
-      if (!isLater(begun)) this.#hears(begun)
-      else
-        Promise.resolve(begun)
-          .then((unlisten) => this.#hearsLate(unlisten))
-          .catch((error: unknown) => this.#hearsNothing(error))
-    } catch (error) {
-      this.#hearsNothing(error)
-    }
-  }
-
-  #hears(unlisten: (() => void) | undefined): void {
-    if (this.#closing !== undefined) return unlisten?.()
-    this.#listening = 'yes'
-    this.hearsSince = this.clock.monotonicMs()
-    this.#unlisten = unlisten
-  }
-
-  #hearsLate(unlisten: (() => void) | undefined): void {
-    this.#hears(unlisten)
-    // Whatever was sent before this moment is lost: an offer, or an eviction.
-    for (const waiting of this.waiting.values()) waiting.wake()
-    for (const lease of this.#leases()) if (lease.isWatched) lease.check()
-  }
-
-  /** Only the wakes are missing; what is wrong with the store shows in every other request. */
-  #hearsNothing(error: unknown): void {
-    this.#listening = 'no'
-    this.#listenAgainAt = this.clock.monotonicMs() + LISTEN_AGAIN_MS
-    tellStoreError(this.events, { verb: 'listen', error })
-  }
-
-  /**
-   * Takes no new work, rejects who waits, gives back what is held, and closes the store. Bounded: what a silent store
-   * does not take back runs out by itself.
+   * Takes no new work, rejects what waits, releases what is held, and closes the store. Bounded: what a silent store does
+   * not take back runs out by itself.
    */
   close(): Promise<void> {
     this.#closing ??= this.#close()
@@ -202,117 +134,21 @@ export class Engine {
   }
 
   async #close(): Promise<void> {
-    // One tick later, so that #closing is set before anybody is told.
+    const context = this.#context
+    context.beginClosing()
+    // One tick later, so that whoever calls `close()` again in answer to an event gets the same promise.
     await undefined
     const released = outsideOfCallers(() => {
-      for (const waiting of [...this.waiting.values()]) waiting.giveUp(closedError(waiting.ticket.key))
-      return this.#leases().map((lease) => lease.close(closedError(lease.key)))
+      for (const waiter of [...this.waiting.values()]) waiter.giveUp(closedError(waiter.ticket.key))
+      return context.leases.list().map((lease) => lease.close(closedError(lease.key)))
     })
     await Promise.all(released)
-    if (this.takingAll.size > 0) await this.#atMost(Promise.all(this.takingAll), this.attemptMs(1))
-    const left = Promise.all([...this.givingBack].map((giveBack) => giveBack.untilDone()))
-    await this.#atMost(left, this.attemptMs(1))
-    for (const giveBack of this.givingBack) giveBack.tell()
-    this.keeper.stop()
-    try {
-      this.#unlisten?.()
-    } catch {
-      // The store is closed next, whether it wants to be quiet or not.
-    }
-    this.#isStoreClosed = true
-    await this.#atMost(this.store.close(), this.attemptMs(1))
+    const limitMs = context.attemptMs(1)
+    if (this.#takingAll.size > 0) await context.atMost(Promise.all(this.#takingAll), limitMs)
+    await context.atMost(context.releases.untilDone(), limitMs)
+    context.releases.endCallersWaits()
+    context.renewals.stop()
+    context.wakes.stop()
+    await context.atMost(context.closeStore(), limitMs)
   }
-
-  /** How long the n-th attempt in a row may take before another one is made. */
-  attemptMs(attempts: number): number {
-    return Math.min(ATTEMPT_MS * 2 ** (Math.max(1, attempts) - 1), LONGEST_ATTEMPT_MS)
-  }
-
-  /** The pause after the n-th failure in a row. */
-  backoffMs(attempts: number): number {
-    return backoffMs(PAUSES, attempts, this.chance)
-  }
-
-  /**
-   * The answer to one request. Whatever goes wrong is a {@link StoreError}, also that it takes longer than the limit.
-   *
-   * @throws {ClosedError} when the engine is closed.
-   */
-  async ask<T>(verb: StoreVerb, request: () => Answer<T>, limitMs: number, key?: string): Promise<T> {
-    if (this.#closing !== undefined) throw closedError(key)
-    let timer: Timer | undefined
-    const late = new Promise<never>((_, reject) => {
-      const message = `The ${this.store.name} store did not answer within ${Math.round(limitMs)} ms. Check that it runs and can be reached.`
-      timer = this.clock.startTimer(limitMs, () =>
-        reject(new StoreError('store-unavailable', message, { key })),
-      )
-      timer.keepAlive(true)
-    })
-    try {
-      return await Promise.race([request(), late])
-    } catch (error) {
-      // It was on its way when the store was closed: no failure of the store, and in no words of its own.
-      if (this.#isStoreClosed) throw closedError(key)
-      if (!isHoldfastError(error, 'invalid-argument')) tellStoreError(this.events, { verb, error, key })
-      if (isHoldfastError(error)) throw error
-      throw new StoreError('store-unavailable', `The ${this.store.name} store failed.`, { key, cause: error })
-    } finally {
-      timer?.stop()
-    }
-  }
-
-  sleep(durationMs: number): Promise<void> {
-    return new Promise((resolve) => {
-      this.clock.startTimer(durationMs, resolve).keepAlive(true)
-    })
-  }
-
-  #atMost(done: Promise<unknown>, limitMs: number): Promise<void> {
-    return new Promise((resolve, reject) => {
-      const timer = this.clock.startTimer(limitMs, resolve)
-      timer.keepAlive(true)
-      void done.then(() => resolve(), reject).finally(() => timer.stop())
-    })
-  }
-
-  #wake(wake: Wake): void {
-    switch (wake.tag) {
-      case 'ticket': {
-        const waiting = this.waiting.get(wake.id)
-        if (waiting !== undefined) return waiting.wake()
-        // Nobody waits under this id, so it may be a lease that was evicted.
-        const lease = this.#leaseOf(wake.id)
-        if (lease === undefined) this.strangers += 1
-        else lease.check()
-        return
-      }
-      case 'all':
-        for (const waiting of this.waiting.values()) waiting.wake()
-        for (const lease of this.#leases()) lease.check()
-        return
-      default:
-        wake satisfies never
-    }
-  }
-
-  #leaseOf(id: string): HeldLease | undefined {
-    if (this.leases !== undefined) return this.leases.get(id)
-    return this.keeper.find((kept) => kept instanceof HeldLease && kept.id === id) as HeldLease | undefined
-  }
-
-  #leases(): HeldLease[] {
-    return this.keeper.list((kept) => kept instanceof HeldLease) as HeldLease[]
-  }
-}
-
-const ATTEMPT_MS = 2000
-const LONGEST_ATTEMPT_MS = 15_000
-const PAUSES: Backoff = { firstMs: 50, longestMs: 1000, jitter: 0.5 }
-const LISTEN_AGAIN_MS = 5000
-
-function closedError(key?: string): ClosedError {
-  return new ClosedError(
-    'Expected open locks, got locks that were closed. Make new ones with createLocks(…).',
-    { key },
-  )
 }

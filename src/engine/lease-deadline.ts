@@ -4,20 +4,20 @@ import { usableMs } from '../base/validity.ts'
 export interface LeaseOptions {
   readonly renew: boolean
   readonly maxHoldMs: number
-  /** A ticket of our own beside a caller's key: no event tells of it. */
+  /** No event is told of this lease: it is one of ours beside the caller's key. */
   readonly quiet?: boolean | undefined
 }
 
 /**
  * How long a lease may be used: until `askedAt + usable(ttl)` of the latest request that the store has confirmed, and not
- * beyond its `maxHold`. Every question takes the moment it is asked for, so that one look at the clocks serves several.
+ * beyond its `maxHold`. Every method takes the moment it is asked about, so that one look at the clocks serves several.
  *
- * What a lease is built on, and not a thing it has: as an object of its own it took 40 bytes more, and with ten thousand
- * leases to renew every object that has to be fetched from memory is felt.
+ * A base class of the lease, and not an object that the lease has: that object took 40 bytes more for each lease, and with
+ * ten thousand leases to renew every object that has to be fetched from memory is felt.
  */
-export class Term {
+export class LeaseDeadline {
   readonly options: LeaseOptions
-  /** The confirmed request that reaches furthest: before it was written, and what it may be used for from then on. */
+  /** The confirmed request that reaches furthest: the moment before it was written, and how long it may be used from then. */
   #askedAt: Instant
   #usableMs: number
   readonly #since: Instant
@@ -29,7 +29,7 @@ export class Term {
     this.#since = askedAt
   }
 
-  /** How much earlier than planned it may be renewed. One that is not renewed is due at its end, and not before. */
+  /** How much earlier than planned it may be renewed. Without renewal it is due at its end, and not before. */
   get slackMs(): number {
     return this.options.renew ? this.#usableMs / 10 : 0
   }
@@ -47,7 +47,7 @@ export class Term {
     return this.#usableMs - elapsedMs(this.#askedAt, at)
   }
 
-  /** What the holder may use of it. */
+  /** What is left for the holder: not beyond `maxHold`. */
   leftMs(at: Instant): number {
     return Math.min(this.confirmedMs(at), endOf(this.#since, this.options) - at.monotonicMs)
   }
@@ -56,16 +56,20 @@ export class Term {
     return this.leftMs(at) <= 0
   }
 
-  /** The end on the monotonic clock. From `at`, by both clocks: on one alone it would be late by as long as the machine slept. */
+  /**
+   * The end on the monotonic clock. It counts from `at` and uses both clocks: the monotonic clock alone would be late by as
+   * long as the machine slept.
+   */
   deadlineAt(at: Instant): number {
     return at.monotonicMs + this.leftMs(at)
   }
 
-  /** Whether it was asked for before that moment of the monotonic clock, which is known: infinity is none. */
+  /** Whether the lease was asked for before this moment of the monotonic clock. `Infinity` is no moment. */
   isOlderThan(monotonicMs: number): boolean {
     return monotonicMs !== Number.POSITIVE_INFINITY && this.#since.monotonicMs <= monotonicMs
   }
 
+  /** Whether `maxHold` is over. */
   isUsedUp(at: Instant): boolean {
     return at.monotonicMs >= endOf(this.#since, this.options)
   }

@@ -1,79 +1,109 @@
+import { assert } from '../base/assert.ts'
 import type { Instant } from '../base/clock.ts'
-import type { ReleaseAnswer, Ticket } from '../contract/store.ts'
+import type { Clock } from '../contract/clock.ts'
+import type { ReleaseAnswer, Store, Ticket } from '../contract/store.ts'
 import { isHoldfastError } from '../errors.ts'
-import type { Engine } from './engine.ts'
-import { tellStoreError } from './events.ts'
+import { type Events, tellStoreError } from './events.ts'
 import { isLater } from './later.ts'
-import type { Kept } from './renewal-loop.ts'
+import type { ReleaseRetry } from './release-retry.ts'
+import type { Renewable, RenewalLoop } from './renewal-loop.ts'
 
-export interface GiveBackOptions {
+export interface ReleaseOptions {
   readonly cancel: boolean
-  /** What is left of a term that was longer than the ticket's ttl is now. */
-  readonly termMs?: number
-  /** When it is asked first, on the monotonic clock. */
+  /** How long the store may still keep the ticket because of an earlier, longer ttl. */
+  readonly remainingMs?: number
+  /** When the store is asked first, on the monotonic clock. */
   readonly atMs?: number
 }
 
+/** What a pending release needs of its engine. */
+export interface ReleaseContext {
+  readonly store: Store
+  readonly clock: Clock
+  readonly events: Events
+  readonly renewals: RenewalLoop
+  readonly releases: ReleaseRetry
+  attemptMs(attempts: number): number
+  backoffMs(attempts: number): number
+}
+
+/** One release request. Its failure is a rejection, also where the store throws at once. */
+export function requestRelease(
+  store: Store,
+  { key, id }: Ticket,
+  { cancel, atMs }: ReleaseOptions,
+): ReleaseAnswer | Promise<ReleaseAnswer> {
+  try {
+    return store.release({ key, id, cancel }, atMs)
+  } catch (error) {
+    return Promise.reject(error)
+  }
+}
+
 /**
- * Returns a ticket to its store, and repeats it until the store has answered or would have forgotten the ticket by
- * itself. Runs without the caller and its signal: who gives up has often been aborted, and must not leave a ghost.
+ * A release that the store did not answer at once. It is repeated until the store has answered, or would have forgotten the
+ * ticket by itself. It does not depend on the caller and its signal: a caller that gives up was often aborted, and its
+ * ticket must not stay behind.
  */
-export class GiveBack implements Kept {
+export class PendingRelease implements Renewable {
+  readonly kind = 'release'
   readonly ticket: Ticket
   readonly slackMs = 0
   dueAt = 0
-  kept = false
-  previous: Kept | undefined
-  next: Kept | undefined
-  /** What its caller awaits: the answer, or the time of one attempt. Never rejects. */
-  readonly told: Promise<void>
-  readonly #engine: Engine
+  scheduled = false
+  previous: Renewable | undefined
+  next: Renewable | undefined
+  /** What the caller awaits: the answer, or the time of one attempt. Never rejects. */
+  readonly callerDone: Promise<void>
+  readonly #context: ReleaseContext
   readonly #cancel: boolean
-  readonly #tellAt: number
+  /** The caller waits no longer than this. */
+  readonly #callerUntil: number
+  /** The store has forgotten the ticket by then. */
   readonly #until: number
   #askAt = 0
   #attempts = 0
-  #isTold = false
+  #callerWaits = true
   /** Whether the latest request has neither an answer nor failed. */
   #silent = false
-  #settle: () => void = nobodyAsked
-  #finish: () => void = nobodyAsked
+  #resolveCaller: () => void = noop
+  #resolveDone: () => void = noop
 
   /** `reply` belongs to the first request, which is already on its way. */
   constructor(
-    engine: Engine,
+    context: ReleaseContext,
     ticket: Ticket,
-    options: GiveBackOptions & { readonly reply: Promise<ReleaseAnswer> },
+    options: ReleaseOptions & { readonly reply: Promise<ReleaseAnswer> },
   ) {
-    this.#engine = engine
+    this.#context = context
     this.ticket = ticket
     this.#cancel = options.cancel
-    const { termMs = 0 } = options
-    const from = engine.clock.monotonicMs()
-    this.#tellAt = from + engine.attemptMs(1)
-    this.#until = from + Math.max(termMs, ticket.ttlMs, ticket.patienceMs, ticket.minHoldMs)
-    this.told = new Promise((resolve) => {
-      this.#settle = resolve
+    const { remainingMs = 0 } = options
+    const from = context.clock.monotonicMs()
+    this.#callerUntil = from + context.attemptMs(1)
+    this.#until = from + Math.max(remainingMs, ticket.ttlMs, ticket.patienceMs, ticket.minHoldMs)
+    this.callerDone = new Promise((resolve) => {
+      this.#resolveCaller = resolve
     })
+    context.releases.add(this)
     this.#expect(options.reply)
   }
 
   get awaited(): boolean {
-    return !this.#isTold
+    return this.#callerWaits
   }
 
-  /** Settles when the store has answered or nothing is left to give back. For the one who closes. Never rejects. */
   untilDone(): Promise<void> {
     return new Promise((resolve) => {
-      this.#finish = resolve
+      this.#resolveDone = resolve
     })
   }
 
-  /** Lets its caller go, whatever is known. It is looked after no more, unless it is kept again. */
-  tell(): void {
-    this.#engine.keeper.drop(this)
-    this.#isTold = true
-    this.#settle()
+  /** Lets the caller go on, whatever is known. The loop forgets this release, unless it is scheduled again. */
+  endCallersWait(): void {
+    this.#context.renewals.remove(this)
+    this.#callerWaits = false
+    this.#resolveCaller()
   }
 
   due(at: Instant): boolean {
@@ -81,40 +111,44 @@ export class GiveBack implements Kept {
       this.#end()
       return false
     }
-    if (at.monotonicMs >= this.#tellAt) {
-      if (!this.#isTold && this.#silent) this.#tellFailure(undefined)
-      this.tell()
+    if (at.monotonicMs >= this.#callerUntil) {
+      if (this.#callerWaits && this.#silent) this.#tellFailure(undefined)
+      this.endCallersWait()
     }
-    // Only its caller was due, or another one that succeeded has had it ask a moment ago.
-    if (at.monotonicMs < this.#askAt) this.#keep()
-    else if (this.#engine.returning.admits(this, at)) this.again()
-    else this.#setDue(this.#engine.backoffMs(LAST_PAUSE))
+    // Only the caller's wait was due. Or another release succeeded a moment ago, and had this one ask.
+    if (at.monotonicMs < this.#askAt) this.#schedule()
+    else if (this.#context.releases.admits(this, at)) this.again()
+    else this.#setDue(this.#context.backoffMs(LAST_PAUSE))
     return false
   }
 
-  /** Asks once more. */
   again(): void {
-    this.#expect(this.#engine.askRelease(this.ticket, { cancel: this.#cancel }))
+    const { store } = this.#context
+    this.#expect(requestRelease(store, this.ticket, { cancel: this.#cancel }))
   }
 
-  answered(): void {}
+  answered(): void {
+    assert(false, 'a release is renewed')
+  }
 
-  unanswered(): void {}
+  unanswered(): void {
+    assert(false, 'a release is renewed')
+  }
 
   #expect(reply: ReleaseAnswer | Promise<ReleaseAnswer>): void {
     if (!isLater(reply)) return this.#end()
     this.#attempts += 1
     this.#silent = true
-    this.#setDue(this.#engine.attemptMs(this.#attempts))
+    this.#setDue(this.#context.attemptMs(this.#attempts))
     reply.then(
-      () => this.#taken(),
+      () => this.#succeeded(),
       (error: unknown) => this.#failed(error),
     )
   }
 
-  #taken(): void {
+  #succeeded(): void {
     this.#end()
-    this.#engine.returning.succeeded()
+    this.#context.releases.succeeded()
   }
 
   #failed(error: unknown): void {
@@ -122,91 +156,35 @@ export class GiveBack implements Kept {
     this.#tellFailure(error)
     // A definite no will not become a yes, and the ticket runs out by itself.
     if (isHoldfastError(error, 'store-refused')) return this.#end()
-    const pauseMs = this.#engine.backoffMs(this.#attempts)
-    this.#engine.returning.failed(this, this.#engine.clock.monotonicMs() + pauseMs)
-    if (this.kept) this.#setDue(pauseMs)
+    const pauseMs = this.#context.backoffMs(this.#attempts)
+    this.#context.releases.failed(this, this.#context.clock.monotonicMs() + pauseMs)
+    if (this.scheduled) this.#setDue(pauseMs)
   }
 
   #setDue(pauseMs: number): void {
-    this.#askAt = this.#engine.clock.monotonicMs() + pauseMs
-    this.#keep()
+    this.#askAt = this.#context.clock.monotonicMs() + pauseMs
+    this.#schedule()
   }
 
-  #keep(): void {
-    this.dueAt = this.#isTold ? this.#askAt : Math.min(this.#askAt, this.#tellAt)
-    this.#engine.keeper.keep(this)
+  #schedule(): void {
+    this.dueAt = this.#callerWaits ? Math.min(this.#askAt, this.#callerUntil) : this.#askAt
+    this.#context.renewals.schedule(this)
   }
 
   #tellFailure(error: unknown): void {
     const { key, id } = this.ticket
-    tellStoreError(this.#engine.events, { verb: 'release', error, key, id })
+    tellStoreError(this.#context.events, { verb: 'release', error, key, id })
   }
 
+  /** May come more than once: several requests may be on their way, and each may be answered. */
   #end(): void {
-    this.tell()
-    this.#engine.returning.forget(this)
-    this.#engine.givingBack.delete(this)
-    this.#finish()
+    this.endCallersWait()
+    this.#context.releases.remove(this)
+    this.#resolveDone()
   }
 }
 
-function nobodyAsked(): void {}
+function noop(): void {}
 
-/**
- * How many give-backs of one store are repeated at a time. While it is silent or fails, a few find out whether it is back;
- * then the others follow, as fast as it takes them. All at once they would be thousands of requests a second for a store
- * that is down (measured: 5,000 of them made 6,500), and as many that lie in its client for the moment it comes back.
- */
-export class Returning {
-  readonly #asking = new Set<GiveBack>()
-  readonly #waiting = new Set<GiveBack>()
-  #notBefore = 0
-
-  /** Whether it may ask now. If not, it does when others have succeeded, or when it is due again. */
-  admits(giveBack: GiveBack, at: Instant): boolean {
-    if (this.#asking.has(giveBack)) return !this.#passOn(giveBack)
-    if (this.#asking.size >= MOST_AT_A_TIME || at.monotonicMs < this.#notBefore) {
-      this.#waiting.add(giveBack)
-      return false
-    }
-    this.#waiting.delete(giveBack)
-    this.#asking.add(giveBack)
-    return true
-  }
-
-  succeeded(): void {
-    this.#notBefore = 0
-    while (this.#waiting.size > 0 && this.#asking.size < MOST_AT_A_TIME) this.#startNext()
-  }
-
-  /** Not answered in its time. It may be the only one that never is, so the next one has its turn, and it comes after all. */
-  #passOn(giveBack: GiveBack): boolean {
-    if (this.#waiting.size === 0) return false
-    this.#asking.delete(giveBack)
-    this.#startNext()
-    this.#waiting.add(giveBack)
-    return true
-  }
-
-  #startNext(): void {
-    const [next] = this.#waiting
-    if (next === undefined) return
-    this.#waiting.delete(next)
-    this.#asking.add(next)
-    next.again()
-  }
-
-  failed(giveBack: GiveBack, notBefore: number): void {
-    this.#asking.delete(giveBack)
-    this.#notBefore = notBefore
-  }
-
-  forget(giveBack: GiveBack): void {
-    this.#asking.delete(giveBack)
-    this.#waiting.delete(giveBack)
-  }
-}
-
-const MOST_AT_A_TIME = 32
-/** The longest there is: nobody hurries who is told by others. */
+/** The exponent of the longest backoff: this release does not have to ask, others find out whether the store is back. */
 const LAST_PAUSE = 10

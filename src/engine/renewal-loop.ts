@@ -1,71 +1,72 @@
 import { outsideOfCallers } from '../base/async-context.ts'
 import type { Instant } from '../base/clock.ts'
 import type { Clock, Timer } from '../contract/clock.ts'
-import type { RenewAnswer, Store, Ticket } from '../contract/store.ts'
+import type { Answer, RenewAnswer, Store, Ticket } from '../contract/store.ts'
 import { type Events, tellStoreError } from './events.ts'
 import { type Exchange, now } from './instant.ts'
 import { isLater } from './later.ts'
 
-/** Something that has to be looked at now and then: a lease, a wait, a give-back. */
-export interface Kept {
-  /** When to look at it next, on the monotonic clock. `Infinity`: only when hurried. */
-  dueAt: number
-  /** How much earlier it may be looked at, if somebody else is due anyway. */
-  readonly slackMs: number
-  /** It is due. True: ask the store about its ticket, together with all others that are due. */
-  due(at: Instant): boolean
+/** What the renewal loop looks after: a lease, a waiter, or a release that is not answered yet. */
+export interface Renewable {
+  readonly kind: 'lease' | 'waiter' | 'release'
   readonly ticket: Ticket
-  /** What to ask, where it is not the ticket as it is. */
-  readonly question?: Ticket
+  /** The ticket to renew with, if it differs from the lease's own. */
+  readonly renewRequest?: Ticket
+  /** When it is due next, on the monotonic clock. `Infinity`: only when {@link RenewalLoop.askNow} is called. */
+  dueAt: number
+  /** How much earlier than `dueAt` it may be asked about, to share a request with others. */
+  readonly slackMs: number
   /**
-   * A caller awaits it, so the process has to stay. Work under a lease keeps itself alive. Counted as it joins and leaves,
-   * so it may change only in between.
+   * Whether a caller awaits it, so that the process must not exit. Work under a lease keeps the process alive by itself.
+   * The loop counts when something is scheduled and when it is removed, so the value may change only in between.
    */
   readonly awaited: boolean
-  /** What the store said of the ticket as it was asked about. */
+  /** It is due. Returns true to have its ticket renewed in the same request as all others that are due. */
+  due(at: Instant): boolean
+  /** What the store said of the ticket that it was asked about. */
   answered(answer: RenewAnswer, asked: Ticket, when: Exchange): void
-  /** No answer: it may or may not have happened. */
+  /** The store gave no answer: the renewal may or may not have happened. */
   unanswered(error: unknown): void
   /**
-   * For the keeper alone: whether it is kept, and its neighbours in the list. A list in the things themselves, because
-   * joining and leaving is what every uncontended lock pays for.
+   * For the loop alone: whether it is scheduled, and its neighbours in the list. The list lives in its members, because
+   * every uncontended lock pays for joining and leaving it.
    */
-  kept: boolean
-  previous: Kept | undefined
-  next: Kept | undefined
+  scheduled: boolean
+  previous: Renewable | undefined
+  next: Renewable | undefined
 }
 
 /**
- * Looks after everything of one store that has to happen at a time: one timer, which sleeps until the first of all due
- * times, and one batched request for all tickets that are due then – holders to be renewed, and waiters to be remembered.
+ * Does what has to happen at a time, for everything of one store: one timer, which sleeps until the first due time, and one
+ * batched request for all tickets that are due then. It renews leases, keeps waiters remembered and repeats releases.
  *
- * The timer is not stopped when its last client leaves: it fires once more, finds nobody, and rests. So a lock that is
- * taken and released in a loop starts one timer per ttl/3 and not one per lock.
+ * The timer is not stopped when the last member leaves. It fires once more, finds nothing, and is not started again. So a
+ * lock that is taken and released in a loop starts one timer per ttl/3, and not one per lock.
  */
-export class Keeper {
+export class RenewalLoop {
   readonly #store: Store
   readonly #clock: Clock
   readonly #events: Events
-  #first: Kept | undefined
-  #last: Kept | undefined
+  #first: Renewable | undefined
+  #last: Renewable | undefined
   #timer: Timer | undefined
   #wakesAt = Number.POSITIVE_INFINITY
-  #hurried: Kept[] = []
-  /** The difference of the two clocks at the last round: if it grew, the machine slept. */
+  #asksNow: Renewable[] = []
+  /** How far the wall clock was ahead of the monotonic clock in the last round. If that grew, the machine slept. */
   #wallLead: number
-  #watched = false
+  #noticesSleep = false
   #awaited = 0
 
   /** By a promise, which costs a tenth of queueMicrotask in Node.js. */
-  readonly #flushSoon = (): void => {
-    void SOON.then(this.#flush)
+  readonly #askSoon = (): void => {
+    void SOON.then(this.#askAtOnce)
   }
-  readonly #flush = (): void => {
+  readonly #askAtOnce = (): void => {
     // Two wakes for one ticket in one tick are one question.
-    const hurried = this.#hurried.length > 1 ? [...new Set(this.#hurried)] : this.#hurried
-    this.#hurried = []
-    this.#lookAfter(hurried, now(this.#clock, this.#store))
-    for (const kept of hurried) if (kept.kept) this.#wakeBy(kept.dueAt)
+    const asked = this.#asksNow.length > 1 ? [...new Set(this.#asksNow)] : this.#asksNow
+    this.#asksNow = []
+    this.#lookAfter(asked, now(this.#clock, this.#store))
+    for (const one of asked) if (one.scheduled) this.#wakeBy(one.dueAt)
   }
 
   constructor(store: Store, clock: Clock, events: Events) {
@@ -76,59 +77,60 @@ export class Keeper {
     this.#wallLead = wallMs - monotonicMs
   }
 
-  keep(kept: Kept): void {
-    if (!kept.kept) {
-      kept.kept = true
-      kept.previous = this.#last
-      if (this.#last === undefined) this.#first = kept
-      else this.#last.next = kept
-      this.#last = kept
-      if (kept.awaited) this.#await(1)
+  /** Adds it, or takes notice of its new `dueAt`. */
+  schedule(one: Renewable): void {
+    if (!one.scheduled) {
+      one.scheduled = true
+      one.previous = this.#last
+      if (this.#last === undefined) this.#first = one
+      else this.#last.next = one
+      this.#last = one
+      if (one.awaited) this.#await(1)
     }
-    this.#wakeBy(kept.dueAt)
+    this.#wakeBy(one.dueAt)
   }
 
-  drop(kept: Kept): void {
-    if (!kept.kept) return
-    const { previous, next } = kept
-    kept.kept = false
-    kept.previous = undefined
-    kept.next = undefined
+  remove(one: Renewable): void {
+    if (!one.scheduled) return
+    const { previous, next } = one
+    one.scheduled = false
+    one.previous = undefined
+    one.next = undefined
     if (previous === undefined) this.#first = next
     else previous.next = next
     if (next === undefined) this.#last = previous
     else next.previous = previous
-    if (kept.awaited) this.#await(-1)
+    if (one.awaited) this.#await(-1)
   }
 
-  /** Asks about it in this very tick, in one request with all others that are hurried in it. */
-  hurry(kept: Kept): void {
-    if (!kept.kept) return
-    this.#hurried.push(kept)
-    if (this.#hurried.length === 1) outsideOfCallers(this.#flushSoon)
+  /** Asks about it at the end of this tick, in one request with all others of this tick. Ignored if it was removed. */
+  askNow(one: Renewable): void {
+    if (!one.scheduled) return
+    this.#asksNow.push(one)
+    if (this.#asksNow.length === 1) outsideOfCallers(this.#askSoon)
   }
 
-  /** Somebody listens to a signal: notice a suspended machine within a second of its return. */
-  watch(): void {
-    this.#watched = true
-    this.#wakeBy(this.#clock.monotonicMs() + WATCH_MS)
+  /** From now on a round every second, because a signal is listened to: after a suspend it must abort soon. */
+  noticeSleep(): void {
+    this.#noticesSleep = true
+    this.#wakeBy(this.#clock.monotonicMs() + SLEEP_CHECK_MS)
   }
 
-  /** Everything that is kept at this moment and fulfils `which`. A copy: looking after one may make others leave. */
-  list(which: (kept: Kept) => boolean): Kept[] {
-    const found: Kept[] = []
-    for (let kept = this.#first; kept !== undefined; kept = kept.next) if (which(kept)) found.push(kept)
+  /** All members that fulfil `which`. A copy, because what is done with one may remove others. */
+  list(which: (one: Renewable) => boolean): Renewable[] {
+    const found: Renewable[] = []
+    for (let one = this.#first; one !== undefined; one = one.next) if (which(one)) found.push(one)
     return found
   }
 
-  /** The first thing that is kept at this moment and fulfils `which`. */
-  find(which: (kept: Kept) => boolean): Kept | undefined {
-    let kept = this.#first
-    while (kept !== undefined && !which(kept)) kept = kept.next
-    return kept
+  /** The first member that fulfils `which`. */
+  find(which: (one: Renewable) => boolean): Renewable | undefined {
+    let one = this.#first
+    while (one !== undefined && !which(one)) one = one.next
+    return one
   }
 
-  /** For good: whatever is still kept is left to run out in the store. */
+  /** For good. What is still scheduled runs out in the store. */
   stop(): void {
     this.#timer?.stop()
     this.#timer = undefined
@@ -156,20 +158,20 @@ export class Keeper {
     this.#wakesAt = Number.POSITIVE_INFINITY
     const at = now(this.#clock, this.#store)
     const slept = this.#hasSlept(at)
-    const due: Kept[] = []
+    const due: Renewable[] = []
     let next = Number.POSITIVE_INFINITY
-    for (let kept = this.#first; kept !== undefined; kept = kept.next) {
-      if (slept || kept.dueAt - kept.slackMs <= at.monotonicMs) due.push(kept)
-      else next = Math.min(next, kept.dueAt)
+    for (let one = this.#first; one !== undefined; one = one.next) {
+      if (slept || one.dueAt - one.slackMs <= at.monotonicMs) due.push(one)
+      else next = Math.min(next, one.dueAt)
     }
     this.#lookAfter(due, at)
-    for (const kept of due) if (kept.kept) next = Math.min(next, kept.dueAt)
+    for (const one of due) if (one.scheduled) next = Math.min(next, one.dueAt)
     this.#rest(at, next)
   }
 
   #rest(at: Instant, next: number): void {
-    if (this.#first === undefined) this.#watched = false
-    else if (this.#watched) this.#wakeBy(at.monotonicMs + WATCH_MS)
+    if (this.#first === undefined) this.#noticesSleep = false
+    else if (this.#noticesSleep) this.#wakeBy(at.monotonicMs + SLEEP_CHECK_MS)
     if (next !== Number.POSITIVE_INFINITY) this.#wakeBy(next)
   }
 
@@ -179,14 +181,14 @@ export class Keeper {
     return this.#wallLead - before > SLEPT_MS
   }
 
-  /** `at`: before the things were looked at, so before any of the requests. */
-  #lookAfter(due: readonly Kept[], at: Instant): void {
-    let batch: Kept[] = []
+  /** `at`: a moment before `due()` is called for any of them, so it is before each of the requests. */
+  #lookAfter(due: readonly Renewable[], at: Instant): void {
+    let batch: Renewable[] = []
     let tickets: Ticket[] = []
-    for (const kept of due) {
-      if (!kept.kept || !kept.due(at)) continue
-      batch.push(kept)
-      tickets.push(kept.question ?? kept.ticket)
+    for (const one of due) {
+      if (!one.scheduled || !one.due(at)) continue
+      batch.push(one)
+      tickets.push(one.renewRequest ?? one.ticket)
       if (batch.length < BATCH) continue
       this.#ask(batch, tickets, at)
       batch = []
@@ -195,46 +197,47 @@ export class Keeper {
     if (batch.length > 0) this.#ask(batch, tickets, at)
   }
 
-  #ask(batch: readonly Kept[], tickets: readonly Ticket[], askedAt: Instant): void {
+  #ask(batch: readonly Renewable[], tickets: readonly Ticket[], askedAt: Instant): void {
+    let answers: Answer<readonly RenewAnswer[]>
     try {
-      const answers = this.#store.renew(tickets, askedAt.monotonicMs)
-      if (isLater(answers)) {
-        Promise.resolve(answers)
-          .then((late) =>
-            this.#deliver(batch, tickets, late, { askedAt, answeredAt: now(this.#clock, this.#store) }),
-          )
-          .catch((error: unknown) => this.#fail(batch, error))
-      } else this.#deliver(batch, tickets, answers, { askedAt, answeredAt: askedAt })
+      answers = this.#store.renew(tickets, askedAt.monotonicMs)
     } catch (error) {
-      this.#fail(batch, error)
+      return this.#fail(batch, error)
     }
+    if (!isLater(answers)) return this.#deliver(batch, tickets, answers, { askedAt, answeredAt: askedAt })
+    Promise.resolve(answers).then(
+      (late) => this.#deliver(batch, tickets, late, { askedAt, answeredAt: now(this.#clock, this.#store) }),
+      (error: unknown) => this.#fail(batch, error),
+    )
   }
 
   #deliver(
-    batch: readonly Kept[],
+    batch: readonly Renewable[],
     tickets: readonly Ticket[],
     answers: readonly RenewAnswer[],
     when: Exchange,
   ): void {
+    if (!Array.isArray(answers)) return this.#fail(batch, new Error('The store gave an answer that is none.'))
     let index = -1
-    for (const kept of batch) {
+    for (const one of batch) {
       index += 1
-      if (!kept.kept) continue
+      // Removed meanwhile, so its answer is late: whatever it says, the ticket is released.
+      if (!one.scheduled) continue
       const answer = answers[index]
-      // Left empty: of this one the store could not learn anything.
-      if (answer === undefined) kept.unanswered(undefined)
-      else kept.answered(answer, tickets[index] ?? kept.ticket, when)
-      if (kept.kept) this.#wakeBy(kept.dueAt)
+      // The store leaves a place empty when it could not learn anything of that ticket.
+      if (typeof answer !== 'object' || answer === null) one.unanswered(undefined)
+      else one.answered(answer, tickets[index] ?? one.ticket, when)
+      if (one.scheduled) this.#wakeBy(one.dueAt)
     }
   }
 
-  #fail(batch: readonly Kept[], error: unknown): void {
+  #fail(batch: readonly Renewable[], error: unknown): void {
     const { key, id } = (batch.length === 1 ? batch[0]?.ticket : undefined) ?? {}
     tellStoreError(this.#events, { verb: 'renew', error, key, id })
-    for (const kept of batch) {
-      if (!kept.kept) continue
-      kept.unanswered(error)
-      if (kept.kept) this.#wakeBy(kept.dueAt)
+    for (const one of batch) {
+      if (!one.scheduled) continue
+      one.unanswered(error)
+      if (one.scheduled) this.#wakeBy(one.dueAt)
     }
   }
 }
@@ -242,6 +245,6 @@ export class Keeper {
 /** A script that renews 500 tickets keeps a Redis server busy for about a millisecond. */
 const BATCH = 500
 const SOON: Promise<void> = Promise.resolve()
-const WATCH_MS = 1000
+const SLEEP_CHECK_MS = 1000
 /** Clocks are slewed by less between two rounds; a suspend that matters is longer. */
 const SLEPT_MS = 200

@@ -1,5 +1,5 @@
 import type { Ticket } from '../contract/store.ts'
-import { AcquireTimeoutError, LeaseLostError, type LossReason, StoreError } from '../errors.ts'
+import { AcquireTimeoutError, ClosedError, LeaseLostError, type LossReason, StoreError } from '../errors.ts'
 
 /** The key was not free in time. `ahead`: how many the store last said were before it. */
 export function timeoutOf(ticket: Ticket, waitedMs: number, ahead: number | undefined): AcquireTimeoutError {
@@ -40,4 +40,11 @@ export function lossOf(
 export function releasedOf(ticket: Ticket): LeaseLostError {
   const message = `The lease on ${JSON.stringify(ticket.key)} was released by its holder. Acquire the key again to go on.`
   return new LeaseLostError(message, { key: ticket.key, reason: 'released' })
+}
+
+export function closedError(key?: string): ClosedError {
+  return new ClosedError(
+    'Expected open locks, got locks that were closed. Make new ones with createLocks(…).',
+    { key },
+  )
 }

@@ -4,7 +4,7 @@ import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease } from '../engine/lease.ts'
 import { AcquireTimeoutError, DeadlockError } from '../errors.ts'
 import { beginWait, heldHere, runInScope, selfDeadlock } from './held-keys.ts'
-import { checkCallback, checkKey, type Shape, type HoldSettings } from './options.ts'
+import { checkCallback, checkKey, type HoldSettings, type Shape } from './options.ts'
 
 /** Makes tickets; one per `createLocks`. */
 export interface LocksContext {
@@ -125,7 +125,7 @@ async function runUnder<T>(
   run: typeof runInScope,
 ): Promise<T> {
   const value = await run(context.engine, lease, work)
-  lease.assertKept()
+  lease.assertNotLost()
   return value
 }
 

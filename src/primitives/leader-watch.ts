@@ -7,7 +7,7 @@ import { ttlFields } from '../engine/ticket-fields.ts'
 import { isHoldfastError } from '../errors.ts'
 import { type LocksContext, makeTicket, tryHold } from './hold.ts'
 import { markOf, vacancyOf } from './leadership.ts'
-import { SHARED, type HoldSettings } from './options.ts'
+import { type HoldSettings, SHARED } from './options.ts'
 
 /** Who leads, as anybody can see it. */
 export interface Leader {

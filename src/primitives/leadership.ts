@@ -4,8 +4,8 @@ import { fieldOf } from '../base/thrown.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { HoldfastError, isHoldfastError, LeaseLostError } from '../errors.ts'
 import { heldHere } from './held-keys.ts'
-import { type LocksContext, hold, runObserved } from './hold.ts'
-import { EXCLUSIVE, markedKey, type HoldSettings } from './options.ts'
+import { hold, type LocksContext, runObserved } from './hold.ts'
+import { EXCLUSIVE, type HoldSettings, markedKey } from './options.ts'
 
 /** What the leader is given for one term. */
 export interface Leadership {

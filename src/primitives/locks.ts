@@ -11,8 +11,8 @@ import type { LockEventName, LockEvents } from '../engine/lock-events.ts'
 import { InvalidArgumentError, LeaseLostError } from '../errors.ts'
 import { Election } from './election.ts'
 import {
-  type LocksContext,
   hold,
+  type LocksContext,
   makeTicket,
   type Outcome,
   promised,
@@ -29,10 +29,10 @@ import {
   checkReason,
   EXCLUSIVE,
   type HoldOptions,
+  type HoldSettings,
   type LocksOptions,
   parseSettings,
   TAKES,
-  type HoldSettings,
   type TryCallbackOptions,
   type WaitOptions,
 } from './options.ts'
@@ -120,7 +120,13 @@ export class Locks {
   ): Promise<T>
   async withLock<T>(key: string, ...rest: WorkArguments<CallbackOptions, Work<Lease, T>>): Promise<T> {
     const [options, work] = splitWork(rest)
-    return withHold(this.#context, key, EXCLUSIVE, parseSettings(options, TAKES.callback, this.#defaults), work)
+    return withHold(
+      this.#context,
+      key,
+      EXCLUSIVE,
+      parseSettings(options, TAKES.callback, this.#defaults),
+      work,
+    )
   }
 
   /** Like {@link withLock}, but never waits: `{ ran: false }` when the key is busy, and `work` does not run. */
@@ -264,23 +270,10 @@ export class Locks {
       patienceMs: settings.patienceMs,
     })
     settings.signal?.throwIfAborted()
-    const { engine } = this.#context
-    const { strangers } = engine
-    const found = await engine.adopt(ticket, settings)
-    if (found instanceof HeldLease) {
-      // Held by the same id under another fence: not this lease, and none that may be released here.
-      if (found.fence === fence && settings.signal?.aborted !== true && found.remainingMs > 0) {
-        // What its first holder had asked and never heard of may still arrive.
-        found.origin = { doubts: 1 }
-        engine.events.adopted.tell({ ticket, lease: settings }, { fence })
-        // One of these wakes may have been for an eviction that came before the answer.
-        if (engine.strangers !== strangers) found.check()
-        return found
-      }
-      found.forget()
-      settings.signal?.throwIfAborted()
-    }
-    const evicted = !(found instanceof HeldLease) && found.tag === 'gone' && found.evicted
+    const { signal } = settings
+    const adopted = await this.#context.engine.adopt({ ticket, fence, lease: settings, signal })
+    if (adopted instanceof HeldLease) return adopted
+    const { evicted } = adopted
     throw new LeaseLostError(
       `The lease on ${JSON.stringify(key)} cannot be continued: ${evicted ? 'somebody evicted it' : 'the store does not hold it any more'}.`,
       { key, reason: evicted ? 'evicted' : 'expired' },

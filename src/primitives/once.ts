@@ -4,8 +4,16 @@ import type { Engine } from '../engine/engine.ts'
 import type { Lease } from '../engine/lease.ts'
 import { ttlFields } from '../engine/ticket-fields.ts'
 import { AcquireTimeoutError, isHoldfastError, StoreError } from '../errors.ts'
-import { type LocksContext, hold, makeTicket, type Outcome, tryHold, withHold } from './hold.ts'
-import { EXCLUSIVE, markedKey, parseSettings, SHARED, TAKES, type HoldSettings, type WaitOptions } from './options.ts'
+import { hold, type LocksContext, makeTicket, type Outcome, tryHold, withHold } from './hold.ts'
+import {
+  EXCLUSIVE,
+  type HoldSettings,
+  markedKey,
+  parseSettings,
+  SHARED,
+  TAKES,
+  type WaitOptions,
+} from './options.ts'
 
 export interface OnceOptions extends Omit<WaitOptions, 'minHold' | 'lockDelay'> {
   /** How long a success is remembered: as long as a repetition may come. From 50 ms to 24 days. No default. */

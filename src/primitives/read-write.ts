@@ -1,15 +1,15 @@
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease } from '../engine/lease.ts'
-import { type LocksContext, hold, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
+import { hold, type LocksContext, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
   type CallbackOptions,
   EXCLUSIVE,
   type HoldOptions,
+  type HoldSettings,
   parseSettings,
   SHARED,
   type Shape,
   TAKES,
-  type HoldSettings,
   type TryCallbackOptions,
   type WaitOptions,
 } from './options.ts'
@@ -86,7 +86,13 @@ export class ReadWriteLock {
 
   async #run<T>(shape: Shape, rest: WorkArguments<CallbackOptions, Work<T>>): Promise<T> {
     const [options, work] = splitWork(rest)
-    return withHold(this.#context, this.key, shape, parseSettings(options, TAKES.callback, this.#defaults), work)
+    return withHold(
+      this.#context,
+      this.key,
+      shape,
+      parseSettings(options, TAKES.callback, this.#defaults),
+      work,
+    )
   }
 
   async #tryRun<T>(shape: Shape, rest: WorkArguments<TryCallbackOptions, Work<T>>): Promise<Outcome<T>> {

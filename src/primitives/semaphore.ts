@@ -1,14 +1,14 @@
 import { checkObject, parseCount } from '../base/arguments.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease } from '../engine/lease.ts'
-import { type LocksContext, hold, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
+import { hold, type LocksContext, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
 import {
   type CallbackOptions,
   type HoldOptions,
+  type HoldSettings,
   parseSettings,
   type Shape,
   TAKES,
-  type HoldSettings,
   type TryCallbackOptions,
   type WaitOptions,
 } from './options.ts'
@@ -56,7 +56,13 @@ export class Semaphore {
   withPermits<T>(options: (CallbackOptions & Permits) | undefined, work: Work<T>): Promise<T>
   async withPermits<T>(...rest: WorkArguments<CallbackOptions & Permits, Work<T>>): Promise<T> {
     const [options, work] = splitWork(rest)
-    return withHold(this.#context, this.key, this.#shape(options), this.#settings(options, TAKES.callback), work)
+    return withHold(
+      this.#context,
+      this.key,
+      this.#shape(options),
+      this.#settings(options, TAKES.callback),
+      work,
+    )
   }
 
   /** Like {@link withPermits}, but never waits. */

@@ -1,12 +1,11 @@
 import { expected } from '../base/arguments.ts'
 import { show } from '../base/duration.ts'
-import { acquireAll } from '../engine/acquire-all.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import { heldHere, runInScope } from './held-keys.ts'
-import { type LocksContext, hold, innerDone, makeTicket, type Outcome, tryHold } from './hold.ts'
+import { hold, innerDone, type LocksContext, makeTicket, type Outcome, tryHold } from './hold.ts'
 import { checkCallback, checkKey, EXCLUSIVE, type HoldSettings } from './options.ts'
 
 /** Several keys, held together: all of them, or none. */
@@ -100,8 +99,7 @@ async function takeAtOnce(
   const { engine } = context
   if (keys.length === 1 || engine.store.acquireAll === undefined) return undefined
   if (keys.some((key) => heldHere(engine, key) !== undefined)) return undefined
-  const leases = await acquireAll(
-    engine,
+  const leases = await engine.acquireAll(
     keys.map((key) => ({
       ticket: makeTicket(context, { key, id: context.nextId(), shape: EXCLUSIVE, settings, patienceMs: 0 }),
       waitMs: settings.waitMs,
@@ -143,7 +141,7 @@ async function runUnder<T>(
   const held = leases.leases as readonly HeldLease[]
   try {
     const value = await runObserved(context.engine, held, () => work(leases))
-    for (const lease of held) lease.assertKept()
+    for (const lease of held) lease.assertNotLost()
     return value
   } finally {
     for (const lease of held) await innerDone(lease)

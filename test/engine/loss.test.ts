@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { HeldLease } from '../../src/engine/held-lease.ts'
 import { LeaseLostError } from '../../src/errors.ts'
 import { delaysOf, settled } from './fake-clock.ts'
-import { realScene, scene } from './scene.ts'
+import { realScene, scene, startWakes } from './scene.ts'
 import { Letter } from './scripted-store.ts'
 
 const TTL = 30_000
@@ -115,11 +115,11 @@ describe('a lease that is lost', () => {
   })
 
   test('by eviction is told at once also to those whose signal nobody has looked at yet', async () => {
-    const { clock, locks, engine, other } = scene()
+    const { clock, locks, other } = scene()
     const lease = await locks.acquire('k', { ttl: TTL })
     const reasons: string[] = []
     locks.on('lost', ({ reason }) => reasons.push(reason))
-    engine.listen()
+    await startWakes(locks)
     await clock.advance(1)
     await other.locks.evict('k', lease.id, { reason: 'stuck' })
     await clock.advance(1)
@@ -149,8 +149,8 @@ describe('a lease that is lost', () => {
   })
 
   test('by eviction is told at once when the wake overtakes the grant of several keys', async () => {
-    const { clock, store, locks, engine, other } = scene({ takesAll: true })
-    engine.listen()
+    const { clock, store, locks, other } = scene({ takesAll: true })
+    await startWakes(locks)
     await clock.advance(1)
     const letter = new Letter()
     store.next('acquireAll', letter)
@@ -168,9 +168,9 @@ describe('a lease that is lost', () => {
   })
 
   test('by eviction is told at once when the wake overtakes the answer that adopts the lease', async () => {
-    const { clock, store, locks, engine, other } = scene()
+    const { clock, store, locks, other } = scene()
     const first = await other.locks.acquire('k', { ttl: TTL })
-    engine.listen()
+    await startWakes(locks)
     await clock.advance(1)
     const letter = new Letter()
     store.next('renew', letter)

@@ -58,6 +58,13 @@ export function realScene(): Process & { readonly store: Store } {
   return { ...here, store }
 }
 
+/** Has the wakes flow, as somebody does who listens to a signal. */
+export async function startWakes(locks: Locks): Promise<void> {
+  const lease = await locks.acquire('listened to')
+  expect(lease.signal.aborted).toBe(false)
+  await lease.release()
+}
+
 /** Where a promise stands now, without waiting for it. */
 export async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
   promise.catch(() => {})

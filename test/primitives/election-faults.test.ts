@@ -312,9 +312,7 @@ describe('observing', () => {
     const { seen } = observer(here, other.locks.election('k'))
     await clock.advance(100)
     const footprint = () => [
-      other.engine.waiting.size,
-      other.engine.leases?.size ?? 0,
-      other.engine.keeper.list(() => true).length,
+      ...Object.values(other.engine.counts),
       clock.timers.running,
       getEventListeners(end.signal, 'abort').length,
     ]

@@ -93,8 +93,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('the deadline of a renewal counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/renewal-loop.ts',
-    find: 'kept.ticket, when)',
-    replace: 'kept.ticket, { ...when, askedAt: when.answeredAt })',
+    find: 'one.ticket, when)',
+    replace: 'one.ticket, { ...when, askedAt: when.answeredAt })',
   }),
   mutant(
     'the deadline allows nothing for clocks that run at different rates',
@@ -113,8 +113,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('who gives up gives nothing back', CONTENTION, ['liveness'], {
     file: 'engine/acquisition.ts',
-    find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n    const {',
-    replace: 'const {',
+    find: 'void this.#context.release(this.ticket, { cancel: this.#openRequests > 0 })\n    const waitedMs',
+    replace: 'const waitedMs',
   }),
   mutant(
     'a grant that comes after giving up is kept',
@@ -122,13 +122,14 @@ export const mutants: readonly Mutant[] = [
     ['left behind', 'liveness'],
     {
       file: 'engine/acquisition.ts',
-      find: "if (this.#phase === 'over') return this.#settleLate(answer)",
-      replace: '',
+      find: "if (this.#state.tag === 'over') return this.#settleLate(this.#state, answer)",
+      replace:
+        "if (this.#state.tag === 'over') {\n      if (answer.tag === 'held')\n        new HeldLease(this.#context, this.ticket, answer.fence, when, this.#request.lease)\n      return\n    }",
     },
     {
       file: 'engine/acquisition.ts',
-      find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n    const {',
-      replace: 'const {',
+      find: 'void this.#context.release(this.ticket, { cancel: this.#openRequests > 0 })\n    const waitedMs',
+      replace: 'const waitedMs',
     },
   ),
   mutant('a give-back is not repeated', NETWORK, ['left behind'], {
@@ -138,29 +139,30 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('an acquire without an answer is forgotten', NETWORK, ['left behind'], {
     file: 'engine/acquisition.ts',
-    find: 'void this.#engine.giveBack(this.ticket, { cancel: this.#doubts > 0 })\n    const {',
-    replace: 'void this.#engine.giveBack(this.ticket, { cancel: false })\n    const {',
+    find: 'void this.#context.release(this.ticket, { cancel: this.#openRequests > 0 })\n    const waitedMs',
+    replace: 'void this.#context.release(this.ticket, { cancel: false })\n    const waitedMs',
   }),
   mutant('a renewal that fails ends the lease', NETWORK, ['lost without a reason'], {
-    file: 'engine/held-lease.ts',
+    file: 'engine/renewed-lease.ts',
     find: 'unanswered(error: unknown): void {',
-    replace: "unanswered(error: unknown): void {\n    this.#lose('expired', 'It could not be renewed.')",
+    replace:
+      "unanswered(error: unknown): void {\n    return this.#lose('expired', 'It could not be renewed.')",
   }),
   mutant(
     'a renewal that fails counts as one that succeeds',
     NETWORK,
     ['deadline', 'exclusion among leases'],
     {
-      file: 'engine/held-lease.ts',
+      file: 'engine/renewed-lease.ts',
       find: 'unanswered(error: unknown): void {',
-      replace: 'unanswered(error: unknown): void {\n    this.confirm(this.#now(), this.ticket.ttlMs)',
+      replace: 'unanswered(error: unknown): void {\n    this.confirm(this.now(), this.ticket.ttlMs)',
     },
   ),
   mutant('a wake is believed', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/acquisition.ts',
-    find: "    if (this.#phase !== 'waiting') return\n    this.dueAt = 0",
+    find: "    if (this.#state.tag !== 'waiting') return\n    this.dueAt = 0",
     replace:
-      "    const at = this.#engine.now()\n    if (this.#phase === 'waiting') return this.#deliver(1n, { askedAt: at, answeredAt: at })",
+      "    const at = this.#context.now()\n    if (this.#state.tag === 'waiting') return this.#deliver(1n, { askedAt: at, answeredAt: at })",
   }),
   mutant('wakes are not heard', CONTENTION, ['liveness'], {
     file: 'engine/acquisition.ts',
@@ -169,11 +171,11 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('who waits asks only when woken', NETWORK, ['liveness'], {
     file: 'engine/acquisition.ts',
-    find: 'this.#setAskAgain(askAgainMs >= 1 ? askAgainMs',
-    replace: 'this.#setAskAgain(askAgainMs >= 1 ? 1000 * askAgainMs',
+    find: 'this.#setAskAgain(state, askAgainMs >= 1 ? askAgainMs',
+    replace: 'this.#setAskAgain(state, askAgainMs >= 1 ? 1000 * askAgainMs',
   }),
   mutant('what is held is not renewed', CONTENTION, ['lost without a reason'], {
-    file: 'engine/held-lease.ts',
+    file: 'engine/renewed-lease.ts',
     find: 'const third = (this.ticket.ttlMs / 3)',
     replace: 'const third = (this.ticket.ttlMs * 3)',
   }),
@@ -184,7 +186,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('withLock succeeds under a lease that was lost', CONTENTION, ['error'], {
     file: 'primitives/hold.ts',
-    find: 'lease.assertKept()',
+    find: 'lease.assertNotLost()',
     replace: '',
   }),
   mutant('a grant that took longer than its ttl is delivered', CLOCKS, ['deadline'], {
@@ -194,32 +196,32 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('an extension without an answer counts as one that succeeds', NETWORK, ['deadline'], {
     file: 'engine/held-lease.ts',
-    find: 'await this.#engine.sleep(',
-    replace: 'this.confirm(askedAt, asked.ttlMs)\n        await this.#engine.sleep(',
+    find: 'await paused(',
+    replace: 'this.confirm(askedAt, asked.ttlMs)\n        await paused(',
   }),
   mutant('a late answer gives back what goes on elsewhere', NETWORK, ['deadline'], {
     file: 'engine/held-lease.ts',
-    find: 'this.#end(DETACHED)',
-    replace: 'this.#end(RELEASED)',
+    find: 'this.end(DETACHED)',
+    replace: 'this.end(RELEASED)',
   }),
   mutant('who was forgotten does not ask anew', CLOCKS, ['liveness'], {
     file: 'engine/acquisition.ts',
-    find: "        this.#phase = 'asking'\n        return this.#ask()\n      default:",
+    find: '        return this.#askAnew()\n      default:',
     replace: '        return\n      default:',
   }),
   mutant('a lease is not told that it is over', CONTENTION, ['signal'], {
-    file: 'engine/held-lease.ts',
-    find: "this.#end({ tag: 'lost', error })\n    this.#tell(error)",
-    replace: "this.#end({ tag: 'lost', error })",
+    file: 'engine/renewed-lease.ts',
+    find: "this.end({ tag: 'lost', error })\n    this.tell(error)",
+    replace: "this.end({ tag: 'lost', error })",
   }),
   mutant('what is due stays due', MEMORY, ['rest'], {
-    file: 'engine/held-lease.ts',
+    file: 'engine/renewed-lease.ts',
     find: 'this.dueAt = deadlineAt\n      if (asks)',
     replace: 'if (asks)',
   }),
   mutant('closing gives nothing back', PROCESSES, ['left behind'], {
     file: 'engine/engine.ts',
-    find: 'return this.#leases().map((lease) => lease.close(closedError(lease.key)))',
+    find: 'return context.leases.list().map((lease) => lease.close(closedError(lease.key)))',
     replace: 'return []',
   }),
   mutant('only the monotonic clock is read', PROCESSES, ['deadline', 'exclusion among leases'], {

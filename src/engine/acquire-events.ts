@@ -1,0 +1,51 @@
+import type { HoldfastError, HoldfastErrorCode, LeaseLostError } from '../errors.ts'
+import type { AcquireRequest } from './acquire-request.ts'
+import type { Events } from './events.ts'
+import type { Withdrawal } from './lock-events.ts'
+
+/** Every request tells `requested`, and then one of `acquired`, `busy`, `timeout` and `withdrawn`. */
+export function tellRequested({ requested }: Events, request: AcquireRequest): void {
+  if (!requested.isHeard) return
+  requested.tell(request, { waitMs: request.waitMs, ttlMs: request.ticket.ttlMs })
+}
+
+export function tellAcquired(
+  { acquired }: Events,
+  request: AcquireRequest,
+  fence: bigint,
+  waitedMs: number,
+): void {
+  if (!acquired.isHeard) return
+  acquired.tell(request, { fence, waitedMs, queued: false, wokenMs: undefined })
+}
+
+/** Why a request ends without a lease. */
+export interface GivingUp {
+  readonly error: unknown
+  readonly reason: Withdrawal | 'timeout'
+  readonly waitedMs: number
+  readonly ahead: number | undefined
+}
+
+export function tellGivenUp(
+  { evicted, timeout, withdrawn }: Events,
+  request: AcquireRequest,
+  { error, reason, waitedMs, ahead }: GivingUp,
+): void {
+  if (reason === 'timeout') return timeout.tell(request, { waitedMs, ahead })
+  if (reason === 'evicted')
+    evicted.tell(request, { was: 'waiter', reason: (error as LeaseLostError).evictedBecause })
+  withdrawn.tell(request, { waitedMs, reason, error })
+}
+
+/** What an error says of why its request ended. */
+export function reasonOf({ code }: HoldfastError): GivingUp['reason'] {
+  return REASONS[code] ?? 'store'
+}
+
+const REASONS: { readonly [code in HoldfastErrorCode]?: GivingUp['reason'] } = {
+  'acquire-timeout': 'timeout',
+  'lease-lost': 'evicted',
+  deadlock: 'deadlock',
+  closed: 'closed',
+}

@@ -1,0 +1,18 @@
+import type { Ticket } from '../contract/store.ts'
+import type { HoldfastError } from '../errors.ts'
+import type { LeaseOptions } from './lease-deadline.ts'
+
+export interface AcquireRequest {
+  readonly ticket: Ticket
+  /** How long to wait in all. 0: never wait, and `null` is the answer if the key is busy. */
+  readonly waitMs: number
+  readonly signal: AbortSignal | undefined
+  readonly lease: LeaseOptions
+  /** When the call began, on the monotonic clock, if it began before this key was asked for. For messages. */
+  readonly startedAtMs?: number | undefined
+  /**
+   * Called whenever the store says that the ticket waits. `new`: it was put into the queue, for the first time or because
+   * the store had forgotten it. An error that it returns ends the wait. For the detection of deadlocks.
+   */
+  readonly whileQueued: ((place: 'new' | 'same') => HoldfastError | undefined) | undefined
+}

@@ -1,0 +1,46 @@
+import type { Ticket } from '../contract/store.ts'
+import type { EngineContext } from './engine-context.ts'
+import { HeldLease } from './held-lease.ts'
+import type { LeaseOptions } from './lease-deadline.ts'
+
+export interface AdoptRequest {
+  /** With patience: if it waits, being asked about must not cost its place. */
+  readonly ticket: Ticket
+  readonly fence: bigint
+  readonly lease: LeaseOptions
+  readonly signal: AbortSignal | undefined
+}
+
+/** The store does not hold the ticket under this fence any more. */
+export interface NotAdopted {
+  readonly evicted: boolean
+}
+
+/** Continues a lease that another process began. */
+export async function adopt(
+  context: EngineContext,
+  { ticket, fence, lease, signal }: AdoptRequest,
+): Promise<HeldLease | NotAdopted> {
+  const { store, wakes, events } = context
+  const { strangers } = wakes
+  const askedAt = context.now()
+  const renewing = context.ask('renew', () => store.renew([ticket]), context.attemptMs(1), ticket.key)
+  const [answer] = await renewing
+  context.assertOpen(ticket.key)
+  if (answer?.tag !== 'held') return { evicted: answer?.tag === 'gone' && answer.evicted }
+  signal?.throwIfAborted()
+  // Held by the same id under another fence: not this lease, and none that may be released here.
+  if (answer.fence !== fence) return { evicted: false }
+  const answeredAt = context.now()
+  const adopted = new HeldLease(context, ticket, fence, { askedAt, answeredAt }, lease)
+  if (adopted.isOverAt(answeredAt)) {
+    adopted.forget()
+    return { evicted: false }
+  }
+  // Requests of its first holder that were never answered may still arrive.
+  adopted.origin = { openRequests: 1 }
+  events.adopted.tell({ ticket, lease }, { fence })
+  // One of these wakes may have been for an eviction that came before the answer.
+  if (wakes.strangers !== strangers) adopted.check()
+  return adopted
+}

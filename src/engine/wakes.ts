@@ -1,0 +1,137 @@
+import { outsideOfCallers } from '../base/async-context.ts'
+import type { Clock } from '../contract/clock.ts'
+import type { Store, Ticket, Wake } from '../contract/store.ts'
+import type { HoldfastError } from '../errors.ts'
+import { type Events, tellStoreError } from './events.ts'
+import { isLater } from './later.ts'
+import type { Leases } from './leases.ts'
+
+/** What waits for a key. */
+export interface Waiter {
+  readonly ticket: Ticket
+  /** Asking the store again is worth it. */
+  wake(): void
+  /** Ends the wait: its promise rejects with the error, and its ticket is released. */
+  giveUp(error: HoldfastError): void
+}
+
+/** What the wakes need of their engine. */
+export interface WakesContext {
+  readonly store: Store
+  readonly clock: Clock
+  readonly events: Events
+  readonly leases: Leases
+  /** Whether `close()` was called. */
+  readonly isClosing: boolean
+}
+
+/** The wakes of one store: one subscription, begun when something first waits, and who hears each wake. */
+export class Wakes {
+  readonly #context: WakesContext
+  readonly #waiters = new Map<string, Waiter>()
+  #flowingSince = Number.POSITIVE_INFINITY
+  #strangers = 0
+  #state: 'none' | 'starting' | 'flowing' = 'none'
+  #unlisten: (() => void) | undefined
+  #startAgainAt = 0
+
+  constructor(context: WakesContext) {
+    this.#context = context
+  }
+
+  /** By ticket id. */
+  get waiters(): ReadonlyMap<string, Waiter> {
+    return this.#waiters
+  }
+
+  /** When wakes began to flow, on the monotonic clock. `Infinity`: they do not. */
+  get flowingSince(): number {
+    return this.#flowingSince
+  }
+
+  /**
+   * How many wakes were for tickets that nothing here waits with or holds. If it grows while a grant is on its way, one of
+   * these wakes may have told of the eviction of the granted ticket.
+   */
+  get strangers(): number {
+    return this.#strangers
+  }
+
+  add(id: string, waiter: Waiter): void {
+    this.#waiters.set(id, waiter)
+  }
+
+  remove(id: string): void {
+    this.#waiters.delete(id)
+  }
+
+  /** Subscribes, once. If the store cannot deliver wakes, waiters ask at the times that the store names. */
+  start(): void {
+    const { store, clock } = this.#context
+    if (this.#state !== 'none' || store.listen === undefined) return
+    if (clock.monotonicMs() < this.#startAgainAt) return
+    this.#state = 'starting'
+    try {
+      const begun = outsideOfCallers(() => store.listen?.((wake) => this.#deliver(wake)))
+      if (!isLater(begun)) this.#started(begun)
+      else
+        Promise.resolve(begun)
+          .then((unlisten) => this.#startedLate(unlisten))
+          .catch((error: unknown) => this.#failed(error))
+    } catch (error) {
+      this.#failed(error)
+    }
+  }
+
+  stop(): void {
+    try {
+      this.#unlisten?.()
+    } catch {
+      // The store is closed next, whether it wants to be quiet or not.
+    }
+  }
+
+  #started(unlisten: (() => void) | undefined): void {
+    if (this.#context.isClosing) return unlisten?.()
+    this.#state = 'flowing'
+    this.#flowingSince = this.#context.clock.monotonicMs()
+    this.#unlisten = unlisten
+  }
+
+  #startedLate(unlisten: (() => void) | undefined): void {
+    this.#started(unlisten)
+    // A wake that was sent before this moment is lost: an offer, or an eviction.
+    for (const waiter of this.#waiters.values()) waiter.wake()
+    for (const lease of this.#context.leases.list()) if (lease.isWatched) lease.check()
+  }
+
+  /** Only the wakes are missing. If the store itself is at fault, every other request shows it. */
+  #failed(error: unknown): void {
+    this.#state = 'none'
+    this.#startAgainAt = this.#context.clock.monotonicMs() + START_AGAIN_MS
+    tellStoreError(this.#context.events, { verb: 'listen', error })
+  }
+
+  #deliver(wake: Wake): void {
+    const { leases } = this.#context
+    switch (wake.tag) {
+      case 'ticket': {
+        const waiter = this.#waiters.get(wake.id)
+        if (waiter !== undefined) return waiter.wake()
+        // Nothing waits under this id, so it may be a lease that was evicted.
+        const lease = leases.find(wake.id)
+        if (lease === undefined) this.#strangers += 1
+        else lease.check()
+        return
+      }
+      case 'all':
+        for (const waiter of this.#waiters.values()) waiter.wake()
+        for (const lease of leases.list()) lease.check()
+        return
+      default:
+        wake satisfies never
+    }
+  }
+}
+
+const START_AGAIN_MS = 5000
