@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { Lease } from '../../src/engine/lease.ts'
+import type { Lease, LeaseJson } from '../../src/engine/lease.ts'
 import { createLocks, StoreError } from '../../src/index.ts'
 import type { Locks } from '../../src/primitives/locks.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
@@ -32,6 +32,23 @@ describe('close', () => {
     expect(() => lease.assertHeld()).toThrow(signal.reason)
     expect(await errorOf(lease.extend())).toMatchObject({ code: 'closed' })
     await lease.release()
+  })
+
+  test('leaves a lease as it is that a listener detaches meanwhile: it goes on elsewhere', async () => {
+    const { clock, locks, other } = scene()
+    await locks.acquire('first')
+    const lease = await locks.acquire('k', { ttl: TTL })
+    const { signal } = lease
+    let json: LeaseJson | undefined
+    locks.on('released', () => {
+      json = lease.detach()
+    })
+    await clock.until(locks.close())
+    expect(lease.state).toBe('released')
+    expect(signal.aborted).toBe(false)
+    const adopted = await clock.until(other.locks.adopt(json as LeaseJson))
+    expect(adopted.fence).toBe(lease.fence)
+    await adopted.release()
   })
 
   test('leaves a lease that was released before as it is', async () => {
