@@ -35,7 +35,7 @@ export class HoldfastError extends Error {
   readonly key: string | undefined
 
   constructor(code: HoldfastErrorCode, message: string, options: HoldfastErrorOptions = {}) {
-    // Keys, labels and reasons in it are other people's text, and a log has one line for it.
+    // Keys, labels and reasons are other people's text. An error stays one short line in a log, whatever they hold.
     super(
       escaped(shortened(message, LONGEST_MESSAGE)),
       options.cause === undefined ? undefined : { cause: options.cause },
@@ -54,7 +54,7 @@ export class AcquireTimeoutError extends HoldfastError {
   readonly waitedMs: number
   /** How many tickets stood ahead when the store last answered; `undefined` when it never queued this one. */
   readonly ahead: number | undefined
-  /** How long it is in vain to ask again, in milliseconds; known where a rate limit refused. */
+  /** Asking again sooner than this cannot succeed, in milliseconds. Known if a rate limit refused the call. */
   readonly retryAfterMs: number | undefined
 
   constructor(
@@ -79,14 +79,14 @@ export class AcquireTimeoutError extends HoldfastError {
  */
 export type LossReason = 'expired' | 'evicted' | 'store-reset' | 'released'
 
-/** As long as `evict` takes it. A store that others write into may have more. */
+/** The limit of `evict`. A reason that another program wrote into the store may be longer. */
 const LONGEST_REASON = 500
 
 /** The lease is gone: stop writing, others may hold the key. */
 export class LeaseLostError extends HoldfastError {
   override readonly name = 'LeaseLostError'
   readonly reason: LossReason
-  /** What the one who evicted it said, 500 characters of it at most; `undefined` for any other reason. */
+  /** The reason that was given to `evict`, 500 characters at most. `undefined` if the lease was lost for another reason. */
   readonly evictedBecause: string | undefined
 
   constructor(

@@ -1,5 +1,5 @@
 /**
- * The engine's view of time. Handed in, so that tests and the simulation can run it on time of their own making.
+ * The engine's view of time. It is passed in, so that tests and the simulation can run the engine on simulated time.
  */
 export interface Clock {
   /** Milliseconds from an arbitrary origin that never step back. May stand still while the machine is suspended. */
@@ -13,6 +13,6 @@ export interface Clock {
 export interface Timer {
   /** Prevents the call, if it has not happened yet. Safe to call twice. */
   stop(): void
-  /** Whether the process has to stay for it, because somebody awaits what it leads to. */
+  /** Whether the timer keeps the process alive, because a caller awaits what it leads to. */
   keepAlive(yes: boolean): void
 }

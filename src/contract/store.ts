@@ -8,78 +8,80 @@
  *  2. Repeatable: every call may be sent again with the same ticket, so a lost reply costs nothing.
  *  3. Only the store's clock decides expiry. No store reads the client's clock; in process they are the same one.
  *  4. Fences rise for ever on a key: `max(last + 1, store time in µs)`.
- *  5. Order of arrival; a wide ticket is not starved. Dead waiters are passed within one acceptance term, however many there
- *     are. A store that knows that nobody hears a waiter any more may offer the key to the next one at once.
+ *  5. Order of arrival; a wide ticket is not starved. Waiters of dead processes are skipped within one acceptance term,
+ *     however many there are. A store that knows that a waiter's process is gone may offer the key to the next one at once.
  *  6. The release (or expiry) step admits the head of the queue for a short acceptance term and wakes it; the head
  *     confirms by asking again.
  *  7. Two calls per hand-over however long the queue is.
  *  8. A wake is a hint. Losing every one of them loses time, never a waiter.
- *  9. Every call first clears what has expired and admits who is next, so no reaper has to stay alive.
- * 10. Idle keys leave nothing behind, but what the fence rule needs.
+ *  9. Every call first clears what has expired and admits the next waiters, so no reaper has to stay alive.
+ * 10. Idle keys leave nothing behind but what the fence rule needs.
  */
 export interface Store {
   /** The kind of store, for messages and metrics: `memory`, `sqlite`, `redis`, … */
   readonly name: string
 
   /**
-   * Its rooms live in this process and its time is the monotonic clock of this process, which stands still for both while
-   * the machine sleeps. Whoever asks then reads that clock alone, and once for both: it is handed on as `atMs`.
+   * Set if the rooms live in this process and the store's time is the monotonic clock of this process. While the machine
+   * sleeps, the clock stands still for the store and for the leases. So the engine reads this clock alone, once for each
+   * request, and hands it to the store as `atMs`.
    */
   readonly inProcess?: true
 
   /**
-   * Asks for the key, or asks again: a ticket that already holds gets its full `ttlMs` anew under the same fence (its term
-   * never gets shorter, as a request with a shorter ttl may arrive late), one that waits keeps its place. With
+   * Asks for the key, or asks again. A ticket that holds already gets its full `ttlMs` anew under the same fence; its expiry
+   * never moves back, because a request with a shorter ttl may arrive late. A ticket that waits keeps its place. With
    * `patienceMs` 0 it is never queued. A ticket that was cancelled or evicted within the last {@link TOMBSTONE_MS} has no
    * effect and gets `gone`.
    */
   acquire(ticket: Ticket, atMs?: number): Answer<AcquireAnswer>
 
   /**
-   * For stores in which one request can be about several keys: takes all of them (each ticket is of another key, and has
-   * `patienceMs` 0), if nobody is there at any of them, and answers with their fences in the same order. Or else it
-   * changes nothing and answers undefined, and they are asked for one by one.
+   * For stores in which one request can take several keys. If nobody holds or waits for any of the keys, it takes all of
+   * them and answers with their fences in the same order. Otherwise it changes nothing and answers undefined, and the engine
+   * asks for the keys one by one. Each ticket is of another key, and has `patienceMs` 0.
    */
   acquireAll?(tickets: readonly Ticket[]): Answer<readonly bigint[] | undefined>
 
   /**
-   * Keeps tickets alive, one answer per ticket in the same order: a holder gets its full `ttlMs` from now (one that was
-   * only offered the key is confirmed by this), a waiter is remembered for another `patienceMs`. Never queues, never
-   * brings back what has expired. Where it is not known what has become of some of them (one of several servers gave no
-   * answer) their places are left empty, and they are asked about again.
+   * Keeps tickets alive, one answer per ticket in the same order. A holder gets its full `ttlMs` from now; a ticket that was
+   * only offered the key is confirmed. A waiter is remembered for another `patienceMs`. Never queues, never brings back what
+   * has expired. If the store cannot learn what became of a ticket (one of several servers gave no answer), it leaves that
+   * place empty, and the engine asks about the ticket again.
    */
   renew(tickets: readonly Ticket[], atMs?: number): Answer<readonly RenewAnswer[]>
 
-  /** Forgets a ticket whether it holds, waits or is unknown, and admits who is next. Never rejects for contention. */
+  /** Forgets a ticket whether it holds, waits or is unknown, and admits the next waiters. Never rejects for contention. */
   release(request: ReleaseRequest, atMs?: number): Answer<ReleaseAnswer>
 
   /**
-   * Starts delivering wakes to this process; resolves once they flow, and rejects when they cannot. Returns how to
-   * stop; returned at once it says that wakes flow already. A store without push leaves it out, and the engine asks at
-   * the times the store names.
+   * Starts delivering wakes to this process. Resolves once they flow, with a function that stops them, and rejects if they
+   * cannot flow. If it returns the function without a promise, wakes flow already. A store without push leaves this method
+   * out, and the engine asks at the times that the store names.
    */
   listen?(onWake: (wake: Wake) => void): Answer<() => void>
 
   /**
-   * Lists rooms whose key starts with `prefix`, in a stable order, a page at a time; the room whose key is the prefix
-   * itself comes first of all, so that one key is found at once however many there are. Changes nothing.
+   * Lists rooms whose key starts with `prefix`, in a stable order, a page at a time. The room whose key is the prefix itself
+   * comes first, so that one key is found at once however many there are. Changes nothing.
    */
   inspect(request: InspectRequest): Answer<RoomPage>
 
   /**
-   * Removes a ticket by force, tells its process, and admits who is next. Its tombstone carries the reason, so that the
-   * holder learns `evicted` and not a guess. Without an id every ticket of the key goes. Resolves with the ids removed.
+   * Removes a ticket by force, wakes its process, and admits the next waiters. The tombstone of the ticket carries the
+   * reason, so that the holder learns `evicted` and does not have to guess. Without an id, every ticket of the key is
+   * removed. Resolves with the ids removed.
    */
   evict(request: EvictRequest): Answer<readonly string[]>
 
   /**
-   * Ends what the store itself opened; from then on its calls reject with `store-refused`, unless it lives in this process.
+   * Ends what the store itself opened. From then on its calls reject with `store-refused`, unless it lives in this process.
    * Does not release tickets. Safe to call twice.
    */
   close(): Promise<void>
 }
 
-/** A store may answer at once: the in-process path then needs no promise. */
+/** A store may answer without a promise: the in-process path needs none. */
 export type Answer<T> = T | Promise<T>
 
 /** One attempt to hold one key. All durations are measured by the store's clock. */
@@ -91,13 +93,13 @@ export interface Ticket {
   readonly units: number
   /** The largest sum of units it tolerates, itself included. {@link UNLIMITED} for a reader. */
   readonly limit: number
-  /** How long the store keeps it as a holder without hearing of it. */
+  /** How long the store keeps it as a holder without a renewal. */
   readonly ttlMs: number
   /** How long an admitted waiter has to confirm, before the next one is admitted in its place. At most `ttlMs`. */
   readonly acceptMs: number
   /**
-   * How long the store remembers it as a waiter without hearing of it. 0: never queue. It loses its place sooner if it is
-   * silent for its acceptance term while an offer right in front of it lapses.
+   * How long the store remembers it as a waiter without a renewal. 0: never queue. It loses its place sooner if an offer to
+   * the ticket right in front of it lapses, and it was not renewed for an acceptance term itself.
    */
   readonly patienceMs: number
   /** Once confirmed, the key stays taken for at least this long, even after a release. 0: no minimum. */
@@ -118,13 +120,13 @@ export type AcquireAnswer =
   /** It holds, for `ttlMs` from the moment the store acted. */
   | { readonly tag: 'held'; readonly fence: bigint }
   /**
-   * It waits behind `ahead` others. It has to ask again after `askAgainMs` at the latest, or when woken: by then it must
-   * be remembered anew, and may have been offered the key by a wake that was lost.
+   * It waits behind `ahead` others. It has to be renewed after `askAgainMs` at the latest, or when woken: to stay remembered,
+   * and because the wake of an offer may have been lost.
    */
   | { readonly tag: 'queued'; readonly ahead: number; readonly askAgainMs: number }
-  /** It may not hold now and did not want to wait. `retryMs`: when the earliest holder expires, if nothing happens. */
+  /** The key is taken, and the ticket does not wait. `retryMs`: when the earliest holder expires, if nothing happens. */
   | { readonly tag: 'busy'; readonly retryMs: number }
-  /** Cancelled or evicted before. `reason` is what the evictor said. */
+  /** Cancelled or evicted before. `reason` is the one given to `evict`. */
   | Gone
 
 export type RenewAnswer =
@@ -143,8 +145,8 @@ export interface ReleaseRequest {
   readonly key: string
   readonly id: string
   /**
-   * Leave a tombstone: an acquire of this id may still be on its way. Not needed when every request of the ticket was
-   * answered, which is why a plain release leaves nothing behind.
+   * Leaves a tombstone, because an acquire request of this id may still be on its way. Not needed if every request of the
+   * ticket was answered; so a plain release leaves nothing behind.
    */
   readonly cancel: boolean
 }
@@ -154,7 +156,7 @@ export interface ReleaseAnswer {
   readonly was: 'held' | 'queued' | 'unknown'
 }
 
-/** Asking again is worth it: for one ticket, or (without an id) for every ticket, because wakes may have been missed. */
+/** Asking again is worth it: for one ticket, or for every ticket (`all`), because wakes may have been missed. */
 export type Wake = { readonly tag: 'ticket'; readonly id: string } | { readonly tag: 'all' }
 
 export interface InspectRequest {
@@ -189,8 +191,8 @@ export interface HolderView {
   readonly heldMs: number
   readonly remainingMs: number
   /**
-   * `offered`: admitted, but it has not confirmed yet. `leaving`: released before its minimum hold was over; nobody has
-   * it any more, and it still counts until then.
+   * `offered`: admitted, but not confirmed yet. `leaving`: released before its minimum hold was over. Nobody has the lease any
+   * more, and it counts as a holder until then.
    */
   readonly state: 'held' | 'offered' | 'leaving'
 }

@@ -7,19 +7,19 @@ import { isHoldfastError } from '../errors.ts'
 import { isLater } from './later.ts'
 import type { LockEventName, LockEvents, StoreVerb } from './lock-events.ts'
 
-/** What is told about, and whether it is: tickets of our own beside a caller's key are nobody's business. */
+/** The ticket that an event is about. `quiet`: it is one of ours beside the caller's key, and no event is told of it. */
 interface Subject {
   readonly ticket: Ticket
   readonly lease: { readonly quiet?: boolean | undefined }
 }
 
-/** Where the topics of one engine come from. */
+/** What every event of one engine says of its origin. */
 interface Source {
   readonly store: string
   readonly clock: Clock
 }
 
-/** The events of one engine, one at a time: what a listener leads to is told after all have heard of what led to it. */
+/** Tells the events of one engine one at a time. An event that a listener causes is told after all have heard of the first. */
 class Telling {
   readonly #later: (() => void)[] = []
   #isTelling = false
@@ -39,13 +39,13 @@ class Telling {
 
 type Listener = (event: never) => void
 
-/** One event of one engine: who listens to it, and how it is told. */
+/** One event of one engine: its listeners and its diagnostics channel. */
 class Topic<Name extends LockEventName> {
   readonly #name: Name
   readonly #source: Source
   readonly #telling: Telling
   readonly #channel: Channel
-  /** Replaced and never changed, so that who leaves while an event is told is no trouble. */
+  /** Replaced and never changed, so that a listener may be removed while an event is told. */
   #listeners: readonly Listener[] | undefined
 
   constructor(name: Name, source: Source, telling: Telling) {
@@ -55,7 +55,7 @@ class Topic<Name extends LockEventName> {
     this.#channel = channel(channelName(name))
   }
 
-  /** Asked before anything is made ready for telling, wherever a lock is waited for: nobody listens, as a rule. */
+  /** Asked before an event is prepared: as a rule nobody listens, and a lock does not pay for events then. */
   get isHeard(): boolean {
     return this.#listeners !== undefined || this.#channel.hasSubscribers
   }
@@ -77,7 +77,7 @@ class Topic<Name extends LockEventName> {
   publish(content: object): void {
     const { store, clock } = this.#source
     const event = { event: this.#name, store, at: clock.wallMs(), ...content }
-    // What the callback runs inside of has to be known before it runs.
+    // `working` is told at once, because what the callback runs inside of has to be known before it runs.
     this.#telling.tell(() => this.#deliver(event), { atOnce: this.#name === 'working' })
   }
 
@@ -87,7 +87,7 @@ class Topic<Name extends LockEventName> {
   }
 }
 
-/** Runs the work inside of what those who listen want it to run in. */
+/** Runs the work inside of what the listeners to `working` wrap around it. */
 export function observed<T>(
   { working }: Events,
   { fence, ...subject }: Subject & { readonly fence: bigint },
@@ -101,13 +101,13 @@ export function observed<T>(
   return inside()
 }
 
-/** Inside of `wrap`, and once, whatever that does. */
+/** Runs the work inside of `wrap`, and exactly once, whatever `wrap` does. */
 function wrapped<T>(work: () => T, wrap: (run: () => void) => void): () => T {
   return () => {
     let hasBegun = false
     let repeatEnd: () => T = notEnded
     const run = () => {
-      // Asked before it has ended: the work itself may lead to another `run`.
+      // `wrap` may call `run` twice, and so may the work itself before it has ended.
       if (hasBegun) return
       hasBegun = true
       repeatEnd = outcomeOf(work)
@@ -177,11 +177,11 @@ interface StoreFailure {
 
 /** The events of all locks of this process, whoever made them. */
 export interface ProcessEvents {
-  /** All there are, to listen to each. */
+  /** The names of all events, to listen to each. */
   readonly names: readonly LockEventName[]
   /**
-   * Calls `listener` at every such event, until the function is called that it returns. It is called at once and in the way of
-   * the lock, so it should be quick; what it throws is a process warning, and nothing to the lock.
+   * Calls `listener` for each event. Returns a function that removes it. The listener runs synchronously: keep it short. What
+   * it throws becomes a process warning and does not affect the lock.
    *
    * @throws {InvalidArgumentError} when there is no such event.
    */
@@ -233,10 +233,10 @@ function check(name: unknown, listener: unknown): void {
   parseFunction('listener', listener)
 }
 
-/** One for all, as listeners bring another `wrap` for every callback: one that fails is warned of once. */
+/** One guard for all callbacks, because a listener passes a new `wrap` for each: a failure is warned of once. */
 const attempt = guarded('working', (step: () => void) => step())
 
-/** A listener whose mistakes are its own: a lock goes on, and so does the process. Told once, as they come in thousands. */
+/** A listener that cannot harm the lock or the process. Only its first failure is warned of, as they may come in thousands. */
 function guarded<Event>(name: LockEventName, listener: (event: Event) => unknown): (event: Event) => void {
   let warned = false
   const warn = (error: unknown) => {

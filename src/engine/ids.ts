@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 
-/** 96 random bits per process. The counter behind it costs nothing, where a new random id costs more than a lock. */
+/** 96 random bits per process, followed by a counter: a new random id for each ticket would cost more than a lock. */
 const processPart: string = randomBytes(12).toString('base64url')
 let counter = 0
 
@@ -16,7 +16,7 @@ export function chance(): number {
   return Math.random()
 }
 
-/** Facts about this process, for people who look at a lock and ask who that is. */
+/** Facts about this process, for people who look at a lock and ask who holds it. */
 export function describeOwner(label: string | undefined): string {
   return JSON.stringify({ host: hostname(), pid: process.pid, ...(label === undefined ? {} : { label }) })
 }

@@ -3,8 +3,8 @@ import type { Clock } from '../contract/clock.ts'
 import type { Store } from '../contract/store.ts'
 
 /**
- * A question to the store: before it was written, and when its answer was there. Where the store answered in the same tick
- * that is one and the same look at the clocks.
+ * When a request to the store was made (before it was written), and when its answer arrived. If the store answered in the
+ * same tick, both are one and the same look at the clocks.
  */
 export interface Exchange {
   readonly askedAt: Instant

@@ -14,7 +14,7 @@ export interface LeaseJson {
   readonly units: number
   readonly limit: number
   readonly ttlMs: number
-  /** Missing where an earlier version wrote it; then the default of who adopts it. So is `lockDelayMs`. */
+  /** If `minHoldMs` or `lockDelayMs` is missing, the locks that adopt the lease use their default. */
   readonly minHoldMs?: number | undefined
   readonly lockDelayMs?: number | undefined
 }
@@ -49,8 +49,8 @@ export interface Lease extends AsyncDisposable {
   /** Milliseconds until the deadline, if no renewal succeeds; 0 when it is over. */
   readonly remainingMs: number
   /**
-   * Aborts when the lease is lost, at the deadline at the latest, even if the store hangs; its `reason` is the
-   * {@link LeaseLostError}. It does not abort on release. A timer tells it, and timers are late when the event loop was
+   * Aborts when the lease is lost, at the deadline at the latest, even if the store hangs. Its `reason` is the
+   * {@link LeaseLostError}. It does not abort on release. It depends on a timer, which is late if the event loop was
    * blocked: before a write that matters, call {@link assertHeld}.
    */
   readonly signal: AbortSignal
@@ -61,10 +61,10 @@ export interface Lease extends AsyncDisposable {
    */
   assertHeld(): void
   /**
-   * Renews now, optionally with another ttl (milliseconds, or a duration string), which later renewals keep. A
-   * shorter one counts once the present term is used up: what the store has promised it never takes back.
+   * Renews now, optionally with another ttl (milliseconds, or a duration string), which later renewals keep. A shorter ttl
+   * counts once the time that the store has promised so far is used up: the store never takes back what it has promised.
    *
-   * @throws {InvalidArgumentError} when the ttl is none.
+   * @throws {InvalidArgumentError} when `ttl` is not a valid duration.
    * @throws {LeaseLostError} when it is lost or released.
    * @throws {StoreError} when the store does not answer before the deadline; the lease is then lost, too. Also when the
    * store refuses (`store-refused`); the lease is then held for as long as it was before.
@@ -72,14 +72,14 @@ export interface Lease extends AsyncDisposable {
    */
   extend(ttl?: number | string): Promise<void>
   /**
-   * Gives the key back; resolves once the store has answered. Safe to call twice, after a loss, and in `finally`: it
-   * never rejects. When the store does not answer it resolves after about two seconds and goes on trying behind the
-   * scenes until the ttl has passed, when the store forgets the lease by itself.
+   * Releases the key. Resolves once the store has answered. Never rejects: it is safe to call twice, after a loss, and in
+   * `finally`. If the store does not answer, it resolves after about two seconds. The release is then repeated in the
+   * background until the ttl has passed, when the store forgets the lease by itself.
    */
   release(): Promise<void>
   /**
-   * Lets go of the lease without giving it back: it is no longer renewed here, and continues where
-   * `locks.adopt(json)` is called before the deadline. `release()` has no effect any more.
+   * Lets go of the lease without releasing the key: this process no longer renews it, and `release()` has no effect any
+   * more. The lease continues where `locks.adopt(json)` is called before the deadline.
    *
    * @throws {LeaseLostError} when it is lost or released.
    */
