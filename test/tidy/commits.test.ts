@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { root } from './project.ts'
 
 /** Older commits were written before the rule. */
-const BASE = '9ed05ef75b6a93ce86bd1edadc2789e20579be00'
+const BASE = 'f17715f57c6efd0bcbe57364a3c9657150fecaa3'
 
 test('the subject of each commit is one short sentence about the product', () => {
   expect(subjectsSince(BASE).filter((subject) => wrongWith(subject) !== undefined)).toEqual([])
