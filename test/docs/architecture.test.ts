@@ -51,7 +51,8 @@ function boxes(markdown: string): Map<string, string> {
 }
 
 function importedRooms(): [string, string][] {
-  return sources.flatMap((path) => {
+  const drawn = sources.filter((path) => !EVERYWHERE.has(roomOf(path)))
+  return drawn.flatMap((path) => {
     const imports = readProjectFile(path).matchAll(/(?:^|\s)(?:from|import)\s*\(?'(\.[^']+)'/g)
     const rooms = Array.from(imports, ([, link = '']) => roomOf(normalize(join(dirname(path), link))))
     const others = new Set(rooms.filter((room) => room !== roomOf(path) && !EVERYWHERE.has(room)))
