@@ -11,6 +11,7 @@ import { type DashboardOptions, type DashboardSettings, parseOptions } from './o
 import { files } from './page/files.generated.ts'
 import { bodyOf, refuse, send, sendFile } from './replies.ts'
 import { isSortName, sharedView, type ViewRequest, viewOf } from './view.ts'
+import type { SiteJson } from './view-json.ts'
 
 /** Answers requests; mount it like any handler of `node:http`. */
 export interface Dashboard {
@@ -192,7 +193,7 @@ class DashboardHandler {
 
   #queryOf(query: URLSearchParams): ViewQuery {
     const { allowEvict, title } = this.#settings
-    const site = { title, allowEvict, hasJobs: this.#jobs !== undefined }
+    const site: SiteJson = { title, allowEvict, hasJobs: this.#jobs !== undefined }
     if (query.get('view') === 'jobs') {
       return { name: 'jobs', view: (watch) => ({ site, ...sharedView(watch), ...this.#jobs?.view }) }
     }

@@ -5,6 +5,19 @@ import type { HoldRecord, KeyHistory, KeySample } from '../room-watch/room-histo
 import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { electionsIn, LEADER_MARK, leaderValueOf, modeOf, ownerFactsOf } from '../room-watch/ticket-facts.ts'
 
+import type {
+  ContentionJson,
+  HolderJson,
+  HoldJson,
+  KeyJson,
+  KeysJson,
+  OwnerJson,
+  RowJson,
+  SampleJson,
+  ViewJson,
+  WaiterJson,
+} from './view-json.ts'
+
 /**
  * What the page shows, as JSON: at most one page of keys, foreign texts cut, fences as strings. Durations are as of the
  * look, not of the request.
@@ -26,7 +39,10 @@ export function isSortName(name: string): name is SortName {
   return Object.hasOwn(SORTS, name)
 }
 
-export function viewOf(watch: RoomWatch, request: ViewRequest): object {
+export function viewOf(
+  watch: RoomWatch,
+  request: ViewRequest,
+): SharedJson & (KeysJson | KeyJson | ContentionJson) {
   switch (request.view) {
     case 'keys':
       return { ...sharedView(watch), ...keysView(watch, request) }
@@ -39,8 +55,10 @@ export function viewOf(watch: RoomWatch, request: ViewRequest): object {
   }
 }
 
+type SharedJson = Omit<ViewJson, 'site'>
+
 /** What every page shows above its own content. */
-export function sharedView({ snapshot, totals }: RoomWatch): object {
+export function sharedView({ snapshot, totals }: RoomWatch): SharedJson {
   const { at, store, isCut } = snapshot
   return {
     at,
@@ -54,7 +72,7 @@ export function sharedView({ snapshot, totals }: RoomWatch): object {
 function keysView(
   watch: RoomWatch,
   { search, show, sort, page }: Extract<ViewRequest, { view: 'keys' }>,
-): object {
+): KeysJson {
   const { rooms } = watch.snapshot
   const elections = knownElections(rooms)
   const wanted = search.toLowerCase()
@@ -82,7 +100,7 @@ function keysView(
   }
 }
 
-function rowJson(watch: RoomWatch, room: RoomView): object {
+function rowJson(watch: RoomWatch, room: RoomView): RowJson {
   return {
     key: room.key,
     holding: room.holders.length,
@@ -94,7 +112,7 @@ function rowJson(watch: RoomWatch, room: RoomView): object {
   }
 }
 
-function contentionRows(watch: RoomWatch): readonly object[] {
+function contentionRows(watch: RoomWatch): ContentionJson['rows'] {
   const rooms = new Map(watch.snapshot.rooms.map((room) => [room.key, room]))
   const historyOf = (key: string): KeyHistory | undefined => watch.historyOf(key)
   const { snapshot, changed } = watch
@@ -104,7 +122,7 @@ function contentionRows(watch: RoomWatch): readonly object[] {
   })
 }
 
-function keyView(watch: RoomWatch, key: string): object {
+function keyView(watch: RoomWatch, key: string): KeyJson {
   const { rooms } = watch.snapshot
   const { holders, queue, closedMs } = rooms.find((room) => room.key === key) ?? FREE
   const elections = knownElections(rooms)
@@ -169,7 +187,7 @@ function ownerText(owner: string): string {
   return facts === undefined ? owner : `${facts.host}:${facts.pid} ${facts.label ?? ''}`
 }
 
-function holderJson(holder: HolderView, room: number): object {
+function holderJson(holder: HolderView, room: number): HolderJson {
   const { id, fence, state, heldMs, remainingMs, owner } = holder
   return {
     id,
@@ -183,12 +201,12 @@ function holderJson(holder: HolderView, room: number): object {
   }
 }
 
-function waiterJson(waiter: WaiterView, room: number): object {
+function waiterJson(waiter: WaiterView, room: number): WaiterJson {
   const { id, waitedMs, owner } = waiter
   return { id, mode: modeOf(waiter), waitedMs, owner: ownerJson(owner, room) }
 }
 
-function holdJson(hold: HoldRecord): object {
+function holdJson(hold: HoldRecord): HoldJson {
   const { id, fence, fromAt, untilAt, end, reason } = hold
   return {
     id,
@@ -202,11 +220,11 @@ function holdJson(hold: HoldRecord): object {
   }
 }
 
-function sampleJson({ at, holding, waiting }: KeySample): readonly number[] {
+function sampleJson({ at, holding, waiting }: KeySample): SampleJson {
   return [at, holding, waiting]
 }
 
-function ownerJson(owner: string, room: number): object {
+function ownerJson(owner: string, room: number): OwnerJson {
   const facts = ownerFactsOf(owner)
   if (facts === undefined) return { text: cut(owner, room) }
   return { host: cut(facts.host, room), pid: facts.pid, label: cut(facts.label, room) }

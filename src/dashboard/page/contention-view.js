@@ -4,6 +4,7 @@ import { totalsRow } from './keys-view.js'
 import { addressOf } from './places.js'
 import { cell, ownerNode, showCount, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
+/** @import { ContentionJson, ViewJson } from '../view-json.ts' */
 
 /** The keys with the longest queues of the last minute, and the course of these queues. */
 export function contentionView() {
@@ -28,6 +29,7 @@ export function contentionView() {
   return {
     node: element('div', {}, statistics.node, element('p', { class: 'about' }, ABOUT), grid, empty),
     query: () => ({ view: 'contention' }),
+    /** @param {ViewJson & ContentionJson} view */
     update(view) {
       statistics.update(view)
       const most = Math.max(0, ...view.rows.map(({ averageWaiting }) => averageWaiting))
@@ -74,6 +76,7 @@ function contentionRow({ key }) {
       cell('holder', {}, owner.node),
       cell('trend', {}, trend.node),
     ),
+    /** @param {ContentionJson['rows'][number] & { at: number, now: number, fromAt: number, most: number }} row */
     update(row) {
       setText(number, row.averageWaiting.toFixed(1))
       setAttribute(bar, 'max', row.most)

@@ -381,6 +381,7 @@ import { totalsRow } from './keys-view.js'
 import { addressOf } from './places.js'
 import { cell, ownerNode, showCount, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
+/** @import { ContentionJson, ViewJson } from '../view-json.ts' */
 
 /** The keys with the longest queues of the last minute, and the course of these queues. */
 export function contentionView() {
@@ -405,6 +406,7 @@ export function contentionView() {
   return {
     node: element('div', {}, statistics.node, element('p', { class: 'about' }, ABOUT), grid, empty),
     query: () => ({ view: 'contention' }),
+    /** @param {ViewJson & ContentionJson} view */
     update(view) {
       statistics.update(view)
       const most = Math.max(0, ...view.rows.map(({ averageWaiting }) => averageWaiting))
@@ -451,6 +453,7 @@ function contentionRow({ key }) {
       cell('holder', {}, owner.node),
       cell('trend', {}, trend.node),
     ),
+    /** @param {ContentionJson['rows'][number] & { at: number, now: number, fromAt: number, most: number }} row */
     update(row) {
       setText(number, row.averageWaiting.toFixed(1))
       setAttribute(bar, 'max', row.most)
@@ -1237,6 +1240,9 @@ import { handOverPicture } from './picture.js'
 import { addressOf } from './places.js'
 import { cell, counted, ownerName, ownerNode, showLeft, table, tableBody } from './tickets.js'
 import { age, clockTime, showSince } from './time.js'
+/** @import { HoldJson, HolderJson, KeyJson, ViewJson, WaiterJson } from '../view-json.ts' */
+
+/** @typedef {{ at: number, canEvict: boolean, evict: () => void }} Shown what the view adds to a ticket */
 
 /** One key: its holders, its queue, and the holds that the dashboard has seen. */
 export function keyView({ place, say }) {
@@ -1276,6 +1282,7 @@ export function keyView({ place, say }) {
     holdTable.node,
   )
 
+  /** @param {ViewJson & KeyJson} view */
   function update(view) {
     shown = view
     setText(state, view.at === 0 ? 'Nothing was seen yet.' : stateOf(view))
@@ -1305,6 +1312,7 @@ function seenMs({ samples, now }) {
   return Math.min(3_600_000, Math.max(30_000, now - at))
 }
 
+/** @param {KeyJson} view */
 function stateOf({ holding, waiting, closedMs, isElection, watchers }) {
   const parts = [
     holding > 0 && \`\${holding.toLocaleString('en')} holding\`,
@@ -1340,6 +1348,7 @@ function holderRow() {
   const { button, node: evict } = evictCell()
   return {
     node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, held, left, fence, id, evict),
+    /** @param {HolderJson & Shown} holder */
     update(holder) {
       owner.update(holder.owner)
       setText(mode, holder.mode)
@@ -1358,6 +1367,7 @@ function waiterRow() {
   const { button, node: evict } = evictCell()
   return {
     node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, waits, id, evict),
+    /** @param {WaiterJson & Shown} waiter */
     update(waiter) {
       owner.update(waiter.owner)
       setText(mode, waiter.mode)
@@ -1373,6 +1383,7 @@ function holdRow() {
   const [began, lasted, end, fence] = cells(['began', 'lasted', 'end', 'fence'])
   return {
     node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), began, lasted, end, fence),
+    /** @param {HoldJson} hold */
     update(hold) {
       owner.update(hold.owner)
       setText(began, clockTime(hold.fromAt))
@@ -1399,6 +1410,7 @@ function evictCell() {
   const control = element('button', { type: 'button', onclick: () => evict() }, 'Evict…')
   return {
     node: cell('actions', {}, control),
+    /** @param {(HolderJson | WaiterJson) & Shown} ticket */
     button(ticket) {
       evict = ticket.evict
       control.hidden = !ticket.canEvict
@@ -1453,6 +1465,7 @@ import { element, reconcile, setAttribute, setStrange, setText } from './element
 import { addressOf } from './places.js'
 import { cell, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
+/** @import { ElectionJson, KeysJson, RowJson, ViewJson } from '../view-json.ts' */
 
 /** All keys that are held or waited for, one page at a time. The server filters and sorts. */
 export function keysView({ place, go }) {
@@ -1485,6 +1498,7 @@ export function keysView({ place, go }) {
       sort: place.sort ?? 'key',
       page: place.page ?? 0,
     }),
+    /** @param {ViewJson & KeysJson} view */
     update(view) {
       statistics.update(view)
       const fromAt = Math.min(view.totals[0]?.at ?? view.now, view.now - LEAST_PLACES * 1000)
@@ -1521,6 +1535,7 @@ export function totalsRow() {
       begun.node,
       expired.node,
     ),
+    /** @param {ViewJson} view */
     update({ totals, isCut }) {
       const last = totals.at(-1) ?? { keys: 0, waiting: 0 }
       const places = Math.max(LEAST_PLACES, totals.length)
@@ -1603,6 +1618,7 @@ function keyRow({ key }) {
   setStrange(link, key)
   return {
     node: element('tr', { role: 'row' }, ...Object.values(cells), cell('trend', {}, trend.node)),
+    /** @param {RowJson & ElectionJson & { at: number, now: number, fromAt: number }} row */
     update(row) {
       const [holder] = row.holders
       setText(badge, row.isElection ? 'election' : '')
@@ -1662,6 +1678,7 @@ import { pagerOf } from './keys-view.js'
 import { addressOf } from './places.js'
 import { cell, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
+/** @import { ElectionJson, KeysJson, RowJson, ViewJson } from '../view-json.ts' */
 
 /** Elections: each leader, for how long it leads, the value that it published, and how many candidates and watchers. */
 export function leadersView({ place, go }) {
@@ -1686,6 +1703,7 @@ export function leadersView({ place, go }) {
   return {
     node: element('div', {}, grid, empty, pager.node),
     query: () => ({ view: 'keys', show: 'elections', page: place.page ?? 0 }),
+    /** @param {ViewJson & KeysJson} view */
     update(view) {
       reconcile(
         rows,
@@ -1724,6 +1742,7 @@ function leaderRow({ key }) {
   )
   return {
     node,
+    /** @param {RowJson & ElectionJson & { at: number }} row */
     update(row) {
       const holder = row.holders.find(({ state }) => state === 'held') ?? row.holders[0]
       owner.update(holder?.owner ?? { text: 'nobody' })
@@ -1752,6 +1771,8 @@ import { leadersView } from './leaders-view.js'
 import { addressOf, placeIn } from './places.js'
 import { sessionView } from './session-view.js'
 import { clockTime, setServerTime, startTicking } from './time.js'
+
+/** @import { SiteJson, ViewJson } from '../view-json.ts' */
 
 const VIEWS = {
   keys: keysView,
@@ -1820,12 +1841,14 @@ function part(selector) {
   return found
 }
 
+/** @param {SiteJson} site */
 function showSite({ title: text, hasJobs }) {
   setText(title, text)
   if (document.title !== text) document.title = text
   part('nav a[href="#/jobs"]').hidden = !hasJobs
 }
 
+/** @param {ViewJson['store']} store */
 function showStore(store) {
   if (store.tag === 'present') return showState('live', 'live', '')
   const since = \`The store is away since \${clockTime(store.sinceAt)}. What is shown is what was seen last.\`
@@ -1866,6 +1889,7 @@ arrive()
 import { drawn, element } from './elements.js'
 import { ownerName } from './tickets.js'
 import { age, clockTime } from './time.js'
+/** @import { HoldJson, KeyJson, ViewJson } from '../view-json.ts' */
 
 /**
  * When each owner held the key: a lane for each owner, a bar for each hold, and the queue below. The table of holds has the
@@ -1875,6 +1899,7 @@ export function handOverPicture() {
   const node = element('div', { class: 'picture' })
   return {
     node,
+    /** @param {ViewJson & KeyJson & { rangeMs: number }} view */
     update({ holds, samples, now, rangeMs }) {
       const fromAt = now - rangeMs
       const seen = holds.filter(({ untilAt = now }) => untilAt >= fromAt)
@@ -1981,6 +2006,7 @@ function gridLines({ fromAt, rangeMs, left, width, height, x }) {
   return nodes
 }
 
+/** @param {readonly HoldJson[]} holds */
 function describe(holds, lanes) {
   const owners = \`\${lanes.length} \${lanes.length === 1 ? 'owner' : 'owners'}\`
   const lost = holds.filter(({ end }) => end === 'expired' || end === 'evicted').length
@@ -2337,14 +2363,21 @@ td.actions button {
 `,
   'tickets.js': `import { element, setStrange, setText, visible } from './elements.js'
 import { showUntil } from './time.js'
+/** @import { OwnerJson } from '../view-json.ts' */
 
-/** Label, host and process, or the text as it is where another program wrote it. */
+/**
+ * Label, host and process, or the text as it is where another program wrote it.
+ * @param {OwnerJson} owner
+ */
 export function ownerText({ text, host, pid, label }) {
   if (text !== undefined) return text
   return label === undefined ? \`\${host}:\${pid}\` : \`\${label} \${host}:\${pid}\`
 }
 
-/** The same as one line, with invisible characters escaped. */
+/**
+ * The same as one line, with invisible characters escaped.
+ * @param {OwnerJson} owner
+ */
 export function ownerName(owner) {
   return visible(ownerText(owner))
 }
@@ -2356,6 +2389,7 @@ export function ownerNode() {
   const node = element('span', { class: 'owner' }, name, place)
   return {
     node,
+    /** @param {OwnerJson} owner */
     update(owner) {
       const where = owner.text ?? \`\${owner.host}:\${owner.pid}\`
       setStrange(name, owner.label ?? where)

@@ -4,6 +4,9 @@ import { handOverPicture } from './picture.js'
 import { addressOf } from './places.js'
 import { cell, counted, ownerName, ownerNode, showLeft, table, tableBody } from './tickets.js'
 import { age, clockTime, showSince } from './time.js'
+/** @import { HoldJson, HolderJson, KeyJson, ViewJson, WaiterJson } from '../view-json.ts' */
+
+/** @typedef {{ at: number, canEvict: boolean, evict: () => void }} Shown what the view adds to a ticket */
 
 /** One key: its holders, its queue, and the holds that the dashboard has seen. */
 export function keyView({ place, say }) {
@@ -43,6 +46,7 @@ export function keyView({ place, say }) {
     holdTable.node,
   )
 
+  /** @param {ViewJson & KeyJson} view */
   function update(view) {
     shown = view
     setText(state, view.at === 0 ? 'Nothing was seen yet.' : stateOf(view))
@@ -72,6 +76,7 @@ function seenMs({ samples, now }) {
   return Math.min(3_600_000, Math.max(30_000, now - at))
 }
 
+/** @param {KeyJson} view */
 function stateOf({ holding, waiting, closedMs, isElection, watchers }) {
   const parts = [
     holding > 0 && `${holding.toLocaleString('en')} holding`,
@@ -107,6 +112,7 @@ function holderRow() {
   const { button, node: evict } = evictCell()
   return {
     node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, held, left, fence, id, evict),
+    /** @param {HolderJson & Shown} holder */
     update(holder) {
       owner.update(holder.owner)
       setText(mode, holder.mode)
@@ -125,6 +131,7 @@ function waiterRow() {
   const { button, node: evict } = evictCell()
   return {
     node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, waits, id, evict),
+    /** @param {WaiterJson & Shown} waiter */
     update(waiter) {
       owner.update(waiter.owner)
       setText(mode, waiter.mode)
@@ -140,6 +147,7 @@ function holdRow() {
   const [began, lasted, end, fence] = cells(['began', 'lasted', 'end', 'fence'])
   return {
     node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), began, lasted, end, fence),
+    /** @param {HoldJson} hold */
     update(hold) {
       owner.update(hold.owner)
       setText(began, clockTime(hold.fromAt))
@@ -166,6 +174,7 @@ function evictCell() {
   const control = element('button', { type: 'button', onclick: () => evict() }, 'Evict…')
   return {
     node: cell('actions', {}, control),
+    /** @param {(HolderJson | WaiterJson) & Shown} ticket */
     button(ticket) {
       evict = ticket.evict
       control.hidden = !ticket.canEvict

@@ -3,6 +3,7 @@ import { element, reconcile, setAttribute, setStrange, setText } from './element
 import { addressOf } from './places.js'
 import { cell, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
+/** @import { ElectionJson, KeysJson, RowJson, ViewJson } from '../view-json.ts' */
 
 /** All keys that are held or waited for, one page at a time. The server filters and sorts. */
 export function keysView({ place, go }) {
@@ -35,6 +36,7 @@ export function keysView({ place, go }) {
       sort: place.sort ?? 'key',
       page: place.page ?? 0,
     }),
+    /** @param {ViewJson & KeysJson} view */
     update(view) {
       statistics.update(view)
       const fromAt = Math.min(view.totals[0]?.at ?? view.now, view.now - LEAST_PLACES * 1000)
@@ -71,6 +73,7 @@ export function totalsRow() {
       begun.node,
       expired.node,
     ),
+    /** @param {ViewJson} view */
     update({ totals, isCut }) {
       const last = totals.at(-1) ?? { keys: 0, waiting: 0 }
       const places = Math.max(LEAST_PLACES, totals.length)
@@ -153,6 +156,7 @@ function keyRow({ key }) {
   setStrange(link, key)
   return {
     node: element('tr', { role: 'row' }, ...Object.values(cells), cell('trend', {}, trend.node)),
+    /** @param {RowJson & ElectionJson & { at: number, now: number, fromAt: number }} row */
     update(row) {
       const [holder] = row.holders
       setText(badge, row.isElection ? 'election' : '')

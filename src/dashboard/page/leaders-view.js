@@ -3,6 +3,7 @@ import { pagerOf } from './keys-view.js'
 import { addressOf } from './places.js'
 import { cell, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
+/** @import { ElectionJson, KeysJson, RowJson, ViewJson } from '../view-json.ts' */
 
 /** Elections: each leader, for how long it leads, the value that it published, and how many candidates and watchers. */
 export function leadersView({ place, go }) {
@@ -27,6 +28,7 @@ export function leadersView({ place, go }) {
   return {
     node: element('div', {}, grid, empty, pager.node),
     query: () => ({ view: 'keys', show: 'elections', page: place.page ?? 0 }),
+    /** @param {ViewJson & KeysJson} view */
     update(view) {
       reconcile(
         rows,
@@ -65,6 +67,7 @@ function leaderRow({ key }) {
   )
   return {
     node,
+    /** @param {RowJson & ElectionJson & { at: number }} row */
     update(row) {
       const holder = row.holders.find(({ state }) => state === 'held') ?? row.holders[0]
       owner.update(holder?.owner ?? { text: 'nobody' })

@@ -11,6 +11,8 @@ import { addressOf, placeIn } from './places.js'
 import { sessionView } from './session-view.js'
 import { clockTime, setServerTime, startTicking } from './time.js'
 
+/** @import { SiteJson, ViewJson } from '../view-json.ts' */
+
 const VIEWS = {
   keys: keysView,
   contention: contentionView,
@@ -78,12 +80,14 @@ function part(selector) {
   return found
 }
 
+/** @param {SiteJson} site */
 function showSite({ title: text, hasJobs }) {
   setText(title, text)
   if (document.title !== text) document.title = text
   part('nav a[href="#/jobs"]').hidden = !hasJobs
 }
 
+/** @param {ViewJson['store']} store */
 function showStore(store) {
   if (store.tag === 'present') return showState('live', 'live', '')
   const since = `The store is away since ${clockTime(store.sinceAt)}. What is shown is what was seen last.`

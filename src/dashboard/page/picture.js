@@ -2,6 +2,7 @@ import { stepwise } from './charts.js'
 import { drawn, element } from './elements.js'
 import { ownerName } from './tickets.js'
 import { age, clockTime } from './time.js'
+/** @import { HoldJson, KeyJson, ViewJson } from '../view-json.ts' */
 
 /**
  * When each owner held the key: a lane for each owner, a bar for each hold, and the queue below. The table of holds has the
@@ -11,6 +12,7 @@ export function handOverPicture() {
   const node = element('div', { class: 'picture' })
   return {
     node,
+    /** @param {ViewJson & KeyJson & { rangeMs: number }} view */
     update({ holds, samples, now, rangeMs }) {
       const fromAt = now - rangeMs
       const seen = holds.filter(({ untilAt = now }) => untilAt >= fromAt)
@@ -117,6 +119,7 @@ function gridLines({ fromAt, rangeMs, left, width, height, x }) {
   return nodes
 }
 
+/** @param {readonly HoldJson[]} holds */
 function describe(holds, lanes) {
   const owners = `${lanes.length} ${lanes.length === 1 ? 'owner' : 'owners'}`
   const lost = holds.filter(({ end }) => end === 'expired' || end === 'evicted').length

@@ -1,13 +1,20 @@
 import { element, setStrange, setText, visible } from './elements.js'
 import { showUntil } from './time.js'
+/** @import { OwnerJson } from '../view-json.ts' */
 
-/** Label, host and process, or the text as it is where another program wrote it. */
+/**
+ * Label, host and process, or the text as it is where another program wrote it.
+ * @param {OwnerJson} owner
+ */
 export function ownerText({ text, host, pid, label }) {
   if (text !== undefined) return text
   return label === undefined ? `${host}:${pid}` : `${label} ${host}:${pid}`
 }
 
-/** The same as one line, with invisible characters escaped. */
+/**
+ * The same as one line, with invisible characters escaped.
+ * @param {OwnerJson} owner
+ */
 export function ownerName(owner) {
   return visible(ownerText(owner))
 }
@@ -19,6 +26,7 @@ export function ownerNode() {
   const node = element('span', { class: 'owner' }, name, place)
   return {
     node,
+    /** @param {OwnerJson} owner */
     update(owner) {
       const where = owner.text ?? `${owner.host}:${owner.pid}`
       setStrange(name, owner.label ?? where)
