@@ -152,10 +152,12 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
     expect((await shell.run(['run', '-n', 'backup', '--', 'true'])).code).toBe(0)
   })
 
-  test('keeps the key for its minimum hold', async () => {
-    expect((await shell.run(['run', '--min-hold', '1500ms', 'backup', '--', 'true'])).code).toBe(0)
+  test('keeps the key for its minimum hold, and not for longer', async () => {
+    expect((await shell.run(['run', '--min-hold', '1h', 'backup', '--', 'true'])).code).toBe(0)
     expect((await shell.run(['run', '-n', 'backup', '--', 'true'])).code).toBe(75)
-    expect((await shell.run(['run', '-w', '5s', 'backup', '--', 'true'])).code).toBe(0)
+    expect((await shell.run(['evict', 'backup', '--reason', 'the test goes on'])).code).toBe(0)
+    expect((await shell.run(['run', '--min-hold', '1s', 'backup', '--', 'true'])).code).toBe(0)
+    expect((await shell.run(['run', '-w', '30s', 'backup', '--', 'true'])).code).toBe(0)
   })
 
   test('leaves what the command left in the background alone', async () => {
