@@ -2,7 +2,7 @@ import { checkOptions, expected, parseCount, parseFunction } from '../base/argum
 import { type Duration, parseDuration, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { HoldOptions, Locks, WaitOptions } from '../index.ts'
-import type { RateLimiter } from './rate.ts'
+import type { RateLimiter } from './rate-limiter.ts'
 import { slidingWindow } from './sliding-window.ts'
 
 /** At most so many points in any stretch of time of that length, counted by the store of the locks. */

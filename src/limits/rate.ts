@@ -2,16 +2,7 @@ import { AcquireTimeoutError, StoreError } from '../errors.ts'
 import { isHoldfastError, type Lease } from '../index.ts'
 import type { RunSettings } from './options.ts'
 import { patiently } from './patience.ts'
-
-/**
- * What a limit needs of a limiter; each one of the `rate-limiter-flexible` package has it. `consume` resolves when the points
- * are had; it rejects with an `Error` when its store failed, and with something that has `msBeforeNext` when there are too few.
- */
-export interface RateLimiter {
-  consume(key: string, points?: number): Promise<unknown>
-  /** How many there are in a window, where the limiter says. */
-  readonly points?: number
-}
+import type { RateLimiter } from './rate-limiter.ts'
 
 /** `retryAfterMs` is undefined where points never come back. */
 export type Verdict =

@@ -1,5 +1,5 @@
 import type { Locks } from '../index.ts'
-import type { RateLimiter } from './rate.ts'
+import type { RateLimiter } from './rate-limiter.ts'
 
 export interface WindowSettings {
   readonly points: number

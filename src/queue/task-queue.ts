@@ -4,7 +4,15 @@ import { SignalWatch } from '../base/signal-watch.ts'
 import { reportOf } from '../base/thrown.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import { ClosedError, HoldfastError } from '../errors.ts'
-import { parseQueueOptions, parseStopOptions, parseTaskOptions, type QueueSettings } from './options.ts'
+import {
+  parseQueueOptions,
+  parseStopOptions,
+  parseTaskOptions,
+  type QueueSettings,
+  type StopOptions,
+  type TaskOptions,
+  type TaskQueueOptions,
+} from './options.ts'
 import {
   type QueuedTask,
   type RunContext,
@@ -15,44 +23,6 @@ import {
   waitedTooLong,
 } from './task.ts'
 import { type Place, Turns } from './turns.ts'
-
-export interface TaskQueueOptions {
-  /** How many tasks may be active at once, over all groups. `Infinity` for no bound. */
-  readonly maxActiveTasks: number
-  /** How many tasks may wait; one more is refused. Active tasks do not count. `Infinity` for no bound. */
-  readonly maxQueueSize: number
-  /**
-   * How long a task may be active, in milliseconds or as `'30s'`. Then its signal aborts, its promise rejects, and the
-   * next task gets its place, **even if its function still runs**. Default: no bound.
-   */
-  readonly maxTaskDuration?: number | string | undefined
-  /**
-   * Called with what a function throws after its task was over: after `ack`, `maxTaskDuration` or `stop`. Nobody waits
-   * for it any more. Default: a process warning, so that it is seen without ending the process.
-   */
-  readonly onLateError?: ((error: unknown, task: { readonly group: string | undefined }) => void) | undefined
-}
-
-export interface TaskOptions {
-  /** Tasks of one group are active one at a time, in the order in which they were added. Default: no group. */
-  readonly group?: string | undefined
-  /** Removes the task while it waits; once it runs, aborts the signal that it was given. */
-  readonly signal?: AbortSignal | undefined
-  /** How long the task may wait before it starts: milliseconds or `'5s'`, 0 for not at all. Default: no bound. */
-  readonly wait?: number | string | undefined
-  /** Replaces the bound of the queue for this task. */
-  readonly maxTaskDuration?: number | string | undefined
-}
-
-export interface StopOptions {
-  /** Abort the signals of active tasks at once, instead of letting them end undisturbed. Default: false. */
-  readonly force?: boolean | undefined
-  /**
-   * How long active tasks have to end, in milliseconds or as `'5s'`. What is active then is given up: its signal aborts
-   * and its promise rejects. Default: no bound, and 0 with `force`.
-   */
-  readonly timeout?: number | string | undefined
-}
 
 /** A task that is over when its function is. */
 export type RunTask<T> = (context: RunContext) => T | PromiseLike<T>

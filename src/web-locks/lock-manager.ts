@@ -5,6 +5,7 @@ import { UNLIMITED } from '../contract/index.ts'
 import { isHoldfastError, type Lease, type Locks, type WaitOptions } from '../index.ts'
 import {
   escapeName,
+  type HeldLock,
   LONGEST_NAME,
   type LockMode,
   type LockOptions,
@@ -14,17 +15,7 @@ import {
 } from './request.ts'
 import { Unanswered } from './unanswered.ts'
 
-export type { LockMode, LockOptions } from './request.ts'
-
-/** The `Lock` of the specification, with what a lock across machines has besides. */
-export interface HeldLock {
-  readonly name: string
-  readonly mode: LockMode
-  /** The fencing token, for the resource to check. Not in the specification. */
-  readonly fence: bigint
-  /** Aborts when the lock is stolen or lost. Not in the specification. */
-  readonly signal: AbortSignal
-}
+export type { HeldLock, LockMode, LockOptions } from './request.ts'
 
 export interface LockInfo {
   readonly name: string

@@ -1,6 +1,14 @@
-import type { HeldLock } from './lock-manager.ts'
-
 export type LockMode = 'exclusive' | 'shared'
+
+/** The `Lock` of the specification, with what a lock across machines has besides. */
+export interface HeldLock {
+  readonly name: string
+  readonly mode: LockMode
+  /** The fencing token, for the resource to check. Not in the specification. */
+  readonly fence: bigint
+  /** Aborts when the lock is stolen or lost. Not in the specification. */
+  readonly signal: AbortSignal
+}
 
 export interface LockOptions {
   /** Default: `exclusive`. */

@@ -6,14 +6,7 @@ import { projectFiles, readProjectFile } from './project.ts'
 // be understood without the others.
 
 /** Folders that still have a circle. None may be added. */
-const known = [
-  'src/limits',
-  'src/postgres',
-  'src/queue',
-  'src/redlock-compat',
-  'src/stores/etcd',
-  'src/web-locks',
-]
+const known = ['src/postgres', 'src/stores/etcd']
 
 const IMPORT = /(?:\bfrom|\bimport)\s*\(?\s*'(\.[^']*\.ts)'/g
 
