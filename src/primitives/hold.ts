@@ -6,7 +6,7 @@ import { AcquireTimeoutError, DeadlockError } from '../errors.ts'
 import { beginWait, heldHere, runInScope, selfDeadlock } from './held-keys.ts'
 import { checkCallback, checkKey, type HoldSettings, type Shape } from './options.ts'
 
-/** Makes tickets; one per `createLocks`. */
+/** What `createLocks` passes to everything that it makes. */
 export interface LocksContext {
   readonly engine: Engine
   readonly owner: string
@@ -18,7 +18,7 @@ export type Outcome<T> = { readonly ran: true; readonly value: T } | { readonly 
 
 const NOT_RUN = { ran: false } as const
 
-/** Waits for the key. Throws what is wrong with the call; returns without a promise when the store answers at once. */
+/** Waits for the key. Throws if the call itself is wrong. Returns without a promise when the store answers at once. */
 export function hold(
   context: LocksContext,
   key: string,
@@ -28,7 +28,7 @@ export function hold(
   checkKey(key)
   if (heldHere(context.engine, key) !== undefined) throw selfDeadlock(key)
   const waiting = beginWait(context.engine, key, shape)
-  // Asks once even without patience; the engine waits for an answer, but not for the key.
+  // With `wait: 0` it asks once: the engine waits for an answer, but not for the key.
   const patienceMs = settings.waitMs === 0 ? 0 : settings.patienceMs
   const lease = context.engine.acquire({
     ticket: makeTicket(context, { key, id: context.nextId(), shape, settings, patienceMs }),
@@ -63,8 +63,8 @@ export function tryHold(
 }
 
 /**
- * A promise of what is there already, or comes; what is wrong with the call rejects it. Instead of an async function,
- * which would give everybody who waits a second promise, and two more turns of the microtask queue after each hand-over.
+ * Makes a promise of what `take` returns, and a rejection of what it throws. Used instead of an async function, which would
+ * add a second promise for each waiter, and two more turns of the microtask queue after each hand-over.
  */
 export function promised<T>(take: () => T | Promise<T>): Promise<T> {
   try {
@@ -129,12 +129,12 @@ async function runUnder<T>(
   return value
 }
 
-/** The scope inside: who listens may have the work run in any async context, and it still knows what it holds. */
+/** The scope is innermost: listeners may run the work in another async context, and it still knows which keys it holds. */
 export function runObserved<T>(engine: Engine, lease: HeldLease, work: (lease: HeldLease) => T): T {
   return lease.runObserved(() => runInScope(engine, lease, work))
 }
 
-/** Runs under a lease that is there already, and is counted: the lease is not released before all of these are done. */
+/** Runs under a lease that the caller holds already. The lease is not released before all such work is done. */
 function runInside<T>(
   context: LocksContext,
   lease: HeldLease,
@@ -153,7 +153,7 @@ async function letGo(lease: HeldLease): Promise<void> {
 }
 
 export async function innerDone(lease: HeldLease): Promise<void> {
-  // One that is done may have begun another one.
+  // Work that is done may have begun more work.
   while (lease.inner !== undefined && lease.inner.size > 0) await Promise.allSettled(lease.inner)
 }
 
@@ -169,7 +169,7 @@ async function granted(
   }
 }
 
-/** Covers what is wanted: who holds exclusively may also read, but who reads may not write. */
+/** The lease to run under, if it covers the shape: a write lock covers a read lock, but not the other way round. */
 function heldAlready(context: LocksContext, key: string, shape: Shape): HeldLease | undefined {
   checkKey(key)
   const held = heldHere(context.engine, key)

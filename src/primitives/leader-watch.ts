@@ -51,9 +51,10 @@ async function lookAt(
 }
 
 /**
- * Hears of changes without asking over and over: it waits as a reader for the mark that the leader holds, and so is let in
- * when the term ends. While nobody leads it holds the vacancy, and whoever is elected takes that away. What it then sees is
- * compared by term, so a turn too many tells nothing.
+ * Notices changes of the leader without polling. The leader holds a second key, the mark. The watch waits for the mark as a
+ * reader, so it is let in when the term ends. While nobody leads, the watch holds a third key, the vacancy, as a reader, and
+ * a new leader evicts it. After each of these the watch looks who leads. It compares terms, so looking too often reports
+ * nothing twice.
  */
 export class LeaderWatch {
   readonly #context: LocksContext

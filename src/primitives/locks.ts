@@ -47,7 +47,7 @@ import {
 } from './together.ts'
 
 /**
- * Locks over a store. Make one per process and store, and share it: it renews all its leases in one request, and its
+ * Locks over a store. Make one object per process and store, and share it: it renews all its leases in one request, and its
  * waiters share one subscription.
  *
  * ```ts
@@ -61,7 +61,7 @@ import {
  * await locks.close()
  * ```
  *
- * @throws {InvalidArgumentError} when an option is not what it should be.
+ * @throws {InvalidArgumentError} when the store or an option is not valid.
  */
 export function createLocks(store: Store, options: LocksOptions = {}): Locks {
   if (typeof store === 'string') {
@@ -85,7 +85,7 @@ export function createLocks(store: Store, options: LocksOptions = {}): Locks {
   )
 }
 
-/** It stands in every row of this process, in every store. */
+/** The label is stored with every ticket of this process. */
 const LONGEST_LABEL = 500
 
 export interface EvictOptions {
@@ -105,7 +105,7 @@ export class Locks {
 
   /**
    * Waits for the key, runs `work` while holding it, and releases it whatever happens. The lease is renewed meanwhile.
-   * Hand `lease.signal` to what can be aborted, and `lease.fence` to what is written.
+   * Pass `lease.signal` to what can be aborted, and send `lease.fence` along with every write.
    *
    * @returns what `work` returns.
    * @throws what `work` throws; {@link AcquireTimeoutError} when the key was not free within `wait` (default 30 s);
@@ -168,7 +168,7 @@ export class Locks {
     )
   }
 
-  /** Runs `work` while holding all keys: all or nothing, and two calls never wait for each other. */
+  /** Waits for all keys and runs `work` while holding them: all or nothing. Two such calls never deadlock each other. */
   withLocks<T>(keys: readonly string[], work: (leases: LeaseSet) => Promise<T> | T): Promise<T>
   withLocks<T>(
     keys: readonly string[],
@@ -250,9 +250,9 @@ export class Locks {
   }
 
   /**
-   * Continues a lease that another process (or an earlier run) described with `lease.detach()` or `lease.toJSON()`. It
-   * keeps its fence, its ttl, its `minHold` and its `lockDelay` where the options do not say otherwise, and is renewed
-   * here from now on.
+   * Continues a lease that another process (or an earlier run) described with `lease.detach()` or `lease.toJSON()`. This
+   * process renews it from now on. The lease keeps its fence; it keeps its ttl, `minHold` and `lockDelay` unless the options
+   * say otherwise.
    *
    * @throws {LeaseLostError} when the store does not hold it any more; {@link StoreError} when it does not answer.
    */
@@ -281,8 +281,8 @@ export class Locks {
   }
 
   /**
-   * Who holds and who waits, room by room in the order of keys as the store lists them. Changes nothing. What it shows
-   * may be over by the time it is read.
+   * Lists who holds and who waits, key by key, in the order in which the store lists its keys. Changes nothing. What it
+   * shows may be outdated by the time it is read.
    */
   async *inspect(
     options: { readonly prefix?: string; readonly pageSize?: number } = {},
@@ -321,9 +321,9 @@ export class Locks {
   }
 
   /**
-   * Calls `listener` at every such event of these locks, until the function is called that it returns: requests, waits,
-   * losses, and whatever else {@link LockEvents} says. Nobody listening costs nothing. A listener is called at once and in the way of
-   * the lock, so it should be quick; what it throws becomes a process warning, and nothing to the lock.
+   * Calls `listener` for each such event of these locks; {@link LockEvents} lists them. Returns a function that removes the
+   * listener. The listener runs synchronously: keep it short. What it throws becomes a process warning and does not affect
+   * the lock. Events that nobody listens to cost nothing.
    *
    * @throws {InvalidArgumentError} when there is no such event.
    */
@@ -332,8 +332,9 @@ export class Locks {
   }
 
   /**
-   * Takes no new calls, rejects who waits with a `ClosedError`, releases what is held, and closes the store's own
-   * connections – not the client that was handed in. Takes a few seconds at most, also when the store is silent.
+   * Takes no new calls, rejects waiting calls with a `ClosedError`, releases all leases, and closes the connections that the
+   * store opened itself. A client that you passed to the store stays open. Takes a few seconds at most, even if the store
+   * does not answer.
    */
   close(): Promise<void> {
     return this.#context.engine.close()

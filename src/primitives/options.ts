@@ -7,8 +7,8 @@ import { InvalidArgumentError } from '../errors.ts'
 /** How a key is held. All of them may be set for all calls in `createLocks(store, …)`. */
 export interface HoldOptions {
   /**
-   * How long the store keeps the key when this process is no longer heard of: what a crash costs the next one.
-   * Renewed at a third of it. From 50 ms to 24 days. Default: 30 s.
+   * How long the store keeps the key without a renewal: what a crash of this process costs the next holder. The lease is
+   * renewed at a third of it. From 50 ms to 24 days. Default: 30 s.
    */
   readonly ttl?: Duration | undefined
   /** Whether to renew in the background. `false`: the lease is lost after `ttl`. Default: true. */
@@ -49,7 +49,7 @@ export interface TryCallbackOptions extends HoldOptions {
 
 /** What is common to all keys of one `createLocks`. */
 export interface LocksOptions extends Omit<CallbackOptions, 'signal'> {
-  /** Names this process in `inspect`, next to its host and pid. At most 500 characters. */
+  /** Names this process in `inspect`, beside its host and process id. At most 500 characters. */
   readonly label?: string | undefined
 }
 
@@ -138,7 +138,7 @@ export function parseSettings(
 
 /** @throws {InvalidArgumentError} unless it is a string that every store keeps as it is. */
 export function checkKey(key: unknown): asserts key is string {
-  // The same key again and again is the usual case of a lock that has to be fast.
+  // Programs that need speed usually lock the same key again and again.
   if (key === lastKey && key !== undefined) return
   if (typeof key !== 'string' || key === '') {
     throw expected('key', 'a string with at least one character', key, key === '' ? OF_KEY : {})
@@ -153,7 +153,7 @@ export function checkKey(key: unknown): asserts key is string {
   lastKey = key
 }
 
-/** What whoever is evicted or asked to go is told. */
+/** The reason of an eviction or of a request to step down, which the holder is told. */
 export function checkReason(reason: unknown): asserts reason is string {
   const isText = typeof reason === 'string' && reason !== '' && reason.length <= LONGEST_REASON
   if (isText && !NOT_TEXT.test(reason)) return
@@ -163,7 +163,7 @@ export function checkReason(reason: unknown): asserts reason is string {
 
 const LONGEST_REASON = 500
 
-/** A key of ours beside one of the caller's, which has to leave room for what is added. */
+/** A key of ours beside the caller's key. The caller's key has to be short enough for the mark that is added. */
 export function markedKey(key: string, mark: string): string {
   checkKey(key)
   const longest = LONGEST_KEY - mark.length
