@@ -238,13 +238,13 @@ describe('once', () => {
   })
 
   test.each<[unknown[], string]>([
-    [['', () => {}, HOUR], 'Expected `key` to be a string with at least one character, got "".'],
-    [['k'.repeat(1020), () => {}, HOUR], 'Expected `key` to have at most 1019 characters, got 1020.'],
-    [['k', 'work', HOUR], 'Expected the last argument to be a function, got "work".'],
-    [['k', () => {}], 'Expected the options to be an object, got undefined.'],
-    [['k', () => {}, {}], 'Expected `remember` to be a duration from 50 ms to 24 days'],
-    [['k', () => {}, { remember: 'for ever' }], 'Expected `remember` to be a duration from 50 ms to 24 days'],
-    [['k', () => {}, { ...HOUR, minHold: 1 }], 'Expected the options to be among'],
+    [['', HOUR, () => {}], 'Expected `key` to be a string with at least one character, got "".'],
+    [['k'.repeat(1020), HOUR, () => {}], 'Expected `key` to have at most 1019 characters, got 1020.'],
+    [['k', HOUR, 'work'], 'Expected the last argument to be a function, got "work".'],
+    [['k', undefined, () => {}], 'Expected the options to be an object, got undefined.'],
+    [['k', {}, () => {}], 'Expected `remember` to be a duration from 50 ms to 24 days'],
+    [['k', { remember: 'for ever' }, () => {}], 'Expected `remember` to be a duration from 50 ms to 24 days'],
+    [['k', { ...HOUR, minHold: 1 }, () => {}], 'Expected the options to be among'],
   ])('says what is wrong with %o', async (call, message) => {
     const { locks } = realScene()
     const error = await errorOf(locks.once(...(call as Parameters<typeof locks.once>)))
