@@ -58,7 +58,7 @@ test.each(Object.entries(clients))(
     await server.sql('drop schema holdfast cascade')
     await expect(careful.renew([mine])).rejects.toMatchObject({
       code: 'store-refused',
-      message: expect.stringMatching(/has version 0 .* Run migrate\(\)/),
+      message: expect.stringMatching(/have version 0, .* Run migrate\(\)/),
     })
     expect(await store.renew([mine])).toEqual([{ tag: 'gone', evicted: false }])
     expect(fenceOf(await store.acquire(ticket()))).toBeGreaterThan(before)
