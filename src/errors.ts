@@ -10,6 +10,7 @@ import { escaped, shortened } from './base/text.ts'
 /** Stable codes; new ones may be added, none changes its meaning. */
 export type HoldfastErrorCode =
   | 'acquire-timeout'
+  | 'start-timeout'
   | 'lease-lost'
   | 'store-unavailable'
   | 'store-refused'
@@ -54,20 +55,31 @@ export class AcquireTimeoutError extends HoldfastError {
   readonly waitedMs: number
   /** How many tickets stood ahead when the store last answered; `undefined` when it never queued this one. */
   readonly ahead: number | undefined
+
+  constructor(
+    message: string,
+    options: HoldfastErrorOptions & { waitedMs: number; ahead?: number | undefined },
+  ) {
+    super('acquire-timeout', message, options)
+    this.waitedMs = options.waitedMs
+    this.ahead = options.ahead
+  }
+}
+
+/** A limit or a task queue did not start the work within `wait`. The work will not run. */
+export class StartTimeoutError extends HoldfastError {
+  override readonly name = 'StartTimeoutError'
+  /** How long the call waited, in milliseconds. */
+  readonly waitedMs: number
   /** Asking again sooner than this cannot succeed, in milliseconds. Known if a rate limit refused the call. */
   readonly retryAfterMs: number | undefined
 
   constructor(
     message: string,
-    options: HoldfastErrorOptions & {
-      waitedMs: number
-      ahead?: number | undefined
-      retryAfterMs?: number | undefined
-    },
+    options: HoldfastErrorOptions & { waitedMs: number; retryAfterMs?: number | undefined },
   ) {
-    super('acquire-timeout', message, options)
+    super('start-timeout', message, options)
     this.waitedMs = options.waitedMs
-    this.ahead = options.ahead
     this.retryAfterMs = options.retryAfterMs
   }
 }
@@ -134,6 +146,42 @@ export class StaleFenceError extends HoldfastError {
   }
 }
 
+/** Somebody else changed the row between the read and the write. Nothing was written. */
+export class ConflictError extends HoldfastError {
+  override readonly name = 'ConflictError'
+
+  constructor(message: string, options: HoldfastErrorOptions = {}) {
+    super('conflict', message, options)
+  }
+}
+
+/** The reason of a leader's `signal` when the leader is asked to go. It still holds the key. */
+export class StepDownError extends HoldfastError {
+  override readonly name = 'StepDownError'
+
+  constructor(message: string, options: HoldfastErrorOptions = {}) {
+    super('step-down', message, options)
+  }
+}
+
+/** The task queue has as many tasks waiting as it may have, so it took no other. */
+export class QueueFullError extends HoldfastError {
+  override readonly name = 'QueueFullError'
+
+  constructor(message: string, options: HoldfastErrorOptions = {}) {
+    super('queue-full', message, options)
+  }
+}
+
+/** Work did not end in its time, or ended without a result: a task, a job, a scheduled run, the work of a lock worker. */
+export class TaskFailedError extends HoldfastError {
+  override readonly name = 'TaskFailedError'
+
+  constructor(message: string, options: HoldfastErrorOptions = {}) {
+    super('task-failed', message, options)
+  }
+}
+
 /** An argument is not what the call takes. The message says what was expected and what came. */
 export class InvalidArgumentError extends HoldfastError {
   override readonly name = 'InvalidArgumentError'
@@ -183,6 +231,7 @@ export function isHoldfastError(error: unknown, code?: HoldfastErrorCode): error
 
 const codes: ReadonlySet<string> = new Set<HoldfastErrorCode>([
   'acquire-timeout',
+  'start-timeout',
   'lease-lost',
   'store-unavailable',
   'store-refused',

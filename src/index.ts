@@ -15,6 +15,7 @@ export type { LockEventName, LockEvents, StoreVerb, Withdrawal } from './engine/
 export {
   AcquireTimeoutError,
   ClosedError,
+  ConflictError,
   DeadlockError,
   HoldfastError,
   type HoldfastErrorCode,
@@ -23,8 +24,12 @@ export {
   isHoldfastError,
   LeaseLostError,
   type LossReason,
+  QueueFullError,
   StaleFenceError,
+  StartTimeoutError,
+  StepDownError,
   StoreError,
+  TaskFailedError,
 } from './errors.ts'
 export type { CampaignOptions } from './primitives/election.ts'
 export type { Outcome } from './primitives/hold.ts'

@@ -1,5 +1,11 @@
 import { expected, parseCount } from '../base/arguments.ts'
-import { HoldfastError, type HoldfastErrorCode, InvalidArgumentError, isHoldfastError } from '../errors.ts'
+import {
+  HoldfastError,
+  type HoldfastErrorCode,
+  InvalidArgumentError,
+  isHoldfastError,
+  type StartTimeoutError,
+} from '../errors.ts'
 
 /** What Express, Fastify, Koa and NestJS look for on an error, as the `http-errors` package has it. */
 export interface HttpErrorFields {
@@ -21,8 +27,8 @@ export type StatusCodes = Readonly<Partial<Record<HoldfastErrorCode, number>>>
  *
  * | code | status | retry-after |
  * |---|---|---|
- * | `acquire-timeout` | 409; 429 where a rate limit refused | when the window ends |
- * | `conflict`, `stale-fence` | 409 | |
+ * | `acquire-timeout`, `conflict`, `stale-fence` | 409 | |
+ * | `start-timeout` of a limit or a task queue | 429 | when the window ends, where a rate limit refused |
  * | `store-unavailable`, `closed`, `queue-full` | 503 | 1 s |
  * | `invalid-argument` of a text that cannot be a key | 400 | |
  * | any other | the framework's own: 500 | |
@@ -64,13 +70,12 @@ export function checkStatusCodes(statusCodes: unknown): asserts statusCodes is S
 }
 
 function fieldsOf(error: HoldfastError, statusCodes: StatusCodes): HttpErrorFields | undefined {
-  const { retryAfterMs } = error as { readonly retryAfterMs?: number | undefined }
-  if (retryAfterMs !== undefined) return fields(429, retryAfterMs)
   // Such a text usually came with the request; any other wrong argument is a mistake of the program.
   const isWrongKey = (error as Partial<InvalidArgumentError>).argument === 'key'
   const status = statusCodes[error.code] ?? (isWrongKey ? 400 : USUAL[error.code])
   if (status === undefined) return undefined
-  return fields(status, status === 503 ? 1000 : undefined)
+  const { retryAfterMs } = error as Partial<StartTimeoutError>
+  return fields(status, retryAfterMs ?? (status === 503 ? 1000 : undefined))
 }
 
 function fields(status: number, retryAfterMs: number | undefined): HttpErrorFields {
@@ -81,6 +86,7 @@ function fields(status: number, retryAfterMs: number | undefined): HttpErrorFiel
 
 const USUAL: StatusCodes = {
   'acquire-timeout': 409,
+  'start-timeout': 429,
   conflict: 409,
   'stale-fence': 409,
   'store-unavailable': 503,

@@ -1,5 +1,5 @@
 import { now, systemClock } from '../base/clock.ts'
-import { HoldfastError } from '../errors.ts'
+import { TaskFailedError } from '../errors.ts'
 import type { JobRun } from './job-run.ts'
 import type { JobTables } from './job-tables.ts'
 
@@ -85,9 +85,8 @@ export class LeaseWatch {
   }
 }
 
-function tookTooLong({ facts: { id, name } }: JobRun, maxRunMs: number): HoldfastError {
-  return new HoldfastError(
-    'task-failed',
+function tookTooLong({ facts: { id, name } }: JobRun, maxRunMs: number): TaskFailedError {
+  return new TaskFailedError(
     `The job ${id} (${name}) did not end within ${maxRunMs} ms (\`maxRun\`). Its signal was aborted and its place given to the next job, although its handler may still run: make it listen to \`signal\`, or allow it more time.`,
     { key: id },
   )

@@ -1,4 +1,10 @@
 import { splitWork, type WorkArguments } from '../base/work.ts'
+import {
+  type AcquireTimeoutError,
+  type HoldfastError,
+  isHoldfastError,
+  StartTimeoutError,
+} from '../errors.ts'
 import type { Lease, Locks, Semaphore } from '../index.ts'
 import {
   checkWork,
@@ -30,7 +36,7 @@ export interface Limit {
    * of arrival; of those who have one and wait for the same window, any may be first.
    *
    * @returns what `work` returns.
-   * @throws what `work` throws; {@link AcquireTimeoutError} when there was no slot within `wait`, or at once when the next window
+   * @throws what `work` throws; {@link StartTimeoutError} when there was no slot within `wait`, or at once when the next window
    * comes later than that (`retryAfterMs` says how much later); {@link LeaseLostError} when the slot was lost before `work` was done;
    * {@link StoreError} when the store, or that of the rate limiter, could not be asked; the reason of the `signal`.
    */
@@ -73,10 +79,18 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       const begunAt = performance.now()
       // The slot first: a point is never spent on work that gets none, and whoever waits for the window in a slot keeps nobody
       // out, because the others of this key need a point of the same window.
-      return slotsOf(key).withPermits({ ...terms.hold, wait: terms.waitMs }, async (lease) => {
-        if (rate !== undefined) await pass({ rate, key, lease, terms, begunAt })
-        return begin(work, lease, terms)
-      })
+      let hasSlot = false
+      try {
+        return await slotsOf(key).withPermits({ ...terms.hold, wait: terms.waitMs }, async (lease) => {
+          hasSlot = true
+          if (rate !== undefined) await pass({ rate, key, lease, terms, begunAt })
+          return begin(work, lease, terms)
+        })
+      } catch (error) {
+        // The work may wait for locks of its own, whose time-outs are not the limit's.
+        if (hasSlot || !isHoldfastError(error, 'acquire-timeout')) throw error
+        throw noSlot(error, settings.concurrency, terms.waitMs)
+      }
     },
     async tryRun<T>(key: string, ...rest: WorkArguments<TryRunOptions, LimitWork<T>>) {
       const [options = {}, work] = splitWork(rest)
@@ -93,6 +107,14 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       return outcome.ran ? outcome.value : { ran: false, reason: 'concurrency' }
     },
   }
+}
+
+function noSlot(cause: HoldfastError, concurrency: number, waitMs: number): StartTimeoutError {
+  const { key, waitedMs } = cause as AcquireTimeoutError
+  return new StartTimeoutError(
+    `The work under ${JSON.stringify(key)} was not started: as many run already as may (\`concurrency\`: ${concurrency}), and none ended within ${waitMs} ms (\`wait\`).`,
+    { key, waitedMs, cause },
+  )
 }
 
 /** On the spot: the slot or the caller may have gone while the answer of the limiter was on its way, and timers are late. */

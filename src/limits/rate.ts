@@ -1,4 +1,4 @@
-import { AcquireTimeoutError, StoreError } from '../errors.ts'
+import { StartTimeoutError, StoreError } from '../errors.ts'
 import { isHoldfastError, type Lease } from '../index.ts'
 import type { RunSettings } from './options.ts'
 import { patiently } from './patience.ts'
@@ -74,12 +74,9 @@ function refusalOf(rejection: unknown): number | undefined {
   return longest
 }
 
-function tooMany(
-  { key, lease, terms, begunAt }: Turn,
-  retryAfterMs: number | undefined,
-): AcquireTimeoutError {
+function tooMany({ key, lease, terms, begunAt }: Turn, retryAfterMs: number | undefined): StartTimeoutError {
   const until = retryAfterMs === undefined ? 'for ever' : `for ${retryAfterMs} ms more`
-  return new AcquireTimeoutError(
+  return new StartTimeoutError(
     `The rate limiter refuses ${JSON.stringify(key)} ${until}, and \`wait\` is ${terms.waitMs} ms. Wait longer, or come back then.`,
     { key: lease.key, waitedMs: Math.round(performance.now() - begunAt), retryAfterMs },
   )

@@ -3,7 +3,7 @@ import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused, systemClock } from '../base/clock.ts'
 import { type Duration, parseDuration, WAIT_RANGE } from '../base/duration.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
-import { HoldfastError, isHoldfastError } from '../errors.ts'
+import { ConflictError, isHoldfastError } from '../errors.ts'
 import { sqlStateOf } from '../postgres/executor.ts'
 
 export interface RetryOptions {
@@ -26,7 +26,7 @@ export interface RetrySettings {
 
 /**
  * Runs work that is allowed to collide with others, again from its beginning each time it does: a transaction that the server could not serialize
- * (40001) or that it ended as the victim of a deadlock (40P01), and what throws a {@link HoldfastError} with the code `conflict`. Between two
+ * (40001) or that it ended as the victim of a deadlock (40P01), and what throws a {@link ConflictError}. Between two
  * attempts it pauses for a random part of 10 ms, 20 ms, 40 ms, … up to a second.
  *
  * The work must begin its transaction itself, and have no effect outside of it.
@@ -44,7 +44,7 @@ export interface RetrySettings {
  * )
  * ```
  *
- * @throws {HoldfastError} `conflict` when every attempt collided; the message says how many there were, `cause` is the last.
+ * @throws {ConflictError} when every attempt collided; the message says how many there were, `cause` is the last.
  */
 export function retryOnConflict<T>(work: RetriedWork<T>): Promise<T>
 export function retryOnConflict<T>(options: RetryOptions | undefined, work: RetriedWork<T>): Promise<T>
@@ -101,10 +101,9 @@ export function parseRetryOptions(options: object, known: readonly string[] = RE
   }
 }
 
-function exhausted(attempts: number, spentMs: number, error: unknown): HoldfastError {
+function exhausted(attempts: number, spentMs: number, error: unknown): ConflictError {
   const times = attempts === 1 ? 'once' : `${attempts} times`
-  return new HoldfastError(
-    'conflict',
+  return new ConflictError(
     `Somebody else changed it first, ${times} in ${Math.round(spentMs)} ms. Nothing was written: allow more \`attempts\` or a longer \`wait\`, ` +
       'or take a lock where many write to the same row.',
     { cause: error },

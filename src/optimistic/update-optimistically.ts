@@ -1,5 +1,5 @@
 import { expected, parseFunction } from '../base/arguments.ts'
-import { HoldfastError } from '../errors.ts'
+import { ConflictError } from '../errors.ts'
 import { isConflict, parseRetryOptions, RETRY_OPTIONS, type RetryOptions, retry } from './retry.ts'
 
 export interface OptimisticUpdate<Current, Next> extends RetryOptions {
@@ -43,7 +43,7 @@ export interface OptimisticUpdate<Current, Next> extends RetryOptions {
  * ```
  *
  * @returns what was written, or null when `change` left it alone.
- * @throws a `HoldfastError`, `conflict` when every attempt came too late; the message says how many there were.
+ * @throws {@link ConflictError} when every attempt came too late; the message says how many there were.
  */
 export async function updateOptimistically<Current, Next>(
   update: OptimisticUpdate<Current, Next>,
@@ -63,7 +63,7 @@ export async function updateOptimistically<Current, Next>(
         written,
       )
     }
-    if (!written) throw new HoldfastError('conflict', 'Somebody else wrote between the read and the write.')
+    if (!written) throw new ConflictError('Somebody else wrote between the read and the write.')
     return next
   }
   return await retry(attempt, settings, isConflict)

@@ -41,7 +41,7 @@ export interface RowUpdate<Row extends object> extends RetryOptions {
  * ```
  *
  * @returns the row as it is now, or null when nothing was written: there is no such row, or `change` left it alone.
- * @throws a `HoldfastError`, `conflict` when every attempt came too late; the message says how many there were. Errors of the database
+ * @throws {@link ConflictError} when every attempt came too late; the message says how many there were. Errors of the database
  * come through as they are.
  */
 export async function updateRow<Row extends object>(

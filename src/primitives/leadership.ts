@@ -2,7 +2,7 @@ import { outsideOfCallers } from '../base/async-context.ts'
 import { paused } from '../base/clock.ts'
 import { fieldOf } from '../base/thrown.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
-import { HoldfastError, isHoldfastError, LeaseLostError } from '../errors.ts'
+import { HoldfastError, isHoldfastError, LeaseLostError, StepDownError } from '../errors.ts'
 import { heldHere } from './held-keys.ts'
 import { hold, type LocksContext, runObserved } from './hold.ts'
 import { EXCLUSIVE, type HoldSettings, markedKey } from './options.ts'
@@ -133,7 +133,7 @@ export class LeaderTerm implements Leadership {
   stepDown(why: string): void {
     if (this.#ending.signal.aborted || this.#gone.signal.aborted) return
     this.#ending.abort(
-      new HoldfastError('step-down', `The leader of ${JSON.stringify(this.key)} is asked to go: ${why}`, {
+      new StepDownError(`The leader of ${JSON.stringify(this.key)} is asked to go: ${why}`, {
         key: this.key,
       }),
     )

@@ -3,7 +3,7 @@ import { callListener } from '../base/listener.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
 import { reportOf } from '../base/thrown.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
-import { ClosedError, HoldfastError } from '../errors.ts'
+import { ClosedError, QueueFullError } from '../errors.ts'
 import {
   parseQueueOptions,
   parseStopOptions,
@@ -51,9 +51,9 @@ export interface TaskQueue {
    * acknowledge later: the function has to stay pending until then.
    *
    * @throws what the function throws before it acknowledges.
-   * @throws {HoldfastError} `task-failed`: the function ended without `ack`, or `maxTaskDuration` is over.
-   * @throws {HoldfastError} `queue-full`: already `maxQueueSize` tasks wait.
-   * @throws {AcquireTimeoutError} it was not started within `wait`.
+   * @throws {TaskFailedError} the function ended without `ack`, or `maxTaskDuration` is over.
+   * @throws {QueueFullError} already `maxQueueSize` tasks wait.
+   * @throws {StartTimeoutError} it was not started within `wait`.
    * @throws {ClosedError} the queue is stopped or drained.
    * @throws {InvalidArgumentError} an option is not what it should be.
    * @throws the reason of `signal`, when that aborts before the function is called.
@@ -235,9 +235,8 @@ class GroupedTaskQueue implements TaskQueue, TaskOwner {
   }
 }
 
-function full(maxQueueSize: number, group: string | undefined): HoldfastError {
-  return new HoldfastError(
-    'queue-full',
+function full(maxQueueSize: number, group: string | undefined): QueueFullError {
+  return new QueueFullError(
     `The queue is full: ${maxQueueSize} tasks wait (\`maxQueueSize\`). Await \`queue.onRoom()\` before adding more.`,
     { key: group },
   )

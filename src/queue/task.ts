@@ -1,5 +1,5 @@
 import { fieldOf } from '../base/thrown.ts'
-import { AcquireTimeoutError, HoldfastError } from '../errors.ts'
+import { StartTimeoutError, TaskFailedError } from '../errors.ts'
 
 /** What the function of `queue.run` is given. */
 export interface RunContext {
@@ -194,23 +194,21 @@ export class Task<T> implements QueuedTask {
   }
 }
 
-export function waitedTooLong(waitMs: number, group: string | undefined): AcquireTimeoutError {
+export function waitedTooLong(waitMs: number, group: string | undefined): StartTimeoutError {
   const message = `The task was not started within ${waitMs} ms (\`wait\`). It left the queue and will not run.`
-  return new AcquireTimeoutError(message, { key: group, waitedMs: waitMs })
+  return new StartTimeoutError(message, { key: group, waitedMs: waitMs })
 }
 
-function tookTooLong(maxDurationMs: number, group: string | undefined): HoldfastError {
-  return new HoldfastError(
-    'task-failed',
+function tookTooLong(maxDurationMs: number, group: string | undefined): TaskFailedError {
+  return new TaskFailedError(
     `The task did not end within ${maxDurationMs} ms (\`maxTaskDuration\`). Its signal was aborted and its place ` +
       'given to the next task, although its function may still run: make it listen to `signal`.',
     { key: group },
   )
 }
 
-function neverAcknowledged(group: string | undefined): HoldfastError {
-  return new HoldfastError(
-    'task-failed',
+function neverAcknowledged(group: string | undefined): TaskFailedError {
+  return new TaskFailedError(
     'The task ended without a call of `ack`. Call it before the function ends, or use `queue.run(…)`, whose ' +
       'tasks end when their function does.',
     { key: group },

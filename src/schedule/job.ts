@@ -1,6 +1,6 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
-import { ClosedError, HoldfastError } from '../errors.ts'
+import { ClosedError, TaskFailedError } from '../errors.ts'
 import { isHoldfastError, type Lease, type Locks } from '../index.ts'
 import { Course, LONGEST_SLEEP_MS } from './course.ts'
 import { type Begin, LONGEST_MS, Marks, type Sighting, type TickResult } from './marks.ts'
@@ -175,8 +175,7 @@ export class Job implements ScheduledJob {
 
   /** Work that ends its process would end all of them, one after the other. */
   async #giveUp(tickMs: number, lease: Lease, attempts: number): Promise<void> {
-    const error = new HoldfastError(
-      'task-failed',
+    const error = new TaskFailedError(
       `${attempts === 1 ? 'A run' : `${attempts} runs`} of ${JSON.stringify(this.name)} for ${new Date(tickMs).toISOString()} broke off: the process died, was stopped, or lost its lease. The tick has failed.`,
       { key: this.#marks.lock },
     )

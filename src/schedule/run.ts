@@ -1,5 +1,5 @@
 import { paused } from '../base/clock.ts'
-import { HoldfastError } from '../errors.ts'
+import { TaskFailedError } from '../errors.ts'
 import type { Clock, Lease } from '../index.ts'
 
 /** What the work of a job is given. */
@@ -50,7 +50,7 @@ export class Run {
   readonly #ending = new AbortController()
   readonly #over = new AbortController()
   #isStopped = false
-  #overdue: HoldfastError | undefined
+  #overdue: TaskFailedError | undefined
 
   constructor(scheduledAt: Date, lease: Lease, options: RunOptions) {
     this.scheduledAt = scheduledAt
@@ -99,8 +99,7 @@ export class Run {
   }
 
   #tooLong(atMostMs: number): void {
-    this.#overdue = new HoldfastError(
-      'task-failed',
+    this.#overdue = new TaskFailedError(
       `The run of ${JSON.stringify(this.#lease.key)} took longer than \`atMost\` (${atMostMs} ms). Its signal is aborted; work that goes on all the same is not waited for.`,
       { key: this.#lease.key },
     )

@@ -1,5 +1,5 @@
 import { fieldOf } from '../base/thrown.ts'
-import { ClosedError, HoldfastError, LeaseLostError } from '../errors.ts'
+import { ClosedError, LeaseLostError, TaskFailedError } from '../errors.ts'
 import type { WorkerLease } from './lock.ts'
 
 /** Why a term ends: `worker.stop()` was called, the lease was lost, or the work reported that it failed. */
@@ -50,9 +50,8 @@ export function overdue({
 }: {
   readonly stopTimeoutMs: number
   readonly reason: StopReason | undefined
-}): HoldfastError {
-  return new HoldfastError(
-    'task-failed',
+}): TaskFailedError {
+  return new TaskFailedError(
     `The work did not end within ${stopTimeoutMs} ms after its term was over (${reason}). Its lock is not renewed any more and runs out, and nothing is started again in this process before it has ended.`,
   )
 }

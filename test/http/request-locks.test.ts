@@ -5,12 +5,16 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import { asHttpError, openServerLocks, requestLocks, requestSignal } from '../../src/http/index.ts'
 import {
   AcquireTimeoutError,
+  ClosedError,
+  ConflictError,
   createLocks,
   DeadlockError,
-  HoldfastError,
+  type HoldfastError,
   LeaseLostError,
   type Locks,
+  QueueFullError,
   StaleFenceError,
+  StartTimeoutError,
   StoreError,
 } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
@@ -432,12 +436,13 @@ test('a request has one signal, however often it is asked for', async () => {
 describe('errors', () => {
   test.each<[HoldfastError, number | undefined, string | undefined]>([
     [new AcquireTimeoutError('m', { waitedMs: 5 }), 409, undefined],
-    [new AcquireTimeoutError('m', { waitedMs: 5, retryAfterMs: 1001 }), 429, '2'],
-    [new HoldfastError('conflict', 'm'), 409, undefined],
+    [new StartTimeoutError('m', { waitedMs: 5 }), 429, undefined],
+    [new StartTimeoutError('m', { waitedMs: 5, retryAfterMs: 1001 }), 429, '2'],
+    [new ConflictError('m'), 409, undefined],
     [new StaleFenceError('m'), 409, undefined],
     [new StoreError('store-unavailable', 'm'), 503, '1'],
-    [new HoldfastError('closed', 'm'), 503, '1'],
-    [new HoldfastError('queue-full', 'm'), 503, '1'],
+    [new ClosedError('m'), 503, '1'],
+    [new QueueFullError('m'), 503, '1'],
     [new StoreError('store-refused', 'm'), undefined, undefined],
     [new LeaseLostError('m', { reason: 'expired' }), undefined, undefined],
     [new DeadlockError('m'), undefined, undefined],

@@ -181,7 +181,7 @@ describe('a window that is used up', () => {
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate: new RateLimiterMemory(MINUTE) })
     await limit.run('ada', () => {})
     const error = await errorOf(limit.run('ada', { wait: '20s' }, () => expect.unreachable()))
-    expect(error).toMatchObject({ name: 'AcquireTimeoutError', code: 'acquire-timeout', key: 'exports:ada' })
+    expect(error).toMatchObject({ name: 'StartTimeoutError', code: 'start-timeout', key: 'exports:ada' })
     expect(error['waitedMs']).toBeLessThan(20_000)
     expect(error['retryAfterMs']).toBeGreaterThan(20_000)
     expect(error['retryAfterMs']).toBeLessThanOrEqual(60_000)
@@ -203,7 +203,7 @@ describe('a window that is used up', () => {
     const limit = createLimit(locks, 'trial', { concurrency: 1, rate, wait: Number.POSITIVE_INFINITY })
     await limit.run('ada', () => {})
     const error = await errorOf(limit.run('ada', () => expect.unreachable()))
-    expect(error).toMatchObject({ code: 'acquire-timeout', retryAfterMs: undefined })
+    expect(error).toMatchObject({ code: 'start-timeout', retryAfterMs: undefined })
     expect(error.message).toContain('refuses "ada" for ever')
   })
 
@@ -215,7 +215,7 @@ describe('a window that is used up', () => {
     const running = limit.run('ada', busy.run)
     await busy.begun
     const error = await errorOf(limit.run('ada', { wait: 50 }, () => expect.unreachable()))
-    expect(error).toMatchObject({ code: 'acquire-timeout', retryAfterMs: undefined })
+    expect(error).toMatchObject({ code: 'start-timeout', retryAfterMs: undefined })
     expect(await limit.tryRun('ada', () => expect.unreachable())).toMatchObject({ reason: 'concurrency' })
     expect((await rate.get('ada'))?.consumedPoints).toBe(1)
     busy.end()
@@ -392,7 +392,7 @@ describe('a window that is used up', () => {
     })
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '24h' })
     const error = await errorOf(limit.run('mallory', () => expect.unreachable()))
-    expect(error).toMatchObject({ code: 'acquire-timeout', retryAfterMs: undefined })
+    expect(error).toMatchObject({ code: 'start-timeout', retryAfterMs: undefined })
     expect(error.message).toContain('refuses "mallory" for ever')
     expect(await limit.tryRun('mallory', () => expect.unreachable())).toEqual({
       ran: false,
@@ -416,7 +416,7 @@ describe('a window that is used up', () => {
     for (const consume of answers) {
       const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { consume } })
       const error = await errorOf(limit.run('ada', { wait: '20s' }, () => expect.unreachable()))
-      expect(error['code']).toMatch(/^(acquire-timeout|store-unavailable)$/)
+      expect(error['code']).toMatch(/^(start-timeout|store-unavailable)$/)
       expect(await other.semaphore('exports:ada', 1).tryWithPermits(() => 'free')).toMatchObject({
         value: 'free',
       })

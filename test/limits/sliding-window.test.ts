@@ -58,7 +58,7 @@ describe('a sliding window', () => {
     await limit.run('ada', () => {})
     await limit.run('ada', () => {})
     const error = await errorOf(limit.run('ada', { wait: 10 }, () => expect.unreachable()))
-    expect(error).toMatchObject({ code: 'acquire-timeout', key: 'exports:ada' })
+    expect(error).toMatchObject({ code: 'start-timeout', key: 'exports:ada' })
     expect(error['retryAfterMs']).toBeGreaterThan(10)
     expect(error['retryAfterMs']).toBeLessThanOrEqual(2000)
     expect(await limit.tryRun('ada', () => expect.unreachable())).toEqual({

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
-import { HoldfastError } from '../../src/index.ts'
+import { ConflictError } from '../../src/index.ts'
 import { retryOnConflict, updateOptimistically } from '../../src/optimistic/index.ts'
 
-const conflict = () => new HoldfastError('conflict', 'somebody came first')
+const conflict = () => new ConflictError('somebody came first')
 const withCode = (code: string, error: Error = new Error(code)) => Object.assign(error, { code })
 
 describe('updateOptimistically', () => {

@@ -120,7 +120,7 @@ test('a signal is no longer listened to once its tasks are over, however they en
   ]
   expect(getEventListeners(signal, 'abort')).toHaveLength(1)
   const outcomes = await Promise.all(tasks.map(outcomeOf))
-  expect(outcomes).toEqual([{ value: 'runs' }, 'task-failed', 'acquire-timeout', { value: 1 }, { value: 2 }])
+  expect(outcomes).toEqual([{ value: 'runs' }, 'task-failed', 'start-timeout', { value: 1 }, { value: 2 }])
   expect(getEventListeners(signal, 'abort')).toHaveLength(0)
 })
 
@@ -154,7 +154,7 @@ test('a task that is not started within `wait` leaves the queue and never runs',
   const task = queue.run({ wait: '20ms', group: 'a' }, () => {
     ran = true
   })
-  await expect(task).rejects.toMatchObject({ code: 'acquire-timeout', key: 'a', waitedMs: 20 })
+  await expect(task).rejects.toMatchObject({ code: 'start-timeout', key: 'a', waitedMs: 20 })
   expect(queue.size).toBe(0)
   open()
   await held
@@ -174,7 +174,7 @@ test('with `wait: 0` a task starts at once or not at all', async () => {
   const queue = createTaskQueue(oneAtATime)
   const { opened, open } = gate()
   const held = queue.run({ wait: 0 }, () => opened)
-  expect(await outcomeOf(queue.run({ wait: 0 }, () => 1))).toBe('acquire-timeout')
+  expect(await outcomeOf(queue.run({ wait: 0 }, () => 1))).toBe('start-timeout')
   expect({ size: queue.size, active: queue.active }).toEqual({ size: 0, active: 1 })
   open()
   await held

@@ -178,7 +178,7 @@ const POSSIBLE: Record<Behaviour['ends'], readonly string[]> = {
   'no ack': ['task-failed', 'closed'],
 }
 
-const NEVER_STARTED = ['aborted', 'queue-full', 'acquire-timeout', 'closed']
+const NEVER_STARTED = ['aborted', 'queue-full', 'start-timeout', 'closed']
 
 test('whatever tasks do: order, exclusion and bounds hold, every promise settles, nothing is left behind', async () => {
   const seen = new Set<string>()
