@@ -1,7 +1,7 @@
 /** Transfers of one account happen one at a time and in order, while accounts run side by side, four at most. */
 import { createTaskQueue } from 'holdfast/queue'
 
-const queue = createTaskQueue({ maxActiveTasks: 4, maxQueueSize: 10, maxTaskDuration: '5s' })
+const queue = createTaskQueue({ maxActiveTasks: 4, maxQueueSize: 10, maxRun: '5s' })
 const balances = new Map<string, number>()
 const history = new Map<string, number[]>()
 

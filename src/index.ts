@@ -1,10 +1,10 @@
+import type { Duration } from './base/duration.ts'
 import type { Election as ElectionClass } from './primitives/election.ts'
 import type { Locks as LocksClass } from './primitives/locks.ts'
 import type { ReadWriteLock as ReadWriteLockClass } from './primitives/read-write.ts'
 import type { Semaphore as SemaphoreClass } from './primitives/semaphore.ts'
 
 export type { Finding } from './base/diagnosis.ts'
-export type { Duration } from './base/duration.ts'
 export { connect } from './connect.ts'
 export type { Clock, Timer } from './contract/clock.ts'
 export type { HolderView, RoomView, WaiterView } from './contract/store.ts'
@@ -46,6 +46,7 @@ export type {
 } from './primitives/options.ts'
 export type { Permits } from './primitives/semaphore.ts'
 export type { LeaseSet } from './primitives/together.ts'
+export type { Duration }
 
 /** What `createLocks` and `connect` return. Its public members only, so that a test double can stand in for it. */
 export type Locks = Pick<LocksClass, keyof LocksClass>
@@ -55,3 +56,9 @@ export type Election = Pick<ElectionClass, keyof ElectionClass>
 export type ReadWriteLock = Pick<ReadWriteLockClass, keyof ReadWriteLockClass>
 /** What `locks.semaphore(key, permits)` returns. */
 export type Semaphore = Pick<SemaphoreClass, keyof SemaphoreClass>
+
+/** How a schedule, a task queue or a worker of jobs is stopped. */
+export interface StopOptions {
+  /** How long work that runs may take to end. Each `stop` says what it does with work that takes longer, and its default. */
+  readonly grace?: Duration | undefined
+}

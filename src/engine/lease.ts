@@ -1,3 +1,4 @@
+import type { Duration } from '../base/duration.ts'
 import type { ClosedError, LeaseLostError } from '../errors.ts'
 
 /**
@@ -70,7 +71,7 @@ export interface Lease extends AsyncDisposable {
    * store refuses (`store-refused`); the lease is then held for as long as it was before.
    * @throws {ClosedError} when its locks are closed.
    */
-  extend(ttl?: number | string): Promise<void>
+  extend(ttl?: Duration): Promise<void>
   /**
    * Releases the key. Resolves once the store has answered. Never rejects: it is safe to call twice, after a loss, and in
    * `finally`. If the store does not answer, it resolves after about two seconds. The release is then repeated in the

@@ -11,7 +11,7 @@ export {
   type RunningJob,
   type SettleOptions,
 } from './job.ts'
-export type { ClaimOptions, InspectOptions, Jobs, JobsOptions, StopOptions, Worker } from './jobs.ts'
+export type { ClaimOptions, InspectOptions, Jobs, JobsOptions, Worker } from './jobs.ts'
 export type { EnqueueArguments, EnqueueOptions, JobOptions, NewJob } from './new-job.ts'
 export { openJobs } from './open.ts'
 export type { WorkOptions } from './work-options.ts'

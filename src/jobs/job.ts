@@ -1,3 +1,4 @@
+import type { Duration } from '../base/duration.ts'
 import type { SqlClient } from '../postgres/executor.ts'
 
 /**
@@ -33,7 +34,7 @@ export interface FailOptions extends SettleOptions {
   /** False: the job is dead at once, however many attempts it has left. Default: true. */
   readonly retry?: boolean | undefined
   /** How long until the next attempt, instead of the job's backoff: milliseconds or `'5m'`. 0: at once. */
-  readonly retryIn?: number | string | undefined
+  readonly retryIn?: Duration | undefined
 }
 
 /** What became of a job whose attempt failed or was given back. */

@@ -1,4 +1,5 @@
 import type { Duration } from '../base/duration.ts'
+import type { StopOptions } from '../index.ts'
 import type { SqlClient } from '../postgres/executor.ts'
 import type { ClaimedJob, JobCount, JobState, JobView } from './job.ts'
 import type { EnqueueArguments, NameOf, NewJob } from './new-job.ts'
@@ -46,17 +47,12 @@ export interface InspectOptions {
   readonly after?: string | undefined
 }
 
-export interface StopOptions {
-  /** How long running handlers have to end: milliseconds or `'20s'`, `Infinity` allowed. Default: `'20s'`. */
-  readonly grace?: Duration | undefined
-}
-
 /** Takes jobs and runs them, until it is stopped. It keeps the process alive. */
 export interface Worker {
   /** How many jobs it has at this moment. */
   readonly running: number
   /**
-   * Takes no new jobs, and resolves when none runs here any more. What is left after `grace` is asked to end through
+   * Takes no new jobs, and resolves when none runs here any more. What is left after `grace` (20 s, `Infinity` allowed) is asked to end through
    * its signal, and given back to other workers. If the database does not answer, it resolves one second after the grace all
    * the same; others may then have these jobs when their leases are over, after `ttl`, and that counts as a failure of
    * theirs. Never rejects. Repeatable.

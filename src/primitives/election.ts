@@ -28,7 +28,7 @@ export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold'> 
    * How long the work may take to settle once the leader was asked to go. Then its lease is left to run out, and another
    * one leads. Default: the ttl.
    */
-  readonly stopTimeout?: Duration | undefined
+  readonly grace?: Duration | undefined
   /**
    * Told when the store refuses (`store-refused`); the campaign goes on, and asks again after 1 to 30 s. Without it a
    * refusal ends the campaign.
@@ -166,15 +166,14 @@ export class Election {
 
   #parse(options: CampaignOptions) {
     checkOptions(options, CAMPAIGN)
-    const { value, stopTimeout, onError, ...rest } = options
+    const { value, grace, onError, ...rest } = options
     const settings = parseSettings(rest, TAKES.try, {
       ...this.#defaults,
       renew: true,
       maxHoldMs: Number.POSITIVE_INFINITY,
       waitMs: Number.POSITIVE_INFINITY,
     })
-    const stopMs =
-      stopTimeout === undefined ? settings.ttlMs : parseDuration('stopTimeout', stopTimeout, HOLD_RANGE)
+    const stopMs = grace === undefined ? settings.ttlMs : parseDuration('grace', grace, HOLD_RANGE)
     if (value !== undefined && (typeof value !== 'string' || value.length > 1000)) {
       throw expected('value', 'a text of at most 1000 characters', value)
     }
@@ -185,15 +184,7 @@ export class Election {
 
 type Work<T> = (leadership: Leadership) => Promise<T> | T
 
-const CAMPAIGN: readonly string[] = [
-  'ttl',
-  'minHold',
-  'lockDelay',
-  'signal',
-  'value',
-  'stopTimeout',
-  'onError',
-]
+const CAMPAIGN: readonly string[] = ['ttl', 'minHold', 'lockDelay', 'signal', 'value', 'grace', 'onError']
 const ADMINISTRATION_MS = 10_000
 /** Between two campaigns that the store refused: a person has to change something first. */
 const REFUSED: Backoff = { firstMs: 1000, longestMs: 30_000, jitter: 0.5 }

@@ -245,8 +245,9 @@ export class Locks {
     options: OnceOptions,
     work: (lease: Lease) => Promise<T> | T,
   ): Promise<Outcome<T>> {
+    const terms = parseOnce(options, this.#defaults)
     checkCallback(work)
-    return runOnce(this.#context, key, parseOnce(options, this.#defaults), work)
+    return runOnce(this.#context, key, terms, work)
   }
 
   /**

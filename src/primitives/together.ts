@@ -1,5 +1,5 @@
 import { expected } from '../base/arguments.ts'
-import { show } from '../base/duration.ts'
+import { type Duration, show } from '../base/duration.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
@@ -23,7 +23,7 @@ export interface LeaseSet extends AsyncDisposable {
   fence(key: string): bigint
   assertHeld(): void
   /** Renews all; see {@link Lease.extend}. */
-  extend(ttl?: number | string): Promise<void>
+  extend(ttl?: Duration): Promise<void>
   /** Releases all, in reverse. Never rejects. */
   release(): Promise<void>
   toJSON(): LeaseJson[]
@@ -195,7 +195,7 @@ class Together implements LeaseSet {
     for (const lease of this.leases) lease.assertHeld()
   }
 
-  async extend(ttl?: number | string): Promise<void> {
+  async extend(ttl?: Duration): Promise<void> {
     await Promise.all(this.leases.map((lease) => lease.extend(ttl)))
   }
 

@@ -1,4 +1,4 @@
-export type { StopOptions, TaskOptions, TaskQueueOptions } from './options.ts'
+export type { QueueStopOptions, TaskOptions, TaskQueueOptions } from './options.ts'
 export type { RunContext, TaskContext } from './task.ts'
 export {
   createTaskQueue,

@@ -7,7 +7,8 @@ import {
   parseFunction,
   parseSignal,
 } from '../base/arguments.ts'
-import { type DurationRange, parseDuration, WAIT_RANGE } from '../base/duration.ts'
+import { type Duration, type DurationRange, parseDuration, WAIT_RANGE } from '../base/duration.ts'
+import type { StopOptions } from '../index.ts'
 import type { TaskSettings } from './task.ts'
 
 export interface TaskQueueOptions {
@@ -16,12 +17,12 @@ export interface TaskQueueOptions {
   /** How many tasks may wait; one more is refused. Active tasks do not count. `Infinity` for no bound. */
   readonly maxQueueSize: number
   /**
-   * How long a task may be active, in milliseconds or as `'30s'`. Then its signal aborts, its promise rejects, and the
+   * How long a task may be active. Then its signal aborts, its promise rejects, and the
    * next task gets its place, **even if its function still runs**. Default: no bound.
    */
-  readonly maxTaskDuration?: number | string | undefined
+  readonly maxRun?: Duration | undefined
   /**
-   * Called with what a function throws after its task was over: after `ack`, `maxTaskDuration` or `stop`. Nobody waits
+   * Called with what a function throws after its task was over: after `ack`, `maxRun` or `stop`. Nobody waits
    * for it any more. Default: a process warning, so that it is seen without ending the process.
    */
   readonly onLateError?: ((error: unknown, task: { readonly group: string | undefined }) => void) | undefined
@@ -32,44 +33,39 @@ export interface TaskOptions {
   readonly group?: string | undefined
   /** Removes the task while it waits; once it runs, aborts the signal that it was given. */
   readonly signal?: AbortSignal | undefined
-  /** How long the task may wait before it starts: milliseconds or `'5s'`, 0 for not at all. Default: no bound. */
-  readonly wait?: number | string | undefined
+  /** How long the task may wait before it starts; 0 for not at all. Default: no bound. */
+  readonly wait?: Duration | undefined
   /** Replaces the bound of the queue for this task. */
-  readonly maxTaskDuration?: number | string | undefined
+  readonly maxRun?: Duration | undefined
 }
 
-export interface StopOptions {
+export interface QueueStopOptions extends StopOptions {
   /** Abort the signals of active tasks at once, instead of letting them end undisturbed. Default: false. */
   readonly force?: boolean | undefined
-  /**
-   * How long active tasks have to end, in milliseconds or as `'5s'`. What is active then is given up: its signal aborts
-   * and its promise rejects. Default: no bound, and 0 with `force`.
-   */
-  readonly timeout?: number | string | undefined
 }
 
 export interface QueueSettings {
   readonly maxActiveTasks: number
   readonly maxQueueSize: number
-  readonly maxTaskDurationMs: number
+  readonly maxRunMs: number
   readonly onLateError: TaskQueueOptions['onLateError']
 }
 
 export function parseQueueOptions(options: TaskQueueOptions): QueueSettings {
   checkOptions(options, QUEUE)
-  const { maxActiveTasks, maxQueueSize, maxTaskDuration, onLateError } = options
+  const { maxActiveTasks, maxQueueSize, maxRun, onLateError } = options
   if (onLateError !== undefined) parseFunction('onLateError', onLateError)
   return {
     maxActiveTasks: parseCount('maxActiveTasks', maxActiveTasks, MANY),
     maxQueueSize: parseCount('maxQueueSize', maxQueueSize, MANY),
-    maxTaskDurationMs: parseLimit('maxTaskDuration', maxTaskDuration),
+    maxRunMs: parseLimit('maxRun', maxRun),
     onLateError,
   }
 }
 
 export function parseTaskOptions(options: TaskOptions, defaults: QueueSettings): TaskSettings {
   checkOptions(options, TASK)
-  const { group, wait, maxTaskDuration } = options
+  const { group, wait, maxRun } = options
   if (group !== undefined && (typeof group !== 'string' || group === '')) {
     throw expected('group', 'a string that is not empty', group)
   }
@@ -77,31 +73,23 @@ export function parseTaskOptions(options: TaskOptions, defaults: QueueSettings):
     group,
     signal: parseSignal(options.signal),
     waitMs: wait === undefined ? Number.POSITIVE_INFINITY : parseDuration('wait', wait, WAIT_RANGE),
-    maxDurationMs:
-      maxTaskDuration === undefined
-        ? defaults.maxTaskDurationMs
-        : parseLimit('maxTaskDuration', maxTaskDuration),
+    maxRunMs: maxRun === undefined ? defaults.maxRunMs : parseLimit('maxRun', maxRun),
   }
 }
 
-export function parseStopOptions(options: StopOptions): {
+export function parseStopOptions(options: QueueStopOptions): {
   readonly force: boolean
-  readonly timeoutMs: number
+  readonly graceMs: number
 } {
-  checkOptions(options, ['force', 'timeout'])
-  const { timeout } = options
+  checkOptions(options, ['force', 'grace'])
+  const { grace } = options
   const force = parseFlag('force', options.force, false)
-  if (timeout !== undefined) return { force, timeoutMs: parseDuration('timeout', timeout, WAIT_RANGE) }
-  return { force, timeoutMs: force ? 0 : Number.POSITIVE_INFINITY }
+  if (grace !== undefined) return { force, graceMs: parseDuration('grace', grace, WAIT_RANGE) }
+  return { force, graceMs: force ? 0 : Number.POSITIVE_INFINITY }
 }
 
-const QUEUE: readonly (keyof TaskQueueOptions)[] = [
-  'maxActiveTasks',
-  'maxQueueSize',
-  'maxTaskDuration',
-  'onLateError',
-]
-const TASK: readonly (keyof TaskOptions)[] = ['group', 'signal', 'wait', 'maxTaskDuration']
+const QUEUE: readonly (keyof TaskQueueOptions)[] = ['maxActiveTasks', 'maxQueueSize', 'maxRun', 'onLateError']
+const TASK: readonly (keyof TaskOptions)[] = ['group', 'signal', 'wait', 'maxRun']
 const MANY: CountRange = { least: 1, most: Number.POSITIVE_INFINITY }
 const LIMIT_RANGE: DurationRange = { ...WAIT_RANGE, leastMs: 1 }
 

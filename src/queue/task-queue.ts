@@ -9,7 +9,7 @@ import {
   parseStopOptions,
   parseTaskOptions,
   type QueueSettings,
-  type StopOptions,
+  type QueueStopOptions,
   type TaskOptions,
   type TaskQueueOptions,
 } from './options.ts'
@@ -51,7 +51,7 @@ export interface TaskQueue {
    * acknowledge later: the function has to stay pending until then.
    *
    * @throws what the function throws before it acknowledges.
-   * @throws {TaskFailedError} the function ended without `ack`, or `maxTaskDuration` is over.
+   * @throws {TaskFailedError} the function ended without `ack`, or `maxRun` is over.
    * @throws {QueueFullError} already `maxQueueSize` tasks wait.
    * @throws {StartTimeoutError} it was not started within `wait`.
    * @throws {ClosedError} the queue is stopped or drained.
@@ -70,10 +70,12 @@ export interface TaskQueue {
   /** Takes no new tasks, and resolves when all that were added are over. */
   drain(): Promise<void>
   /**
-   * Takes no new tasks, rejects all that wait with a {@link ClosedError}, and resolves when the active ones are over.
-   * Safe to call again, also with stronger options. A task that awaits it without `timeout` waits for itself.
+   * Takes no new tasks, rejects all that wait with a {@link ClosedError}, and resolves when the active ones are over. A task
+   * that is active after `grace` is given up: its signal aborts and its promise rejects. `grace` has no bound by default, and is
+   * 0 with `force`.
+   * Safe to call again, also with stronger options. A task that awaits it without `grace` waits for itself.
    */
-  stop(options?: StopOptions): Promise<void>
+  stop(options?: QueueStopOptions): Promise<void>
   /** `stop()` without options, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>
 }
@@ -146,12 +148,12 @@ class GroupedTaskQueue implements TaskQueue, TaskOwner {
     await this.onIdle()
   }
 
-  async stop(options: StopOptions = {}): Promise<void> {
-    const { force, timeoutMs } = parseStopOptions(options)
+  async stop(options: QueueStopOptions = {}): Promise<void> {
+    const { force, graceMs } = parseStopOptions(options)
     this.#closed = true
     for (const task of this.#places.keys()) if (task.isWaiting) task.giveUp(stopped(task.settings.group))
     if (force) for (const task of this.#places.keys()) task.abort(stopped(task.settings.group))
-    if (timeoutMs > 0) await this.#idleWithin(timeoutMs)
+    if (graceMs > 0) await this.#idleWithin(graceMs)
     for (const task of this.#places.keys()) task.giveUp(stopped(task.settings.group))
   }
 
@@ -223,11 +225,11 @@ class GroupedTaskQueue implements TaskQueue, TaskOwner {
     return this.#turns.size < this.#settings.maxQueueSize
   }
 
-  async #idleWithin(timeoutMs: number): Promise<void> {
-    if (timeoutMs === Number.POSITIVE_INFINITY) return this.onIdle()
+  async #idleWithin(graceMs: number): Promise<void> {
+    if (graceMs === Number.POSITIVE_INFINITY) return this.onIdle()
     let timer: NodeJS.Timeout | undefined
     const timeout = new Promise<void>((resolve) => {
-      timer = setTimeout(resolve, timeoutMs)
+      timer = setTimeout(resolve, graceMs)
       timer.unref()
     })
     await Promise.race([this.onIdle(), timeout])

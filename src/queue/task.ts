@@ -4,7 +4,7 @@ import { StartTimeoutError, TaskFailedError } from '../errors.ts'
 /** What the function of `queue.run` is given. */
 export interface RunContext {
   /**
-   * Aborts when the caller's `signal` does, when the task takes longer than `maxTaskDuration`, and when the queue is
+   * Aborts when the caller's `signal` does, when the task takes longer than `maxRun`, and when the queue is
    * stopped by force. Pass it on to whatever the task waits for.
    */
   readonly signal: AbortSignal
@@ -28,7 +28,7 @@ export interface TaskSettings {
   readonly group: string | undefined
   readonly signal: AbortSignal | undefined
   readonly waitMs: number
-  readonly maxDurationMs: number
+  readonly maxRunMs: number
 }
 
 /** The queue, as a task sees it. */
@@ -117,8 +117,8 @@ export class Task<T> implements QueuedTask {
     })
     if (this.#state !== 'admitted') return
     this.#state = 'running'
-    const { maxDurationMs, group } = this.settings
-    this.#startTimer(maxDurationMs, () => this.giveUp(tookTooLong(maxDurationMs, group)))
+    const { maxRunMs, group } = this.settings
+    this.#startTimer(maxRunMs, () => this.giveUp(tookTooLong(maxRunMs, group)))
     try {
       if (this.#work.until === 'settled') {
         const value = await this.#work.run(this.#runContext())
@@ -199,9 +199,9 @@ export function waitedTooLong(waitMs: number, group: string | undefined): StartT
   return new StartTimeoutError(message, { key: group, waitedMs: waitMs })
 }
 
-function tookTooLong(maxDurationMs: number, group: string | undefined): TaskFailedError {
+function tookTooLong(maxRunMs: number, group: string | undefined): TaskFailedError {
   return new TaskFailedError(
-    `The task did not end within ${maxDurationMs} ms (\`maxTaskDuration\`). Its signal was aborted and its place ` +
+    `The task did not end within ${maxRunMs} ms (\`maxRun\`). Its signal was aborted and its place ` +
       'given to the next task, although its function may still run: make it listen to `signal`.',
     { key: group },
   )

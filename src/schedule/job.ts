@@ -1,10 +1,10 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
 import { ClosedError, TaskFailedError } from '../errors.ts'
-import { isHoldfastError, type Lease, type Locks } from '../index.ts'
+import { isHoldfastError, type Lease, type Locks, type StopOptions } from '../index.ts'
 import { Course, LONGEST_SLEEP_MS } from './course.ts'
 import { type Begin, LONGEST_MS, Marks, type Sighting, type TickResult } from './marks.ts'
-import { type JobSettings, parseStopOptions, type ScheduleSettings, type StopOptions } from './options.ts'
+import { type JobSettings, parseStopOptions, type ScheduleSettings } from './options.ts'
 import { type FinishedRun, GRACE_MS, Run, type RunEnd, type ScheduledRun } from './run.ts'
 import type { ScheduledJob, ScheduleStatus } from './scheduled-job.ts'
 import { Ticks } from './ticks.ts'
@@ -80,12 +80,12 @@ export class Job implements ScheduledJob {
   }
 
   async stop(options: StopOptions = {}): Promise<void> {
-    const timeoutMs = parseStopOptions(options, this.#parts.schedule.stopTimeoutMs)
+    const graceMs = parseStopOptions(options, this.#parts.schedule.graceMs)
     const reason = this.#closed()
     this.#stopping.abort(reason)
     const idle = new AbortController()
     const ended = Promise.allSettled(this.#going).then(() => idle.abort())
-    if (this.#runs.size > 0) await paused(this.#parts.schedule.clock, timeoutMs, idle.signal)
+    if (this.#runs.size > 0) await paused(this.#parts.schedule.clock, graceMs, idle.signal)
     await Promise.all(Array.from(this.#runs, (run) => run.stop(reason)))
     await ended
     this.#parts.onStop()
@@ -207,7 +207,7 @@ export class Job implements ScheduledJob {
   ): Promise<{ readonly end: RunEnd; readonly finished: FinishedRun }> {
     const { work, schedule, settings } = this.#parts
     const { clock } = schedule
-    const going = new Run(scheduledAt, lease, { clock, atMostMs: settings.atMostMs })
+    const going = new Run(scheduledAt, lease, { clock, maxRunMs: settings.maxRunMs })
     const startedAt = new Date(clock.wallMs())
     const startedMs = clock.monotonicMs()
     this.#runs.add(going)
@@ -224,22 +224,22 @@ export class Job implements ScheduledJob {
     return { end, finished }
   }
 
-  /** The end of a run is not the end of its time, with `atLeast`; and what came meanwhile overlapped with it. */
+  /** The end of a run is not the end of its time, with `minHold`; and what came meanwhile overlapped with it. */
   async #stayTaken(startedMs: number, lease: Lease): Promise<void> {
     await this.#leaveOutOverlapped(startedMs, lease)
     // Not by `minHold`, which would count from each look of those who only find that the tick is settled.
-    const leftMs = startedMs + this.#parts.settings.atLeastMs - this.#course.nowMs
+    const leftMs = startedMs + this.#parts.settings.minHoldMs - this.#course.nowMs
     if (leftMs <= 0) return
     await paused(this.#parts.schedule.clock, leftMs, AbortSignal.any([this.#stopping.signal, lease.signal]))
   }
 
   /** What came while we ran. Only who ran knows that, so it is told to all, while the others still wait for the key. */
   async #leaveOutOverlapped(startedMs: number, lease: Lease): Promise<void> {
-    const { overlap, atLeastMs } = this.#parts.settings
+    const { overlap, minHoldMs } = this.#parts.settings
     const course = this.#course
     if (overlap === 'queue') return course.excuse()
     await this.#tell(async () => {
-      for (const tick of course.between(startedMs, Math.max(course.nowMs, startedMs + atLeastMs))) {
+      for (const tick of course.between(startedMs, Math.max(course.nowMs, startedMs + minHoldMs))) {
         if (lease.remainingMs === 0 || this.#stopping.signal.aborted) return
         await this.#marks.settle(tick, 'skipped', this.#rememberMs(tick))
       }
@@ -248,7 +248,7 @@ export class Job implements ScheduledJob {
 
   /**
    * Whether the store has heard of it. It is told again for as long as nobody else can have the job, because the next one who has it
-   * would run the tick once more. Once at least: under a lease that `atMost` has ended the store keeps the key until it is given back.
+   * would run the tick once more. Once at least: under a lease that `maxRun` has ended the store keeps the key until it is given back.
    */
   async #settleUnder(lease: Lease, tickMs: number, result: TickResult): Promise<boolean> {
     const { clock, onError } = this.#parts.schedule
@@ -287,11 +287,11 @@ export class Job implements ScheduledJob {
 
   async #underLock<T>(wait: { readonly wait?: number }, work: (lease: Lease) => Promise<T>): Promise<T> {
     const { locks, settings } = this.#parts
-    const { ttlMs, atMostMs } = settings
+    const { ttlMs, maxRunMs } = settings
     const hold = {
       ...wait,
       ...(ttlMs === undefined ? {} : { ttl: ttlMs }),
-      maxHold: Math.min((atMostMs ?? LONGEST_MS) + GRACE_MS, LONGEST_MS),
+      maxHold: Math.min((maxRunMs ?? LONGEST_MS) + GRACE_MS, LONGEST_MS),
       renew: true,
       reentrant: false,
       minHold: 0,

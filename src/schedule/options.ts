@@ -3,7 +3,7 @@ import { systemClock } from '../base/clock.ts'
 import { type Duration, HOLD_RANGE, parseDuration, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
-import type { Clock } from '../index.ts'
+import type { Clock, StopOptions } from '../index.ts'
 import type { FinishedRun } from './run.ts'
 import { checkTimezone } from './ticks.ts'
 
@@ -11,7 +11,7 @@ export interface ScheduleOptions {
   /** The time zone of all jobs that do not name their own. Default: UTC, whatever zone the machine is in. */
   readonly timezone?: string | undefined
   /** How long `stop()` lets work go on before it aborts its signal. Default: 10 s. */
-  readonly stopTimeout?: Duration | undefined
+  readonly grace?: Duration | undefined
   /** Told of every run that ended in this process, whatever its result. */
   readonly onRun?: ((run: FinishedRun) => void) | undefined
   /**
@@ -25,7 +25,7 @@ export interface ScheduleOptions {
   readonly clock?: Clock | undefined
 }
 
-export interface JobOptions {
+export interface ScheduledJobOptions {
   /** Default: that of the schedule. */
   readonly timezone?: string | undefined
   /**
@@ -48,24 +48,19 @@ export interface JobOptions {
    */
   readonly afterCrash?: 'retry' | 'skip' | undefined
   /** The job stays taken for at least this long from the begin of a run; ticks in that time overlap with it. Default: 0. */
-  readonly atLeast?: Duration | undefined
+  readonly minHold?: Duration | undefined
   /**
    * How long a run may take. Then it has failed: its signal aborts, and 5 s later the job is free for the next tick even if the
    * work has not ended. Default: no bound.
    */
-  readonly atMost?: Duration | undefined
+  readonly maxRun?: Duration | undefined
   /** What a crash costs the next run, as for `locks.acquire`. Default: that of the locks. */
   readonly ttl?: Duration | undefined
 }
 
-export interface StopOptions {
-  /** Instead of `stopTimeout`. */
-  readonly timeout?: Duration | undefined
-}
-
 export interface ScheduleSettings {
   readonly timezone: string
-  readonly stopTimeoutMs: number
+  readonly graceMs: number
   readonly onRun: (run: FinishedRun) => void
   readonly onError: NonNullable<ScheduleOptions['onError']>
   readonly clock: Clock
@@ -78,36 +73,36 @@ export interface JobSettings {
   readonly windowMs: number
   readonly overlap: 'skip' | 'queue'
   readonly afterCrash: 'retry' | 'skip'
-  readonly atLeastMs: number
-  readonly atMostMs: number | undefined
+  readonly minHoldMs: number
+  readonly maxRunMs: number | undefined
   readonly ttlMs: number | undefined
 }
 
 export function parseScheduleOptions(options: ScheduleOptions): ScheduleSettings {
   checkOptions(options, SCHEDULE)
-  const { timezone = 'UTC', stopTimeout = 10_000, onRun, onError, clock = systemClock } = options
+  const { timezone = 'UTC', grace = 10_000, onRun, onError, clock = systemClock } = options
   checkTimezone(timezone)
   for (const verb of ['monotonicMs', 'wallMs', 'startTimer'] as const)
     parseFunction(`clock.${verb}`, clock?.[verb])
   return {
     timezone,
-    stopTimeoutMs: parseDuration('stopTimeout', stopTimeout, HOLD_RANGE),
+    graceMs: parseDuration('grace', grace, HOLD_RANGE),
     onRun: guarded('onRun', onRun === undefined ? () => {} : parseFunction('onRun', onRun)),
     onError: guarded('onError', onError === undefined ? warnOfError : parseFunction('onError', onError)),
     clock,
   }
 }
 
-export function parseJobOptions(options: JobOptions, { timezone }: ScheduleSettings): JobSettings {
+export function parseJobOptions(options: ScheduledJobOptions, { timezone }: ScheduleSettings): JobSettings {
   checkOptions(options, JOB)
   const missed = oneOf('missed', options.missed ?? 'skip', ['skip', 'once', 'all'])
   if (missed === 'skip' && options.catchUp !== undefined) {
     throw expected('catchUp', "left out unless `missed` is 'once' or 'all'", options.catchUp)
   }
-  const atLeastMs = parseDuration('atLeast', options.atLeast ?? 0, HOLD_RANGE)
-  const atMostMs = optional('atMost', options.atMost)
-  if (atMostMs !== undefined && atMostMs < atLeastMs) {
-    throw expected('atMost', `at least as long as \`atLeast\` (${atLeastMs} ms)`, options.atMost)
+  const minHoldMs = parseDuration('minHold', options.minHold ?? 0, HOLD_RANGE)
+  const maxRunMs = optional('maxRun', options.maxRun)
+  if (maxRunMs !== undefined && maxRunMs < minHoldMs) {
+    throw expected('maxRun', `at least as long as \`minHold\` (${minHoldMs} ms)`, options.maxRun)
   }
   return {
     timezone: options.timezone ?? timezone,
@@ -115,16 +110,16 @@ export function parseJobOptions(options: JobOptions, { timezone }: ScheduleSetti
     windowMs: missed === 'skip' ? LATE_MS : parseDuration('catchUp', options.catchUp ?? '1h', HOLD_RANGE),
     overlap: oneOf('overlap', options.overlap ?? 'skip', ['skip', 'queue']),
     afterCrash: oneOf('afterCrash', options.afterCrash ?? 'retry', ['retry', 'skip']),
-    atLeastMs,
-    atMostMs,
+    minHoldMs,
+    maxRunMs,
     ttlMs: optional('ttl', options.ttl),
   }
 }
 
 export function parseStopOptions(options: StopOptions, otherwiseMs: number): number {
   checkOptions(options, STOP)
-  const { timeout = otherwiseMs } = options
-  return parseDuration('timeout', timeout, { ...WAIT_RANGE, endless: false })
+  const { grace = otherwiseMs } = options
+  return parseDuration('grace', grace, { ...WAIT_RANGE, endless: false })
 }
 
 export function checkName(name: unknown): asserts name is string {
@@ -147,22 +142,22 @@ const LONGEST_NAME = 500
 
 const SCHEDULE: ReadonlySet<string> = new Set<keyof ScheduleOptions>([
   'timezone',
-  'stopTimeout',
+  'grace',
   'onRun',
   'onError',
   'clock',
 ])
-const JOB: ReadonlySet<string> = new Set<keyof JobOptions>([
+const JOB: ReadonlySet<string> = new Set<keyof ScheduledJobOptions>([
   'timezone',
   'missed',
   'catchUp',
   'overlap',
   'afterCrash',
-  'atLeast',
-  'atMost',
+  'minHold',
+  'maxRun',
   'ttl',
 ])
-const STOP: ReadonlySet<string> = new Set<keyof StopOptions>(['timeout'])
+const STOP: ReadonlySet<string> = new Set<keyof StopOptions>(['grace'])
 
 function oneOf<Choice extends string>(name: string, value: Choice, choices: readonly Choice[]): Choice {
   if (choices.includes(value)) return value

@@ -10,7 +10,7 @@ export interface ScheduledRun {
   readonly scheduledAt: Date
   /** Larger than that of every run of this job before: pass it along with what is written. */
   readonly fence: bigint
-  /** Aborts when the lease is lost, when `atMost` is over, and when the schedule is stopped and has waited long enough. */
+  /** Aborts when the lease is lost, when `maxRun` is over, and when the schedule is stopped and has waited long enough. */
   readonly signal: AbortSignal
   /** What holds the job meanwhile. For reading and `assertHeld()`; the schedule releases it. */
   readonly lease: Lease
@@ -38,7 +38,7 @@ export type RunEnd =
 
 export interface RunOptions {
   readonly clock: Clock
-  readonly atMostMs: number | undefined
+  readonly maxRunMs: number | undefined
 }
 
 /** One call of the work under a lease, and everything that may end it. */
@@ -61,7 +61,7 @@ export class Run {
 
   /** Resolves when the work has ended, or is given up. Never rejects. */
   async end(work: (run: ScheduledRun) => unknown, name: string, attempt: number): Promise<RunEnd> {
-    const { clock, atMostMs } = this.#options
+    const { clock, maxRunMs } = this.#options
     const lease = this.#lease
     const onLoss = () => {
       this.#ending.abort(lease.signal.reason)
@@ -71,7 +71,7 @@ export class Run {
     lease.signal.addEventListener('abort', onLoss)
     if (lease.signal.aborted) onLoss()
     const timer =
-      atMostMs === undefined ? undefined : clock.startTimer(atMostMs, () => this.#tooLong(atMostMs))
+      maxRunMs === undefined ? undefined : clock.startTimer(maxRunMs, () => this.#tooLong(maxRunMs))
     const { scheduledAt, fence } = this
     const settled = outcomeOf(() =>
       work({ name, scheduledAt, fence, signal: this.#ending.signal, lease, attempt }),
@@ -98,9 +98,9 @@ export class Run {
     this.#over.abort()
   }
 
-  #tooLong(atMostMs: number): void {
+  #tooLong(maxRunMs: number): void {
     this.#overdue = new TaskFailedError(
-      `The run of ${JSON.stringify(this.#lease.key)} took longer than \`atMost\` (${atMostMs} ms). Its signal is aborted; work that goes on all the same is not waited for.`,
+      `The run of ${JSON.stringify(this.#lease.key)} took longer than \`maxRun\` (${maxRunMs} ms). Its signal is aborted; work that goes on all the same is not waited for.`,
       { key: this.#lease.key },
     )
     this.#ending.abort(this.#overdue)

@@ -1,17 +1,16 @@
 import { expected, parseFunction } from '../base/arguments.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
-import type { Locks } from '../index.ts'
+import type { Locks, StopOptions } from '../index.ts'
 import { Job } from './job.ts'
 import {
   checkName,
-  type JobOptions,
   parseJobOptions,
   parseScheduleOptions,
   parseStopOptions,
+  type ScheduledJobOptions,
   type ScheduleOptions,
   type ScheduleSettings,
-  type StopOptions,
 } from './options.ts'
 import type { ScheduledRun } from './run.ts'
 import type { ScheduledJob } from './scheduled-job.ts'
@@ -30,11 +29,15 @@ export interface Schedule extends AsyncDisposable {
    * `stop()`.
    */
   // One signature and no overloads: with these, work that refers to its own job would have no type.
-  add(name: string, expression: string, ...rest: WorkArguments<JobOptions, ScheduledWork>): ScheduledJob
+  add(
+    name: string,
+    expression: string,
+    ...rest: WorkArguments<ScheduledJobOptions, ScheduledWork>
+  ): ScheduledJob
   /** Starts all jobs. Until `stop()` the process stays alive. Called again it changes nothing. */
   start(): void
   /**
-   * Begins no more runs, and resolves when those that are going on have ended: they have `stopTimeout` for it, then their signals
+   * Begins no more runs, and resolves when those that are going on have ended: they have `grace` for it, then their signals
    * abort, and 5 s later they are not waited for any more. What did not end well is taken over by another process. Never rejects
    * for what happens meanwhile. Awaited inside of a run it waits for itself that long.
    */
@@ -52,7 +55,7 @@ export interface Schedule extends AsyncDisposable {
  *
  * const locks = await connect('redis://localhost:6379')
  * const schedule = createSchedule(locks, { timezone: 'Europe/Berlin' })
- * schedule.add('nightly-report', '0 3 * * *', { missed: 'once', catchUp: '6h', atMost: '1h' }, async ({ scheduledAt, fence, signal }) => {
+ * schedule.add('nightly-report', '0 3 * * *', { missed: 'once', catchUp: '6h', maxRun: '1h' }, async ({ scheduledAt, fence, signal }) => {
  *   console.log('reports on the day before', scheduledAt, fence, signal.aborted)
  * })
  * schedule.start()
@@ -87,7 +90,11 @@ class ScheduleOverLocks implements Schedule {
     return [...this.#jobs.values()]
   }
 
-  add(name: string, expression: string, ...rest: WorkArguments<JobOptions, ScheduledWork>): ScheduledJob {
+  add(
+    name: string,
+    expression: string,
+    ...rest: WorkArguments<ScheduledJobOptions, ScheduledWork>
+  ): ScheduledJob {
     const [options = {}, work] = splitWork(rest)
     if (this.#state === 'stopped') throw stopped()
     checkName(name)
@@ -127,7 +134,7 @@ class ScheduleOverLocks implements Schedule {
   }
 
   async stop(options: StopOptions = {}): Promise<void> {
-    parseStopOptions(options, this.#settings.stopTimeoutMs)
+    parseStopOptions(options, this.#settings.graceMs)
     this.#state = 'stopped'
     await Promise.all(Array.from(this.#jobs.values(), (job) => job.stop(options)))
   }

@@ -1,5 +1,5 @@
+import type { StopOptions } from '../index.ts'
 import type { TickResult } from './marks.ts'
-import type { StopOptions } from './options.ts'
 import type { FinishedRun } from './run.ts'
 
 /** What the store, and so every process, knows of a job at this moment. */

@@ -12,4 +12,4 @@ export type {
   LockWorkerStateValue,
   WorkerTrouble,
 } from './signature.ts'
-export type { StopReason, Term } from './term.ts'
+export type { StopReason, WorkerTerm } from './term.ts'

@@ -13,7 +13,7 @@ import type { LockWorkerMachine, LockWorkerStateValue } from './signature.ts'
 /**
  * `idle`: not started · `trying`: asks whether the key is free · `waiting`: queued behind its holder · `leaving`: was stopped
  * before it had the key, and gives its place back · `starting`, `working`, `stopping`: holds the key, and where its work is ·
- * `jeopardy`: works, while a renewal is overdue · `overdue`: the work did not end within `stopTimeout`, and until it does nothing
+ * `jeopardy`: works, while a renewal is overdue · `overdue`: the work did not end within `grace`, and until it does nothing
  * else is started · `releasing`: gives the key back · `pausing`: after a loss or a failure · `stopped`: for good.
  */
 export type WorkerState =
@@ -50,7 +50,7 @@ export interface LockWorker extends AsyncDisposable {
    */
   start(): void
   /**
-   * Ends the work, gives the key back, and tries no more. Resolves when all of that is done, or when `stopTimeout` is over;
+   * Ends the work, gives the key back, and tries no more. Resolves when all of that is done, or when `grace` is over;
    * never rejects. Called again it waits for the same end. Do not await it in `start` or `stop` of this worker, which it waits
    * for.
    */
@@ -111,11 +111,13 @@ class LockWorkerOverLocks implements LockWorker {
 
   constructor(locks: Locks, key: string, settings: LockWorkerSettings) {
     this.key = key
-    const { hold, onError, clock, start, stop, ...times } = settings
+    const { hold, onError, clock, start, stop, graceMs, backoffMs, maxBackoffMs } = settings
     this.#actor = createActor(lockWorkerMachine, {
       ...(clock === undefined ? {} : { clock: clock as Actor<LockWorkerMachine>['clock'] }),
       input: {
-        ...times,
+        grace: graceMs,
+        backoff: backoffMs,
+        maxBackoff: maxBackoffMs,
         lock: new KeyLock(locks, key, hold),
         start: (lease, term) => start(ofLocks(lease), term),
         stop: (reason, lease) => stop(reason, ofLocks(lease)),

@@ -1,6 +1,7 @@
 import { assign, emit, fromCallback, fromPromise, raise, setup } from 'xstate'
 import { assert } from '../base/assert.ts'
 import { backoffMs } from '../base/backoff.ts'
+import { HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { isHoldfastError } from '../errors.ts'
 import { asking, letGo, type WorkerLease, type WorkerLock } from './lock.ts'
 import type {
@@ -60,9 +61,12 @@ const parts = setup({
       term?.signal.aborted === true && isAnswerTo(term.signal.reason, error),
   },
   delays: {
-    pause: ({ context: { failures, pauseMs, longestPauseMs, chance } }) =>
-      backoffMs({ firstMs: pauseMs, longestMs: longestPauseMs, jitter: 0.5 }, failures, chance),
-    stopTimeout: ({ context }) => context.stopTimeoutMs,
+    pause: ({ context: { failures, backoff, maxBackoff, chance } }) => {
+      const firstMs = parseDuration('backoff', backoff, HOLD_RANGE)
+      const longestMs = parseDuration('maxBackoff', maxBackoff, HOLD_RANGE)
+      return backoffMs({ firstMs, longestMs, jitter: 0.5 }, failures, chance)
+    },
+    grace: ({ context }) => parseDuration('grace', context.grace, HOLD_RANGE),
     releaseTimeout: 5000,
     look: ({ context }) => Math.min(Math.max((context.term?.lease.remainingMs ?? 8000) / 8, 20), 5000),
   },
@@ -126,9 +130,9 @@ const unavailable = [
  *     },
  *     start: () => console.log('sends mail'),
  *     stop: (reason) => console.log('sends no more:', reason),
- *     stopTimeoutMs: 10_000,
- *     pauseMs: 1000,
- *     longestPauseMs: 30_000,
+ *     grace: '10s',
+ *     backoff: '1s',
+ *     maxBackoff: '30s',
  *     chance: Math.random,
  *   },
  * })
@@ -274,7 +278,7 @@ export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
               },
             },
             ending: {
-              after: { stopTimeout: 'overdue' },
+              after: { grace: 'overdue' },
               on: {
                 stop: { actions: 'stopAfterwards' },
                 lost: { actions: { type: 'report', params: troubleOf('hold') } },
@@ -306,7 +310,7 @@ export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
     },
     pausing: {
       description: 'waits longer after each failure in a row',
-      after: { pause: 'trying' },
+      after: { backoff: 'trying' },
       on: { stop: 'stopped' },
     },
     stopped: { type: 'final' },

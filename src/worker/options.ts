@@ -11,7 +11,7 @@ import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
 import type { HoldOptions, Lease } from '../index.ts'
 import type { Doing } from './signature.ts'
-import type { StopReason, Term } from './term.ts'
+import type { StopReason, WorkerTerm } from './term.ts'
 
 /** Where the timers of a worker come from: XState's own `SimulatedClock` in a test, `setTimeout` otherwise. */
 export interface WorkerClock {
@@ -26,7 +26,7 @@ export interface LockWorkerOptions extends Pick<HoldOptions, 'ttl' | 'maxHold' |
    * in this process. What it returns is awaited: once it has resolved the work counts as started, and goes on in the background
    * until `stop` is called. When it throws, the key is given back and it is tried again after a pause, without `stop`.
    */
-  readonly start: (lease: Lease, term: Term) => unknown
+  readonly start: (lease: Lease, term: WorkerTerm) => unknown
   /**
    * Ends the work, and resolves when nothing of it runs any more. Called once for each `start` that succeeded. `lost`: others
    * may hold the key already. `stopped` and `failed`: the key is still held, and renewed, until this has resolved.
@@ -38,11 +38,11 @@ export interface LockWorkerOptions extends Pick<HoldOptions, 'ttl' | 'maxHold' |
    * How long the work may take to end. Then the key is not renewed any more and runs out within the ttl, `stop()` resolves,
    * and nothing is started again here before the work has ended after all. Default: 10 s.
    */
-  readonly stopTimeout?: Duration | undefined
-  /** The pause after a loss or a failure; it doubles with each failure in a row, up to `longestPause`. Default: 1 s. */
-  readonly pause?: Duration | undefined
+  readonly grace?: Duration | undefined
+  /** The pause after a loss or a failure; it doubles with each failure in a row, up to `maxBackoff`. Default: 1 s. */
+  readonly backoff?: Duration | undefined
   /** Default: 30 s. */
-  readonly longestPause?: Duration | undefined
+  readonly maxBackoff?: Duration | undefined
   /** Default: `setTimeout`. */
   readonly clock?: WorkerClock | undefined
 }
@@ -52,24 +52,19 @@ export interface LockWorkerSettings {
   readonly start: LockWorkerOptions['start']
   readonly stop: LockWorkerOptions['stop']
   readonly onError: NonNullable<LockWorkerOptions['onError']>
-  readonly stopTimeoutMs: number
-  readonly pauseMs: number
-  readonly longestPauseMs: number
+  readonly graceMs: number
+  readonly backoffMs: number
+  readonly maxBackoffMs: number
   readonly clock: WorkerClock | undefined
 }
 
 export function parseOptions(options: LockWorkerOptions): LockWorkerSettings {
   checkOptions(options, NAMES)
   const { ttl, maxHold, minHold, lockDelay, start, stop, onError, clock } = options
-  const pauseMs = durationOr('pause', options.pause, PAUSE_RANGE, 1000)
-  const longestPauseMs = durationOr(
-    'longestPause',
-    options.longestPause,
-    PAUSE_RANGE,
-    Math.max(30_000, pauseMs),
-  )
-  if (longestPauseMs < pauseMs) {
-    throw expected('longestPause', `at least as long as \`pause\` (${pauseMs} ms)`, options.longestPause)
+  const backoffMs = durationOr('backoff', options.backoff, PAUSE_RANGE, 1000)
+  const maxBackoffMs = durationOr('maxBackoff', options.maxBackoff, PAUSE_RANGE, Math.max(30_000, backoffMs))
+  if (maxBackoffMs < backoffMs) {
+    throw expected('maxBackoff', `at least as long as \`backoff\` (${backoffMs} ms)`, options.maxBackoff)
   }
   if (clock !== undefined) parseFunction('clock.setTimeout', clock?.setTimeout)
   return {
@@ -82,9 +77,9 @@ export function parseOptions(options: LockWorkerOptions): LockWorkerSettings {
     start: parseFunction('start', start),
     stop: parseFunction('stop', stop),
     onError: guarded(onError === undefined ? warnOfError : parseFunction('onError', onError)),
-    stopTimeoutMs: durationOr('stopTimeout', options.stopTimeout, HOLD_RANGE, 10_000),
-    pauseMs,
-    longestPauseMs,
+    graceMs: durationOr('grace', options.grace, HOLD_RANGE, 10_000),
+    backoffMs,
+    maxBackoffMs,
     clock,
   }
 }
@@ -108,9 +103,9 @@ const NAMES: ReadonlySet<string> = new Set<keyof LockWorkerOptions>([
   'maxHold',
   'minHold',
   'lockDelay',
-  'stopTimeout',
-  'pause',
-  'longestPause',
+  'grace',
+  'backoff',
+  'maxBackoff',
   'clock',
 ])
 

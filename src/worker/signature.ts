@@ -7,20 +7,22 @@ import type {
   StateMachine,
   StateSchema,
 } from 'xstate'
+import type { Duration } from '../base/duration.ts'
 import type { LockAnswer, WorkerLease, WorkerLock } from './lock.ts'
-import type { CurrentTerm, StopReason, Term } from './term.ts'
+import type { CurrentTerm, StopReason, WorkerTerm } from './term.ts'
 
 export interface LockWorkerInput {
   readonly lock: WorkerLock
   /** Starts the work of one term. */
-  readonly start: (lease: WorkerLease, term: Term) => unknown
+  readonly start: (lease: WorkerLease, term: WorkerTerm) => unknown
   /** Ends it. Called once for each `start` that succeeded. */
   readonly stop: (reason: StopReason, lease: WorkerLease) => unknown
   /** How long the work may take to end before the lock is let go of without it. */
-  readonly stopTimeoutMs: number
+  readonly grace: Duration
   /** The pause after the first failure in a row; each further one doubles it. */
-  readonly pauseMs: number
-  readonly longestPauseMs: number
+  readonly backoff: Duration
+  /** The longest pause. */
+  readonly maxBackoff: Duration
   /** A number from 0 to 1: pauses are spread over their upper half, so that a fleet does not come back at once. */
   readonly chance: () => number
 }

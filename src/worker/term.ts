@@ -1,3 +1,4 @@
+import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { fieldOf } from '../base/thrown.ts'
 import { ClosedError, LeaseLostError, TaskFailedError } from '../errors.ts'
 import type { WorkerLease } from './lock.ts'
@@ -6,7 +7,7 @@ import type { WorkerLease } from './lock.ts'
 export type StopReason = 'stopped' | 'lost' | 'failed'
 
 /** One time of holding the lock, as its work sees it. */
-export interface Term {
+export interface WorkerTerm {
   /** Aborts when the term is to end, for whatever reason: begin nothing new, and bring to an end what runs. */
   readonly signal: AbortSignal
   /** Says that the work broke after it had started: it is stopped, the lock is given back, and it is tried again later. */
@@ -14,7 +15,7 @@ export interface Term {
 }
 
 /** As the machine sees it. */
-export interface CurrentTerm extends Term {
+export interface CurrentTerm extends WorkerTerm {
   readonly lease: WorkerLease
   readonly ending: AbortController
 }
@@ -45,13 +46,14 @@ export function released(): LeaseLostError {
 }
 
 export function overdue({
-  stopTimeoutMs,
+  grace,
   reason,
 }: {
-  readonly stopTimeoutMs: number
+  readonly grace: Duration
   readonly reason: StopReason | undefined
 }): TaskFailedError {
+  const graceMs = parseDuration('grace', grace, HOLD_RANGE)
   return new TaskFailedError(
-    `The work did not end within ${stopTimeoutMs} ms after its term was over (${reason}). Its lock is not renewed any more and runs out, and nothing is started again in this process before it has ended.`,
+    `The work did not end within ${graceMs} ms after its term was over (${reason}). Its lock is not renewed any more and runs out, and nothing is started again in this process before it has ended.`,
   )
 }

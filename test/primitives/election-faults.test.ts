@@ -48,7 +48,7 @@ describe('a campaign', () => {
   test('survives work that never settles: it holds the key no longer than it may, and ends with nothing', async () => {
     const { locks, other, clock } = scene()
     const office = new Office(false)
-    const running = campaign(locks.election('k'), office, { ttl: '5s', stopTimeout: '1s' })
+    const running = campaign(locks.election('k'), office, { ttl: '5s', grace: '1s' })
     await settled()
     expect(await other.locks.election('k').requestStepDown({ reason: 'deploy' })).toBe(true)
     const rival = new Office()
@@ -140,7 +140,7 @@ describe('a leader that steps down', () => {
   test('hears when its time to settle is over, and that it leads no more', async () => {
     const { locks, clock } = scene()
     const office = new Office(false)
-    const running = campaign(locks.election('k'), office, { ttl: '5s', stopTimeout: '2s' })
+    const running = campaign(locks.election('k'), office, { ttl: '5s', grace: '2s' })
     await settled()
     running.end()
     await clock.advance(1900)
@@ -179,7 +179,7 @@ describe('a leader that steps down', () => {
     const { locks, clock } = scene()
     const office = new Office(false)
     const election = locks.election('k')
-    const running = campaign(election, office, { ttl: '5s', stopTimeout: '2s' })
+    const running = campaign(election, office, { ttl: '5s', grace: '2s' })
     await settled()
     const resigned = election.resign()
     await clock.advance(1900)
@@ -237,7 +237,7 @@ describe('a leader that steps down', () => {
     const seen = warnings()
     const { locks, other, clock } = scene()
     const office = new Office(false)
-    const running = campaign(locks.election('k'), office, { stopTimeout: '10m' })
+    const running = campaign(locks.election('k'), office, { grace: '10m' })
     await settled()
     for (let round = 0; round < 30; round += 1) {
       expect(await clock.until(other.locks.election('k').requestStepDown({ reason: 'deploy' }))).toBe(true)

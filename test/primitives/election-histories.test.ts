@@ -68,7 +68,7 @@ test.each(Array.from({ length: 60 }, (_, seed) => seed))(
         if (random.chance(0.5)) throw term.signal.reason
       }
       candidate.over = candidate.election
-        .campaign({ ttl: TTL_MS, stopTimeout: 2000, signal: candidate.end.signal }, work)
+        .campaign({ ttl: TTL_MS, grace: 2000, signal: candidate.end.signal }, work)
         .then(
           () => 'returned',
           (error: unknown) => error,

@@ -234,7 +234,7 @@ describe('stepping down', () => {
   test('has a hard stop: work that does not settle is left behind, and another one leads', async () => {
     const { locks, other, clock } = scene()
     const [office, rival] = [new Office(false), new Office()]
-    const running = campaign(locks.election('k'), office, { ttl: '5s', stopTimeout: '10s' })
+    const running = campaign(locks.election('k'), office, { ttl: '5s', grace: '10s' })
     await settled()
     const rivals = campaign(other.locks.election('k'), rival, { ttl: '5s' })
     await settled()
@@ -394,10 +394,7 @@ test.each<[string, (election: Election) => Promise<unknown>]>([
     'Expected `value` to be a text of at most 1000',
     (election) => election.campaign({ value: 'v'.repeat(1001) }, () => {}),
   ],
-  [
-    'Expected `stopTimeout` to be a duration',
-    (election) => election.campaign({ stopTimeout: 'soon' }, () => {}),
-  ],
+  ['Expected `grace` to be a duration', (election) => election.campaign({ grace: 'soon' }, () => {})],
   ['Expected `onError` to be a function', (election) => election.campaign({ onError: 1 as never }, () => {})],
   ['Expected `reason` to be a text', (election) => election.requestStepDown({ reason: '' })],
 ])('says what is wrong: %s', async (message, call) => {

@@ -180,8 +180,8 @@ test('with `wait: 0` a task starts at once or not at all', async () => {
   await held
 })
 
-test('a task that never acknowledges is given up after maxTaskDuration, told so, and the next one runs', async () => {
-  const queue = createTaskQueue({ ...oneAtATime, maxTaskDuration: 20 })
+test('a task that never acknowledges is given up after maxRun, told so, and the next one runs', async () => {
+  const queue = createTaskQueue({ ...oneAtATime, maxRun: 20 })
   let reason: unknown
   const stuck = queue.enqueue(({ signal }) => {
     signal.addEventListener('abort', () => {
@@ -198,12 +198,12 @@ test('a task that never acknowledges is given up after maxTaskDuration, told so,
   expect(await next).toBe('next')
 })
 
-test('what a task does after maxTaskDuration has no effect, and only its own errors are reported', async () => {
+test('what a task does after maxRun has no effect, and only its own errors are reported', async () => {
   const late: unknown[] = []
   const queue = createTaskQueue({
     maxActiveTasks: 3,
     maxQueueSize: 3,
-    maxTaskDuration: '20ms',
+    maxRun: '20ms',
     onLateError: (error) => late.push(error),
   })
   const { opened, open } = gate()
@@ -225,9 +225,9 @@ test('what a task does after maxTaskDuration has no effect, and only its own err
   expect({ size: queue.size, active: queue.active }).toEqual({ size: 0, active: 0 })
 })
 
-test('maxTaskDuration counts from the start of the task, and a task may have its own', async () => {
-  const queue = createTaskQueue({ ...oneAtATime, maxTaskDuration: 50 })
-  const slow = queue.run({ maxTaskDuration: Number.POSITIVE_INFINITY }, () => delay(80, 'slow'))
+test('maxRun counts from the start of the task, and a task may have its own', async () => {
+  const queue = createTaskQueue({ ...oneAtATime, maxRun: 50 })
+  const slow = queue.run({ maxRun: Number.POSITIVE_INFINITY }, () => delay(80, 'slow'))
   const waited = queue.run(() => 'quick')
   expect(await slow).toBe('slow')
   expect(await waited).toBe('quick')

@@ -15,7 +15,7 @@ function heapBytes(): number {
 const MEGABYTE = 1024 * 1024
 
 test('a million tasks of a million groups leave nothing behind: no group, timer or listener', async () => {
-  const queue = createTaskQueue({ maxActiveTasks: 16, maxQueueSize: 1000, maxTaskDuration: '1h' })
+  const queue = createTaskQueue({ maxActiveTasks: 16, maxQueueSize: 1000, maxRun: '1h' })
   const { signal } = new AbortController()
   let ran = 0
   const add = async (count: number) => {

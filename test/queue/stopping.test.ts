@@ -83,7 +83,7 @@ test('stop by force with a timeout lets tasks that listen end in their own way',
   })
   const deaf = outcomeOf(queue.run(() => new Promise(() => {})))
   await settled()
-  await queue.stop({ force: true, timeout: 50 })
+  await queue.stop({ force: true, grace: 50 })
   expect(await tidy).toBe('tidied up')
   expect(await deaf).toBe('closed')
 })
@@ -93,7 +93,7 @@ test('stop with a timeout leaves active tasks undisturbed until then, and gives 
   const quick = queue.run(({ signal }) => settled().then(() => signal.aborted))
   const deaf = outcomeOf(queue.run(() => new Promise(() => {})))
   await settled()
-  await queue.stop({ timeout: '40ms' })
+  await queue.stop({ grace: '40ms' })
   expect(await quick).toBe(false)
   expect(await deaf).toBe('closed')
 })
@@ -102,7 +102,7 @@ test('stop with a timeout resolves as soon as nothing is active', async () => {
   const queue = createTaskQueue(oneAtATime)
   const task = queue.run(settled)
   const startedAt = performance.now()
-  await queue.stop({ timeout: '10m' })
+  await queue.stop({ grace: '10m' })
   await task
   expect(performance.now() - startedAt).toBeLessThan(5000)
 })
@@ -183,11 +183,11 @@ test.each([{ force: 'yes' }, { timeout: 'soon' }, { grace: 5 }])(
 test('no timer of the queue keeps the process alive', async () => {
   const keepingAlive = () => process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
   const before = keepingAlive()
-  const queue = createTaskQueue({ ...oneAtATime, maxTaskDuration: '1h' })
+  const queue = createTaskQueue({ ...oneAtATime, maxRun: '1h' })
   const tasks = [queue.run(() => new Promise(() => {})), queue.run({ wait: '1h' }, () => 1)].map(outcomeOf)
   // Microtasks only, so that no other timer of this process can come or go in between.
   for (let turn = 0; turn < 5; turn++) await null
-  void queue.stop({ timeout: '1h' })
+  void queue.stop({ grace: '1h' })
   for (let turn = 0; turn < 5; turn++) await null
   expect(keepingAlive()).toBe(before)
   await queue.stop({ force: true })

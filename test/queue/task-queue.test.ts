@@ -191,9 +191,9 @@ test.each([
   [{ maxActiveTasks: 1, maxQueueSize: '5' }, 'got "5"'],
   [{ maxActiveTasks: 1 }, 'got undefined'],
   [{ maxActiveTasks: 1, maxQueueSize: 1, concurrency: 3 }, 'got `concurrency`'],
-  [{ ...unbounded, maxTaskDuration: 0 }, 'Expected `maxTaskDuration` to be a duration from 1 ms to 24 days'],
-  [{ ...unbounded, maxTaskDuration: '1 week' }, 'got "1 week"'],
-  [{ ...unbounded, maxTaskDuration: '25000h' }, 'to 24 days'],
+  [{ ...unbounded, maxRun: 0 }, 'Expected `maxRun` to be a duration from 1 ms to 24 days'],
+  [{ ...unbounded, maxRun: '1 week' }, 'got "1 week"'],
+  [{ ...unbounded, maxRun: '25000h' }, 'to 24 days'],
   [{ ...unbounded, onLateError: 'log' }, 'Expected `onLateError` to be a function'],
   [null, 'Expected the options to be an object, got null'],
 ])('createTaskQueue(%j) is refused in one clear sentence', (options, sentence) => {
@@ -208,7 +208,7 @@ test.each([
   [{ signal: {} }, 'Expected `signal` to be an AbortSignal, got an object'],
   [{ wait: -1 }, 'Expected `wait` to be a duration from 0 ms'],
   [{ wait: '30' }, 'got "30"'],
-  [{ maxTaskDuration: Number.NaN }, 'got NaN'],
+  [{ maxRun: Number.NaN }, 'got NaN'],
   [{ priority: 1 }, 'got `priority`'],
 ])('a task with %j is refused with a rejection, and not run', async (options, sentence) => {
   const queue = createTaskQueue(unbounded)

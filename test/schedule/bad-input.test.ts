@@ -2,8 +2,8 @@ import { expect, test } from 'vitest'
 import type { Locks } from '../../src/index.ts'
 import {
   createSchedule,
-  type JobOptions,
   nodeCronCoordinator,
+  type ScheduledJobOptions,
   type ScheduleOptions,
 } from '../../src/schedule/index.ts'
 import { errorOf } from '../engine/scene.ts'
@@ -66,14 +66,14 @@ test.each([
   if (timezone !== null) expect(() => schedule.add('job', '* * * * *', { timezone }, work)).toThrow(message)
 })
 
-test.each<[JobOptions, string]>([
+test.each<[ScheduledJobOptions, string]>([
   [{ catchUp: -1, missed: 'all' }, 'Expected `catchUp` to be a duration from 0 ms'],
   [{ catchUp: '1h' }, "Expected `catchUp` to be left out unless `missed` is 'once' or 'all', got \"1h\"."],
-  [{ atLeast: '-5s' }, 'Expected `atLeast` to be a duration from 0 ms'],
-  [{ atMost: 0 }, 'Expected `atMost` to be a duration from 50 ms'],
+  [{ minHold: '-5s' }, 'Expected `minHold` to be a duration from 0 ms'],
+  [{ maxRun: 0 }, 'Expected `maxRun` to be a duration from 50 ms'],
   [
-    { atLeast: '2m', atMost: '1m' },
-    'Expected `atMost` to be at least as long as `atLeast` (120000 ms), got "1m".',
+    { minHold: '2m', maxRun: '1m' },
+    'Expected `maxRun` to be at least as long as `minHold` (120000 ms), got "1m".',
   ],
   [{ ttl: Number.NaN }, 'Expected `ttl` to be a duration from 50 ms'],
   [{ missed: broken('later') }, "Expected `missed` to be 'skip' or 'once' or 'all', got \"later\"."],
@@ -89,13 +89,13 @@ test.each<[JobOptions, string]>([
 })
 
 test.each<[ScheduleOptions, string]>([
-  [{ stopTimeout: -1 }, 'Expected `stopTimeout` to be a duration from 0 ms'],
+  [{ grace: -1 }, 'Expected `grace` to be a duration from 0 ms'],
   [{ onRun: broken('log') }, 'Expected `onRun` to be a function, got "log".'],
   [{ onError: broken(1) }, 'Expected `onError` to be a function, got 1.'],
   [{ clock: broken({ wallMs: Date.now }) }, 'Expected `clock.monotonicMs` to be a function, got undefined.'],
   [
     broken({ tz: 'UTC' }),
-    'Expected the options to be among `timezone`, `stopTimeout`, `onRun`, `onError`, `clock`, got `tz`.',
+    'Expected the options to be among `timezone`, `grace`, `onRun`, `onError`, `clock`, got `tz`.',
   ],
 ])('the schedule options %j are refused', (options, message) => {
   const { locks } = new Stage().member('a')
@@ -152,8 +152,8 @@ test('a timeout that is none is refused, and nothing is stopped', async () => {
   const stage = new Stage()
   const { schedule } = stage.member('a')
   const job = schedule.add('job', '* * * * *', work)
-  expect(await errorOf(schedule.stop({ timeout: -1 }))).toMatchObject({ code: 'invalid-argument' })
-  expect(await errorOf(job.stop({ timeout: broken('soon') }))).toMatchObject({ code: 'invalid-argument' })
+  expect(await errorOf(schedule.stop({ grace: -1 }))).toMatchObject({ code: 'invalid-argument' })
+  expect(await errorOf(job.stop({ grace: broken('soon') }))).toMatchObject({ code: 'invalid-argument' })
   expect(await errorOf(schedule.stop(broken({ force: true })))).toMatchObject({ code: 'invalid-argument' })
   schedule.start()
   expect(schedule.jobs).toEqual([job])

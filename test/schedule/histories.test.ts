@@ -68,7 +68,7 @@ async function history(seed: number): Promise<History> {
         break
       case 1:
         fleet.delete(member)
-        await stage.clock.until(member.schedule.stop({ timeout: random.between(0, 5000) }))
+        await stage.clock.until(member.schedule.stop({ grace: random.between(0, 5000) }))
         if (fleet.size < 2) join()
         break
       case 2:

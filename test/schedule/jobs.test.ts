@@ -25,7 +25,7 @@ describe('stop', () => {
 
   test('aborts a run that does not end in time, and another process takes its tick over at once', async () => {
     const stage = new Stage()
-    const a = stage.member('a', { stopTimeout: '3s' })
+    const a = stage.member('a', { grace: '3s' })
     const b = stage.member('b', { aheadMs: -400 })
     for (const member of [a, b]) {
       member.schedule.add('job', '* * * * *', stage.work(member, 20_000))
@@ -42,7 +42,7 @@ describe('stop', () => {
 
   test('leaves a run that it interrupted alone with `afterCrash: skip`: its tick has failed', async () => {
     const stage = new Stage()
-    const a = stage.member('a', { stopTimeout: '3s' })
+    const a = stage.member('a', { grace: '3s' })
     const b = stage.member('b', { aheadMs: -1000 })
     for (const member of [a, b]) {
       const work = member === a ? stage.work(a, 40_000) : stage.work(b)
@@ -60,7 +60,7 @@ describe('stop', () => {
     const stage = new Stage()
     const attempts: number[] = []
     for (let deploys = 0; deploys < 6; deploys += 1) {
-      const member = stage.member(`m${deploys}`, { stopTimeout: '1s' })
+      const member = stage.member(`m${deploys}`, { grace: '1s' })
       const next = stage.member(`n${deploys}`, { aheadMs: -100 })
       for (const one of [member, next]) {
         one.schedule.add('job', '0 9 * * *', { missed: 'once' }, async (run) => {
@@ -85,7 +85,7 @@ describe('stop', () => {
     b.schedule.add('job', '* * * * *', stage.work(b))
     for (const { schedule } of [a, b]) schedule.start()
     await stage.clock.advance(51_000)
-    const stopping = a.schedule.stop({ timeout: 0 })
+    const stopping = a.schedule.stop({ grace: 0 })
     await stage.clock.advance(GRACE_MS)
     expect(await outcomeOf(stopping)).toEqual({ value: undefined })
     expect(stage.record).toEqual([])
@@ -96,7 +96,7 @@ describe('stop', () => {
   test('ends within its bound when called from inside of a run', async () => {
     const stage = new Stage()
     const a = stage.member('a')
-    a.schedule.add('job', '* * * * *', () => a.schedule.stop({ timeout: '1s' }))
+    a.schedule.add('job', '* * * * *', () => a.schedule.stop({ grace: '1s' }))
     a.schedule.start()
     await stage.clock.advance(50_000 + 1000 + GRACE_MS)
     expect(a.finished).toMatchObject([{ result: 'interrupted' }])
@@ -135,7 +135,7 @@ describe('stop', () => {
       await stage.clock.advance(1)
       begin.arrive().reply()
       for (let turn = 0; turn < turns; turn += 1) await Promise.resolve()
-      const stopping = a.schedule.stop({ timeout: 0 })
+      const stopping = a.schedule.stop({ grace: 0 })
       await stage.clock.advance(GRACE_MS)
       expect(await outcomeOf(stopping), `after ${turns} turns`).toEqual({ value: undefined })
     }
@@ -211,10 +211,10 @@ describe('runNow', () => {
     expect(await errorOf(job.runNow())).toMatchObject({ code: 'closed' })
   })
 
-  test('says how it went when the work is over, and not only when `atLeast` is', async () => {
+  test('says how it went when the work is over, and not only when `minHold` is', async () => {
     const stage = new Stage()
     const a = stage.member('a')
-    const job = a.schedule.add('job', '* * * * *', { atLeast: '1h' }, stage.work(a, 1000))
+    const job = a.schedule.add('job', '* * * * *', { minHold: '1h' }, stage.work(a, 1000))
     const begunAt = stage.clock.monotonicMs()
     expect(await stage.clock.until(job.runNow())).toMatchObject({ result: 'ok', durationMs: 1000 })
     expect(stage.clock.monotonicMs() - begunAt).toBeLessThan(2000)

@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest'
 import type { Store } from '../../src/contract/index.ts'
 import { createLocks } from '../../src/index.ts'
-import { createSchedule, type JobOptions, type ScheduledRun } from '../../src/schedule/index.ts'
+import { createSchedule, type ScheduledJobOptions, type ScheduledRun } from '../../src/schedule/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { block } from '../engine/block.ts'
 import { methodsOf } from '../engine/methods-of.ts'
@@ -10,12 +10,12 @@ import { until } from '../servers/until.ts'
 const TTL = 1000
 
 /** One process of a fleet that runs a job each second. */
-function member(store: Store, work: (run: ScheduledRun) => unknown, options: JobOptions = {}) {
+function member(store: Store, work: (run: ScheduledRun) => unknown, options: ScheduledJobOptions = {}) {
   const locks = createLocks(store, { ttl: TTL })
   const errors: unknown[] = []
   const schedule = createSchedule(locks, { onError: (error) => errors.push(error) })
   onTestFinished(async () => {
-    await schedule.stop({ timeout: 0 })
+    await schedule.stop({ grace: 0 })
     await locks.close()
   })
   const job = schedule.add('job', '* * * * * *', options, work)

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import type { JobOptions } from '../../src/schedule/index.ts'
+import type { ScheduledJobOptions } from '../../src/schedule/index.ts'
 import { type Member, Stage } from './stage.ts'
 
 const MINUTE_MS = 60_000
@@ -7,7 +7,12 @@ const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
 /** Starts a process of that name with one job, every 10 minutes or as told, which takes no time. */
-function starts(stage: Stage, name: string, options: JobOptions, expression = '*/10 * * * *'): Member {
+function starts(
+  stage: Stage,
+  name: string,
+  options: ScheduledJobOptions,
+  expression = '*/10 * * * *',
+): Member {
   const member = stage.member(name)
   member.schedule.add('job', expression, options, stage.work(member))
   member.schedule.start()
@@ -19,7 +24,7 @@ async function stops(stage: Stage, member: Member): Promise<void> {
 }
 
 /** 20 minutes with a process, an hour and a few minutes without one, and 25 minutes with the next one. */
-async function outage(options: JobOptions): Promise<Stage> {
+async function outage(options: ScheduledJobOptions): Promise<Stage> {
   const stage = new Stage('2027-01-15T08:00:30Z')
   const first = starts(stage, 'first', options)
   await stage.clock.advance(20 * MINUTE_MS)
@@ -120,7 +125,7 @@ describe('a job that is new', () => {
 
   test('is known for as long as a process is there, and for 24 days more', async () => {
     const stage = new Stage('2027-01-15T08:09:30Z')
-    const job: [JobOptions, string] = [{ missed: 'once', catchUp: '20h' }, '0 12 1 * *']
+    const job: [ScheduledJobOptions, string] = [{ missed: 'once', catchUp: '20h' }, '0 12 1 * *']
     const first = starts(stage, 'first', ...job)
     // Most of the time its machine sleeps, so that this is a test of marks and not of patience.
     for (const day of ['2027-02-01', '2027-02-08']) {

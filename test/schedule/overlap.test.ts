@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest'
-import type { JobOptions } from '../../src/schedule/index.ts'
+import type { ScheduledJobOptions } from '../../src/schedule/index.ts'
 import { Stage } from './stage.ts'
 
 const MINUTE_MS = 60_000
 
 /** Three processes, the work of the first three runs takes two and a half minutes, that of others no time. */
-async function longRuns(options: JobOptions, forMs: number): Promise<Stage> {
+async function longRuns(options: ScheduledJobOptions, forMs: number): Promise<Stage> {
   const stage = new Stage()
   let most = 0
   let running = 0
@@ -81,12 +81,12 @@ test('work that never settles keeps the job to its process, which can be seen, u
   expect(stage.record.at(-1)).toMatch(/^other /)
 })
 
-describe('`atLeast`', () => {
+describe('`minHold`', () => {
   test('keeps the job taken when its work is done, and what comes meanwhile overlaps with it', async () => {
     const stage = new Stage()
     for (const [name, aheadMs] of Object.entries({ a: 0, b: 800, c: -1300 })) {
       const member = stage.member(name, { aheadMs })
-      member.schedule.add('job', '* * * * *', { atLeast: '150s' }, stage.work(member, 1000))
+      member.schedule.add('job', '* * * * *', { minHold: '150s' }, stage.work(member, 1000))
       member.schedule.start()
     }
     await stage.clock.advance(9 * MINUTE_MS)
@@ -96,7 +96,7 @@ describe('`atLeast`', () => {
   test('keeps what waits for the job waiting', async () => {
     const stage = new Stage()
     const a = stage.member('a')
-    const job = a.schedule.add('job', '* * * * *', { atLeast: '25s' }, stage.work(a))
+    const job = a.schedule.add('job', '* * * * *', { minHold: '25s' }, stage.work(a))
     a.schedule.start()
     await stage.clock.advance(51_000)
     const begunAt = stage.clock.wallMs()
@@ -106,7 +106,7 @@ describe('`atLeast`', () => {
   })
 })
 
-describe('`atMost`', () => {
+describe('`maxRun`', () => {
   test('ends a run that hangs: its signal aborts, it has failed, and the next tick runs', async () => {
     const stage = new Stage()
     const members = ['a', 'b'].map((name, at) => stage.member(name, { aheadMs: -500 * at }))
@@ -117,7 +117,7 @@ describe('`atMost`', () => {
         run.signal.addEventListener('abort', () => reasons.push(run.signal.reason))
         if (stage.record.length === 1) await new Promise(() => {})
       }
-      member.schedule.add('job', '* * * * *', { atMost: '20s', ttl: '10s' }, hang)
+      member.schedule.add('job', '* * * * *', { maxRun: '20s', ttl: '10s' }, hang)
       member.schedule.start()
     }
     await stage.clock.advance(3 * MINUTE_MS)
@@ -135,7 +135,7 @@ describe('`atMost`', () => {
   test('lets work that listens end at once', async () => {
     const stage = new Stage()
     const a = stage.member('a')
-    a.schedule.add('job', '* * * * *', { atMost: '20s' }, stage.work(a, 10 * MINUTE_MS))
+    a.schedule.add('job', '* * * * *', { maxRun: '20s' }, stage.work(a, 10 * MINUTE_MS))
     a.schedule.start()
     await stage.clock.advance(50_000 + 20_000)
     expect(a.finished).toMatchObject([
@@ -147,7 +147,7 @@ describe('`atMost`', () => {
     const stage = new Stage()
     const a = stage.member('a')
     const signals: AbortSignal[] = []
-    a.schedule.add('job', '* * * * *', { atMost: '20s' }, async (run) => {
+    a.schedule.add('job', '* * * * *', { maxRun: '20s' }, async (run) => {
       signals.push(run.signal)
       await stage.work(a, 15_000)(run)
     })

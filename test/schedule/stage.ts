@@ -60,7 +60,7 @@ export class Stage {
       ...options,
     })
     onTestFinished(async () => {
-      await clock.until(schedule.stop({ timeout: 0 }))
+      await clock.until(schedule.stop({ grace: 0 }))
     })
     return {
       name,

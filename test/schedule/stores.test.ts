@@ -2,13 +2,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { createSchedule, type JobOptions, type ScheduledJob } from '../../src/schedule/index.ts'
+import { createSchedule, type ScheduledJob, type ScheduledJobOptions } from '../../src/schedule/index.ts'
 import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 import { connectForMarks } from './connect-for-marks.ts'
 
 // All of them: which tick is the last missed one depends on how quick the machine is.
-const OPTIONS: JobOptions = { missed: 'all', catchUp: '1m', ttl: '5s' }
+const OPTIONS: ScheduledJobOptions = { missed: 'all', catchUp: '1m', ttl: '5s' }
 
 test.concurrent.each(Object.entries(places))(
   'on %s: one of two processes runs each tick, all see how it went, and the next one knows what it has missed',

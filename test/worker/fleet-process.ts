@@ -18,7 +18,7 @@ const worker = lockWorker(locks, 'fleet', {
   },
   stop: (reason, lease) => note('stop', lease.fence, name, reason),
   onError: (error) => process.send?.({ error: String(error) }),
-  pause: 100,
+  backoff: 100,
 })
 worker.subscribe(({ to }) => process.send?.({ state: to }))
 worker.stopOn(['SIGINT', 'SIGTERM'])

@@ -58,9 +58,9 @@ test('the machine serves a lock file as well: one works, the other takes over, a
           working.delete(name)
           calls.push(`${name} ${reason}`)
         },
-        stopTimeoutMs: 10_000,
-        pauseMs: 20,
-        longestPauseMs: 20,
+        grace: 10_000,
+        backoff: 20,
+        maxBackoff: 20,
         chance: Math.random,
       },
     }).start()
@@ -109,9 +109,9 @@ test('the machine starts no work under a lease that ended while its event loop s
         fences.push((lease as Lease).fence)
       },
       stop: () => {},
-      stopTimeoutMs: 10_000,
-      pauseMs: 10,
-      longestPauseMs: 10,
+      grace: 10_000,
+      backoff: 10,
+      maxBackoff: 10,
       chance: Math.random,
     },
   })

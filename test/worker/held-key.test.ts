@@ -55,7 +55,7 @@ test.each([
     const stopping = new Open()
     const { worker, calls, errors, reaches } = workerOn(locks, clock, {
       ttl: '5s',
-      stopTimeout: '1m',
+      grace: '1m',
       stop: (why) => {
         calls.push(why)
         return stopping.promise
@@ -88,7 +88,7 @@ describe('the terms of the key', () => {
       start: () => new Promise(() => {}),
       ttl: '30s',
       maxHold: '1m',
-      stopTimeout: '10s',
+      grace: '10s',
     })
     worker.start()
     await reaches('starting')

@@ -31,7 +31,7 @@ function workerOf(options: Partial<LockWorkerOptions> = {}) {
       reasons.push(reason)
     },
     onError: (error, { during }) => errors.push({ error, during }),
-    pause: 20,
+    backoff: 20,
     ...options,
   })
   const states: WorkerState[] = []
@@ -184,12 +184,12 @@ describe('a lock worker', () => {
     expect(waiting.errors).toEqual([])
   })
 
-  test('does not wait longer than its stopTimeout for work that does not end, and lets the key run out', async () => {
+  test('does not wait longer than its grace for work that does not end, and lets the key run out', async () => {
     const clock = new SimulatedClock()
     const stop = new Open()
     const { worker, reaches, errors, states } = workerOf({
       clock,
-      stopTimeout: '10s',
+      grace: '10s',
       stop: () => stop.promise,
     })
     worker.start()
@@ -209,7 +209,7 @@ describe('a lock worker', () => {
     expect(states.slice(-4)).toEqual(['stopping', 'overdue', 'releasing', 'stopped'])
   })
 
-  test('that is awaited by its own start waits for nothing longer than its stopTimeout', async () => {
+  test('that is awaited by its own start waits for nothing longer than its grace', async () => {
     const clock = new SimulatedClock()
     const { worker, reaches } = workerOf({ clock, start: () => worker.stop() })
     worker.start()
@@ -323,17 +323,17 @@ describe('a lock worker refuses in one sentence', () => {
       () => of({ start, stop, ttl: 'soon' }),
       /^Expected `ttl` to be a duration from 50 ms/,
     ],
-    ['no pause at all', () => of({ start, stop, pause: 0 }), /^Expected `pause` to be a duration from 10 ms/],
+    [
+      'no pause at all',
+      () => of({ start, stop, backoff: 0 }),
+      /^Expected `backoff` to be a duration from 10 ms/,
+    ],
     [
       'a longest pause that is shorter',
-      () => of({ start, stop, pause: '1m', longestPause: '1s' }),
-      /^Expected `longestPause` to be at least as long as `pause` \(60000 ms\), got "1s"\.$/,
+      () => of({ start, stop, backoff: '1m', maxBackoff: '1s' }),
+      /^Expected `maxBackoff` to be at least as long as `backoff` \(60000 ms\), got "1s"\.$/,
     ],
-    [
-      'an endless stop',
-      () => of({ start, stop, stopTimeout: Infinity }),
-      /^Expected `stopTimeout` to be a duration/,
-    ],
+    ['an endless stop', () => of({ start, stop, grace: Infinity }), /^Expected `grace` to be a duration/],
     [
       'a handler that is none',
       () => of({ start, stop, onError: 'log' }),

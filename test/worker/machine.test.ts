@@ -32,7 +32,7 @@ describe('while it has no lock, the machine', () => {
   })
 
   test('pauses longer after each failure in a row, and begins anew once work has run', async () => {
-    const played = new Rehearsal({ pauseMs: 1000, longestPauseMs: 5000 })
+    const played = new Rehearsal({ backoff: 1000, maxBackoff: 5000 })
     played.begin()
     for (const pauseMs of [1000, 2000, 4000, 5000, 5000]) {
       await played.refuse(away())
@@ -55,7 +55,7 @@ describe('while it has no lock, the machine', () => {
   })
 
   test('spreads a pause over its upper half', async () => {
-    const played = new Rehearsal({ pauseMs: 1000 })
+    const played = new Rehearsal({ backoff: 1000 })
     played.chance = 0
     played.begin()
     await played.refuse(away())
@@ -396,7 +396,7 @@ describe('when the end comes at an unlucky moment, the machine', () => {
 
 describe('when the work does not end in time, the machine', () => {
   test('says so, and lets the lock run out instead of giving it to the next one', async () => {
-    const played = new Rehearsal({ stopTimeoutMs: 10_000 })
+    const played = new Rehearsal({ grace: 10_000 })
     const lease = await played.startedWork()
     played.end()
     await played.pass(9999)
@@ -413,7 +413,7 @@ describe('when the work does not end in time, the machine', () => {
   })
 
   test('starts nothing again before that work has ended after all, and then does', async () => {
-    const played = new Rehearsal({ stopTimeoutMs: 10_000 })
+    const played = new Rehearsal({ grace: 10_000 })
     const lease = await played.startedWork()
     lease.lose()
     await played.pass(10_000)
@@ -431,7 +431,7 @@ describe('when the work does not end in time, the machine', () => {
   })
 
   test('waits for a start that hangs in the same way, and ends what it has started', async () => {
-    const played = new Rehearsal({ stopTimeoutMs: 10_000 })
+    const played = new Rehearsal({ grace: 10_000 })
     played.begin()
     const lease = await played.grant()
     lease.lose()
@@ -448,7 +448,7 @@ describe('when the work does not end in time, the machine', () => {
   })
 
   test('tries no more when it is stopped meanwhile, and still ends what starts too late', async () => {
-    const played = new Rehearsal({ stopTimeoutMs: 10_000 })
+    const played = new Rehearsal({ grace: 10_000 })
     played.begin()
     const lease = await played.grant()
     lease.lose()
@@ -464,7 +464,7 @@ describe('when the work does not end in time, the machine', () => {
   })
 
   test('gives back a lock that cannot be let run out', async () => {
-    const played = new Rehearsal({ stopTimeoutMs: 10_000 })
+    const played = new Rehearsal({ grace: 10_000 })
     let released = 0
     const release = () => {
       released += 1

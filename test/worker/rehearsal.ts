@@ -4,9 +4,9 @@ import {
   type LockWorkerMachine,
   lockWorkerMachine,
   type StopReason,
-  type Term,
   type WorkerLease,
   type WorkerLock,
+  type WorkerTerm,
   type WorkerTrouble,
 } from '../../src/worker/index.ts'
 
@@ -58,7 +58,7 @@ export class PlayedLease implements WorkerLease {
 
 export interface Start extends Open {
   readonly lease: WorkerLease
-  readonly term: Term
+  readonly term: WorkerTerm
 }
 
 export interface Stop extends Open {
@@ -81,8 +81,7 @@ export class Rehearsal {
   constructor({
     left,
     ...times
-  }: Partial<Pick<LockWorkerInput, 'stopTimeoutMs' | 'pauseMs' | 'longestPauseMs'>> &
-    Pick<WorkerLock, 'left'> = {}) {
+  }: Partial<Pick<LockWorkerInput, 'grace' | 'backoff' | 'maxBackoff'>> & Pick<WorkerLock, 'left'> = {}) {
     const ask = (verb: Ask['verb'], signal: AbortSignal): Ask => {
       const asked = new Ask(verb, signal)
       this.asks.push(asked)
@@ -108,9 +107,9 @@ export class Rehearsal {
           this.stops.push(stop)
           return stop.promise
         },
-        stopTimeoutMs: 10_000,
-        pauseMs: 1000,
-        longestPauseMs: 30_000,
+        grace: 10_000,
+        backoff: 1000,
+        maxBackoff: 30_000,
         chance: () => this.chance,
         ...times,
       },

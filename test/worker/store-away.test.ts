@@ -14,8 +14,8 @@ function workerIn(scene: Scene, options: Partial<LockWorkerOptions> = {}) {
       calls.push(reason)
     },
     onError: (error) => errors.push(error),
-    pause: 50,
-    longestPause: 200,
+    backoff: 50,
+    maxBackoff: 200,
     ...options,
   })
   const reaches = (state: string) =>
@@ -72,7 +72,7 @@ test.concurrent(
     async (scene) => {
       const trying = workerIn(scene)
       const again = workerIn(scene)
-      const pausing = workerIn(scene, { pause: '1h', longestPause: '1h' })
+      const pausing = workerIn(scene, { backoff: '1h', maxBackoff: '1h' })
       scene.proxy.refuse()
       for (const { worker } of [trying, again, pausing]) worker.start()
       await trying.worker.stop()

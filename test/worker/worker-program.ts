@@ -14,7 +14,7 @@ function workerOn(key: string, stopMs = 0) {
       await new Promise((resolve) => setTimeout(resolve, stopMs))
       say(`stopped ${key}`)
     },
-    stopTimeout: '5s',
+    grace: '5s',
   })
   worker.subscribe(({ to }) => say(`${key} is ${to}`))
   return worker
@@ -60,7 +60,7 @@ const programs: Record<string, () => Promise<void>> = {
       start: () => say('a is working'),
       stop: () => new Promise(() => {}),
       onError: () => {},
-      stopTimeout: 50,
+      grace: 50,
     })
     worker.subscribe(({ to, lease }) => {
       if (to === 'working') void locks.evict('a', lease?.id ?? '', { reason: 'test' })
