@@ -29,6 +29,6 @@ const stranger = await fetch(`${page}api/view`)
 if (stranger.status !== 401) throw new Error('a stranger was let in')
 
 await lease.release()
-dashboard.close()
+await dashboard.close()
 server.close()
 await locks.close()

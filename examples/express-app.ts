@@ -4,10 +4,10 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import express, { type NextFunction, type Request, type Response } from 'express'
 import { connect } from 'holdfast'
-import { asHttpError, requestLocks } from 'holdfast/http'
+import { asHttpError, createRequestLocks } from 'holdfast/http'
 
 const locks = await connect(process.env['STORE'] ?? 'sqlite:./locks.db', { label: 'express' })
-const requests = requestLocks(locks)
+const requests = createRequestLocks(locks)
 const paid = new Set<string>()
 
 const app = express()

@@ -1,12 +1,12 @@
 import { createServer } from 'node:http'
 import { connect } from 'holdfast'
-import { lockWorker } from 'holdfast/worker'
+import { createLockWorker } from 'holdfast/worker'
 
 const port = Number(process.argv[2] ?? 3001)
 const store = process.env['STORE'] ?? 'sqlite:./locks.db'
 const locks = await connect(store, { label: `server ${port}`, ttl: '5s' })
 
-const worker = lockWorker(locks, 'mailer', {
+const worker = createLockWorker(locks, 'mailer', {
   start(lease, { signal }) {
     console.log(`server ${port} works under fence ${lease.fence}`)
     const timer = setInterval(() => console.log(`server ${port} sends mail`), 1000)

@@ -14,13 +14,13 @@ import { isSortName, sharedView, type ViewRequest, viewOf } from './view.ts'
 import type { SiteJson } from './view-json.ts'
 
 /** Answers requests; mount it like any handler of `node:http`. */
-export interface Dashboard {
+export interface Dashboard extends AsyncDisposable {
   (request: IncomingMessage, response: ServerResponse): void
   /**
    * Ends all open live streams, stops reading the store and refuses further requests, so that the server can close. The
    * locks stay open.
    */
-  close(): void
+  close(): Promise<void>
 }
 
 /**
@@ -46,6 +46,7 @@ export function createDashboard(locks: Locks, options: DashboardOptions = {}): D
     throw expected('locks', 'what createLocks() or connect() returns', locks)
   }
   const handler = new DashboardHandler(locks, parseOptions(options))
+  const close = async (): Promise<void> => handler.close()
   return Object.assign(
     (request: IncomingMessage, response: ServerResponse): void => {
       handler.answer(request, response).catch((error: unknown) => {
@@ -53,7 +54,7 @@ export function createDashboard(locks: Locks, options: DashboardOptions = {}): D
         if (!response.destroyed) handler.fail(response, error)
       })
     },
-    { close: () => handler.close() },
+    { close, [Symbol.asyncDispose]: close },
   )
 }
 

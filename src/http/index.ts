@@ -1,10 +1,10 @@
 export { asHttpError, type HttpErrorFields, type StatusCodes } from './http-error.ts'
 export { openServerLocks, type ServerLocks, type ServerLocksOptions } from './open.ts'
 export {
+  createRequestLocks,
   type During,
   type RequestLocks,
   type RequestLocksOptions,
   type RequestWork,
-  requestLocks,
 } from './request-locks.ts'
 export { type OutgoingResponse, requestSignal } from './request-signal.ts'

@@ -2,7 +2,7 @@ import { checkObject } from '../base/arguments.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import { connect, type Locks, type LocksOptions } from '../index.ts'
 import { checkStatusCodes } from './http-error.ts'
-import { type RequestLocks, type RequestLocksOptions, requestLocks } from './request-locks.ts'
+import { createRequestLocks, type RequestLocks, type RequestLocksOptions } from './request-locks.ts'
 
 /** Either `locks`, or `store` with the options of `connect`. */
 export interface ServerLocksOptions extends LocksOptions, RequestLocksOptions {
@@ -12,7 +12,7 @@ export interface ServerLocksOptions extends LocksOptions, RequestLocksOptions {
   readonly store?: string | undefined
 }
 
-export interface ServerLocks {
+export interface ServerLocks extends AsyncDisposable {
   readonly locks: Locks
   readonly requests: RequestLocks
   /** For the end of a shutdown: waits for the works of requests, closes what was opened, and does nothing to locks that were given. */
@@ -44,12 +44,12 @@ export async function openServerLocks(options: ServerLocksOptions): Promise<Serv
       )
     }
     const locks = await connect(store, rest)
-    const requests = requestLocks(locks, { statusCodes })
+    const requests = createRequestLocks(locks, { statusCodes })
     const close = async () => {
       await requests.settled()
       await locks.close()
     }
-    return { locks, requests, close }
+    return { locks, requests, close, [Symbol.asyncDispose]: close }
   }
   if (store !== undefined) throw new InvalidArgumentError('Expected either `locks` or `store`, got both.')
   const [name] = Object.entries(rest).find(([, value]) => value !== undefined) ?? []
@@ -58,6 +58,7 @@ export async function openServerLocks(options: ServerLocksOptions): Promise<Serv
       `Expected the options of locks that exist to be given where they are made, got \`${name}\`.`,
     )
   }
-  const requests = requestLocks(given, { statusCodes })
-  return { locks: given, requests, close: () => requests.settled() }
+  const requests = createRequestLocks(given, { statusCodes })
+  const close = () => requests.settled()
+  return { locks: given, requests, close, [Symbol.asyncDispose]: close }
 }

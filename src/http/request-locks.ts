@@ -17,7 +17,7 @@ export type During = OutgoingResponse | AbortSignal | undefined
 /** `signal` aborts when the lease is lost, and when the client has gone. */
 export type RequestWork<T> = (lease: Lease, context: { readonly signal: AbortSignal }) => Promise<T> | T
 
-/** Locks that are held for the duration of a request. See {@link requestLocks}. */
+/** Locks that are held for the duration of a request. See {@link createRequestLocks}. */
 export interface RequestLocks {
   /**
    * Like `locks.withLock`, and ends with the request: when the client goes away while it waits, the place in the queue is given up
@@ -53,10 +53,10 @@ export interface RequestLocks {
  * ```ts
  * import { createServer } from 'node:http'
  * import { connect } from 'holdfast'
- * import { requestLocks } from 'holdfast/http'
+ * import { createRequestLocks } from 'holdfast/http'
  *
  * const locks = await connect('redis://localhost:6379')
- * const requests = requestLocks(locks)
+ * const requests = createRequestLocks(locks)
  *
  * createServer(async (request, response) => {
  *   const work = async (_: unknown, { signal }: { signal: AbortSignal }) => `paid: ${!signal.aborted}`
@@ -71,7 +71,7 @@ export interface RequestLocks {
  *
  * @throws {InvalidArgumentError} when an argument is not what it should be.
  */
-export function requestLocks(locks: Locks, options: RequestLocksOptions = {}): RequestLocks {
+export function createRequestLocks(locks: Locks, options: RequestLocksOptions = {}): RequestLocks {
   if (typeof locks?.withLock !== 'function') {
     throw expected('locks', 'what createLocks or connect returns', locks)
   }

@@ -1,5 +1,5 @@
 export type { WorkerLease, WorkerLock } from './lock.ts'
-export { type LockWorker, lockWorker, type WorkerChange, type WorkerState } from './lock-worker.ts'
+export { createLockWorker, type LockWorker, type WorkerChange, type WorkerState } from './lock-worker.ts'
 export { lockWorkerMachine } from './machine.ts'
 export type { LockWorkerOptions, WorkerClock } from './options.ts'
 export type { ShutdownSignal } from './shutdown.ts'

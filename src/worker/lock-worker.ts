@@ -37,7 +37,7 @@ export interface WorkerChange {
   readonly lease: Lease | undefined
 }
 
-/** See {@link lockWorker}. */
+/** See {@link createLockWorker}. */
 export interface LockWorker extends AsyncDisposable {
   readonly key: string
   readonly state: WorkerState
@@ -74,11 +74,11 @@ export interface LockWorker extends AsyncDisposable {
  *
  * ```ts
  * import { connect } from 'holdfast'
- * import { lockWorker } from 'holdfast/worker'
+ * import { createLockWorker } from 'holdfast/worker'
  *
  * const locks = await connect('redis://localhost:6379', { ttl: '10s' })
  * let timer: NodeJS.Timeout | undefined
- * const worker = lockWorker(locks, 'mailer', {
+ * const worker = createLockWorker(locks, 'mailer', {
  *   start(lease) {
  *     timer = setInterval(() => console.log('sends mail under fence', lease.fence), 1000)
  *   },
@@ -92,7 +92,7 @@ export interface LockWorker extends AsyncDisposable {
  *
  * @throws {InvalidArgumentError} when an argument is not what it should be.
  */
-export function lockWorker(locks: Locks, key: string, options: LockWorkerOptions): LockWorker {
+export function createLockWorker(locks: Locks, key: string, options: LockWorkerOptions): LockWorker {
   if (typeof locks?.tryAcquire !== 'function') {
     throw expected('locks', 'what createLocks(…) or connect(…) returns', locks)
   }

@@ -114,7 +114,7 @@ const unavailable = [
 
 /**
  * The lock worker as a state machine: it tries for a lock, waits in its queue, does the work of one term while it holds it,
- * and tries again after a loss or a failure. Serves any {@link WorkerLock}; `lockWorker` is this machine over `Locks`.
+ * and tries again after a loss or a failure. Serves any {@link WorkerLock}; `createLockWorker` is this machine over `Locks`.
  *
  * ```ts
  * import { connect } from 'holdfast'
@@ -142,7 +142,7 @@ const unavailable = [
  * ```
  */
 export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
-  id: 'lockWorker',
+  id: 'createLockWorker',
   context: ({ input }) => ({
     ...input,
     term: undefined,
@@ -240,7 +240,7 @@ export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
               },
             },
             settled: {
-              always: '#lockWorker.releasing',
+              always: '#createLockWorker.releasing',
             },
           },
         },

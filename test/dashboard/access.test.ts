@@ -22,7 +22,7 @@ beforeEach(() => {
   locks = createLocks(memoryStore(), { label: 'test' })
 })
 afterEach(async () => {
-  dashboard.close()
+  await dashboard.close()
   await server[Symbol.asyncDispose]()
   await locks.close()
 })

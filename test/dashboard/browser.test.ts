@@ -41,7 +41,7 @@ async function open(
     server,
     async [Symbol.asyncDispose]() {
       await visited[Symbol.asyncDispose]()
-      dashboard.close()
+      await dashboard.close()
       await server[Symbol.asyncDispose]()
       expect(visited.wrongs).toEqual([])
     },
@@ -248,7 +248,7 @@ describe('the page', () => {
     await page.getByRole('link', { name: 'k', exact: true }).waitFor()
     expect(await page.locator('#pill').textContent()).toBe('live')
     await page.getByRole('link', { name: 'k2', exact: true }).waitFor({ state: 'detached' })
-    dashboard.close()
+    await dashboard.close()
     await visited[Symbol.asyncDispose]()
     await server[Symbol.asyncDispose]()
   })
@@ -484,13 +484,13 @@ test('a dashboard that goes away and comes back is told, too', async () => {
   const { page } = visited
   await page.getByRole('link', { name: 'k', exact: true }).waitFor()
   isAway = true
-  dashboard.close()
+  await dashboard.close()
   await page.getByText(/^The dashboard does not answer/).waitFor()
   dashboard = createDashboard(locks)
   isAway = false
   await until('the banner is gone', async () => (await page.locator('#banner').textContent()) === '')
   await server[Symbol.asyncDispose]()
-  dashboard.close()
+  await dashboard.close()
   await locks.close()
 })
 

@@ -32,7 +32,7 @@ beforeEach(async () => {
   server = await serve(dashboard)
 })
 afterEach(async () => {
-  dashboard.close()
+  await dashboard.close()
   await server[Symbol.asyncDispose]()
   await locks.close()
 })
@@ -554,7 +554,7 @@ describe('those who look', () => {
     const get = (path: string) => request({ host: '127.0.0.1', port, path, agent }).end()
     const [first] = await once(get('/api/view'), 'response')
     await once(first.resume(), 'end')
-    handler.close()
+    await handler.close()
     const ended = once(ending, 'close')
     // As browsers do when they still have a connection.
     const back = get('/api/live')
@@ -569,7 +569,7 @@ describe('those who look', () => {
   test('are let go when the dashboard is closed, after which the store is not asked any more', async () => {
     const stream = await listen(server.port, '/api/live')
     await stream.next()
-    dashboard.close()
+    await dashboard.close()
     await expect(
       (async () => {
         for (;;) await stream.next()

@@ -3,7 +3,7 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import express, { type Express, type Response } from 'express'
 import { expect, onTestFinished, test } from 'vitest'
-import { requestLocks } from '../../src/http/index.ts'
+import { createRequestLocks } from '../../src/http/index.ts'
 import { aborted, call, gate, twoProcesses, untilRooms } from '../http/scene.ts'
 
 async function serve(routes: (app: Express) => void): Promise<{ url: string; server: Server }> {
@@ -24,7 +24,7 @@ async function serve(routes: (app: Express) => void): Promise<{ url: string; ser
 
 test('Express answers with the status of the error, and says when to come back', async () => {
   const { locks, other } = twoProcesses()
-  const requests = requestLocks(locks)
+  const requests = createRequestLocks(locks)
   const held = await other.acquire('pay')
   const { url } = await serve((app) => {
     app.get('/busy', (_, response: Response) =>
@@ -43,7 +43,7 @@ test('Express answers with the status of the error, and says when to come back',
 
 test('a client of Express that hangs up gives up its place, or tells the work', async () => {
   const { locks, other } = twoProcesses()
-  const requests = requestLocks(locks)
+  const requests = createRequestLocks(locks)
   const begun = gate()
   const told = gate<Error>()
   const { url } = await serve((app) => {
@@ -68,7 +68,7 @@ test('a client of Express that hangs up gives up its place, or tells the work', 
 
 test('Express closes in the middle of requests, also when it is told twice: those who wait are answered, those who work finish', async () => {
   const { locks, other } = twoProcesses()
-  const requests = requestLocks(locks)
+  const requests = createRequestLocks(locks)
   const begun = gate()
   const end = gate()
   const closed = gate<string>()

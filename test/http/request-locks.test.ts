@@ -2,7 +2,7 @@ import { getEventListeners, once } from 'node:events'
 import { connect as connectHttp2, createServer as createHttp2 } from 'node:http2'
 import { type AddressInfo, connect as connectTcp } from 'node:net'
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { asHttpError, openServerLocks, requestLocks, requestSignal } from '../../src/http/index.ts'
+import { asHttpError, createRequestLocks, openServerLocks, requestSignal } from '../../src/http/index.ts'
 import {
   AcquireTimeoutError,
   ClosedError,
@@ -27,7 +27,7 @@ import { aborted, call, gate, roomsOf, serve, twoProcesses, untilRooms } from '.
 describe('a lock for a request', () => {
   test('is held while the work runs, and the answer is the work’s', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const { url } = await serve(async (_, response) => {
       const rooms = await requests.withLock(response, 'pay', () => roomsOf(other))
       response.end(rooms.join())
@@ -38,7 +38,7 @@ describe('a lock for a request', () => {
 
   test('does not begin when the event loop stood still between the grant and the work', async () => {
     const { locks } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     onTestFinished(locks.on('working', () => block(60)))
     const { url } = await serve(async (_, response) => {
       const error = await errorOf(requests.withLock(response, 'pay', { ttl: 60 }, () => expect.unreachable()))
@@ -49,7 +49,7 @@ describe('a lock for a request', () => {
 
   test('gives up its place in the queue when the client hangs up, and the work does not run', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const held = await other.acquire('pay')
     const failed = gate<Error>()
     const { url } = await serve(async (_, response) => {
@@ -65,7 +65,7 @@ describe('a lock for a request', () => {
 
   test('gives up the places of all requests that a client has pipelined', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const warnings: Error[] = []
     const onWarning = (warning: Error) => warnings.push(warning)
     process.on('warning', onWarning)
@@ -85,7 +85,7 @@ describe('a lock for a request', () => {
 
   test('is not given up by a pipelined request whose turn comes', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const { url } = await serve(async (request, response) => {
       const work = () => new Promise<void>((resolve) => setTimeout(resolve, 5))
       await requests.withLock(response, 'pay', work)
@@ -102,7 +102,7 @@ describe('a lock for a request', () => {
 
   test('tells the work when the client hangs up, and is given back when the work has ended, not before', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const begun = gate()
     const end = gate()
     const told = gate<Error>()
@@ -130,7 +130,7 @@ describe('a lock for a request', () => {
 
   test('does not abort because the answer was given while the work goes on', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const answered = gate()
     const ended = gate<boolean>()
     const { url } = await serve(async (_, response) => {
@@ -148,7 +148,7 @@ describe('a lock for a request', () => {
 
   test('is not asked for when the client has gone before', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const arrived = gate()
     const failed = gate<Error>()
     const { url } = await serve(async (_, response) => {
@@ -165,7 +165,7 @@ describe('a lock for a request', () => {
 
   test('is not asked for when the client of a pipelined request has gone before', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const arrived = gate()
     const failed = gate<Error>()
     const { url } = await serve(async (request, response) => {
@@ -184,7 +184,7 @@ describe('a lock for a request', () => {
 
   test('tells the work when the lease is lost', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const { url } = await serve((_, response) =>
       requests.withLock(response, 'pay', { ttl: 500 }, async (_, { signal }) => {
         await other.evictAll('pay', { reason: 'test' })
@@ -198,7 +198,7 @@ describe('a lock for a request', () => {
 
   test('is had over HTTP/2 as well, and ends with its stream', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const begun = gate()
     const told = gate<Error>()
     const late = gate<Error>()
@@ -242,7 +242,7 @@ describe('a lock for a request', () => {
 
   test('may be for no request at all, and ends its wait by a signal of one’s own', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const shutdown = new AbortController()
     const { signal } = shutdown
     expect(await requests.withLock(undefined, 'pay', undefined, (lease) => lease.key)).toBe('pay')
@@ -263,7 +263,7 @@ describe('a lock for a request', () => {
     const store = new ScriptedStore(memoryStore())
     const locks = createLocks(store)
     onTestFinished(() => locks.close())
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     let begun = 0
     let inVain = 0
     for (let turns = 0; turns < 20; turns += 1) {
@@ -291,7 +291,7 @@ describe('a lock for a request', () => {
 
   test('may be one of many for the same request, and warns of nothing', async () => {
     const { locks } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const warnings: Error[] = []
     const onWarning = (warning: Error) => warnings.push(warning)
     process.on('warning', onWarning)
@@ -314,7 +314,7 @@ describe('a lock for a request', () => {
 
   test('listens once to a signal that many of them have, as a shutdown signal is', async () => {
     const { locks, other } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const shutdown = new AbortController()
     const { signal } = shutdown
     const held = await other.acquire('pay')
@@ -324,7 +324,7 @@ describe('a lock for a request', () => {
       ),
     ).map(errorOf)
     await untilRooms(other, 'pay: 1 + 30')
-    // One of requestLocks, and one of the engine.
+    // One of createRequestLocks, and one of the engine.
     expect(getEventListeners(signal, 'abort').length).toBeLessThanOrEqual(2)
     shutdown.abort(new Error('SIGTERM'))
     expect(new Set((await Promise.all(outcomes)).map(({ message }) => message))).toEqual(new Set(['SIGTERM']))
@@ -333,7 +333,7 @@ describe('a lock for a request', () => {
 
   test('keeps nothing on a signal that outlives it, whatever the work has left on its own', async () => {
     const { locks } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const shutdown = new AbortController()
     const { signal } = shutdown
     const told: unknown[] = []
@@ -350,7 +350,7 @@ describe('a lock for a request', () => {
 
   test('tells what the work has left behind that the client has gone, as long as the answer is not complete', async () => {
     const { locks } = twoProcesses()
-    const requests = requestLocks(locks)
+    const requests = createRequestLocks(locks)
     const told = gate<unknown>()
     const streaming = gate()
     const { url } = await serve(async (_, response) => {
@@ -369,7 +369,7 @@ describe('a lock for a request', () => {
 
 test('a server that shuts down lets nobody wait, and lets those finish who have their lock', async () => {
   const { locks, other } = twoProcesses()
-  const requests = requestLocks(locks)
+  const requests = createRequestLocks(locks)
   const begun = gate()
   const end = gate()
   const { url } = await serve(async (request, response) => {
@@ -398,7 +398,7 @@ test('a server that shuts down lets nobody wait, and lets those finish who have 
 
 test('a server knows when the work of all its requests has ended, also of clients that have gone', async () => {
   const { locks, other } = twoProcesses()
-  const requests = requestLocks(locks)
+  const requests = createRequestLocks(locks)
   await requests.settled()
   const begun = gate()
   const end = gate()
@@ -470,7 +470,7 @@ describe('errors', () => {
   test('may have other statuses', async () => {
     const { locks, other } = twoProcesses()
     const held = await other.acquire('pay')
-    const requests = requestLocks(locks, { statusCodes: { 'acquire-timeout': 423 } })
+    const requests = createRequestLocks(locks, { statusCodes: { 'acquire-timeout': 423 } })
     expect(await errorOf(requests.withLock(undefined, 'pay', { wait: 0 }, () => 1))).toMatchObject({
       statusCode: 423,
       headers: {},
@@ -481,22 +481,22 @@ describe('errors', () => {
 
 describe('bad input', () => {
   const locks = createLocks(memoryStore())
-  const requests = requestLocks(locks)
+  const requests = createRequestLocks(locks)
 
   test.each<[string, () => unknown]>([
     [
       '`locks` to be what createLocks or connect returns, got undefined',
-      () => requestLocks(undefined as never),
+      () => createRequestLocks(undefined as never),
     ],
-    ['the options to be an object, got null', () => requestLocks(locks, null as never)],
+    ['the options to be an object, got null', () => createRequestLocks(locks, null as never)],
     [
       'the options to be among `statusCodes`, got `statuscodes`',
-      () => requestLocks(locks, { statuscodes: {} } as never),
+      () => createRequestLocks(locks, { statuscodes: {} } as never),
     ],
-    ['`statusCodes` to be an object such as', () => requestLocks(locks, { statusCodes: 423 as never })],
+    ['`statusCodes` to be an object such as', () => createRequestLocks(locks, { statusCodes: 423 as never })],
     [
       "`statusCodes` to have codes of Holdfast's errors, got `acquire-timout`",
-      () => requestLocks(locks, { statusCodes: { 'acquire-timout': 423 } as never }),
+      () => createRequestLocks(locks, { statusCodes: { 'acquire-timout': 423 } as never }),
     ],
     ["`statusCodes['closed']` to be a whole number", () => asHttpError(new Error('m'), { closed: 5 })],
     ['`response` to be the response of a request, got undefined', () => requestSignal(undefined as never)],
@@ -507,7 +507,7 @@ describe('bad input', () => {
     ['the options to be an object, got undefined', () => openServerLocks(undefined as never)],
     [
       "`statusCodes['closed']` to be a whole number from 400 to 599, got 200",
-      () => requestLocks(locks, { statusCodes: { closed: 200 } }),
+      () => createRequestLocks(locks, { statusCodes: { closed: 200 } }),
     ],
     [
       '`during` to be the response of a request, an AbortSignal or undefined, got an object (Object)',

@@ -1,13 +1,13 @@
 // One server of a fleet: a worker, and a journal that all of them write into while they work.
 import { appendFileSync } from 'node:fs'
 import { connect } from '../../src/index.ts'
-import { lockWorker } from '../../src/worker/index.ts'
+import { createLockWorker } from '../../src/worker/index.ts'
 
 const [url = '', journal = '', name = '', ttl = ''] = process.argv.slice(2)
 const note = (...words: unknown[]) => appendFileSync(journal, `${words.join(' ')}\n`)
 const locks = await connect(url, { label: name, ttl })
 
-const worker = lockWorker(locks, 'fleet', {
+const worker = createLockWorker(locks, 'fleet', {
   start(lease, { signal }) {
     note('start', lease.fence, name)
     const timer = setInterval(() => {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import type { Timer } from '../../src/contract/clock.ts'
 import type { Locks } from '../../src/index.ts'
-import { type LockWorkerOptions, lockWorker } from '../../src/worker/index.ts'
+import { createLockWorker, type LockWorkerOptions } from '../../src/worker/index.ts'
 import type { FakeClock } from '../engine/fake-clock.ts'
 import { outcomeOf, scene } from '../engine/scene.ts'
 import { Open } from './rehearsal.ts'
@@ -10,7 +10,7 @@ import { Open } from './rehearsal.ts'
 function workerOn(locks: Locks, clock: FakeClock, options: Partial<LockWorkerOptions> = {}) {
   const calls: string[] = []
   const errors: { error: unknown; during: string }[] = []
-  const worker = lockWorker(locks, 'k', {
+  const worker = createLockWorker(locks, 'k', {
     start: () => {
       calls.push('start')
     },

@@ -3,8 +3,8 @@ import { SimulatedClock } from 'xstate'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import {
+  createLockWorker,
   type LockWorkerOptions,
-  lockWorker,
   type StopReason,
   type WorkerState,
 } from '../../src/worker/index.ts'
@@ -23,7 +23,7 @@ function workerOf(options: Partial<LockWorkerOptions> = {}) {
   const fences: bigint[] = []
   const reasons: StopReason[] = []
   const errors: { error: unknown; during: string }[] = []
-  const worker = lockWorker(locks, 'k', {
+  const worker = createLockWorker(locks, 'k', {
     start: (lease) => {
       fences.push(lease.fence)
     },
@@ -301,15 +301,19 @@ describe('a lock worker', () => {
 describe('a lock worker refuses in one sentence', () => {
   const start = () => {}
   const stop = () => {}
-  const of = (options: unknown) => lockWorker(locks, 'k', options as LockWorkerOptions)
+  const of = (options: unknown) => createLockWorker(locks, 'k', options as LockWorkerOptions)
 
   test.each<[string, () => unknown, RegExp]>([
     [
       'locks that are none',
-      () => lockWorker({} as Locks, 'k', { start, stop }),
+      () => createLockWorker({} as Locks, 'k', { start, stop }),
       /^Expected `locks` to be what/,
     ],
-    ['a key that is none', () => lockWorker(locks, '', { start, stop }), /^Expected `key` to be a string/],
+    [
+      'a key that is none',
+      () => createLockWorker(locks, '', { start, stop }),
+      /^Expected `key` to be a string/,
+    ],
     ['no options', () => of(undefined), /^Expected the options to be an object, got undefined\.$/],
     ['no start', () => of({ stop }), /^Expected `start` to be a function, got undefined\.$/],
     ['no stop', () => of({ start }), /^Expected `stop` to be a function, got undefined\.$/],

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest'
-import { type LockWorkerOptions, lockWorker } from '../../src/worker/index.ts'
+import { createLockWorker, type LockWorkerOptions } from '../../src/worker/index.ts'
 import { inScene, type Scene } from '../faults/scene.ts'
 import { until } from '../servers/until.ts'
 
 function workerIn(scene: Scene, options: Partial<LockWorkerOptions> = {}) {
   const calls: string[] = []
   const errors: unknown[] = []
-  const worker = lockWorker(scene.proxied(), 'k', {
+  const worker = createLockWorker(scene.proxied(), 'k', {
     start: () => {
       calls.push('start')
     },

@@ -1,13 +1,13 @@
 // One process of a test: workers in one process, as the first argument says, and nothing else that keeps it alive.
 import { connect } from '../../src/index.ts'
-import { lockWorker } from '../../src/worker/index.ts'
+import { createLockWorker } from '../../src/worker/index.ts'
 
 const say = (text: string) => process.stdout.write(`${text}\n`)
 const locks = await connect('memory:')
 process.on('warning', (warning) => say(`warning ${warning.name}`))
 
 function workerOn(key: string, stopMs = 0) {
-  const worker = lockWorker(locks, key, {
+  const worker = createLockWorker(locks, key, {
     start: () => say(`start ${key}`),
     stop: async () => {
       say(`stop ${key}`)
@@ -56,7 +56,7 @@ const programs: Record<string, () => Promise<void>> = {
     worker.start()
   },
   async 'work that does not end'() {
-    const worker = lockWorker(locks, 'a', {
+    const worker = createLockWorker(locks, 'a', {
       start: () => say('a is working'),
       stop: () => new Promise(() => {}),
       onError: () => {},

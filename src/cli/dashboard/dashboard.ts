@@ -64,7 +64,7 @@ it.`,
       else for (const line of opening(pageUrl, token)) print(line)
       await interruption()
     } finally {
-      handler.close()
+      await handler.close()
       server.close()
       server.closeAllConnections()
     }
