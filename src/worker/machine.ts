@@ -310,7 +310,7 @@ export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
     },
     pausing: {
       description: 'waits longer after each failure in a row',
-      after: { backoff: 'trying' },
+      after: { pause: 'trying' },
       on: { stop: 'stopped' },
     },
     stopped: { type: 'final' },

@@ -171,7 +171,7 @@ test('leaving `await using` stops the queue', async () => {
   expect(await outcomeOf(queue.run(() => 1))).toBe('closed')
 })
 
-test.each([{ force: 'yes' }, { timeout: 'soon' }, { grace: 5 }])(
+test.each([{ force: 'yes' }, { grace: 'soon' }, { timeout: 5 }])(
   'stop(%j) is refused and stops nothing',
   async (options) => {
     const queue = createTaskQueue(oneAtATime)

@@ -31,7 +31,7 @@ describe('in a copy of the repository', () => {
     expect(status).toBe(1)
     const named = stderr.trim().split('\n').sort()
     expect(named).toEqual(
-      ['api/gone.txt', 'api/index.txt', 'api/queue.txt'].map(
+      ['api/gone.txt', 'api/queue.txt', 'api/store.txt'].map(
         (path) => `${path} differs from the types: run \`npm run api\` and commit it`,
       ),
     )
