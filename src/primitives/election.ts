@@ -8,7 +8,7 @@ import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { LockEvents } from '../engine/lock-events.ts'
 import { isHoldfastError } from '../errors.ts'
-import { hold, type LocksContext } from './hold.ts'
+import { type LocksContext, hold, type Work } from './hold.ts'
 import { currentLeader, type Leader, LeaderWatch, roomOf } from './leader-watch.ts'
 import { type Leadership, LeaderTerm, markOf } from './leadership.ts'
 import {
@@ -74,9 +74,9 @@ export class Election {
    * @throws what `work` throws, unless that only passes on why its signal aborted; the reason of `options.signal`, once the
    * work has settled; {@link StoreError} `store-refused`, without `onError`; {@link ClosedError}.
    */
-  campaign<T>(work: Work<T>): Promise<T>
-  campaign<T>(options: CampaignOptions | undefined, work: Work<T>): Promise<T>
-  async campaign<T>(...rest: WorkArguments<CampaignOptions, Work<T>>): Promise<T> {
+  campaign<T>(work: Work<Leadership, T>): Promise<T>
+  campaign<T>(options: CampaignOptions | undefined, work: Work<Leadership, T>): Promise<T>
+  async campaign<T>(...rest: WorkArguments<CampaignOptions, Work<Leadership, T>>): Promise<T> {
     const [options = {}, work] = splitWork(rest)
     checkCallback(work)
     const { settings, stopMs, value, onError } = this.#parse(options)
@@ -181,8 +181,6 @@ export class Election {
     return { settings, stopMs, value, onError }
   }
 }
-
-type Work<T> = (leadership: Leadership) => Promise<T> | T
 
 const CAMPAIGN: readonly string[] = ['ttl', 'minHold', 'lockDelay', 'signal', 'value', 'grace', 'onError']
 const ADMINISTRATION_MS = 10_000

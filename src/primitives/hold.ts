@@ -13,6 +13,9 @@ export interface LocksContext {
   readonly nextId: () => string
 }
 
+/** What a caller runs under a lease, under several, or as a leader. */
+export type Work<L, T> = (held: L) => Promise<T> | T
+
 /** Whether the work ran, and if it did, what it returned. */
 export type Outcome<T> = { readonly ran: true; readonly value: T } | { readonly ran: false }
 

@@ -18,6 +18,7 @@ import {
   promised,
   tryHold,
   tryWithHold,
+  type Work,
   withHold,
 } from './hold.ts'
 import { parseLeaseJson } from './lease-json.ts'
@@ -359,5 +360,3 @@ export class Locks {
 }
 
 const ADMINISTRATION_MS = 10_000
-
-type Work<L, T> = (lease: L) => Promise<T> | T

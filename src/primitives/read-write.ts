@@ -1,6 +1,6 @@
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease } from '../engine/lease.ts'
-import { hold, type LocksContext, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
+import { type LocksContext, hold, type Outcome, promised, tryHold, tryWithHold, type Work, withHold } from './hold.ts'
 import {
   type CallbackOptions,
   EXCLUSIVE,
@@ -31,30 +31,30 @@ export class ReadWriteLock {
   }
 
   /** Runs `work` as one of the readers. */
-  read<T>(work: Work<T>): Promise<T>
-  read<T>(options: CallbackOptions | undefined, work: Work<T>): Promise<T>
-  read<T>(...rest: WorkArguments<CallbackOptions, Work<T>>): Promise<T> {
+  read<T>(work: Work<Lease, T>): Promise<T>
+  read<T>(options: CallbackOptions | undefined, work: Work<Lease, T>): Promise<T>
+  read<T>(...rest: WorkArguments<CallbackOptions, Work<Lease, T>>): Promise<T> {
     return this.#run(SHARED, rest)
   }
 
   /** Runs `work` as the only one. */
-  write<T>(work: Work<T>): Promise<T>
-  write<T>(options: CallbackOptions | undefined, work: Work<T>): Promise<T>
-  write<T>(...rest: WorkArguments<CallbackOptions, Work<T>>): Promise<T> {
+  write<T>(work: Work<Lease, T>): Promise<T>
+  write<T>(options: CallbackOptions | undefined, work: Work<Lease, T>): Promise<T>
+  write<T>(...rest: WorkArguments<CallbackOptions, Work<Lease, T>>): Promise<T> {
     return this.#run(EXCLUSIVE, rest)
   }
 
   /** Like {@link read}, but never waits. */
-  tryRead<T>(work: Work<T>): Promise<Outcome<T>>
-  tryRead<T>(options: TryCallbackOptions | undefined, work: Work<T>): Promise<Outcome<T>>
-  tryRead<T>(...rest: WorkArguments<TryCallbackOptions, Work<T>>): Promise<Outcome<T>> {
+  tryRead<T>(work: Work<Lease, T>): Promise<Outcome<T>>
+  tryRead<T>(options: TryCallbackOptions | undefined, work: Work<Lease, T>): Promise<Outcome<T>>
+  tryRead<T>(...rest: WorkArguments<TryCallbackOptions, Work<Lease, T>>): Promise<Outcome<T>> {
     return this.#tryRun(SHARED, rest)
   }
 
   /** Like {@link write}, but never waits. */
-  tryWrite<T>(work: Work<T>): Promise<Outcome<T>>
-  tryWrite<T>(options: TryCallbackOptions | undefined, work: Work<T>): Promise<Outcome<T>>
-  tryWrite<T>(...rest: WorkArguments<TryCallbackOptions, Work<T>>): Promise<Outcome<T>> {
+  tryWrite<T>(work: Work<Lease, T>): Promise<Outcome<T>>
+  tryWrite<T>(options: TryCallbackOptions | undefined, work: Work<Lease, T>): Promise<Outcome<T>>
+  tryWrite<T>(...rest: WorkArguments<TryCallbackOptions, Work<Lease, T>>): Promise<Outcome<T>> {
     return this.#tryRun(EXCLUSIVE, rest)
   }
 
@@ -84,7 +84,7 @@ export class ReadWriteLock {
     )
   }
 
-  async #run<T>(shape: Shape, rest: WorkArguments<CallbackOptions, Work<T>>): Promise<T> {
+  async #run<T>(shape: Shape, rest: WorkArguments<CallbackOptions, Work<Lease, T>>): Promise<T> {
     const [options, work] = splitWork(rest)
     return withHold(
       this.#context,
@@ -95,11 +95,12 @@ export class ReadWriteLock {
     )
   }
 
-  async #tryRun<T>(shape: Shape, rest: WorkArguments<TryCallbackOptions, Work<T>>): Promise<Outcome<T>> {
+  async #tryRun<T>(
+    shape: Shape,
+    rest: WorkArguments<TryCallbackOptions, Work<Lease, T>>,
+  ): Promise<Outcome<T>> {
     const [options, work] = splitWork(rest)
     const settings = parseSettings(options, TAKES.tryCallback, this.#defaults)
     return tryWithHold(this.#context, this.key, shape, settings, work)
   }
 }
-
-type Work<T> = (lease: Lease) => Promise<T> | T

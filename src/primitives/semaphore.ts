@@ -1,7 +1,7 @@
 import { checkObject, parseCount } from '../base/arguments.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease } from '../engine/lease.ts'
-import { hold, type LocksContext, type Outcome, promised, tryHold, tryWithHold, withHold } from './hold.ts'
+import { type LocksContext, hold, type Outcome, promised, tryHold, tryWithHold, type Work, withHold } from './hold.ts'
 import {
   type CallbackOptions,
   type HoldOptions,
@@ -52,9 +52,9 @@ export class Semaphore {
   }
 
   /** Waits for the permits, runs `work` while holding them, and gives them back. */
-  withPermits<T>(work: Work<T>): Promise<T>
-  withPermits<T>(options: (CallbackOptions & Permits) | undefined, work: Work<T>): Promise<T>
-  async withPermits<T>(...rest: WorkArguments<CallbackOptions & Permits, Work<T>>): Promise<T> {
+  withPermits<T>(work: Work<Lease, T>): Promise<T>
+  withPermits<T>(options: (CallbackOptions & Permits) | undefined, work: Work<Lease, T>): Promise<T>
+  async withPermits<T>(...rest: WorkArguments<CallbackOptions & Permits, Work<Lease, T>>): Promise<T> {
     const [options, work] = splitWork(rest)
     return withHold(
       this.#context,
@@ -66,10 +66,13 @@ export class Semaphore {
   }
 
   /** Like {@link withPermits}, but never waits. */
-  tryWithPermits<T>(work: Work<T>): Promise<Outcome<T>>
-  tryWithPermits<T>(options: (TryCallbackOptions & Permits) | undefined, work: Work<T>): Promise<Outcome<T>>
+  tryWithPermits<T>(work: Work<Lease, T>): Promise<Outcome<T>>
+  tryWithPermits<T>(
+    options: (TryCallbackOptions & Permits) | undefined,
+    work: Work<Lease, T>,
+  ): Promise<Outcome<T>>
   async tryWithPermits<T>(
-    ...rest: WorkArguments<TryCallbackOptions & Permits, Work<T>>
+    ...rest: WorkArguments<TryCallbackOptions & Permits, Work<Lease, T>>
   ): Promise<Outcome<T>> {
     const [options, work] = splitWork(rest)
     return tryWithHold(
@@ -96,7 +99,5 @@ export class Semaphore {
     return parseSettings(rest, takes, this.#defaults)
   }
 }
-
-type Work<T> = (lease: Lease) => Promise<T> | T
 
 const MOST_PERMITS = 1_000_000

@@ -19,7 +19,7 @@ import {
   Task,
   type TaskContext,
   type TaskOwner,
-  type Work,
+  type TaskWork,
   waitedTooLong,
 } from './task.ts'
 import { type Place, Turns } from './turns.ts'
@@ -183,7 +183,7 @@ class GroupedTaskQueue implements TaskQueue, TaskOwner {
     )
   }
 
-  #add<T>(work: Work<T>, options: TaskOptions): Promise<T> {
+  #add<T>(work: TaskWork<T>, options: TaskOptions): Promise<T> {
     // Whatever is thrown here rejects the promise.
     return new Promise<T>((resolve, reject) => {
       parseFunction('task', work.run)

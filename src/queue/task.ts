@@ -20,7 +20,7 @@ export interface TaskContext<T> extends RunContext {
 }
 
 /** What a task does, and when it is over: when its function is, or when that acknowledges. */
-export type Work<T> =
+export type TaskWork<T> =
   | { readonly until: 'settled'; readonly run: (context: RunContext) => T | PromiseLike<T> }
   | { readonly until: 'acknowledged'; readonly run: (context: TaskContext<T>) => unknown }
 
@@ -57,7 +57,7 @@ type State = 'waiting' | 'admitted' | 'running' | 'ended'
 /** The life of one task, from joining the queue until its promise is settled. Knows nothing of groups and order. */
 export class Task<T> implements QueuedTask {
   readonly settings: TaskSettings
-  readonly #work: Work<T>
+  readonly #work: TaskWork<T>
   readonly #owner: TaskOwner
   readonly #resolve: (value: T | PromiseLike<T>) => void
   readonly #reject: (error: unknown) => void
@@ -67,7 +67,7 @@ export class Task<T> implements QueuedTask {
   #controller: AbortController | undefined
 
   constructor(
-    work: Work<T>,
+    work: TaskWork<T>,
     settings: TaskSettings,
     owner: TaskOwner,
     resolve: (value: T | PromiseLike<T>) => void,

@@ -36,7 +36,7 @@ export type RunEnd =
   | { readonly result: 'failed'; readonly error: unknown; readonly isLost: boolean }
   | { readonly result: 'interrupted'; readonly error: unknown }
 
-export interface RunOptions {
+export interface RunParts {
   readonly clock: Clock
   readonly maxRunMs: number | undefined
 }
@@ -46,13 +46,13 @@ export class Run {
   readonly scheduledAt: Date
   readonly fence: bigint
   readonly #lease: Lease
-  readonly #options: RunOptions
+  readonly #options: RunParts
   readonly #ending = new AbortController()
   readonly #over = new AbortController()
   #isStopped = false
   #overdue: TaskFailedError | undefined
 
-  constructor(scheduledAt: Date, lease: Lease, options: RunOptions) {
+  constructor(scheduledAt: Date, lease: Lease, options: RunParts) {
     this.scheduledAt = scheduledAt
     this.fence = lease.fence
     this.#lease = lease
@@ -107,7 +107,7 @@ export class Run {
     if (this.#lease.signal.aborted) this.#over.abort()
   }
 
-  #judge(outcome: Outcome | undefined): RunEnd {
+  #judge(outcome: WorkEnd | undefined): RunEnd {
     const failure = outcome?.tag === 'failed' ? outcome.error : undefined
     if (this.#overdue !== undefined) return { result: 'failed', error: this.#overdue, isLost: false }
     // By the clocks: work that has blocked the event loop has kept the signal from aborting.
@@ -126,9 +126,9 @@ export class Run {
 /** How long work has to end once its signal was aborted, before it is not waited for any more. */
 export const GRACE_MS = 5000
 
-type Outcome = { readonly tag: 'done' } | { readonly tag: 'failed'; readonly error: unknown }
+type WorkEnd = { readonly tag: 'done' } | { readonly tag: 'failed'; readonly error: unknown }
 
-async function outcomeOf(work: () => unknown): Promise<Outcome> {
+async function outcomeOf(work: () => unknown): Promise<WorkEnd> {
   try {
     await work()
     return { tag: 'done' }
