@@ -8,7 +8,7 @@ import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { LockEvents } from '../engine/lock-events.ts'
 import { isHoldfastError } from '../errors.ts'
-import { type LocksContext, hold, type Work } from './hold.ts'
+import { hold, type LocksContext, type Work } from './hold.ts'
 import { currentLeader, type Leader, LeaderWatch, roomOf } from './leader-watch.ts'
 import { type Leadership, LeaderTerm, markOf } from './leadership.ts'
 import {

@@ -1,7 +1,16 @@
 import { checkObject, parseCount } from '../base/arguments.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease } from '../engine/lease.ts'
-import { type LocksContext, hold, type Outcome, promised, tryHold, tryWithHold, type Work, withHold } from './hold.ts'
+import {
+  hold,
+  type LocksContext,
+  type Outcome,
+  promised,
+  tryHold,
+  tryWithHold,
+  type Work,
+  withHold,
+} from './hold.ts'
 import {
   type CallbackOptions,
   type HoldOptions,

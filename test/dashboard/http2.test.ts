@@ -19,7 +19,7 @@ beforeEach(async () => {
   session = connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
 })
 afterEach(async () => {
-  dashboard.close()
+  await dashboard.close()
   session.destroy()
   server.close()
   await locks.close()
@@ -61,7 +61,7 @@ test('over HTTP/2, too, who looks is let go when the dashboard is closed', async
   const live = session.request({ ':path': '/api/live' })
   await once(live, 'response')
   live.resume()
-  dashboard.close()
+  await dashboard.close()
   await once(live, 'close')
   const warnings: Error[] = []
   const warn = (warning: Error) => warnings.push(warning)

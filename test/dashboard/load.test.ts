@@ -80,7 +80,7 @@ test.each([
     end.abort()
     await page.getByText('free', { exact: true }).waitFor()
     expect(visited.wrongs).toEqual([])
-    dashboard.close()
+    await dashboard.close()
   },
 )
 

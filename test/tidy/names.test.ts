@@ -35,7 +35,6 @@ const AMBIGUOUS: readonly string[] = [
   'Waiter',
   'Waiting',
   'Wakes',
-  'Work',
 ]
 
 // A reader who has learned a name in one folder should not meet another thing of that name in the next one.
