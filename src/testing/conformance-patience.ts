@@ -164,8 +164,10 @@ export const patienceCases: readonly ConformanceScript[] = [
         const key = `${scene.key}:${way}`
         const late = scene.ticket({ key, patienceMs: scene.span(120) })
         heldFence(await store.acquire(scene.ticket({ key })))
+        const watch = scene.stopwatch()
         queuedAnswer(await store.acquire(late))
         queuedAnswer(await store.acquire(scene.ticket({ key })))
+        watch.within(late.patienceMs)
         await scene.outlive(late.patienceMs)
         const again = { ...late, patienceMs: LONG }
         const answer = way === 'acquire' ? await store.acquire(again) : (await store.renew([again]))[0]

@@ -16,7 +16,7 @@ test('the etcd store follows the law step by step on its own clock', async () =>
   const { answers } = await lawComparison({ store, histories: 60 })
   expect(Object.keys(answers).sort()).toEqual(EVERY_ANSWER)
   await store.close()
-}, 60_000)
+}, 240_000)
 
 test('the stores of two processes follow the law together', async () => {
   const [one, other] = [etcdStore({ endpoints: [server.url] }), etcdStore({ endpoints: [server.url] })]
@@ -24,7 +24,7 @@ test('the stores of two processes follow the law together', async () => {
   const { answers } = await lawComparison({ store, histories: 60 })
   expect(Object.keys(answers).sort()).toEqual(EVERY_ANSWER)
   await store.close()
-}, 60_000)
+}, 240_000)
 
 /**
  * The law renews the tickets of a batch one after the other, and the etcd store all at once, so `askAgainMs` of a waiter may
