@@ -1,13 +1,12 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
-import { paused, systemClock } from '../../base/clock.ts'
-import { usableMs } from '../../base/validity.ts'
+import { now, paused, systemClock } from '../../base/clock.ts'
 import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
 import { claimFence, type FencedVote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import { forgetfulError, inTurn, NO_FENCE, type Quorum, tooFewError, withdraw } from './quorum.ts'
-import type { TicketState } from './tickets.ts'
+import { grant, isValid, type TicketState } from './tickets.ts'
 
 /** What the servers have decided about one acquire. */
 type Decision =
@@ -59,7 +58,7 @@ class AcquireRound {
   async play(attempt: number): Promise<AcquireAnswer | undefined> {
     const { tickets, nodes } = this.#quorum
     const [ticket, state] = [this.#ticket, this.#state]
-    const askedAt = performance.now()
+    const askedAt = now(systemClock)
     const decision = await poll(nodes, (node) => this.#ask(node), {
       decide: (tally: Tally<AcquireAnswer>) => decide(this.#quorum, ticket.key, tally),
       late: (node, answer) => this.#late(node, answer),
@@ -82,7 +81,7 @@ class AcquireRound {
         this.#outcome = 'held'
         state.fence = fence
         state.splits = 0
-        state.validUntil = Math.max(state.validUntil, askedAt + usableMs(ticket.ttlMs))
+        grant(state, askedAt, ticket.ttlMs)
         return { tag: 'held', fence }
       }
       case 'contended': {
@@ -144,8 +143,9 @@ class AcquireRound {
 }
 
 /** The fence of a ticket that already holds, if it is still that lease: valid, and known to one of these servers. */
-function knownFence({ fence, validUntil }: TicketState, votes: readonly FencedVote[]): bigint | undefined {
-  if (fence === undefined || performance.now() >= validUntil) return undefined
+function knownFence(state: TicketState, votes: readonly FencedVote[]): bigint | undefined {
+  const { fence } = state
+  if (fence === undefined || !isValid(state)) return undefined
   return fence === NO_FENCE || votes.some((vote) => vote.fence === fence) ? fence : undefined
 }
 

@@ -1,11 +1,11 @@
-import { usableMs } from '../../base/validity.ts'
+import { type Instant, now, systemClock } from '../../base/clock.ts'
 import type { AcquireAnswer, Gone, RenewAnswer, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
 import { agreedFence, claimFence, type FencedVote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import { forgetfulError, inTurn, propagateFence, type Quorum, tooFewError, withdraw } from './quorum.ts'
-import type { TicketState } from './tickets.ts'
+import { grant, isValid, type TicketState } from './tickets.ts'
 
 /** What one server says of a ticket: the answer to a renewal, or to an acquire that took its place. */
 type NodeAnswer = RenewAnswer | Extract<AcquireAnswer, { tag: 'busy' }>
@@ -28,7 +28,7 @@ export async function renew(quorum: Quorum, tickets: readonly Ticket[]): Promise
   for (const { state } of all) if (isOpen(state)) state.overtaken = true
   const answers: RenewAnswer[] = new Array(tickets.length)
   let failure: unknown
-  const askedAt = performance.now()
+  const askedAt = now(systemClock)
   const round = askAll(quorum, asked)
   await Promise.all(
     asked.map(async ({ ticket, state, place }, index) => {
@@ -103,7 +103,7 @@ class Renewal {
   readonly #quorum: Quorum
   readonly #ticket: Ticket
   readonly #state: TicketState
-  readonly #askedAt: number
+  readonly #askedAt: Instant
 
   constructor(
     quorum: Quorum,
@@ -111,7 +111,7 @@ class Renewal {
       ticket,
       state,
       askedAt,
-    }: { readonly ticket: Ticket; readonly state: TicketState; readonly askedAt: number },
+    }: { readonly ticket: Ticket; readonly state: TicketState; readonly askedAt: Instant },
   ) {
     this.#quorum = quorum
     this.#ticket = ticket
@@ -139,7 +139,7 @@ class Renewal {
     if (fence === undefined) throw votesLostError(this.#ticket.key)
     state.fence = fence
     state.splits = 0
-    state.validUntil = Math.max(state.validUntil, this.#askedAt + usableMs(this.#ticket.ttlMs))
+    grant(state, this.#askedAt, this.#ticket.ttlMs)
     for (const [index, answer] of answers.entries()) {
       const node = this.#quorum.nodes[index]
       // This server let the ticket in after the fence was agreed, and gave a fence of its own.
@@ -156,10 +156,9 @@ class Renewal {
   async #heal(tally: NodeTally): Promise<RenewAnswer> {
     const state = this.#state
     const vacant = this.#where(tally, 'gone')
-    if (performance.now() >= state.validUntil || vacant.length === 0) return this.#lost(tally)
+    if (!isValid(state) || vacant.length === 0) return this.#lost(tally)
     const healed = await this.#ask(vacant, tally, { ...this.#ticket, patienceMs: 0 })
-    const isInTime = performance.now() < state.validUntil
-    if (count(healed.answers, 'held') < this.#quorum.majority || !isInTime) return this.#lost(healed)
+    if (count(healed.answers, 'held') < this.#quorum.majority || !isValid(state)) return this.#lost(healed)
     return this.#held(healed)
   }
 

@@ -1,11 +1,13 @@
+import { elapsedMs, type Instant, now, systemClock } from '../../base/clock.ts'
+import { usableMs } from '../../base/validity.ts'
 import type { Ticket } from '../../contract/store.ts'
 
 /** What this process knows of one of its tickets. */
 export interface TicketState {
   /** Given to the caller, by a quorum. Undefined for one that only asks or waits. */
   fence: bigint | undefined
-  /** Until when nobody else can have a quorum, on our monotonic clock: counted from before the request that was granted. */
-  validUntil: number
+  /** What proves that nobody else can have a quorum; see {@link isValid}. Undefined before the first grant. */
+  granted: Grant | undefined
   /** Until when a server may remember it. */
   keptUntil: number
   /** It was released: whatever is still under way must not bring it back. */
@@ -22,6 +24,29 @@ export interface TicketState {
   waitsForAll: boolean
   /** How often in a row nobody had a quorum. */
   splits: number
+}
+
+interface Grant {
+  /** The instant before the request was written. */
+  readonly askedAt: Instant
+  readonly usableMs: number
+}
+
+/** A quorum has granted a request that was written after `askedAt`. */
+export function grant(state: TicketState, askedAt: Instant, ttlMs: number): void {
+  const usable = usableMs(ttlMs)
+  const { granted } = state
+  // A late answer to an earlier request may prove less than what is known by now.
+  const proves = granted === undefined ? 0 : granted.askedAt.monotonicMs + granted.usableMs
+  if (askedAt.monotonicMs + usable > proves) state.granted = { askedAt, usableMs: usable }
+}
+
+/**
+ * Whether nobody else can have a quorum yet. By both clocks, as for the deadline of a lease: while the machine is suspended, the
+ * monotonic clock stands still and the servers go on.
+ */
+export function isValid({ granted }: TicketState): boolean {
+  return granted !== undefined && elapsedMs(granted.askedAt, now(systemClock)) < granted.usableMs
 }
 
 /** The tickets of this process that may have a vote somewhere. */
@@ -66,7 +91,7 @@ export class Tickets {
 const FIRST_SWEEP = 1000
 const UNKNOWN: Readonly<TicketState> = {
   fence: undefined,
-  validUntil: 0,
+  granted: undefined,
   keptUntil: 0,
   over: false,
   asked: 0,
