@@ -3,6 +3,7 @@ import type { Store } from '../../../src/contract/store.ts'
 import { acquire } from '../../../src/stores/etcd/acquire.ts'
 import { Cluster } from '../../../src/stores/etcd/grpc/cluster.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
+import { release } from '../../../src/stores/etcd/release.ts'
 import { renew } from '../../../src/stores/etcd/renew.ts'
 import { Session } from '../../../src/stores/etcd/session/session.ts'
 import { type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
@@ -27,6 +28,24 @@ test('a holder that renews while it is released before its minimum hold is over 
     await Promise.all([store.renew([mine]), store.release(releaseOf(mine))])
     expect(await store.renew([mine])).toEqual([{ tag: 'gone', evicted: false }])
   }
+})
+
+test('a holder that is released while the lease of its minimum hold is granted holds no longer', async () => {
+  const prefix = 'holdfast/'
+  const session = new Session(
+    new Cluster({ endpoints: [server.url], auth: undefined, tls: {}, prefix }),
+    prefix,
+  )
+  const mine = ticket({ key: 'pinned', minHoldMs: 30_000 })
+  const once = session.leases.once.bind(session.leases)
+  vi.spyOn(session.leases, 'once').mockImplementationOnce(async (durationMs) => {
+    const lease = await once(durationMs)
+    expect(await release(session, releaseOf(mine))).toEqual({ was: 'held' })
+    return lease
+  })
+  expect(await acquire(session, mine)).toEqual({ tag: 'gone', evicted: false })
+  expect(session.tickets.get(mine.id)?.state.tag).toBe('leaving')
+  session.close()
 })
 
 test('a waiter whose turn comes while its lease is kept alive is told so', async () => {

@@ -41,7 +41,7 @@ export class OwnKeys {
     throw tooBusy(own.ticket.key)
   }
 
-  /** Binds the key of a holder to a lease that is long enough. False when the key is no longer ours. */
+  /** Binds the key of a holder to a lease that is long enough. False when the key is no longer ours, or the ticket holds no longer. */
   async bind(own: OwnTicket): Promise<boolean> {
     const { leases } = this.#options
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
@@ -53,6 +53,8 @@ export class OwnKeys {
       const lease = isPinned
         ? await leases.once(Math.max(holdMs, own.ticket.ttlMs) + own.ticket.lockDelayMs)
         : await leases.shared(needMs)
+      // Released while the lease was granted: this write would undo that its key says so.
+      if (own.state.tag !== 'held') return false
       // Bound to it by another question meanwhile.
       if (own.binding.lease === lease && own.binding.isPinned === isPinned) return true
       try {
