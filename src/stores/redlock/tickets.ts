@@ -16,7 +16,7 @@ export interface TicketState {
   asked: number
   /** Those of them that did not answer: the question may still arrive. */
   doubtful: number
-  /** The last question that may change what it is; see `inTurn` in council.ts. */
+  /** The last question that may change what it is; see `inTurn` in quorum.ts. */
   asking: Promise<unknown> | undefined
   /** Somebody wanted to ask meanwhile, and was sent away. */
   overtaken: boolean
