@@ -1,5 +1,5 @@
 import { type Backoff, backoffMs } from '../../../base/backoff.ts'
-import { paused, systemClock } from '../../../base/clock.ts'
+import { systemClock } from '../../../base/clock.ts'
 import { closedStoreError } from '../../../base/closed.ts'
 import { StoreError } from '../../../errors.ts'
 import type { ClusterLink, MessageListener, Subscription } from '../server/client-link.ts'
@@ -146,7 +146,7 @@ export class ClusterServers implements Topology, SlotRouter {
             break
           case 'moving':
             // Some keys of the script are on one server and some on the other. It was refused before it did anything.
-            await paused(systemClock, MOVING_PAUSE_MS)
+            await new Promise<void>((resolve) => systemClock.startTimer(MOVING_PAUSE_MS, resolve))
             break
           case 'down':
             this.#search()
