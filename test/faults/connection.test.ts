@@ -66,7 +66,7 @@ describe.each(clientKinds)('on %s, a connection that', (kind) => {
       scene.proxy.refuse()
       await until('the server has lost sight of it', () => scene.proxy.connections === 0)
       scene.proxy.normal()
-      await until('it is back', () => scene.proxy.connections >= 2)
+      await scene.untilListening(2)
       await holder.release()
       const first = await Promise.race([away, behind])
       expect(first).toBe(await away)

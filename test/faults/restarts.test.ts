@@ -24,6 +24,8 @@ test(
         queue: [{}, {}, {}],
       })
       expect(lease.signal.aborted).toBe(false)
+      // Also that of the holder, which wants to hear of an eviction.
+      await scene.untilListening(4)
       await lease.release()
       await Promise.all(waiters)
       expect(served).toEqual(['first', 'second', 'third'])

@@ -74,6 +74,13 @@ export class Scene {
     return page.rooms.find((room) => room.key === key) ?? { holders: [], queue: [] }
   }
 
+  /** Resolves when so many stores listen: a waiter that cannot hear yet lets those behind it go first. */
+  async untilListening(count: number): Promise<void> {
+    await until(`${count} listen`, async () => {
+      return ((await this.server.command('PUBSUB', 'CHANNELS')) as string[]).length === count
+    })
+  }
+
   async untilQueued(key: string, count: number): Promise<void> {
     await until(`${count} wait for ${key}`, async () => (await this.room(key)).queue.length === count)
   }
