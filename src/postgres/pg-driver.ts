@@ -44,9 +44,14 @@ function driverOf(Client: OwnClientClass, given: object): PostgresDriver {
     async open({ applicationName, settings, signal }) {
       signal.throwIfAborted()
       // The package itself resolves the connection string. Otherwise the string would win over the settings below.
-      const parameters = parametersOf(new Client(given))
-      const { connectionString: _, ...rest } = given as { readonly connectionString?: string }
-      const stream = streamOf(given)
+      const parameters = parametersOf(new Client({ ...given, stream: new Socket() }))
+      const { connectionString: _, stream: own, ...rest } = given as GivenOptions
+      // Kept here, so that it can be unref'd and destroyed.
+      let stream: Stream = typeof own === 'object' && own !== null ? own : new Socket()
+      const makeOwn = (config: object): Stream => {
+        stream = (own as StreamFactory)(config) ?? stream
+        return stream
+      }
       const client = new Client({
         ...rest,
         ...parameters,
@@ -56,7 +61,7 @@ function driverOf(Client: OwnClientClass, given: object): PostgresDriver {
         keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
         types: AS_TEXT,
         pipeline: false,
-        stream,
+        stream: typeof own === 'function' ? makeOwn : stream,
       })
       const session = new PgSession(client, stream)
       let giveUp = (): void => {}
@@ -78,12 +83,13 @@ function driverOf(Client: OwnClientClass, given: object): PostgresDriver {
   }
 }
 
-/** Ours, so that it can be unref'd and destroyed; or what the user's own `stream` makes, of a proxy for instance. */
-function streamOf(given: object): Stream {
-  const { stream } = given as { readonly stream?: Stream | (() => Stream) }
-  if (stream === undefined) return new Socket()
-  return typeof stream === 'function' ? stream() : stream
+interface GivenOptions {
+  readonly connectionString?: string
+  /** The user's own way to the server, through a proxy for instance. */
+  readonly stream?: Stream | StreamFactory | null
 }
+
+type StreamFactory = (config: object) => Stream | undefined
 
 type Stream = Duplex & Partial<Pick<Socket, 'ref' | 'unref'>>
 

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { type AddressInfo, connect, createServer, Socket } from 'node:net'
 import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -27,6 +27,35 @@ const clients: Record<string, (url: string) => PostgresPool & { end(): Promise<u
   'a pg.Client': (url) => new pg.Client({ connectionString: url }),
   'a postgres.js sql': (url) => postgres(url),
 }
+
+test('a `stream` of a pg.Pool makes one stream for each connection, and close() destroys it', async () => {
+  const made: Socket[] = []
+  const configs: unknown[] = []
+  const { hostname, port, username, pathname } = new URL(server.url)
+  const stream = (config?: unknown): Socket => {
+    configs.push(config)
+    const socket = new Socket()
+    made.push(socket)
+    return socket
+  }
+  const options = { host: hostname, port: Number(port), user: username, database: pathname.slice(1) }
+  const pool = new pg.Pool({ ...options, stream })
+  const connections = connectionsOf(pool, { max: 1, applicationName: 'holdfast test' })
+  expect(await connections.query('select 1::text as one')).toEqual([{ one: '1' }])
+  await connections.close()
+  await until('the stream is destroyed', () => made.every(({ destroyed }) => destroyed))
+  expect(made).toHaveLength(1)
+  expect(configs).toEqual([expect.objectContaining({ keepAlive: true })])
+  await pool.end()
+})
+
+test.each([undefined, null])('a pg.Pool with the `stream` %s gets one of ours', async (stream) => {
+  const pool = new pg.Pool({ connectionString: server.url, stream: stream as never })
+  const connections = connectionsOf(pool, { max: 1, applicationName: 'holdfast test' })
+  expect(await connections.query('select 1::text as one')).toEqual([{ one: '1' }])
+  await connections.close()
+  await pool.end()
+})
 
 describe.each(Object.entries(clients))('connections made from %s', (_name, clientOf) => {
   async function using<T>(
