@@ -10,8 +10,12 @@ export interface AnswerReader {
   readonly release: (line: string) => ReleaseAnswer
 }
 
-/** `unexpected` makes the error for a line that no script can give. */
-export function answerReader(unexpected: (line: string) => Error): AnswerReader {
+/** `unexpected` makes the error for a line that no script can give. `fenceDigits`: of the largest fence that the store can count to. */
+export function answerReader(
+  unexpected: (line: string) => Error,
+  { fenceDigits }: { readonly fenceDigits: number },
+): AnswerReader {
+  const heldLine = new RegExp(`^h\\d{1,${fenceDigits}}$`)
   return {
     acquire(line) {
       switch (line[0]) {
@@ -46,7 +50,7 @@ export function answerReader(unexpected: (line: string) => Error): AnswerReader 
   }
 
   function held(line: string): { readonly tag: 'held'; readonly fence: bigint } {
-    if (!/^h\d{1,16}$/.test(line)) throw unexpected(line)
+    if (!heldLine.test(line)) throw unexpected(line)
     return { tag: 'held', fence: BigInt(line.slice(1)) }
   }
 

@@ -1,6 +1,7 @@
 import pg from 'pg'
 import { expect, test } from 'vitest'
-import { migrate } from '../../../src/stores/postgres/index.ts'
+import { createLocks } from '../../../src/index.ts'
+import { migrate, postgresStore } from '../../../src/stores/postgres/index.ts'
 import { startPostgres } from '../../servers/postgres-server.ts'
 
 test('fences of a key rise while many keys get theirs at the same time and the clock jumps back and forth', async () => {
@@ -24,6 +25,18 @@ test('fences of a key rise while many keys get theirs at the same time and the c
     }),
   )
   expect(falls).toEqual([0, 0, 0, 0])
+})
+
+test('keys can be held after the clock was beyond the year 2286, with fences of 17 digits', async () => {
+  await using server = await startPostgres()
+  const client = new pg.Client({ connectionString: server.url })
+  await migrate(client)
+  await server.sql('insert into holdfast.lock_fences select n, 10^16::bigint from generate_series(0, 1023) n')
+  const locks = createLocks(postgresStore(client))
+  await using lease = await locks.acquire('a')
+  expect(lease.fence).toBe(10n ** 16n + 1n)
+  await lease.release()
+  await locks.close()
 })
 
 /** One fence as a verb gives it, of a holder that has no row in the room: the one before has left. */

@@ -23,7 +23,8 @@ function isRest(line: string, tickets: number): boolean {
   return line[0] === '*' || (/^\+\d{1,6}$/.test(line) && Number(line) < tickets)
 }
 
-const reader = answerReader(unexpectedReply)
+/** Lua counts in doubles, which are exact up to 2^53. */
+const reader = answerReader(unexpectedReply, { fenceDigits: 16 })
 export const acquireAnswer: AnswerReader['acquire'] = reader.acquire
 export const renewAnswer: AnswerReader['renew'] = reader.renew
 export const releaseAnswer: AnswerReader['release'] = reader.release
