@@ -5,9 +5,12 @@ import { UNLIMITED } from '../contract/store.ts'
  *
  * > Holders may stand together only while the sum of their units does not exceed the smallest limit among them.
  *
- * A mutex (or write lock) takes 1 unit and tolerates 1, a read lock takes 1 and tolerates any number, a semaphore of n
- * takes its permits and tolerates n. Read/write locks, weighted semaphores, mixed kinds on one key and a change of n
- * during a rolling deploy follow from that sentence; nothing else decides who may hold together.
+ * - A mutex or a write lock takes 1 unit and tolerates 1.
+ * - A read lock takes 1 unit and tolerates any number.
+ * - A holder of a semaphore of n takes as many units as it has permits, and tolerates n.
+ *
+ * Read/write locks, weighted semaphores, mixed kinds on one key and a change of n during a rolling deploy follow from
+ * the law. Nothing else decides who may hold together.
  */
 export interface Share {
   readonly units: number
@@ -30,11 +33,11 @@ export function excludeEachOther(one: Share, other: Share): boolean {
   return !mayStandTogether([one, other])
 }
 
-/** What a set of holders comes to: enough to decide about one more without looking at each of them. */
+/** The sum of the units of some holders, and their smallest limit. It admits one more without looking at each of them. */
 export class Sum {
   #units = 0
   #limit = UNLIMITED
-  /** How many holders have the smallest limit. Usually all of them, so the others are looked at only when it is used up. */
+  /** How many holders have the smallest limit. Only when this falls to 0, `subtract` has to look for the next smallest. */
   #smallest = 0
 
   admits(share: Share): boolean {
@@ -46,7 +49,7 @@ export class Sum {
     this.#count(share.limit)
   }
 
-  /** `left`: the holders that stay. */
+  /** Takes out one holder. `left`: the holders that stay. */
   subtract(share: Share, left: { values(): Iterable<{ readonly ticket: Share }> }): void {
     this.#units -= share.units
     if (share.limit > this.#limit) return

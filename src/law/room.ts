@@ -15,11 +15,12 @@ import { Roster } from './roster.ts'
  * The executable specification of a room: the state of one key, and what each verb does to it.
  *
  * The functions read no clock and do no I/O: the same room, ticket and time always give the same answer and the same
- * next room. They change the room in place, because the memory store runs them as they are (copying it made an
- * uncontended cycle several times slower). SQL and Lua stores are compared with them step by step on random histories.
+ * next room. They change the room in place, because the memory store runs them as they are. Copying the room made an
+ * uncontended cycle several times slower. Tests compare the SQL and Lua stores with them, step by step, on random
+ * histories.
  *
- * Every verb has the same shape: first `settle` (drop what has expired, admit who is next), then act, then settle again
- * if the act made room. `offered` names the tickets that were admitted on the way and have to be woken.
+ * Every verb has the same shape. First `settle` drops the expired and admits the next. Then the verb acts. If that made
+ * room, it settles again. `offered` names the tickets that were admitted on the way: the store has to wake them.
  */
 export interface Room {
   readonly holders: Roster<Holder>
@@ -29,9 +30,9 @@ export interface Room {
   readonly sum: Sum
   /** The last fence given, in µs since 1970; the next one is larger. */
   lastFence: number
-  /** Lock-delay: nobody is admitted before this. 0: there was none. */
+  /** The end of the last lock-delay: before it no ticket is admitted. 0: there was no lock-delay. */
   closedUntil: number
-  /** Nothing expires before this, so most calls need not look. May be too early, never too late. */
+  /** No holder or tombstone expires before this, so most calls need not look. May be too early, never too late. */
   nextExpiry: number
 }
 
@@ -41,16 +42,16 @@ export interface Holder {
   readonly since: number
   state: 'held' | 'offered' | 'leaving'
   expiresAt: number
-  /** The minimum hold: set when confirmed. 0: none. */
+  /** The end of the minimum hold, set when the ticket is confirmed. 0: none. */
   holdUntil: number
 }
 
 export interface Waiter {
   readonly ticket: Ticket
   readonly since: number
-  /** When it asked last: when it came, or was renewed. */
+  /** When the store last heard of the ticket, by an acquire or a renewal. */
   heardAt: number
-  /** Forgotten, when it is the head's turn, unless it was heard of until then. */
+  /** A waiter that is still silent at this time is dropped when it reaches the head of the queue. */
   rememberedUntil: number
 }
 
@@ -60,7 +61,10 @@ export interface Tombstone {
   readonly reason: string
 }
 
-/** A store's time: `ms` decides expiry, `us` (µs since 1970) is the floor of fences. Two, since a store may own two clocks. */
+/**
+ * A store's time: `ms` decides expiry, `us` (µs since 1970) is the floor of fences. These are two fields, because a store
+ * may take them from two clocks.
+ */
 export interface StoreTime {
   readonly ms: number
   readonly us: number
@@ -84,7 +88,7 @@ export function openRoom(fenceFloor: number): Room {
 }
 
 export function acquire(room: Room, ticket: Ticket, time: StoreTime): Outcome<AcquireAnswer> {
-  // Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+  // Before `settle` drops anything: a waiter that comes back late keeps its place if the queue still has it.
   remember(room, ticket, time)
   const offered = settle(room, time, ticket.id)
   const known = find(room, ticket, time)
@@ -113,14 +117,14 @@ export function release(room: Room, request: ReleaseRequest, time: StoreTime): O
   if (request.cancel) bury(room, request.id, { until: time.ms + TOMBSTONE_MS, evicted: false, reason: '' })
   const offeredAfter = was === 'unknown' ? NOBODY : settle(room, time)
   if (offeredBefore.length === 0) return { answer: { was }, offered: offeredAfter }
-  // A ticket that this very call admitted and removed again need not hear of it.
+  // If this call admitted the ticket and then removed it, nobody has to wake it.
   const offered = [...offeredBefore, ...offeredAfter].filter((id) => id !== request.id)
   return { answer: { was }, offered }
 }
 
 /**
- * Takes back an offer of which the store knows that nobody heard: the process of the waiter is gone. A ticket that was confirmed
- * meanwhile is not touched.
+ * Takes back an offer when the store knows that the process of the waiter is gone. If the ticket was confirmed meanwhile,
+ * it stays.
  */
 export function withdrawOffer(room: Room, id: string, time: StoreTime): Outcome<undefined> {
   const offered = settle(room, time)
@@ -130,7 +134,7 @@ export function withdrawOffer(room: Room, id: string, time: StoreTime): Outcome<
   return { answer: undefined, offered: [...offered, ...settle(room, time)].filter((other) => other !== id) }
 }
 
-/** `offered` includes the evicted ids: their processes have to hear of it, too. */
+/** `offered` includes the evicted ids, because the store has to wake their processes as well. */
 export function evict(
   room: Room,
   request: { readonly id: string | undefined; readonly reason: string },
@@ -151,7 +155,7 @@ export function evict(
   return { answer: evicted, offered: [...new Set([...before, ...settle(room, time), ...evicted])] }
 }
 
-/** What people see of a room. Changes nothing, so what has expired is left out here and not removed. */
+/** What people see of a room. It changes nothing: expired tickets are left out of the view and stay in the room. */
 export function view(room: Room, key: string, time: StoreTime): RoomView {
   const holders = [...room.holders].filter(([, holder]) => holder.expiresAt > time.ms)
   const queue = [...room.queue].filter(([, waiter]) => waiter.rememberedUntil > time.ms)
@@ -178,7 +182,7 @@ export function view(room: Room, key: string, time: StoreTime): RoomView {
   }
 }
 
-/** With the lock-delay of holders that have expired and that nobody has cleared yet. */
+/** Includes the lock-delay of holders that have expired and that no call has cleared yet. */
 function closedUntil(room: Room, time: StoreTime): number {
   let until = room.closedUntil
   for (const { state, expiresAt, ticket } of room.holders.values()) {
@@ -187,9 +191,9 @@ function closedUntil(room: Room, time: StoreTime): number {
   return until
 }
 
-/** Whether nothing but the last fence would be lost with this room. Waiters that never came back are dropped with it. */
+/** Whether a store may delete this room and keep only its last fence. Waiters that never came back are dropped here. */
 export function isIdle(room: Room, time: StoreTime): boolean {
-  // Somebody who waits is never idle, and admitting them here would lose the wake they are owed.
+  // A room with a waiter is never idle. To admit the waiter here would lose its wake.
   for (let entry = room.queue.first; entry !== undefined; entry = entry.next)
     if (entry.value.rememberedUntil + LATE_MS > time.ms) return false
   if (room.nextExpiry <= time.ms) expire(room, time)
@@ -199,12 +203,12 @@ export function isIdle(room: Room, time: StoreTime): boolean {
   return isIdle
 }
 
-/** A waiter that is heard of late keeps its place while its room is there. After this long nobody comes back. */
+/** A waiter that asks late keeps its place while its room exists. After this long no waiter is expected to come back. */
 const LATE_MS = 10 * TOMBSTONE_MS
 const NOBODY: readonly string[] = []
 const GONE: Gone = { tag: 'gone', evicted: false }
 
-/** Clears what has expired and admits from the head of the queue. Returns who was admitted, but for `asking` itself. */
+/** Clears what has expired and admits from the head of the queue. Returns the admitted ids, except `asking`. */
 function settle(room: Room, time: StoreTime, asking?: string): readonly string[] {
   if (room.nextExpiry <= time.ms) expire(room, time)
   let offered: string[] | undefined
@@ -231,7 +235,7 @@ function expire(room: Room, time: StoreTime): void {
   for (const [id, holder] of room.holders) {
     if (holder.expiresAt <= time.ms) {
       drop(room, id, holder)
-      // Only a ticket that was confirmed may leave unfinished work behind.
+      // Lock-delay is for unfinished work, and only a confirmed ticket may have begun any.
       if (holder.state === 'held') delay(room, holder, holder.expiresAt)
       else if (holder.state === 'offered') lapsed = true
     } else next = Math.min(next, holder.expiresAt)
@@ -245,8 +249,8 @@ function expire(room: Room, time: StoreTime): void {
 }
 
 /**
- * An offer that lapses also lapses for the waiters right behind it that have been silent for an acceptance term of their own.
- * A living waiter asks sooner (see {@link askAgain}), so all the dead in front cost one acceptance term together.
+ * Called when an offer has lapsed. Drops the waiters at the head that have been silent for their own acceptance term. A
+ * living waiter asks sooner (see {@link askAgain}), so all dead waiters in front cost one acceptance term together.
  */
 function dropSilent(room: Room, time: StoreTime): void {
   for (let entry = room.queue.first; entry !== undefined; entry = entry.next) {
@@ -260,7 +264,7 @@ function admits(room: Room, ticket: Ticket, time: StoreTime): boolean {
   return room.closedUntil <= time.ms && room.sum.admits(ticket)
 }
 
-/** Admits a ticket for the acceptance term only; whoever asks for itself confirms in the same step. */
+/** Admits a ticket for the acceptance term only. If the ticket itself is asking, the same call confirms it. */
 function grant(room: Room, ticket: Ticket, time: StoreTime): Holder {
   const fence = Math.max(room.lastFence + 1, time.us)
   const expiresAt = time.ms + ticket.acceptMs
@@ -275,10 +279,10 @@ function grant(room: Room, ticket: Ticket, time: StoreTime): Holder {
 function confirm(holder: Holder, ticket: Ticket, time: StoreTime): { tag: 'held'; fence: bigint } {
   if (holder.state === 'offered') {
     holder.state = 'held'
-    // No minimum is no instant: one that is over would lie ahead again after the clock was set back.
+    // Not `time.ms` for no minimum hold: if the clock were set back, that instant would lie ahead again.
     holder.holdUntil = ticket.minHoldMs > 0 ? time.ms + ticket.minHoldMs : 0
   }
-  // Never sooner than promised before: a request with a shorter ttl may arrive late.
+  // Never sooner than an earlier answer promised: a request with a shorter ttl may arrive late.
   holder.expiresAt = Math.max(holder.expiresAt, time.ms + ticket.ttlMs, holder.holdUntil)
   return { tag: 'held', fence: BigInt(holder.fence) }
 }
@@ -330,19 +334,19 @@ function bury(room: Room, id: string, tombstone: Tombstone): void {
 }
 
 /**
- * When a waiter should ask again if nobody wakes it: in time to stay remembered, and to find an offer before its acceptance
- * term is over, should its wake be lost. The head also watches for the next expiry. So do the others, because all in front of
- * them may be dead; but no more often than six times in an acceptance term, because a short lease may be renewed for ever.
+ * After how many milliseconds a waiter should ask again if no wake comes. It must stay remembered. If its wake was lost, it
+ * must find its offer within the acceptance term. Every waiter also asks at the next expiry, because all in front of it may
+ * be dead. Behind the head it asks at most six times per acceptance term, because a short lease may be renewed for ever.
  */
 function askAgain(room: Room, ticket: Ticket, time: StoreTime): number {
   const staying = Math.min(ticket.patienceMs / 3, (ticket.acceptMs * 2) / 3)
-  // Nothing expires before: no need to look at each holder.
+  // Nothing expires sooner, so there is no need to look at each holder.
   if (room.closedUntil <= time.ms && room.nextExpiry - time.ms >= staying) return Math.ceil(staying)
   const leastMs = room.queue.first?.id === ticket.id ? 0 : ticket.acceptMs / 6
   return Math.ceil(Math.min(staying, Math.max(leastMs, untilChange(room, time))))
 }
 
-/** How long until the store's clock alone may let somebody in; at least 1 ms, so that nobody spins. */
+/** Milliseconds until the passing of time alone may admit a ticket; at least 1, so that no client asks in a busy loop. */
 function untilChange(room: Room, time: StoreTime): number {
   let change = room.closedUntil > time.ms ? room.closedUntil : Number.POSITIVE_INFINITY
   for (let entry = room.holders.first; entry !== undefined; entry = entry.next)

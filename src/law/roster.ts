@@ -1,21 +1,21 @@
 /**
- * Values by id, in the order they came: what a room needs of a Map, for rooms that hold one ticket or thousands.
+ * Values by id, in order of insertion: the part of a Map that a room needs, for one ticket or for thousands.
  *
- * A Map would do, but is slow and large here: an empty one takes 200 bytes, of which a room would need three, and to find
- * its first entry it steps over all that were removed before it (with 1,000 waiters half of the cost of a hand-over).
+ * A Map would be correct, but slow and large. An empty Map takes 200 bytes, and a room would need three of them. To find
+ * its first entry, a Map steps over all removed ones: with 1,000 waiters that is half the cost of a hand-over.
  */
 export class Roster<T> {
   #first: Entry<T> | undefined
   #last: Entry<T> | undefined
   #size = 0
-  /** Only for many: up to a few are found sooner by looking at each. */
+  /** Present only above `FEW` entries: among fewer, a look at each is faster. */
   #index: Map<string, Entry<T>> | undefined
 
   get size(): number {
     return this.#size
   }
 
-  /** Where to begin to go through the entries by their `next`: several times as fast as the iterators. */
+  /** The head of the linked list. To follow `next` is several times as fast as the iterators. */
   get first(): Entry<T> | undefined {
     return this.#first
   }
@@ -50,8 +50,8 @@ export class Roster<T> {
   }
 
   /**
-   * While it goes on, the entry that was given last may be deleted, and others may be added – but not after that one was
-   * deleted, had it been the last of all: these are not given.
+   * During the iteration the entry that was yielded last may be deleted, and entries may be added. One case is excluded: if
+   * that entry was the last of the list and is deleted, entries that are added afterwards are not yielded.
    */
   *[Symbol.iterator](): Generator<[string, T], void, void> {
     for (let entry = this.#first; entry !== undefined; entry = entry.next) yield [entry.id, entry.value]
@@ -88,7 +88,7 @@ export class Roster<T> {
   }
 }
 
-/** Keeps its `next` when it is deleted, so that who goes through may delete the entry at hand. */
+/** A deleted entry keeps its `next`, so a loop may delete the entry that it stands on. */
 export interface Entry<T> {
   readonly id: string
   value: T
