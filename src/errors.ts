@@ -1,13 +1,14 @@
 /**
- * Every error Holdfast throws on purpose. All of them are {@link HoldfastError}s with a stable `code`, so a program
- * never has to read a message. Contention in a `try…` call and an ended lease in `release()` are values, not errors.
+ * Every error that Holdfast throws on purpose. All of them are {@link HoldfastError}s with a stable `code`, so a program
+ * never has to read a message. Two things are no errors: a busy key in a `try…` call, and `release()` of a lease that is
+ * over.
  *
- * An aborted wait rejects with the caller's own `signal.reason`, as everywhere else in Node.js.
+ * An aborted wait rejects with the caller's own `signal.reason`, as in Node.js.
  */
 
 import { escaped, shortened } from './base/text.ts'
 
-/** Stable codes; new ones may be added, none changes its meaning. */
+/** Stable codes. A later version may add codes, and never changes the meaning of one. */
 export type HoldfastErrorCode =
   | 'acquire-timeout'
   | 'start-timeout'
@@ -36,7 +37,7 @@ export class HoldfastError extends Error {
   readonly key: string | undefined
 
   constructor(code: HoldfastErrorCode, message: string, options: HoldfastErrorOptions = {}) {
-    // Keys, labels and reasons are other people's text. An error stays one short line in a log, whatever they hold.
+    // Keys, labels and reasons are foreign text. Whatever they contain, an error stays one short line in a log.
     super(
       escaped(shortened(message, LONGEST_MESSAGE)),
       options.cause === undefined ? undefined : { cause: options.cause },
@@ -53,7 +54,7 @@ export class AcquireTimeoutError extends HoldfastError {
   override readonly name = 'AcquireTimeoutError'
   /** How long the call waited, in milliseconds. */
   readonly waitedMs: number
-  /** How many tickets stood ahead when the store last answered; `undefined` when it never queued this one. */
+  /** How many tickets were ahead when the store last answered. `undefined` if the store never queued this ticket. */
   readonly ahead: number | undefined
 
   constructor(
@@ -71,7 +72,7 @@ export class StartTimeoutError extends HoldfastError {
   override readonly name = 'StartTimeoutError'
   /** How long the call waited, in milliseconds. */
   readonly waitedMs: number
-  /** Asking again sooner than this cannot succeed, in milliseconds. Known if a rate limit refused the call. */
+  /** A call within this many milliseconds cannot succeed. `undefined` unless a rate limit refused this one. */
   readonly retryAfterMs: number | undefined
 
   constructor(
@@ -85,20 +86,24 @@ export class StartTimeoutError extends HoldfastError {
 }
 
 /**
- * Why a lease is over. `released`: its own holder gave it back, or detached it. `expired`: its deadline passed without a renewal that the store
- * confirmed. `evicted`: somebody removed it on purpose. `store-reset`: the store no longer knew it before its time (a
- * restart without persistence, a flush, a lossy fail-over, a clock that jumped).
+ * Why a lease is over.
+ *
+ * - `released`: its own holder released or detached it.
+ * - `expired`: its deadline passed before the store confirmed a renewal, or its `maxHold` was over.
+ * - `evicted`: somebody removed it on purpose.
+ * - `store-reset`: the store forgot it before its time. The store restarted without its data, was flushed, failed over with
+ *   a loss, or its clock jumped.
  */
 export type LossReason = 'expired' | 'evicted' | 'store-reset' | 'released'
 
 /** The limit of `evict`. A reason that another program wrote into the store may be longer. */
 const LONGEST_REASON = 500
 
-/** The lease is gone: stop writing, others may hold the key. */
+/** The lease is over, and others may hold the key. Stop writing. */
 export class LeaseLostError extends HoldfastError {
   override readonly name = 'LeaseLostError'
   readonly reason: LossReason
-  /** The reason that was given to `evict`, 500 characters at most. `undefined` if the lease was lost for another reason. */
+  /** The reason that the caller of `evict` gave, at most 500 characters. `undefined` unless `reason` is `evicted`. */
   readonly evictedBecause: string | undefined
 
   constructor(
@@ -112,9 +117,11 @@ export class LeaseLostError extends HoldfastError {
 }
 
 /**
- * The store could not be asked. `store-unavailable`: no answer, so the request may or may not have had an effect, and
- * asking again may help. `store-refused`: a definite no (wrong password, missing permission, not a database, read-only),
- * where asking again cannot help until somebody changes something.
+ * A request to the store failed.
+ *
+ * - `store-unavailable`: no answer came. The request may or may not have had an effect, and a retry may help.
+ * - `store-refused`: a definite no, such as a wrong password, a missing permission, a file that is not a database, or a
+ *   read-only server. A retry cannot help until somebody changes something.
  */
 export class StoreError extends HoldfastError {
   override readonly name = 'StoreError'
@@ -128,7 +135,7 @@ export class StoreError extends HoldfastError {
   }
 }
 
-/** Waiting would never have ended: the caller itself holds the key, or holders in this process wait for one another. */
+/** The wait would never end: the caller itself holds the key, or calls in this process wait for one another in a circle. */
 export class DeadlockError extends HoldfastError {
   override readonly name = 'DeadlockError'
 
@@ -137,7 +144,7 @@ export class DeadlockError extends HoldfastError {
   }
 }
 
-/** A resource refused a write because it has seen a higher fence: somebody else has held the key since. */
+/** A resource refused a write because it has seen a higher fence: another holder has had the key since. */
 export class StaleFenceError extends HoldfastError {
   override readonly name = 'StaleFenceError'
 
@@ -155,7 +162,7 @@ export class ConflictError extends HoldfastError {
   }
 }
 
-/** The reason of a leader's `signal` when the leader is asked to go. It still holds the key. */
+/** The reason of a leader's `signal` when the leader is asked to step down. The leader still holds the key. */
 export class StepDownError extends HoldfastError {
   override readonly name = 'StepDownError'
 
@@ -164,7 +171,7 @@ export class StepDownError extends HoldfastError {
   }
 }
 
-/** The task queue has as many tasks waiting as it may have, so it took no other. */
+/** The task queue is full: `maxQueueSize` tasks wait already, so it did not add this one. */
 export class QueueFullError extends HoldfastError {
   override readonly name = 'QueueFullError'
 
@@ -173,7 +180,7 @@ export class QueueFullError extends HoldfastError {
   }
 }
 
-/** Work did not end in its time, or ended without a result: a task, a job, a scheduled run, the work of a lock worker. */
+/** A task, job, scheduled run or lock worker's work exceeded its time, or ended without a result. */
 export class TaskFailedError extends HoldfastError {
   override readonly name = 'TaskFailedError'
 
@@ -185,7 +192,7 @@ export class TaskFailedError extends HoldfastError {
 /** An argument is not what the call takes. The message says what was expected and what came. */
 export class InvalidArgumentError extends HoldfastError {
   override readonly name = 'InvalidArgumentError'
-  /** `key` where a text cannot be a key: a program that makes its keys of requests answers 400. Else `undefined`. */
+  /** `key` if the text cannot be a key, so that a server whose keys come from requests can answer 400. Else `undefined`. */
   readonly argument: 'key' | undefined
 
   constructor(
@@ -197,7 +204,7 @@ export class InvalidArgumentError extends HoldfastError {
   }
 }
 
-/** The object was closed (or is closing), so it takes no new work. */
+/** The object was closed or is closing, so it takes no new work. */
 export class ClosedError extends HoldfastError {
   override readonly name = 'ClosedError'
 
@@ -207,8 +214,8 @@ export class ClosedError extends HoldfastError {
 }
 
 /**
- * Whether a value is an error of this library, optionally with one particular code. Looks at the shape and not at the
- * class, so it also recognises errors of a second copy of the library in the same process.
+ * Whether a value is an error of this library, and has this code if one is given. It checks the shape and not the class, so
+ * it also recognises errors of a second copy of the library in the same process.
  *
  * ```ts
  * import { isHoldfastError } from 'holdfast'
@@ -224,7 +231,7 @@ export function isHoldfastError(error: unknown, code?: HoldfastErrorCode): error
     const { code: own } = error
     return typeof own === 'string' && codes.has(own) && (code === undefined || own === code)
   } catch {
-    // Anything can be thrown, also what throws when it is looked at (a Proxy that was revoked).
+    // A program can throw any value, also one that throws when it is read (a revoked Proxy).
     return false
   }
 }

@@ -1,19 +1,16 @@
 import type { Duration } from '../base/duration.ts'
 import type { SqlClient } from '../postgres/executor.ts'
 
-/**
- * What is known of a job that was claimed. Its `attempt` is the fence of the claim: it rises each time the job is
- * claimed.
- */
+/** A job and one attempt at it. */
 export interface JobFacts<Payload = unknown> {
   readonly id: string
   readonly name: string
   readonly payload: Payload
-  /** 1 for the first claim. Never falls and never repeats, not even when a dead job is retried. */
+  /** The number of the claim, and its fence: 1 for the first. It rises with each claim, also after a dead job is retried. */
   readonly attempt: number
-  /** How many attempts have failed before this one, or were lost with their worker. */
+  /** How many earlier attempts have failed, or were lost with their worker. */
   readonly failures: number
-  /** The job is dead once this many have failed. */
+  /** The job is dead once this many attempts have failed. */
   readonly maxAttempts: number
   readonly priority: number
   readonly key: string | null
@@ -24,71 +21,81 @@ export interface JobFacts<Payload = unknown> {
 
 export interface SettleOptions {
   /**
-   * The caller's open transaction, in which the job ends together with what it did: exactly once. Of pg, postgres.js,
-   * Kysely, Drizzle, Prisma, or what has a `query(text, parameters)`. Default: a transaction of its own.
+   * The caller's open transaction. The job and the writes of that transaction take effect together, and so exactly once.
+   * From pg, postgres.js, Kysely, Drizzle or Prisma, or any object with `query(text, parameters)`. Default: a transaction of
+   * its own.
    */
   readonly transaction?: SqlClient | undefined
 }
 
 export interface FailOptions extends SettleOptions {
-  /** False: the job is dead at once, however many attempts it has left. Default: true. */
+  /** `false`: the job is dead at once, however many attempts are left. Default: true. */
   readonly retry?: boolean | undefined
   /** How long until the next attempt, instead of the job's backoff: milliseconds or `'5m'`. 0: at once. */
   readonly retryIn?: Duration | undefined
 }
 
-/** What became of a job whose attempt failed or was given back. */
+/** The state of a job after its attempt failed or was given back. */
 export type FailOutcome = 'ready' | 'delayed' | 'dead' | 'superseded'
 
 /** A job that was claimed, with its ways to end. */
 export interface ClaimedJob<Payload = unknown> extends JobFacts<Payload> {
   /**
-   * Looks at the clocks on the spot: returns while no other worker can have the job. Call it before a step that cannot be
-   * taken back, and before the work of each job of a batch. It asks nobody, so a job that was cancelled may pass.
+   * Reads the clocks and returns if no other worker can have the job yet. Call it before a step that cannot be undone, and
+   * before the work of each job of a batch. It does not ask the database, so it does not notice a cancelled job.
    *
-   * @throws {LeaseLostError} when the lease is over, also where the event loop was blocked and no timer has fired.
+   * @throws {LeaseLostError} if the lease is over, even if a blocked event loop has kept all timers from firing.
    */
   assertHeld(): void
   /**
-   * The job is done. Calls of the same moment share a statement.
+   * Completes the job. Calls in the same turn of the event loop share a statement.
    *
-   * @throws {LeaseLostError} when this attempt is not the one that runs: nothing was changed, and a transaction given
-   * is to be rolled back, which throwing on from it does.
-   * @throws {StoreError} `store-unavailable`: nobody knows. Calling again is safe.
+   * @throws {LeaseLostError} if this attempt is not the current one. Nothing was changed. If you gave a `transaction`, let
+   * the error pass, so that the transaction is rolled back.
+   * @throws {StoreError} `store-unavailable`: no answer came, so the job may be completed. You may call again.
    */
   complete(options?: SettleOptions): Promise<void>
   /**
-   * The attempt failed: the job is tried again later, or dead. Resolves with what became of it.
+   * Ends the attempt as failed. The job runs again later, or is dead. Resolves with its new state.
    *
-   * @throws as {@link complete}.
+   * @throws like {@link complete}.
    */
   fail(error: unknown, options?: FailOptions): Promise<FailOutcome>
   /**
-   * Gives the job back unharmed: it is ready again at once, and this attempt does not count as a failure.
+   * Gives the job back: it is ready again at once, and this attempt does not count as a failure.
    *
-   * @throws as {@link complete}.
+   * @throws like {@link complete}.
    */
   giveBack(options?: SettleOptions): Promise<void>
 }
 
 /**
- * What a handler is given. The worker renews its lease, and settles it when the handler is over. Its methods need no `this`,
- * but a copy (`{ ...job }`) has neither them nor the signal.
+ * The job that a handler receives. The worker renews its lease, and settles it when the handler ends. Its methods need no
+ * `this`. A copy (`{ ...job }`) has no methods and no signal.
  */
 export interface RunningJob<Payload = unknown> extends ClaimedJob<Payload> {
   /**
-   * Aborts with a {@link LeaseLostError} when the job is no longer this worker's (before another one can have it),
-   * with `task-failed` after `maxRun`, and with {@link ClosedError} when the grace of `stop` is over. Pass it on to
-   * whatever the handler awaits. While the handler blocks the event loop the signal cannot abort; reading `job.signal`
-   * afterwards looks at the clocks, as `assertHeld()` does.
+   * Aborts when the handler has to end. Pass it to everything that the handler awaits. The reason is
+   *
+   * - a {@link LeaseLostError} if the lease is over, before another worker can have the job,
+   * - a `TaskFailedError` after `maxRun`,
+   * - a {@link ClosedError} after the grace of `stop`.
+   *
+   * The signal cannot abort while the handler blocks the event loop. To read `job.signal` afterwards checks the clocks, as
+   * `assertHeld()` does.
    */
   readonly signal: AbortSignal
 }
 
 /**
- * `ready`: may be claimed. `blocked`: another job of its group comes first. `delayed`: until `runAt`, or its next
- * attempt. `running`: a worker has it. `completed`. `dead`: it failed too often, or was not to be retried.
- * `cancelled`: by a person. `superseded`: it failed while a newer job with its key waited, which stands for both.
+ * - `ready`: may be claimed.
+ * - `blocked`: another job of its group comes first.
+ * - `delayed`: waits for its `runAt` or `delay`, or for its next attempt.
+ * - `running`: a worker has it.
+ * - `completed`: done.
+ * - `dead`: it failed too often, or failed with `retry: false`.
+ * - `cancelled`: ended by `cancel`.
+ * - `superseded`: it failed while a newer job with its key waited. The newer job stands for both.
  */
 export type JobState =
   | 'ready'
@@ -112,15 +119,15 @@ export const JOB_STATES: readonly JobState[] = [
   'superseded',
 ]
 
-/** A job as people look at it. All times are the database's. */
+/** A job as `inspect` and `find` show it. All times are from the database's clock. */
 export interface JobView extends JobFacts {
   readonly state: JobState
-  /** Who runs it, or was the last to. */
+  /** The name of the worker that runs it, or ran it last. */
   readonly worker: string | null
-  /** Why its last failed attempt failed, or why it was cancelled. */
+  /** The error of its last failed attempt, or the reason of its cancel. */
   readonly error: string | null
   readonly startedAt: Date | null
-  /** When a delayed job may start, or the lease of a running one ends. */
+  /** When a delayed job may start, or when the lease of a running job ends. */
   readonly dueAt: Date | null
   readonly finishedAt: Date | null
   /** How long ago it was enqueued, in milliseconds. */
@@ -131,6 +138,6 @@ export interface JobCount {
   readonly name: string
   readonly state: JobState
   readonly count: number
-  /** How long ago the oldest of them was enqueued, in milliseconds. */
+  /** How long ago the oldest of these jobs was enqueued, in milliseconds. */
   readonly oldestMs: number
 }

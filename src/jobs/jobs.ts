@@ -10,9 +10,9 @@ export interface JobsOptions {
   /** The schema with the tables, made by `migrate()`. Default: `holdfast`. */
   readonly schema?: string | undefined
   /**
-   * How long completed jobs are kept: milliseconds, or `'30s'`, `'5m'`, `'1h'`; up to 24 days, or `Infinity`. With 0
-   * they are deleted as they complete, and a `complete` that is repeated after a lost answer cannot be told from a
-   * late one. Default: `'1h'`.
+   * How long completed jobs are kept: milliseconds, or `'30s'`, `'5m'`, `'1h'`; up to 24 days, or `Infinity`. With 0 a job
+   * is deleted as it completes. Then a `complete` that is repeated after a lost answer rejects with a `LeaseLostError`,
+   * like one that came too late. Default: `'1h'`.
    */
   readonly keepCompleted?: Duration | undefined
   /** How long jobs that are dead, cancelled or superseded are kept. Default: `'336h'` (14 days). */
@@ -20,21 +20,21 @@ export interface JobsOptions {
   /** The largest payload, in bytes of JSON. Default: 1,048,576. */
   readonly maxPayloadBytes?: number | undefined
   /**
-   * How many connections of its own it opens at most, besides one to renew leases and one to listen, both for
-   * workers. Default: 2.
+   * The largest number of connections for all statements except renewals. Workers open two more: one to renew leases, one
+   * to listen. Default: 2.
    */
   readonly maxConnections?: number | undefined
 }
 
 export interface ClaimOptions {
-  /** How many at most, from 1 to 1000. Default: 1. */
+  /** The largest number of jobs to claim, from 1 to 1000. Default: 1. */
   readonly limit?: number | undefined
   /**
-   * How long until another worker may have them, unless they are settled: milliseconds or `'30s'`. Nobody renews
-   * them. Default: `'30s'`.
+   * How long the leases of the claimed jobs last: milliseconds or `'30s'`. They are not renewed. After that another worker
+   * may claim the jobs that are not settled. Default: `'30s'`.
    */
   readonly ttl?: Duration | undefined
-  /** Who claims, for people to read. Default: `pid` and the number of the process. */
+  /** The name of the claimer, for people to read. Default: `pid` and the process id. */
   readonly worker?: string | undefined
 }
 
@@ -43,19 +43,20 @@ export interface InspectOptions {
   readonly state?: JobState | readonly JobState[] | undefined
   /** Default: all. */
   readonly name?: string | readonly string[] | undefined
-  /** Begins after the job of this id. */
+  /** Lists only jobs whose id comes after this one. */
   readonly after?: string | undefined
 }
 
-/** Takes jobs and runs them, until it is stopped. It keeps the process alive. */
+/** Claims jobs and runs them until it is stopped. It keeps the process alive. */
 export interface Worker {
-  /** How many jobs it has at this moment. */
+  /** How many jobs the worker has now. */
   readonly running: number
   /**
-   * Takes no new jobs, and resolves when none runs here any more. What is left after `grace` (20 s, `Infinity` allowed) is asked to end through
-   * its signal, and given back to other workers. If the database does not answer, it resolves one second after the grace all
-   * the same; others may then have these jobs when their leases are over, after `ttl`, and that counts as a failure of
-   * theirs. Never rejects. Repeatable.
+   * Claims no more jobs, and resolves when no job runs here any more. After `grace` (default 20 s, `Infinity` allowed) it
+   * aborts the signals of the jobs that still run, and gives these jobs back to other workers.
+   *
+   * If the database does not answer, `stop` resolves one second after the grace. Then other workers may claim these jobs
+   * when their leases are over, after `ttl`, and each counts one failure. Never rejects. May be called again.
    */
   stop(options?: StopOptions): Promise<void>
   /** `stop()`, for `await using`. */
@@ -65,72 +66,74 @@ export interface Worker {
 /** What `createJobs` makes. */
 export interface Jobs<Payloads extends object = Record<string, unknown>> {
   /**
-   * Makes or updates the tables: once, before the first job, or at every start. Any number of processes may call it
-   * at once, and when there is nothing to do it only reads.
+   * Creates or updates the tables. Call it once before the first job, or at every start. Any number of processes may call it
+   * at the same time. If the tables are up to date, it only reads.
    *
-   * @throws {StoreError} when the tables are newer than this library, or the role may not make them.
+   * @throws {StoreError} if the tables are newer than this library, or the role may not create them.
    */
   migrate(): Promise<void>
   /**
-   * Adds a job. Resolves with its id, and with null when a job with its `key` waits already.
+   * Adds a job. Resolves with its id, or with null if a job of this name and `key` waits already.
    *
-   * @throws {InvalidArgumentError} the payload is not JSON or too large, or an option is not what it should be.
-   * Nothing is enqueued.
-   * @throws {StoreError} `store-unavailable`: no answer, so it may have been enqueued. Inside a `transaction`, that
-   * decides.
+   * @throws {InvalidArgumentError} if the payload is not JSON or too large, or an option is not valid. Nothing is
+   * enqueued.
+   * @throws {StoreError} `store-unavailable`: no answer came, so the job may have been enqueued. With `transaction` the job
+   * exists only if that transaction commits.
    */
   enqueue<Name extends NameOf<Payloads>>(
     name: Name,
     ...payloadAndOptions: EnqueueArguments<Payloads[Name]>
   ): Promise<string | null>
   /**
-   * Adds many jobs in one statement: all of them or none. Resolves and throws as {@link enqueue}, in the same order.
+   * Adds many jobs in one statement: all of them or none. Resolves with one result for each job, in the same order. Results
+   * and errors are those of {@link enqueue}.
    */
   enqueueAll(
     jobs: readonly NewJob<Payloads>[],
     options?: { readonly transaction?: SqlClient | undefined },
   ): Promise<readonly (string | null)[]>
   /**
-   * Starts a worker. A handler that returns completes its job; one that throws fails it, and the job is tried again
-   * after its backoff. **A job runs at least once**: a process may die, or lose its lease, when the work is done and
-   * the job is not yet completed. `job.complete({ transaction })` in the transaction of the work makes its effect
-   * happen exactly once.
+   * Starts a worker. If a handler returns, its job is completed. If it throws, the attempt has failed, and the job runs again
+   * after its backoff.
+   *
+   * **A job runs at least once**: a process may die or lose its lease after the work and before the job is completed. To
+   * make the effect happen exactly once, call `job.complete({ transaction })` in the transaction of the work.
    */
   work(
     handlers: { readonly [Name in NameOf<Payloads>]?: JobHandler<Payloads[Name]> },
     options?: WorkOptions,
   ): Worker
   /**
-   * Claims jobs for a loop of your own, most urgent first; an empty array when there are none. Nobody renews their
-   * leases: call `job.assertHeld()` before the work of each.
+   * Claims jobs for a loop of your own, most urgent first. Resolves with an empty array if there are none. Their leases are
+   * not renewed, so call `job.assertHeld()` before the work of each.
    *
-   * @throws {StoreError} `store-unavailable`: no answer, or one that came after the `ttl`. Nothing was begun.
+   * @throws {StoreError} `store-unavailable`: no answer came, or it came after the `ttl`. No job was begun.
    */
   claim<Name extends NameOf<Payloads>>(
     names: Name | readonly Name[],
     options?: ClaimOptions,
   ): Promise<readonly ClaimedJob<Payloads[Name]>[]>
-  /** Jobs in order of their ids, read a page at a time; what changes meanwhile may be seen or not. */
+  /** Lists jobs in order of their ids, page by page. It may miss changes that happen meanwhile. */
   inspect(options?: InspectOptions): AsyncIterable<JobView>
-  /** One job, or null when there is none (any more). */
+  /** The job with this id, or null if there is none or it was deleted. */
   find(id: string): Promise<JobView | null>
-  /** How many jobs there are of each name and state. Reads all of both tables. */
+  /** Counts the jobs of each name and state. Reads both tables completely. */
   count(): Promise<readonly JobCount[]>
   /**
-   * Makes dead, cancelled or superseded jobs ready again, with all their attempts. Resolves with the ids of those for
-   * which that worked: not where there is no such job, nor where a job with the same key waits.
+   * Makes dead, cancelled or superseded jobs ready again, with all their attempts left. Resolves with the ids of the jobs
+   * that it changed. It leaves a job out if a job with the same key waits.
    */
   retry(ids: string | readonly string[]): Promise<readonly string[]>
   /**
-   * Ends a job that is not over, and resolves with whether there was one. A worker that runs it is told with its next
-   * renewal, after a third of its `ttl` at most, and cannot complete it.
+   * Ends a job that is not over yet. Resolves with whether there was such a job. If a worker runs the job, it learns of this
+   * at its next renewal, within a third of its `ttl`, and cannot complete the job.
    */
   cancel(id: string, options: { readonly reason: string }): Promise<boolean>
-  /** Forgets jobs that are over, before their time. Resolves with the ids of those that were there. */
+  /** Deletes jobs that are over, before `keepCompleted` or `keepEnded` does. Resolves with the ids that it deleted. */
   remove(ids: string | readonly string[]): Promise<readonly string[]>
-  /** Deletes the jobs that are over for longer than they are kept. Workers do it every half minute. */
+  /** Deletes jobs that have been over for longer than they are kept. Workers call it every 30 seconds. */
   cleanUp(): Promise<void>
-  /** Stops the workers, with the grace, and ends its connections. Repeatable. */
+  /** Stops the workers, with the grace, and closes the connections. May be called again. */
   close(options?: StopOptions): Promise<void>
   /** `close()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>

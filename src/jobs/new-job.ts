@@ -5,31 +5,26 @@ import { HOLD_RANGE, parseText } from './options.ts'
 import { payloadText } from './payload.ts'
 
 export interface JobOptions {
-  /** A larger one starts first, among jobs of one worker. A whole number from -32768 to 32767. Default: 0. */
+  /** A worker claims jobs of a larger priority first. A whole number from -32768 to 32767. Default: 0. */
   readonly priority?: number | undefined
   /**
-   * How long until it may start, by the database's clock: milliseconds, or `'30s'`, `'5m'`, `'1h'`; 24 days at most.
+   * How long until the job may start, by the database's clock: milliseconds, or `'30s'`, `'5m'`, `'1h'`; at most 24 days.
    * Default: 0.
    */
   readonly delay?: Duration | undefined
-  /** When it may start, instead of `delay`. */
+  /** When the job may start. Instead of `delay`. */
   readonly runAt?: Date | undefined
   /**
-   * Not enqueued while a job of this name and key waits: is ready, blocked or delayed, also for its next attempt.
-   * While one runs, another one is enqueued, because what it has read may be out of date. Up to 500 bytes.
-   * Default: none.
+   * A unique key. While a job of this name and key is ready, blocked or delayed (also for its next attempt), the new job is
+   * not enqueued. While such a job runs, the new job is enqueued, because the data that the other one has read may be out
+   * of date. Up to 500 bytes. Default: none.
    */
   readonly key?: string | undefined
-  /**
-   * Jobs of one group run one at a time, whatever their names, and start in order. Up to 500 bytes. Default:
-   * none.
-   */
+  /** Jobs of one group run one at a time and start in order, whatever their names. Up to 500 bytes. Default: none. */
   readonly group?: string | undefined
-  /** Dead once this many attempts have failed, or were lost with their worker. From 1 to 1000. Default: 10. */
+  /** The job is dead once this many attempts have failed, or were lost with their worker. From 1 to 1000. Default: 10. */
   readonly maxAttempts?: number | undefined
-  /**
-   * Until the second attempt; doubled for each further one, and shortened by up to a half at random. Default: `'1s'`.
-   */
+  /** The pause before the second attempt. It doubles for each further one, less up to a half at random. Default: `'1s'`. */
   readonly backoff?: Duration | undefined
   /** The longest wait between two attempts. Default: `'1h'`. */
   readonly maxBackoff?: Duration | undefined
@@ -37,20 +32,23 @@ export interface JobOptions {
 
 export interface EnqueueOptions extends JobOptions {
   /**
-   * The caller's open transaction: the job is there when that commits, and only then. Of pg, postgres.js, Kysely,
-   * Drizzle, Prisma, or what has a `query(text, parameters)`. Default: a transaction of its own.
+   * The caller's open transaction: the job exists when that commits, and only then. From pg, postgres.js, Kysely, Drizzle or
+   * Prisma, or any object with `query(text, parameters)`. Default: a transaction of its own.
    */
   readonly transaction?: SqlClient | undefined
 }
 
-/** One of many jobs to enqueue. Its payload is JSON; it may be left out where it may be null or undefined, and is null then. */
+/**
+ * One job of `enqueueAll`. Its payload is JSON. If the type of the payload admits null or undefined, you may leave it out,
+ * and it is null.
+ */
 export type NewJob<Payloads extends object = Record<string, unknown>> = {
   [Name in NameOf<Payloads>]: JobOptions & { readonly name: Name } & (IsOptional<Payloads[Name]> extends true
       ? { readonly payload?: Payloads[Name] | undefined }
       : { readonly payload: Payloads[Name] })
 }[NameOf<Payloads>]
 
-/** What follows the name of a job: its payload, which may be left out as in {@link NewJob}, and options. */
+/** The arguments after the name of a job: its payload, which may be left out as in {@link NewJob}, and options. */
 export type EnqueueArguments<Payload> =
   IsOptional<Payload> extends true
     ? [payload?: Payload | undefined, options?: EnqueueOptions]
@@ -58,10 +56,10 @@ export type EnqueueArguments<Payload> =
 
 export type NameOf<Payloads> = Extract<keyof Payloads, string>
 
-/** A payload that is left out is null. */
+/** Whether the payload may be left out. It is null then. */
 type IsOptional<Payload> = undefined extends Payload ? true : null extends Payload ? true : false
 
-/** One job, as the SQL functions take it. */
+/** A job in the shape that the SQL functions take. */
 export interface JobEntry {
   readonly position: number
   readonly name: string

@@ -25,19 +25,19 @@ export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold'> 
   /** What the others see of the leader: an address, a name. At most 1,000 characters. Default: nothing. */
   readonly value?: string | undefined
   /**
-   * How long the work may take to settle once the leader was asked to go. Then its lease is left to run out, and another
-   * one leads. Default: the ttl.
+   * How long the work may take to settle after the leader was asked to step down. After that the lease is not renewed, and
+   * another candidate leads once it has expired. Default: the ttl.
    */
   readonly grace?: Duration | undefined
   /**
-   * Told when the store refuses (`store-refused`); the campaign goes on, and asks again after 1 to 30 s. Without it a
-   * refusal ends the campaign.
+   * Called when the store refuses a request of the campaign (`store-refused`). The campaign asks again after 1 to 30 s.
+   * Without `onError` a refusal ends the campaign.
    */
   readonly onError?: ((error: unknown) => void) | undefined
 }
 
 /**
- * One leader at a time among those who campaign for a key, in order of arrival. Made by `locks.election(key)`.
+ * One leader at a time among the candidates for a key, in order of arrival. Made by `locks.election(key)`.
  *
  * ```ts
  * import { connect } from 'holdfast'
@@ -66,13 +66,14 @@ export class Election {
   }
 
   /**
-   * Waits to be elected, for as long as it takes, and runs `work` while leading. When the leadership is lost or given up,
-   * `signal` aborts, and once the work has settled it campaigns again, behind those who wait. Work never runs twice at the
-   * same time in one campaign.
+   * Waits without a time limit to be elected, and runs `work` while it leads. If the lease is lost or the leader is asked to
+   * step down, `signal` aborts. Once the work has settled, the campaign joins the queue again at its end. One campaign
+   * never runs `work` twice at the same time.
    *
-   * @returns what `work` returns of itself, before it was asked to go; the key is free by then.
-   * @throws what `work` throws, unless that only passes on why its signal aborted; the reason of `options.signal`, once the
-   * work has settled; {@link StoreError} `store-refused`, without `onError`; {@link ClosedError}.
+   * @returns what `work` returns, if it returns before its signal aborts. The key is free by then.
+   * @throws what `work` throws, unless it only rethrows the reason of its signal or an `AbortError` after an abort; the
+   * reason of `options.signal`, once the work has settled; {@link StoreError} `store-refused`, without `onError`;
+   * {@link ClosedError}.
    */
   campaign<T>(work: Work<Leadership, T>): Promise<T>
   campaign<T>(options: CampaignOptions | undefined, work: Work<Leadership, T>): Promise<T>
@@ -87,7 +88,7 @@ export class Election {
       const term = new LeaderTerm(context, lease, settings, stopMs)
       const ending = { abort: () => term.stepDown('its campaign was ended.') }
       if (settings.signal !== undefined) signals.add(settings.signal, ending)
-      // In the very tick in which it was elected.
+      // The caller's signal may abort in the same tick as the election.
       if (settings.signal?.aborted === true) ending.abort()
       this.#leading.add(term)
       const tellEnd = tellTerm(context, lease, settings)
@@ -102,9 +103,9 @@ export class Election {
   }
 
   /**
-   * Ends the present terms of this object's campaigns: their signals abort, their work settles, the key goes to the next
-   * one, and they campaign again. Resolves when nobody here leads any more: the key was given back, or the lease is over.
-   * Inside of the work, which has to settle first, it resolves at once.
+   * Ends the current terms of this object's campaigns. Their signals abort, and their work settles. Then the key goes to the
+   * next candidate, and they campaign again. Resolves when each of these terms is over: its key was released, or its lease
+   * was lost. A call from inside the work does not wait for that work's own term.
    */
   async resign(): Promise<void> {
     const terms = [...this.#leading]
@@ -113,10 +114,10 @@ export class Election {
   }
 
   /**
-   * Asks the leader to go, wherever it is. It stops in its own time: its signal aborts, its work settles, and the next one
-   * leads. Resolves when the store has taken the request, which the leader hears of at once.
+   * Asks the leader to step down, in whichever process it runs. Its signal aborts, its work settles, and the next candidate
+   * leads. Resolves when the store has accepted the request. If the store pushes wakes, the leader is told at once.
    *
-   * @returns whether there was somebody to ask.
+   * @returns whether there was a leader to ask.
    */
   async requestStepDown(options: { readonly reason: string }): Promise<boolean> {
     checkOptions(options, ['reason'])
@@ -125,7 +126,7 @@ export class Election {
     const { engine } = this.#context
     for (let asked = 1; ; asked += 1) {
       if (await this.#evictMarks(reason)) return true
-      // Who has just been elected is about to announce itself.
+      // A leader that was just elected has no mark yet, and takes it in a moment.
       if (asked === MOST_ASKED || (await this.leader()) === null) return false
       await paused(engine.clock, engine.backoffMs(asked), undefined)
     }
@@ -135,7 +136,7 @@ export class Election {
     const { engine } = this.#context
     const key = markOf(this.key)
     const mark = await roomOf(engine, key)
-    // Who observes is there as a reader, and is not meant.
+    // Observers are in this room as readers (unlimited), and must stay.
     const leaders = [...(mark?.holders ?? []), ...(mark?.queue ?? [])].filter(({ limit }) => limit === 1)
     const removed = await Promise.all(
       leaders.map(({ id }) =>
@@ -145,17 +146,18 @@ export class Election {
     return removed.flat().length > 0
   }
 
-  /** Who leads at this moment, as the store knows it; `null` when nobody does. */
+  /** Asks the store who leads now. `null`: there is no leader. */
   leader(): Promise<Leader | null> {
     return currentLeader(this.#context.engine, this.key)
   }
 
   /**
-   * The present leader (or `null`), and then every change in order, until the loop ends or `signal` aborts. A loop that is
-   * slow misses none: what it has not taken yet is kept for it. While the store is away nothing is told, and then what has
-   * changed. Told by messages; while nobody leads it asks every second, too.
+   * Yields the current leader (or `null`), and then every change in order, until the loop ends or `signal` aborts. Changes
+   * that a slow loop has not taken yet are kept. While the store does not answer, nothing is yielded; afterwards the
+   * change is. The store's wakes announce changes. While there is no leader, `observe` also asks every second.
    *
-   * @throws {StoreError} `store-refused`; {@link ClosedError} when the locks are closed. An abort only ends it.
+   * @throws {StoreError} `store-refused`; {@link ClosedError} when the locks are closed. An abort ends the loop without an
+   * error.
    */
   observe(
     options: { readonly signal?: AbortSignal | undefined } = {},
@@ -184,12 +186,12 @@ export class Election {
 
 const CAMPAIGN: readonly string[] = ['ttl', 'minHold', 'lockDelay', 'signal', 'value', 'grace', 'onError']
 const ADMINISTRATION_MS = 10_000
-/** Between two campaigns that the store refused: a person has to change something first. */
+/** The pause after a refusal. It is long, because a person has to change something first. */
 const REFUSED: Backoff = { firstMs: 1000, longestMs: 30_000, jitter: 0.5 }
-/** With the pauses in between about a second. */
+/** Together with the pauses between them, these attempts take about a second. */
 const MOST_ASKED = 6
 
-/** Waits to be elected, through whatever the store says meanwhile. */
+/** Waits to be elected. An eviction from the queue does not end the wait; nor does a refusal, if there is an `onError`. */
 async function elected(
   context: LocksContext,
   key: string,
@@ -200,9 +202,9 @@ async function elected(
     try {
       return await hold(context, key, EXCLUSIVE, settings)
     } catch (error) {
-      // Also where its reason is that another lease was lost.
+      // First, because the caller's reason may itself be a `LeaseLostError`, of another lease.
       settings.signal?.throwIfAborted()
-      // Evicted from the queue: somebody wanted this place to be given up, and it is.
+      // Evicted from the queue. The place is lost, and the candidate joins the queue again at its end.
       if (isHoldfastError(error, 'lease-lost')) continue
       if (onError === undefined || !isHoldfastError(error, 'store-refused')) throw error
       callListener(() => onError(error), warnOfListener)
@@ -221,7 +223,7 @@ function warnOfListener(error: unknown): void {
   })
 }
 
-/** Tells that the term begins; the function that it returns tells that it is over. */
+/** Emits `elected`. The function that it returns emits `resigned`. */
 function tellTerm(
   { engine: { clock, events } }: LocksContext,
   { ticket, fence }: HeldLease,
@@ -233,7 +235,7 @@ function tellTerm(
     events.resigned.tell({ ticket, lease }, { fence, ledMs: clock.monotonicMs() - electedAt, reason })
 }
 
-/** What people see of a process, and what the leader says of itself. */
+/** The owner of the process, with the leader's `value` added. */
 function withValue(owner: string, value: string | undefined): string {
   return value === undefined ? owner : JSON.stringify({ ...JSON.parse(owner), value })
 }

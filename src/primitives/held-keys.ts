@@ -5,19 +5,19 @@ import { DeadlockError } from '../errors.ts'
 import { excludeEachOther, type Share } from '../law/law.ts'
 
 /**
- * Which keys the running async context holds, known for the callback forms (`withLock(key, fn)`): what `fn` calls runs
- * inside its scope. A lease from `acquire()` belongs to no scope, since the caller may hand it to anybody.
+ * One callback of a callback form (`withLock(key, work)`) while it runs under its lease. Scopes nest, so they say which keys
+ * the running async context holds. A lease from `acquire()` has no scope, because the caller may pass it to any code.
  *
- * Two uses: a key that the context holds already is a deadlock at once, and a cycle of scopes that wait for one another
- * is found by whoever closes it. Nothing is recorded until a call waits inside a scope, so the usual lock pays only for
- * the scope itself.
+ * Scopes find two kinds of deadlock. The context waits for a key that it holds already. Or scopes wait for one another in a
+ * cycle: the call that closes the cycle finds it. A wait is recorded only when a call is queued inside a scope, so the
+ * usual lock pays for the scope alone.
  */
 interface Scope {
   readonly engine: Engine
   readonly lease: HeldLease
   /** The scope around it, if it still holds. */
   outer: Scope | undefined
-  /** Waits going on inside this scope: what it needs before it can end. */
+  /** The waits of calls inside this scope. The scope is assumed not to end before they do. */
   waits: Set<Wait> | undefined
 }
 
@@ -26,18 +26,18 @@ interface Wait {
   readonly key: string
   readonly share: Share
   readonly scope: Scope
-  /** All scopes it is recorded in. Later some of them may have left the chain. */
+  /** All scopes whose `waits` contain this wait. Some of them may leave the chain of `outer` later. */
   readonly within: Scope[]
   readonly stack: Error
 }
 
 const running = new AsyncLocalStorage<Scope>()
-/** Scopes in which somebody waits, by key. Only these can be part of a cycle. */
+/** The scopes that contain a wait, by the key of their lease. Only these can be part of a cycle. */
 const waitedIn = new Map<string, Set<Scope>>()
 
 /**
- * Every callback form begins its work here, and this is why the clocks are read here: whatever came between the grant and
- * this call may have taken longer than the ttl.
+ * Every callback form begins its work here. The clocks are read first, because more than the ttl may have passed between
+ * the grant and this call.
  *
  * @throws {LeaseLostError} when the lease is over; the work has not begun.
  */
@@ -49,8 +49,8 @@ export function runInScope<T>(engine: Engine, lease: HeldLease, work: (lease: He
 }
 
 /**
- * Takes the scopes that are over out of the chain. Work that outlives its lock and locks again – a loop of timers, a
- * stream of events – would otherwise chain all locks of its life to one another.
+ * Takes the scopes whose lease is over out of the chain. Otherwise a timer or a stream that outlives its lock, and locks
+ * again and again, would make the chain longer without end.
  */
 function forgetEnded(innermost: Scope): void {
   for (let scope: Scope | undefined = innermost; scope !== undefined; scope = scope.outer) {
@@ -61,7 +61,7 @@ function forgetEnded(innermost: Scope): void {
 /** The lease on this key that the running context holds, if it does. */
 export function heldHere(engine: Engine, key: string): HeldLease | undefined {
   for (let scope = running.getStore(); scope !== undefined; scope = scope.outer) {
-    // A scope may outlive its lease, when its callback left work behind.
+    // A scope outlives its lease if the callback started work that it did not await.
     if (scope.engine === engine && scope.lease.key === key && isHeld(scope)) return scope.lease
   }
   return undefined
@@ -75,8 +75,8 @@ export function selfDeadlock(key: string): DeadlockError {
 }
 
 /**
- * Records a wait of the running context for as long as it lasts. `check` looks for a cycle, whenever the store says that
- * the ticket waits: leases change hands meanwhile.
+ * Watches one wait of the running context. `check` records the wait and looks for a cycle. Call it each time the store
+ * answers `queued`, because other waits may have closed a cycle meanwhile. `end` removes the wait.
  */
 export function beginWait(
   engine: Engine,
@@ -144,7 +144,7 @@ function findCycle(start: Wait): DeadlockError | undefined {
   return path === undefined ? undefined : cycleError(path)
 }
 
-/** Who in this process has to let go of the key, whatever others do, before the wait can end. */
+/** The scopes of this process that must end before this wait can: they hold its key, and exclude its share. */
 function* blockersOf(wait: Wait): Generator<Scope> {
   for (const scope of waitedIn.get(wait.key) ?? []) {
     if (scope.engine === wait.engine && isHeld(scope) && excludeEachOther(scope.lease.ticket, wait.share))

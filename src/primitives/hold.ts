@@ -42,7 +42,7 @@ export function hold(
     whileQueued: waiting === undefined ? undefined : () => waiting.check(),
   })
   if (!(lease instanceof Promise)) return lease ?? refuse(key)
-  // Nobody who is willing to wait gets `null`, and outside of a scope there is nothing to end: no need for another promise.
+  // A call that waits never gets `null`, and outside a scope there is no wait to end. So no second promise is needed.
   if (waiting === undefined && patienceMs > 0) return lease as Promise<HeldLease>
   return granted(key, lease, waiting)
 }
@@ -66,8 +66,8 @@ export function tryHold(
 }
 
 /**
- * Makes a promise of what `take` returns, and a rejection of what it throws. Used instead of an async function, which would
- * add a second promise for each waiter, and two more turns of the microtask queue after each hand-over.
+ * Returns the promise of `take`, or a promise of its value or its error. An async function would add a second promise for
+ * each waiter, and two more turns of the microtask queue after each hand-over.
  */
 export function promised<T>(take: () => T | Promise<T>): Promise<T> {
   try {
@@ -118,8 +118,8 @@ export async function tryWithHold<T>(
 }
 
 /**
- * Runs the work, and rejects when the lease was lost meanwhile: the work may have run side by side with another holder's. An
- * error of the work itself comes first.
+ * Runs the work. Rejects if the lease was lost meanwhile, because another holder may have worked at the same time. An error
+ * of the work itself takes precedence.
  */
 async function runUnder<T>(
   context: LocksContext,
@@ -132,7 +132,7 @@ async function runUnder<T>(
   return value
 }
 
-/** The scope is innermost: listeners may run the work in another async context, and it still knows which keys it holds. */
+/** The scope is innermost, so the work knows its keys even if a listener runs it in another async context. */
 export function runObserved<T>(engine: Engine, lease: HeldLease, work: (lease: HeldLease) => T): T {
   return lease.runObserved(() => runInScope(engine, lease, work))
 }
@@ -156,7 +156,7 @@ async function letGo(lease: HeldLease): Promise<void> {
 }
 
 export async function innerDone(lease: HeldLease): Promise<void> {
-  // Work that is done may have begun more work.
+  // Inner work that has ended may have begun more inner work.
   while (lease.inner !== undefined && lease.inner.size > 0) await Promise.allSettled(lease.inner)
 }
 

@@ -9,11 +9,11 @@ import { type LocksContext, makeTicket, tryHold } from './hold.ts'
 import { markOf, vacancyOf } from './leadership.ts'
 import { type HoldSettings, SHARED } from './options.ts'
 
-/** Who leads, as anybody can see it. */
+/** The current leader, as every process can see it. */
 export interface Leader {
-  /** Larger than that of every leader before: each term has its own. */
+  /** Larger than the fence of every earlier leader. Each term has its own. */
   readonly fence: bigint
-  /** What the leader published of itself with `value`. */
+  /** The `value` that the leader gave to `campaign`. */
   readonly value: string | undefined
   /** Host, process id and label, for people. */
   readonly owner: Readonly<Record<string, unknown>>
@@ -30,12 +30,12 @@ export async function roomOf(engine: Engine, key: string): Promise<RoomView | un
     ADMINISTRATION_MS,
     key,
   )
-  // The room of that very key comes first, where there is one.
+  // The prefix is the whole key, so if the key has a room, that room comes first.
   const [room] = page.rooms
   return room?.key === key ? room : undefined
 }
 
-/** Who leads, in which term, and whether somebody was offered the leadership and has not taken it yet. */
+/** Who leads, in which term, and whether the leadership is offered to a candidate that has not confirmed yet. */
 async function lookAt(
   engine: Engine,
   key: string,
@@ -46,7 +46,7 @@ async function lookAt(
     return { leader: null, term: null, isOffered: holders.some(({ state }) => state === 'offered') }
   const { value, ...owner } = JSON.parse(holder.owner) as Record<string, unknown>
   const leader = { fence: holder.fence, value: typeof value === 'string' ? value : undefined, owner }
-  // A store may have been told to do without fences; and one ticket may be let in again, under another fence.
+  // The id alone would not do: a ticket may be admitted again under another fence. Nor the fence: a store may have none.
   return { leader, term: `${holder.id} ${holder.fence}`, isOffered: false }
 }
 
@@ -63,9 +63,9 @@ export class LeaderWatch {
   readonly #vacantSettings: HoldSettings
   readonly #stopping = new AbortController()
   #vacancy: HeldLease | null = null
-  /** What the loop has not taken yet. */
+  /** The changes that the caller's loop has not taken yet. */
   readonly #changes: (Leader | null)[] = []
-  /** The term of the leader that was told last; `undefined` before the first. */
+  /** The term that was reported last; `null`: no leader; `undefined` before the first report. */
   #known: string | null | undefined
   #looking: Promise<unknown> = Promise.resolve()
   #end: { readonly error: unknown } | undefined
@@ -84,7 +84,7 @@ export class LeaderWatch {
       signal: this.#stopping.signal,
       quiet: true,
     }
-    // Taken for an instant only. Should this process die just then, the next leader is announced that much later.
+    // The mark is held for an instant only. If this process dies just then, the next leader's mark is late by this ttl.
     this.#turnSettings = {
       ...this.#vacantSettings,
       ...ttlFields(Math.min(defaults.ttlMs, LOOKING_MS)),
@@ -121,13 +121,13 @@ export class LeaderWatch {
   }
 
   async #watch(): Promise<void> {
-    // How often in a row it came here in vain.
+    // How many looks in a row have found no change.
     let idle = 0
     while (!this.#stopping.signal.aborted) {
       try {
         const { leads, changed } = await this.#look()
         idle = changed ? 0 : idle + 1
-        // Let in at once means that the leader has not announced itself yet, or is on its way out.
+        // If the mark is free although there is a leader, that leader has not taken it yet, or its term is ending.
         const restMs = leads === 'nobody' ? SELDOM_MS : idle > 1 ? backoffMs(IN_VAIN, idle - 1) : 0
         if (restMs > 0 && !(await this.#rest(restMs))) continue
         if (leads === 'somebody')
@@ -136,7 +136,7 @@ export class LeaderWatch {
           })
       } catch (error) {
         if (this.#stopping.signal.aborted) return
-        // Somebody has evicted all of the mark.
+        // Somebody evicted every ticket of the mark, this one included.
         if (isHoldfastError(error, 'lease-lost')) continue
         if (!isHoldfastError(error, 'store-unavailable')) return this.#fail(error)
         await this.#pause(SELDOM_MS)
@@ -144,12 +144,12 @@ export class LeaderWatch {
     }
   }
 
-  /** For so long, or until somebody is elected. `false`: it has not rested, and has to look again before it may. */
+  /** Rests for this long, or until a leader evicts the vacancy. `false`: it took the vacancy instead, so look again first. */
   async #rest(durationMs: number): Promise<boolean> {
     const isTold = this.#vacancy !== null && this.#vacancy.state !== 'lost'
     if (!isTold && durationMs >= WORTH_A_REQUEST_MS) {
       this.#vacancy = await tryHold(this.#context, vacancyOf(this.#key), SHARED, this.#vacantSettings)
-      // Whoever was elected before this moment has told others only.
+      // A leader that was elected before this moment has not evicted this ticket, so the caller has to look again.
       if (this.#vacancy !== null) return false
     }
     await this.#pause(durationMs, this.#vacancy?.signal)
@@ -161,7 +161,7 @@ export class LeaderWatch {
     this.#vacancy = null
   }
 
-  /** Waits until the mark is free; `onQueued` is called when it was not. */
+  /** Waits until the mark is free. Calls `onQueued` each time the store answers that it is not. */
   async #waitForEnd(onQueued: () => void): Promise<void> {
     const { engine, nextId } = this.#context
     const key = markOf(this.#key)
@@ -177,8 +177,8 @@ export class LeaderWatch {
       waitMs: Number.POSITIVE_INFINITY,
       signal: this.#stopping.signal,
       lease: this.#turnSettings,
-      // Behind whose mark it stands is known only now: the leader may have changed since the last look.
-      // It may also have been forgotten meanwhile, and stand behind the mark of the next leader now.
+      // The leader may have changed since the last look, so a new place in the queue needs a new look. The store may also
+      // have forgotten this ticket: then it is queued anew, perhaps behind the mark of the next leader.
       whileQueued: (place) => {
         onQueued()
         this.#leaveVacancy()
@@ -196,8 +196,8 @@ export class LeaderWatch {
   }
 
   /**
-   * Who leads, and whether that is another one than at the last look. One look at a time, so that changes are told in their
-   * order. While the leadership is on its way from one to the next, nothing has changed yet.
+   * Asks who leads, and whether the term has changed since the last look. Looks run one at a time, so that changes are
+   * reported in order. While the leadership is offered and not yet confirmed, the look reports no change.
    */
   #look(): Promise<Look> {
     const look = this.#looking.then(async (): Promise<Look> => {

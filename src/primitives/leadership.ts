@@ -7,40 +7,43 @@ import { heldHere } from './held-keys.ts'
 import { hold, type LocksContext, runObserved } from './hold.ts'
 import { EXCLUSIVE, type HoldSettings, markedKey } from './options.ts'
 
-/** What the leader is given for one term. */
+/** What `work` receives for one term as the leader. */
 export interface Leadership {
   readonly key: string
-  /** Larger than that of every leader before. */
+  /** Larger than the fence of every earlier leader. */
   readonly fence: bigint
   /**
-   * Aborts when the term ends: with the {@link LeaseLostError} when the lease is lost, at its deadline at the latest, and
-   * with a {@link HoldfastError} `step-down` when the leader is asked to go. Then it still leads, until the work has
-   * settled.
+   * Aborts when the term is to end. If the lease is lost, the reason is a {@link LeaseLostError}, and the abort comes at the
+   * lease deadline at the latest. If the leader is asked to step down, the reason is a {@link StepDownError}. Then the
+   * process still leads until its work has settled.
    */
   readonly signal: AbortSignal
   /**
-   * Aborts when it leads no more although the work has not settled: the lease is lost (with why), or the time for
-   * stepping down is used up. `signal` says *come to an end*, this one says *stop*: from now on another one may lead.
+   * Aborts when another process may lead although this work has not settled: the lease is over, or `grace` is. Its reason
+   * says which. `signal` means *finish*, and `lost` means *stop now*.
    */
   readonly lost: AbortSignal
-  /** Milliseconds until the term ends, if no renewal succeeds; 0 when it is over. */
+  /** Milliseconds until the lease deadline, if no renewal succeeds. 0 when the lease is over. */
   readonly remainingMs: number
-  /** Throws unless it leads at this very moment, by the clocks and not by a timer. @throws {LeaseLostError} */
+  /** Reads the clocks and throws unless this process leads now. A timer may be late. @throws {LeaseLostError} */
   assertHeld(): void
 }
 
 export type TermEnd<T> =
   | { readonly tag: 'done'; readonly value: T }
   | { readonly tag: 'failed'; readonly error: unknown }
-  /** It was lost, or the leader was asked to go. */
+  /** The lease was lost, or the leader was asked to step down. */
   | { readonly tag: 'over' }
 
-/** The second key of an election. Held by the leader, so that who observes can wait for its end, and an eviction can ask it to go. */
+/**
+ * The *mark*, the second key of an election. The leader holds it during its term. So observers can wait for the end of the
+ * term, and an eviction from this key asks the leader to step down.
+ */
 export function markOf(key: string): string {
   return markedKey(key, '#leader')
 }
 
-/** Held by all who observe while nobody leads. Whoever is elected takes it away from them, and so they know. */
+/** The *vacancy*, the third key. Observers hold it while there is no leader. A new leader evicts them, and so tells them. */
 export function vacancyOf(key: string): string {
   return markedKey(key, '#vacant')
 }
@@ -53,13 +56,13 @@ export class LeaderTerm implements Leadership {
   readonly #stopMs: number
   readonly #ending = new AbortController()
   readonly #lost = new AbortController()
-  /** Aborts when it leads no more: its work has settled, or its lease is over. */
+  /** Aborts when the term is over: the work has settled, or the lease is over. */
   readonly #gone = new AbortController()
-  /** Resolves when the key was given back, or is not its own any more. */
+  /** Resolves when the key was released or the lease is over. */
   readonly over: Promise<void>
   #tellOver: () => void = () => {}
 
-  /** `stopMs`: how long the work may take to settle once the leader was asked to go. */
+  /** `stopMs`: the grace, how long the work may take to settle after the leader was asked to step down. */
   constructor(context: LocksContext, lease: HeldLease, settings: HoldSettings, stopMs: number) {
     this.#context = context
     this.#lease = lease
@@ -90,7 +93,7 @@ export class LeaderTerm implements Leadership {
     return this.#lease.remainingMs
   }
 
-  /** Whether the caller runs inside of its work. */
+  /** Whether the calling async context runs inside the work of this term. */
   get isRunningHere(): boolean {
     return heldHere(this.#context.engine, this.key) === this.#lease
   }
@@ -100,13 +103,13 @@ export class LeaderTerm implements Leadership {
     this.#lease.assertHeld()
   }
 
-  /** Runs the work, and gives the key back only when it has settled: nobody else begins before. */
+  /** Runs the work. Releases the key only after the work has settled, so no other leader begins before. */
   async run<T>(work: (leadership: Leadership) => Promise<T> | T): Promise<TermEnd<T>> {
     const { signal } = this.#lease
     const onLost = () => this.#lose(signal.reason)
     if (signal.aborted) onLost()
     else signal.addEventListener('abort', onLost, { once: true })
-    // Asked to go before it has begun: work that listens to its signal from then on would never hear of it.
+    // If the signal has aborted already, do not begin: work that adds an abort listener now would never be called.
     const isWanted = !this.#ending.signal.aborted
     if (isWanted) {
       outsideOfCallers(() => {
@@ -129,7 +132,7 @@ export class LeaderTerm implements Leadership {
     }
   }
 
-  /** Asks the leader to go. What it has begun may settle; after `stopMs` the lease is left to run out. */
+  /** Asks the leader to step down. Its work may settle. After `stopMs` the lease is no longer renewed. */
   stepDown(why: string): void {
     if (this.#ending.signal.aborted || this.#gone.signal.aborted) return
     this.#ending.abort(
@@ -140,13 +143,13 @@ export class LeaderTerm implements Leadership {
     void paused(this.#context.engine.clock, this.#stopMs, this.#gone.signal).then(() => this.#stopHard())
   }
 
-  /** Nobody renews the lease from now on. */
+  /** Ends the term although the work has not settled: the lease is no longer renewed. */
   #stopHard(): void {
     if (this.#gone.signal.aborted) return
     try {
       this.#lease.detach()
     } catch {
-      // Lost in this very moment by the clocks, which it has told by now.
+      // The lease was over by the clocks, and its abort has called `#lose` by now.
       return
     }
     const key = JSON.stringify(this.key)
@@ -161,19 +164,19 @@ export class LeaderTerm implements Leadership {
     this.#tellOver()
   }
 
-  /** By the clocks: the work may have blocked the event loop, so that no timer has told. */
+  /** `state` reads the clocks: if the work blocked the event loop, no timer has fired yet. */
   get #isEnding(): boolean {
     return this.#lease.state === 'lost' || this.#ending.signal.aborted
   }
 
-  /** An error that only passes on why a signal aborted is no failure of the work. */
+  /** Whether the error is only the reason of one of the signals, passed on. Then the work has not failed. */
   #passesOn(error: unknown): boolean {
     const reasons = [this.#ending.signal.reason, this.#lost.signal.reason]
     if (reasons.includes(error)) return true
     return fieldOf(error, 'name') === 'AbortError' || reasons.includes(fieldOf(error, 'cause') ?? error)
   }
 
-  /** Also work that only waits for its signal has to go on, as it did while it waited to be elected. */
+  /** Keeps the process alive during the term, as the wait for the election did: the work may only wait for its signal. */
   async #keepProcess(): Promise<void> {
     const { signal } = this.#gone
     while (!signal.aborted) await paused(this.#context.engine.clock, LONG_MS, signal)
@@ -185,11 +188,11 @@ export class LeaderTerm implements Leadership {
     try {
       await engine.ask('evict', () => engine.store.evict(request), engine.attemptMs(1), request.key)
     } catch {
-      // Who observes asks every second, too.
+      // Observers also ask every second.
     }
   }
 
-  /** Keeps the mark for as long as it leads. Its eviction is how somebody asks the leader to go. */
+  /** Holds the mark during the term. If the mark is evicted, the leader steps down. */
   async #keepMark(): Promise<void> {
     const gone = this.#gone.signal
     const over = abortOf(gone)
@@ -200,7 +203,7 @@ export class LeaderTerm implements Leadership {
         failures = 0
         const end = await Promise.race([abortOf(mark.signal), over])
         await mark.release()
-        // It still leads until its work has settled, and so takes the mark again.
+        // The process leads until its work has settled, so the loop takes the mark again.
         if (isEviction(end)) this.stepDown(end.evictedBecause ?? UNSAID)
       } catch (error) {
         if (isEviction(error)) this.stepDown(error.evictedBecause ?? UNSAID)

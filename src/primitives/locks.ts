@@ -90,7 +90,7 @@ export function createLocks(store: Store, options: LocksOptions = {}): Locks {
 const LONGEST_LABEL = 500
 
 export interface EvictOptions {
-  /** What the one who is evicted is told. 1 to 500 characters. */
+  /** Why, as the evicted holder or waiter reads it in its error. 1 to 500 characters. */
   readonly reason: string
 }
 
@@ -226,10 +226,11 @@ export class Locks {
   }
 
   /**
-   * Runs `work` unless it succeeded within `remember`, here or in another process; then it is `{ ran: false }`. Whoever
-   * comes while it runs waits for its end; if it fails, the next one tries. `work` may still run twice: when the lease is
-   * lost on the way, or the process ends between its success and the moment when the store knows. Pass `lease.fence` or
-   * an idempotency key along where that matters.
+   * Runs `work`, unless a call for this key succeeded within the last `remember`, in any process. In that case the result is
+   * `{ ran: false }`. A call that comes while `work` runs waits for its end. If `work` fails, the next call runs it.
+   *
+   * `work` may still run twice: if the lease is lost meanwhile, or if the process ends after the success and before the
+   * store knows of it. Where that matters, pass `lease.fence` or an idempotency key along.
    *
    * ```ts
    * import { connect } from 'holdfast'
@@ -263,7 +264,7 @@ export class Locks {
     if (options !== undefined) checkOptions(options, TAKES.try)
     const { ttl = ttlMs, minHold = minHoldMs, lockDelay = lockDelayMs, ...rest } = options ?? {}
     const settings = parseSettings({ ttl, minHold, lockDelay, ...rest }, TAKES.try, this.#defaults)
-    // With patience: should it be a waiter's id, it does not lose its place by being asked about.
+    // With patience: if the id is that of a waiter, this renewal must not cost the waiter its place.
     const ticket = makeTicket(this.#context, {
       key,
       id,
@@ -283,8 +284,8 @@ export class Locks {
   }
 
   /**
-   * Lists who holds and who waits, key by key, in the order in which the store lists its keys. Changes nothing. What it
-   * shows may be outdated by the time it is read.
+   * Lists holders and waiters, key by key, in the store's own order of keys. It changes nothing. A view may be out of date
+   * by the time it is read.
    */
   async *inspect(
     options: { readonly prefix?: string; readonly pageSize?: number } = {},
@@ -304,9 +305,8 @@ export class Locks {
   }
 
   /**
-   * Takes the key away from a holder, or the place in the queue from a waiter, by its id as `inspect` shows it. The store
-   * tells the holder, whose lease is then lost with reason `evicted`. The holder may go on writing until it hears of that:
-   * only fences stop it.
+   * Removes a holder from the key, or a waiter from the queue, by its id as `inspect` shows it. The store tells the holder,
+   * and its lease is lost with reason `evicted`. Until then the holder may go on writing: only fences stop it.
    *
    * @returns the ids that were removed: this one, or none.
    */

@@ -16,7 +16,7 @@ import {
 } from './options.ts'
 
 export interface OnceOptions extends Omit<WaitOptions, 'minHold' | 'lockDelay'> {
-  /** How long a success is remembered: as long as a repetition may come. From 50 ms to 24 days. No default. */
+  /** How long a success is remembered: at least as long as a repeated call may come. From 50 ms to 24 days. No default. */
   readonly remember: Duration
 }
 
@@ -35,8 +35,8 @@ export function parseOnce(options: OnceOptions, defaults: HoldSettings): OnceSet
 }
 
 /**
- * A success is remembered as a second key that stays taken: by a lease that nobody renews, and that nobody gives back. So
- * every store can do it, and it is forgotten by the store's own clock.
+ * Remembers a success by a second key, the *mark*. The lease of the mark is neither renewed nor released, so the mark stays
+ * taken until the store's clock ends it. Every store can do that.
  */
 export async function runOnce<T>(
   context: LocksContext,
@@ -48,12 +48,12 @@ export async function runOnce<T>(
   if (await isTaken(context, mark, settings)) return DONE_BEFORE
   await checkRemember(context, mark, key, rememberMs)
   return withHold(context, key, EXCLUSIVE, { ...settings, reentrant: false }, async (lease) => {
-    // Whoever we waited for may have succeeded.
+    // The earlier holder, for which this call waited, may have succeeded.
     if (await isTaken(context, mark, settings)) return DONE_BEFORE
-    // The look took its time.
+    // The request for the mark took time: the lease may be over by now.
     lease.assertHeld()
     const value = await work(lease)
-    // Also under a lease that was lost meanwhile: what was done is done.
+    // Also if the lease was lost meanwhile, because the work has succeeded all the same.
     await take(context, mark, key, rememberMs)
     return { ran: true, value }
   })
@@ -61,7 +61,7 @@ export async function runOnce<T>(
 
 const DONE_BEFORE = { ran: false } as const
 
-/** Looks as a reader does, because those who look must not see one another. */
+/** Tries to take the mark as a reader. A reader does not exclude other calls that look at the same moment. */
 async function isTaken(
   context: LocksContext,
   mark: string,
@@ -74,8 +74,9 @@ async function isTaken(
 }
 
 /**
- * Asks to renew what nobody has, which changes nothing: a store that allows no term that long says so now, and not when the
- * work is done. Once per process, as it depends on the store alone.
+ * Asks the store to renew a ticket that does not exist, which changes nothing. If the store does not allow such a long ttl,
+ * it refuses now and not after the work. One such request per process is enough, because the answer depends on the store
+ * alone.
  */
 async function checkRemember(
   context: LocksContext,
@@ -96,7 +97,7 @@ async function checkRemember(
     await engine.ask('renew', () => engine.store.renew([ticket]), engine.attemptMs(1), key)
     remembered.set(engine, rememberMs)
   } catch (cause) {
-    // No answer says nothing; whether the store is there, what comes next will find out.
+    // Without an answer nothing is known. If the store is away, the acquire that follows finds that out.
     if (!isHoldfastError(cause, 'store-refused')) return
     throw new StoreError(
       'store-refused',
@@ -106,7 +107,7 @@ async function checkRemember(
   }
 }
 
-/** The longest that the store of each engine is known to remember. */
+/** The longest ttl that the store of each engine is known to allow. */
 const remembered = new WeakMap<Engine, number>()
 
 async function take(context: LocksContext, mark: string, key: string, rememberMs: number): Promise<void> {
@@ -114,7 +115,7 @@ async function take(context: LocksContext, mark: string, key: string, rememberMs
     const marked = await hold(context, mark, EXCLUSIVE, { ...MARKING, ...ttlFields(rememberMs) })
     marked.detach()
   } catch (cause) {
-    // Still in the queue after all who look are gone: another one has remembered it, under whom our lease was lost.
+    // Still queued after every reader must be gone: another process holds the mark. It did the work after our lease was lost.
     if (cause instanceof AcquireTimeoutError && cause.ahead !== undefined) return
     throw new StoreError(
       'store-unavailable',
@@ -124,6 +125,7 @@ async function take(context: LocksContext, mark: string, key: string, rememberMs
   }
 }
 
-/** Whoever looks has it for one round trip, or until this if it dies; and giving up would not undo the work. */
+/** A call that looks holds the mark for one round trip. If its process dies just then, the mark is taken for this ttl. */
 const LOOKING: HoldSettings = { ...parseSettings({ ttl: 2000, renew: false }, TAKES.try), quiet: true }
+/** No signal: when the mark is taken the work is done, and to give up would not undo it. */
 const MARKING: HoldSettings = { ...parseSettings({ wait: 10_000, renew: false }, TAKES.wait), quiet: true }

@@ -28,8 +28,8 @@ export interface HoldOptions {
 
 export interface WaitOptions extends HoldOptions {
   /**
-   * How long to wait for the key; 0 gives up unless it is free, `Infinity` waits for ever. A store that does not answer is
-   * waited for at least 500 ms (with 0: 5 s), as the key may be free. Default: 30 s.
+   * How long to wait for the key. With 0 the call does not queue, with `Infinity` it waits for ever. If the store does not
+   * answer, the call waits for it at least 500 ms (with 0: 5 s), because the key may be free. Default: 30 s.
    */
   readonly wait?: Duration | undefined
 }
@@ -74,9 +74,9 @@ export interface HoldSettings {
   readonly lockDelayMs: number
   readonly reentrant: boolean
   readonly signal: AbortSignal | undefined
-  /** No event is told of the ticket: it is one of ours beside the caller's key. */
+  /** True for a ticket of Holdfast's own on a marked key: no event tells of it. */
   readonly quiet?: boolean | undefined
-  /** When the call began, on the monotonic clock, if it began before this key was asked for. For messages. */
+  /** When the call began, on the monotonic clock, if that was before the request for this key. For messages. */
   readonly startedAtMs?: number | undefined
 }
 
@@ -163,7 +163,7 @@ export function checkReason(reason: unknown): asserts reason is string {
 
 const LONGEST_REASON = 500
 
-/** A key of ours beside the caller's key. The caller's key has to be short enough for the mark that is added. */
+/** A key of Holdfast's own: the caller's key with a mark at its end. Refuses a key that would become too long. */
 export function markedKey(key: string, mark: string): string {
   checkKey(key)
   const longest = LONGEST_KEY - mark.length

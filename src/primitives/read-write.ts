@@ -24,9 +24,9 @@ import {
 } from './options.ts'
 
 /**
- * Any number of readers, or one writer. Fair: a writer that waits goes before the readers that come after it, so neither
- * side starves. Reading under a write lock of the same async context is possible with `reentrant: true`; the other way
- * round is a `DeadlockError`, since two readers that want to become writers would wait for each other.
+ * Any number of readers, or one writer, in order of arrival: a waiting writer goes before later readers, so neither side
+ * starves. With `reentrant: true` a call may read under the write lock of the same async context. A call that asks to write
+ * under its own read lock gets a `DeadlockError`, because two such readers would wait for each other.
  */
 export class ReadWriteLock {
   readonly key: string

@@ -28,11 +28,11 @@ export interface Permits {
 }
 
 /**
- * At most `permits` units at a time. First come, first served: a call that wants many is not overtaken by calls that
- * want few. Processes may disagree about the number during a deploy; the smallest one among the holders counts.
+ * At most `permits` permits at a time, in order of arrival: calls for few do not overtake a call for many. During a deploy
+ * processes may disagree about the number. Then the smallest number among the holders counts.
  *
- * Fences rise with every grant, so a guard that admits only the highest fence would refuse holders that are still
- * within their rights: guard what a permit protects, not the semaphore.
+ * Each holder has its own fence, and all of them are valid. A guard that admits only the highest fence would refuse the
+ * others. So guard what a permit protects, and not the semaphore.
  */
 export class Semaphore {
   readonly key: string

@@ -8,31 +8,32 @@ import { heldHere, runInScope } from './held-keys.ts'
 import { hold, innerDone, type LocksContext, makeTicket, type Outcome, tryHold } from './hold.ts'
 import { checkCallback, checkKey, EXCLUSIVE, type HoldSettings } from './options.ts'
 
-/** Several keys, held together: all of them, or none. */
+/** The leases of several keys that are held together. */
 export interface LeaseSet extends AsyncDisposable {
   /** In canonical order, without repetitions. */
   readonly keys: readonly string[]
   readonly leases: readonly Lease[]
-  /** The worst of the leases' states. */
+  /** The worst state of any of the leases: `lost`, `released`, `jeopardy` or `held`, in this order. */
   readonly state: LeaseState
-  /** The least of the leases' times. */
+  /** The smallest `remainingMs` of the leases. */
   readonly remainingMs: number
   /** Aborts as soon as one of the leases is lost. */
   readonly signal: AbortSignal
-  /** The fence of one of the keys. Guards are per resource, so each takes the fence of its own key. */
+  /** The fence of one of the keys. Each resource takes the fence of its own key. */
   fence(key: string): bigint
+  /** Throws unless all of the leases hold now; see {@link Lease.assertHeld}. */
   assertHeld(): void
-  /** Renews all; see {@link Lease.extend}. */
+  /** Renews all leases; see {@link Lease.extend}. */
   extend(ttl?: Duration): Promise<void>
-  /** Releases all, in reverse. Never rejects. */
+  /** Releases all leases. Never rejects. */
   release(): Promise<void>
   toJSON(): LeaseJson[]
 }
 
 /**
- * Takes several keys at once where the store can and all are free. Or else one after the other in canonical order, under
- * one deadline for the wait: everybody takes them in the same order, so two calls never wait for each other; what is held
- * already is renewed while the rest is awaited.
+ * Takes all keys in one step if the store can and all are free. Otherwise takes them one after the other, in canonical
+ * order and under one `wait`. The order is the same for every call, so two calls never wait for each other. The leases that
+ * are held already are renewed meanwhile.
  */
 export async function holdTogether(
   context: LocksContext,
@@ -48,9 +49,9 @@ export async function holdTogether(
   try {
     for (const key of ordered) {
       const waitedMs = context.engine.clock.monotonicMs() - startedAtMs
-      // At least a millisecond: without any patience it would be refused without having waited its turn.
+      // At least 1 ms: a ticket with `wait: 0` has no patience, so a taken key would refuse it without a place in the queue.
       const waitMs = settings.waitMs === 0 ? 0 : Math.max(1, settings.waitMs - waitedMs)
-      // Inside the scopes of what it holds already, so that a circle through a half-taken set is found, too.
+      // Inside the scopes of the keys that are held already, so that a cycle through a half-taken set is found, too.
       const take = () => hold(context, key, EXCLUSIVE, { ...settings, waitMs, startedAtMs })
       leases.push(await runInScopes(context.engine, leases, take))
     }
@@ -90,7 +91,7 @@ export async function tryHoldTogether(
   }
 }
 
-/** Nobody waits here, so the order does not matter. Undefined where they have to be taken one by one. */
+/** One request that does not wait, so the order does not matter. `undefined`: the keys have to be taken one by one. */
 async function takeAtOnce(
   context: LocksContext,
   keys: readonly string[],
@@ -149,7 +150,7 @@ async function runUnder<T>(
   }
 }
 
-/** The scopes inside, as for one lease. */
+/** The scopes are innermost, as for one lease. */
 function runObserved<T>(engine: Engine, leases: readonly HeldLease[], work: () => T): T {
   const inScopes = () => runInScopes(engine, leases, work)
   return leases.reduceRight<() => T>((inner, lease) => () => lease.runObserved(inner), inScopes)()
@@ -214,7 +215,7 @@ class Together implements LeaseSet {
 
 const WORST_FIRST: readonly LeaseState[] = ['lost', 'released', 'jeopardy', 'held']
 
-/** One of the keys may be given back because another one is busy, and would then stay taken although nothing has run. */
+/** If one key is busy, the others are released. With a minimum hold they would stay taken although no work has run. */
 function refuseMinHold({ minHoldMs }: HoldSettings): void {
   if (minHoldMs === 0) return
   throw new InvalidArgumentError(
@@ -231,7 +232,7 @@ function canonical(keys: readonly string[]): string[] {
   return [...new Set(keys)].sort((one, other) => (one < other ? -1 : 1))
 }
 
-/** In reverse, and side by side: a release that takes long must not keep the others. */
+/** Begins the releases in reverse order, and does not wait in between: a slow release must not delay the others. */
 async function releaseAll(leases: readonly HeldLease[]): Promise<void> {
   await Promise.all([...leases].reverse().map((lease) => lease.release()))
 }
