@@ -10,7 +10,7 @@ import {
   releaseOf,
 } from './conformance-scene.ts'
 
-/** What outlasts a hold: the minimum hold and the lock-delay. */
+/** The two delays that outlast a holder: the minimum hold and the lock-delay. */
 export const delayCases: readonly ConformanceScript[] = [
   {
     name: 'a minimum hold keeps the key taken after a release, and then hands it over',

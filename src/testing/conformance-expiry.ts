@@ -13,7 +13,7 @@ import {
   type Scene,
 } from './conformance-scene.ts'
 
-/** What the store's clock does to those who hold, and only the store's clock. */
+/** Holders and fences: only the store's clock decides when a holder expires. */
 export const expiryCases: readonly ConformanceScript[] = [
   {
     name: 'a holder that is not heard of for its ttl is gone, and the next one has a higher fence',

@@ -16,7 +16,7 @@ import {
 } from './conformance-scene.ts'
 import { seededRandom } from './random.ts'
 
-/** Who may hold together, and that every call may be repeated. */
+/** Which tickets may hold together, and that every call may be sent again. */
 export const holdingCases: readonly ConformanceScript[] = [
   {
     name: 'a free key is held at once, and by nobody else until it is released',
@@ -148,7 +148,7 @@ export const holdingCases: readonly ConformanceScript[] = [
       const ticket = scene.ticket({ limit: scene.several(2) })
       const fence = heldFence(await one.acquire(ticket))
       assert.equal(heldFence(await one.acquire(ticket)), fence)
-      // A ticket belongs to one process until it has a fence; another one takes it over by renewing it.
+      // A ticket belongs to one process until it has a fence. Another process takes it over by a renewal.
       const view = scene.exactOrder ? other : one
       assert.equal(heldFence(await view.acquire(ticket)), fence)
       assert.equal(heldFence(await view.acquire({ ...ticket, patienceMs: 0 })), fence)

@@ -4,7 +4,7 @@ import { mayStandTogether, type Share } from '../law/law.ts'
 import { type ConformanceScript, heldFence, releaseOf, type Scene } from './conformance-scene.ts'
 import { type Random, seededRandom } from './random.ts'
 
-/** Many at once. What is checked here is what happens, seen from outside: the store is not asked for its opinion. */
+/** Many clients at once. The cases check what the clients see, and not what `inspect` says. */
 export const manyCases: readonly ConformanceScript[] = [
   {
     name: 'many tasks through several views on many keys: never two that exclude each other, and everybody is served',
@@ -39,7 +39,7 @@ export const manyCases: readonly ConformanceScript[] = [
   {
     name: 'one acquire that is sent many times at once is one holder under one fence',
     async play(scene) {
-      // Two processes never ask with one ticket at once, and servers without a common order could not tell which was first.
+      // In use two processes never send the same ticket at once. Independent servers could not order that, so one view here.
       const views = scene.exactOrder ? [await scene.view(), await scene.view()] : [await scene.view()]
       const ticket = scene.ticket({ limit: scene.several(9) })
       const answers = await Promise.all(

@@ -9,7 +9,7 @@ import {
   releaseOf,
 } from './conformance-scene.ts'
 
-/** The time of those who wait: how long an offer stands, and how long a waiter is remembered. */
+/** Waiters and time: how long an offer stands, and how long a waiter is remembered. */
 export const patienceCases: readonly ConformanceScript[] = [
   {
     name: 'an expiry admits the head with the next call of anybody, whatever it asks',

@@ -26,7 +26,7 @@ export const queueCases: readonly ConformanceScript[] = [
       }
       let fence = 0n
       for (const [index, ticket] of tickets.entries()) {
-        // Whoever is last in line asks first: asking does not overtake.
+        // The last waiter asks first, to show that asking does not overtake.
         for (const waiter of tickets.slice(index + 1).reverse())
           assert.equal((await viewOf(index + 1).acquire(waiter)).tag, 'queued')
         const next = heldFence(await viewOf(index).acquire(ticket))

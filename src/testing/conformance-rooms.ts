@@ -12,7 +12,7 @@ import {
   releaseOf,
 } from './conformance-scene.ts'
 
-/** What people see and do by hand, names that are hard to keep, and the end. */
+/** `inspect` and `evict`, names that are hard to store, and `close`. */
 export const roomCases: readonly ConformanceScript[] = [
   {
     name: 'inspect shows who holds and who waits, with everything it knows of them',
@@ -293,7 +293,7 @@ const HOSTILE: readonly string[] = [
   '-1',
   '1e3',
   'null',
-  // With the prefix in front, nearly the 1,024 characters that a key may have; in the second case 3 bytes each.
+  // With the prefix nearly the 1,024 characters that a key may have. Those of the second key take 3 bytes each.
   'x'.repeat(970),
   `${'x'.repeat(970)}y`,
   '鍵'.repeat(970),

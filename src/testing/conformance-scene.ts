@@ -15,51 +15,50 @@ import type { Share } from '../law/law.ts'
 /** How a store under test is reached. */
 export interface ConformanceSubject {
   /**
-   * Opens another view of the same rooms, as another process would: for a server, one more connection; for a file, the
-   * file once more. A store that lives in this process may return the same object each time. Every view that a case
-   * opened is closed at its end.
+   * Opens another view of the same rooms, as another process would: for a server another connection, for a file the same
+   * file again. A store that lives in this process may return the same object each time. Each case closes its views.
    */
   readonly open: () => Store | Promise<Store>
   /**
-   * Lets at least so much of the store's time pass. Default: really waits. Cases that share such a clock have to be run
-   * one after the other.
+   * Lets at least this many milliseconds of the store's time pass. If cases share a clock that `pass` turns, run them one
+   * after the other. Default: really waits.
    */
   readonly pass?: (ms: number) => void | Promise<void>
-  /** `false` for a store without `listen`: the cases about wakes are left out. Default: `true`. */
+  /** Set `false` for a store without `listen`. Then the cases about wakes are left out. Default: `true`. */
   readonly pushes?: boolean
   /**
-   * `true` when the clock of this process is the store's own (memory, a file on this machine): then the case that turns
-   * the client's clock is left out. Default: `false`.
+   * Set `true` if the store uses the clock of this process (memory, a file on this machine). Then the case that turns the
+   * client's clock is left out. Default: `false`.
    */
   readonly sharesClock?: boolean
   /**
-   * `false` for a store that refuses limits other than 1 and `UNLIMITED`, as on several servers that do not know of one
-   * another permits cannot be counted: cases about semaphores are left out, the others use readers. Default: `true`.
+   * Set `false` for a store that refuses limits other than 1 and `UNLIMITED`, because independent servers cannot count
+   * permits. Then the cases about semaphores are left out, and the others use readers. Default: `true`.
    */
   readonly semaphores?: boolean
   /**
-   * `best-effort` for a store on several servers that do not know of one another. What follows from a call that was
-   * answered is as everywhere; but calls that come at the same moment may be in another order on each server, so that nobody
-   * may have the key until some of them have asked again, and a fence is chosen when a ticket confirms, not when it is
-   * offered the key. Cases that need more are left out. Default: `exact`.
+   * Set `best-effort` for a store on several independent servers. After an answered call its order is as in other stores.
+   * Calls of the same moment may have another order on each server, so the key may stay free until some have asked again. A
+   * fence is chosen when a ticket confirms, and not when it is offered the key. Cases that need more are left out.
+   * Default: `exact`.
    */
   readonly order?: 'exact' | 'best-effort'
   /**
-   * `true` for a store that ends by itself what has expired and admits who is next, without being asked: then the cases in
-   * which an expiry shows only with the next call are left out. Default: `false`.
+   * Set `true` for a store that clears expired tickets and admits the next one without a call. Then the cases are left out in
+   * which an expiry has an effect only at the next call. Default: `false`.
    */
   readonly expiresUnasked?: boolean
   /**
-   * What the store still keeps under the prefix when all tickets were released without a cancel, apart from what the
-   * fence rule needs: names for the failure message. Default: only `inspect` is believed.
+   * Names what the store still keeps under the prefix after all tickets were released without a cancel, except what fences
+   * need. A case fails with these names. Default: only `inspect` is checked.
    */
   readonly leftovers?: (prefix: string) => readonly string[] | Promise<readonly string[]>
 }
 
-/** One case before it meets a store. */
+/** A case of the suite, before a store is given. */
 export interface ConformanceScript {
   readonly name: string
-  /** Only for stores that have it. */
+  /** The case runs only for stores that have this feature. */
   readonly needs?: 'push' | 'own-clock' | 'lazy-expiry' | 'semaphores' | 'exact-order'
   readonly play: (scene: Scene) => Promise<void>
 }
@@ -67,12 +66,12 @@ export interface ConformanceScript {
 /** Long enough that nothing expires while a case runs, on however busy a machine. */
 export const LONG = 120_000
 
-/** Thrown when this machine was too busy for a case to say anything; the case is then repeated with longer spans. */
+/** Thrown when this machine was too busy for the result of a case to count. The case is repeated with longer times. */
 export class TooSlow extends Error {}
 
 export type TicketDraft = Partial<Ticket>
 
-/** What one case works with: keys and tickets of its own, views that are closed for it, and time. */
+/** The tools of one case: its own keys and tickets, views that are closed at its end, and time. */
 export class Scene {
   readonly prefix: string = `conformance:${crypto.randomUUID()}:`
   readonly key: string = `${this.prefix}key`
@@ -103,23 +102,23 @@ export class Scene {
     return this.#subject.order !== 'best-effort'
   }
 
-  /** The limit of tickets that hold together where it does not matter how many: of readers, if there are no semaphores. */
+  /** A limit for tickets that hold together, when the number does not matter. Without semaphores, that of readers. */
   several(limit: number): number {
     return this.semaphores ? limit : UNLIMITED
   }
 
-  /** What a ticket is told that asks because it was woken. */
+  /** The answer to a ticket that asks because it was woken. */
   async whenWoken(store: Store, ticket: Ticket): Promise<AcquireAnswer> {
     const giveUpAt = performance.now() + 10_000
     for (;;) {
       const answer = await store.acquire(ticket)
-      // Let in by some servers, and by the others in a moment.
+      // Some servers have admitted it, and the others will in a moment.
       if (this.exactOrder || answer.tag !== 'queued' || performance.now() > giveUpAt) return answer
       await new Promise((resolve) => setTimeout(resolve, answer.askAgainMs))
     }
   }
 
-  /** A ticket that takes all there is of what tickets of `several(limit)` share: of a writer, if there are no semaphores. */
+  /** A ticket that excludes every ticket of `several(limit)`. Without semaphores, that of a writer. */
   all(limit: number): Share {
     return this.semaphores ? { units: limit, limit } : { units: 1, limit: 1 }
   }
@@ -130,7 +129,7 @@ export class Scene {
     return store
   }
 
-  /** A ticket of a mutex that waits and does not expire, but for what the draft says. */
+  /** A ticket of a mutex that waits and does not expire, unless the draft says otherwise. */
   ticket(draft: TicketDraft = {}): Ticket {
     const ttlMs = draft.ttlMs ?? LONG
     const ticket: Ticket = {
@@ -150,12 +149,12 @@ export class Scene {
     return ticket
   }
 
-  /** A short time that matters to the case: longer when the machine turned out to be too busy for it. */
+  /** A short time that the case is about. It is longer when the case is repeated on a busy machine. */
   span(ms: number): number {
     return ms * this.#stretch
   }
 
-  /** Lets the store's time pass beyond this many milliseconds. */
+  /** Lets more than this many milliseconds of the store's time pass. */
   async outlive(ms: number): Promise<void> {
     // The clocks of store and process may be rounded to whole milliseconds, and a timer may fire one early.
     const beyondMs = ms + 25
@@ -172,7 +171,7 @@ export class Scene {
     assert.ok(store.listen, 'A store without `listen` is tested with `pushes: false`')
     const ears = new WakeRecorder()
     ears.unlisten = await store.listen((wake) => {
-      // Other cases may share the view, and their wakes with it.
+      // Other cases may share the view, so their wakes come here, too.
       if (wake.tag === 'ticket' && this.#tickets.has(wake.id)) ears.take(wake.id)
     })
     this.#ears.push(ears)
@@ -191,7 +190,7 @@ export class Scene {
     return (await this.room(store, key))?.queue ?? []
   }
 
-  /** A store may use the occasion to clear away what nobody needs any more. */
+  /** Acquires and releases a hundred other keys. A store may use these calls to clear what has expired. */
   async visitOtherKeys(store: Store): Promise<void> {
     for (let visit = 0; visit < 100; visit += 1) {
       const ticket = this.ticket({ key: `${this.key}:visit:${visit}` })
@@ -221,7 +220,7 @@ export class Scene {
   }
 }
 
-/** Which tickets a listener was woken for. */
+/** The wakes of one listener. */
 export class WakeRecorder {
   readonly heard: string[] = []
   unlisten: () => void = () => {}
@@ -232,7 +231,7 @@ export class WakeRecorder {
     this.#awaited.get(id)?.()
   }
 
-  /** Resolves once a wake for this ticket has come (also if it came before), rejects after a bounded wait. */
+  /** Resolves when a wake for this ticket comes, or has come already. Rejects after a bounded wait. */
   async hear(id: string, withinMs = 5_000): Promise<void> {
     if (this.heard.includes(id)) return
     await new Promise<void>((resolve, reject) => {
@@ -248,17 +247,17 @@ export class WakeRecorder {
   }
 }
 
-/** Tells whether an assertion about a short time was asked in time to mean anything. */
+/** Measures whether an assertion about a short time was made early enough to count. */
 export class Stopwatch {
   readonly #startedAt = performance.now()
   readonly #counts: boolean
 
-  /** `counts`: whether the time that passes here is the store's. */
+  /** `counts`: whether the store's time passes as this process's does. */
   constructor({ counts }: { readonly counts: boolean }) {
     this.#counts = counts
   }
 
-  /** Goes on only while less than this has passed; otherwise the case is repeated with longer spans. */
+  /** Throws if this much time or more has passed. Then the case is repeated with longer times. */
   within(ms: number): void {
     const tookMs = performance.now() - this.#startedAt
     if (!this.#counts || tookMs < ms) return
@@ -280,7 +279,7 @@ export async function allRooms(store: Store, prefix: string, count = 100): Promi
   throw new assert.AssertionError({ message: 'inspect never came to its last page' })
 }
 
-/** The fence of an answer that has to be `held`. */
+/** Asserts that the answer is `held`, and returns its fence. */
 export function heldFence(answer: AcquireAnswer | RenewAnswer): bigint {
   if (answer.tag !== 'held')
     throw new assert.AssertionError({ message: `Expected held, got ${show(answer)}` })
@@ -288,21 +287,21 @@ export function heldFence(answer: AcquireAnswer | RenewAnswer): bigint {
   return answer.fence
 }
 
-/** An acquire that has to be queued. */
+/** Asserts that the answer is `queued`, and returns it. */
 export function queuedAnswer(answer: AcquireAnswer): Extract<AcquireAnswer, { tag: 'queued' }> {
   if (answer.tag !== 'queued')
     throw new assert.AssertionError({ message: `Expected queued, got ${show(answer)}` })
   return answer
 }
 
-/** An acquire that has to be busy. */
+/** Asserts that the answer is `busy`, and returns it. */
 export function busyAnswer(answer: AcquireAnswer): Extract<AcquireAnswer, { tag: 'busy' }> {
   if (answer.tag !== 'busy')
     throw new assert.AssertionError({ message: `Expected busy, got ${show(answer)}` })
   return answer
 }
 
-/** An answer that has to say that the ticket is gone, and that nobody evicted it. */
+/** Asserts that the answer is `gone`, and not because of an eviction. */
 export function assertGone(answer: AcquireAnswer | RenewAnswer | undefined): void {
   if (answer?.tag !== 'gone' || answer.evicted)
     throw new assert.AssertionError({ message: `Expected gone and not evicted, got ${show(answer)}` })

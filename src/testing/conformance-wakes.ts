@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type ConformanceScript, heldFence, LONG, queuedAnswer, releaseOf } from './conformance-scene.ts'
 
-/** Hints that asking again is worth it. */
+/** Wakes: which tickets are woken, and how often. */
 export const wakeCases: readonly ConformanceScript[] = [
   {
     name: 'a release wakes the head, in the process that asked for it',
@@ -41,7 +41,7 @@ export const wakeCases: readonly ConformanceScript[] = [
         await other.release(releaseOf(reader))
       }
       await ears.hear(writer.id)
-      // Several servers may tell of the same event at different times; a wake too many is one question too many.
+      // Several servers may report the same event at different times. A wake too many costs one request too many.
       assert.deepEqual(
         scene.exactOrder ? ears.heard : [...new Set(ears.heard)],
         [...readers, writer].map(({ id }) => id),

@@ -12,17 +12,17 @@ import { wakeCases } from './conformance-wakes.ts'
 export interface ConformanceCase {
   /** A sentence that is true of every store. */
   readonly name: string
-  /** Resolves when it is true of this one, rejects with an `AssertionError` (or the store's error) when it is not. */
+  /** Resolves if the sentence is true of this store. Otherwise rejects with an `AssertionError`, or the store's error. */
   run(): Promise<void>
 }
 
 /**
- * The tests that every store of Holdfast passes, for any test runner: each promise of the contract and each feature of
- * the law, as cases that are independent of one another, use random keys under `conformance:`, leave nothing behind and
- * take a few seconds at most each (the whole suite: about ten, most of it waiting for something to expire).
+ * The tests that every store of Holdfast passes, for any test runner. Cases cover each promise of the contract and each
+ * feature of the law. They are independent of one another, use random keys under `conformance:` and leave nothing behind.
+ * The whole suite takes about ten seconds, most of them to wait for something to expire.
  *
- * A case about a short time measures whether this machine was fast enough for its answer to mean anything, and repeats
- * itself with longer times when it was not.
+ * A case about a short time measures whether this machine was fast enough. If it was not, the case repeats itself with
+ * longer times.
  *
  * ```ts
  * import { test } from 'node:test'

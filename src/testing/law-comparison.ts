@@ -7,14 +7,14 @@ import { seededRandom } from './random.ts'
 export interface LawComparisonOptions {
   readonly store: Store
   /**
-   * Sets the store's clock, in milliseconds since 1970; never called with less than before, unless `setsBack`. With it,
-   * terms are short, expiry is part of the histories, and every time in an answer must be exact. Without it the store's own
-   * clock runs, nothing expires, and times need only be near.
+   * Sets the store's clock, in milliseconds since 1970. The time never falls, unless `setsBack` is true. With `setTime`,
+   * histories have short terms and expiry, and every time in an answer must be exact. Without it the store's own clock
+   * runs, no ticket expires, and times need only be near.
    */
   readonly setTime?: (ms: number) => void | Promise<void>
-  /** Whether `setTime` may also set the clock back: for stores on a clock that can be, as that of a server. Default: false. */
+  /** Whether `setTime` may also set the clock back, as an administrator may do with a server's. Default: false. */
   readonly setsBack?: boolean
-  /** Repeats a run. Default: a new one each time, named in the failure. */
+  /** The seed of an earlier run, to repeat it. Default: a new seed each time, which a failure names. */
   readonly seed?: string
   /** How many histories to play. Default: 50. */
   readonly histories?: number
@@ -24,17 +24,16 @@ export interface LawComparisonOptions {
 
 export interface LawComparisonReport {
   readonly seed: string
-  /** How often the law gave each answer, such as `acquire held`: what the histories have covered. */
+  /** How often the law gave each answer, such as `acquire held`. It shows what the histories have covered. */
   readonly answers: Readonly<Record<string, number>>
 }
 
 /**
- * Plays random histories to a store and to the law at once, and compares every answer, every room as `inspect` shows
- * it, and (where the store has `listen`) every wake. Fences are compared by order and equality, because each store has
- * its own.
+ * Plays random histories to a store and to the law side by side. It compares every answer, every room as `inspect` shows it,
+ * and every wake if the store has `listen`. Each store has its own fences, so these are compared by order and equality.
  *
- * Rejects with an `AssertionError` at the first difference. Its message holds the seed, and the shortest history that
- * was found to show the difference.
+ * At the first difference it rejects with an `AssertionError`. The message has the seed, and the shortest history that it
+ * found with this difference.
  *
  * ```ts
  * import { test } from 'node:test'
@@ -71,7 +70,7 @@ interface Counterexample {
   readonly difference: Difference
 }
 
-/** Leaves out one step after the other as long as some difference remains, and for some seconds at most. */
+/** Leaves out step after step while a difference remains. Stops after some seconds. */
 async function shorten(stage: Stage, original: History, difference: Difference): Promise<Counterexample> {
   const giveUpAt = performance.now() + 10_000
   let found: Counterexample = { history: cut(original, difference), difference }

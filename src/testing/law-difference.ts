@@ -2,13 +2,13 @@ import { show } from './conformance-scene.ts'
 
 export interface DifferenceOptions {
   readonly fences: FenceMatch
-  /** Whether both sides had the same clock. Otherwise times only have to be near. */
+  /** Whether both sides have the same clock. Otherwise times only have to be near. */
   readonly exact: boolean
-  /** No new fence may be smaller: the store's time in µs. */
+  /** The store's time in µs. No new fence may be smaller. */
   readonly floor: bigint
 }
 
-/** Where two answers differ first, in words; `undefined` when they do not. */
+/** Describes the first difference of two answers; `undefined` if there is none. */
 export function firstDifference(
   theirs: unknown,
   ours: unknown,
@@ -35,7 +35,7 @@ export function firstDifference(
   return undefined
 }
 
-/** Which fence of the store is which fence of the law. Both have to rise together. */
+/** Matches the store's fences of a key with the law's. Both have to rise together. */
 export class FenceMatch {
   readonly #pairs = new Map<bigint, bigint>()
 
@@ -50,7 +50,7 @@ export class FenceMatch {
   }
 }
 
-/** Far more than a call takes, far less than the terms of a history without time differ. */
+/** Far longer than a call, and far shorter than the difference between two terms of a history without time. */
 const NEAR_MS = 20_000
 
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

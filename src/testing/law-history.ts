@@ -2,25 +2,25 @@ import { type Ticket, UNLIMITED } from '../contract/store.ts'
 import type { Share } from '../law/law.ts'
 import type { Random } from './random.ts'
 
-/** Some tickets, and what happens to them in which order. Plain values, so that a part of a history is one, too. */
+/** Some tickets, and the steps that happen to them in order. Plain values, so that some of the steps are a history, too. */
 export interface History {
   readonly cast: readonly Role[]
   readonly steps: readonly Step[]
 }
 
-/** A ticket before it has a key and an id: the same history can then be played many times. */
+/** A ticket without key and id, so that the same history can be played many times. */
 export type Role = Omit<Ticket, 'key' | 'id'> & { readonly room: number }
 
 type TicketTerms = Pick<Role, 'ttlMs' | 'acceptMs' | 'patienceMs' | 'minHoldMs' | 'lockDelayMs'>
 
-/** Roles and rooms are named by their number. */
+/** `role` and `room` are indexes. */
 export type Step =
   | CallStep
-  // All in one tick, so that a store may send them together; each in another room, because their order is no promise.
+  // All calls in one tick, so that a store may batch them. Each is in another room, because their order is no promise.
   | { readonly verb: 'together'; readonly calls: readonly CallStep[] }
   | { readonly verb: 'pass'; readonly ms: number }
-  // The store's clock is set back, just after every room was cleared of what had expired: what is not cleared yet lives
-  // again in some stores and not in others, and either is right.
+  // Sets the store's clock back, just after every room was cleared of expired tickets. An expired ticket that is not
+  // cleared yet would come back to life in some stores and not in others, and both are correct.
   | { readonly verb: 'setBack'; readonly ms: number }
 
 export type CallStep =
@@ -32,21 +32,21 @@ export type CallStep =
 export const ROOMS = 3
 
 /**
- * A random history. With `time`, terms are short and time passes, often exactly to the edge of a term; without, terms
- * are so long that nothing expires. With `setsBack`, the clock is also set back in some.
+ * Draws a random history. With `time`, terms are short and time passes, often exactly to the end of a term. Without it, terms
+ * are so long that nothing expires. With `setsBack`, some histories also set the clock back.
  */
 export function drawHistory(
   random: Random,
   options: { readonly steps: number; readonly time: boolean; readonly setsBack: boolean },
 ): History {
   const setsBack = options.setsBack && random.chance(0.3)
-  // Long terms show what a store that keeps rooms for some seconds longer makes of those that have to be kept. Where the
-  // clock is set back, no tombstone and no lock-delay may end, as stores clear them away when they like.
+  // A store may keep rooms for some seconds after their end. Terms above that (scale 100) test how it treats them. If the
+  // clock is set back, no tombstone and no lock-delay may end, because stores clear these at different times.
   const scale = setsBack ? 1 : random.pick([1, 1, 1, 100])
   const drawn = drawCast(random, options.time ? scale : undefined)
   const cast = setsBack ? drawn.map((role) => ({ ...role, lockDelayMs: 0 })) : drawn
   const steps: Step[] = random.chance(0.5) ? drawQueue(random, cast) : []
-  // As long as somebody is remembered: that very millisecond is where a `<` differs from a `<=`.
+  // Exactly the patience of a ticket: a `<` and a `<=` differ only at that millisecond.
   if (options.time && steps.length > 0)
     steps.splice(-1, 0, { verb: 'pass', ms: Math.max(1, random.pick(cast).patienceMs) })
   while (steps.length < options.steps) {
@@ -58,7 +58,7 @@ export function drawHistory(
   return { cast, steps }
 }
 
-/** `scale`: of the terms, where time passes. */
+/** `scale` multiplies the terms. `undefined`: no time passes, so terms are long. */
 function drawCast(random: Random, scale: number | undefined): readonly Role[] {
   const shares = random.pick(PALETTES)
   const plain = shares === MUTEXES && random.chance(0.5)
@@ -68,7 +68,7 @@ function drawCast(random: Random, scale: number | undefined): readonly Role[] {
     ...(plain ? WITHOUT_EXTRAS : {}),
     owner: `{"role":"${name}"}`,
   })
-  // The tickets of one process are usually on the same terms, and a store may send these together.
+  // The tickets of one process usually have the same terms, and a store may batch those.
   const common = random.chance(0.3) ? drawTerms('any') : undefined
   return Array.from({ length: random.between(3, 9) }, (_, index) => ({
     ...(common ?? drawTerms(nameOf(index))),
@@ -76,7 +76,7 @@ function drawCast(random: Random, scale: number | undefined): readonly Role[] {
   }))
 }
 
-/** One line per step, for people who look for the difference. */
+/** The line of a step in the message of a failure. */
 export function describeStep(step: Step): string {
   switch (step.verb) {
     case 'acquire':
@@ -105,7 +105,7 @@ export function describeRole(role: Role, index: number): string {
   return `${nameOf(index)}: room ${room}, ${share}, ttl ${ttlMs}, accept ${acceptMs}, patience ${patienceMs}${extras}`
 }
 
-/** Which roles a step names. */
+/** The roles that a step names. */
 export function rolesOf(step: Step): readonly number[] {
   if (step.verb === 'renew') return step.roles
   if (step.verb === 'together') return step.calls.flatMap(rolesOf)
@@ -126,10 +126,10 @@ const PERMITS: readonly Share[] = [
   { units: 3, limit: 3 },
   { units: 3, limit: 5 },
 ]
-// What nearly every room is, and what stores take short cuts for.
+// Nearly every real room has only mutexes, and stores have a fast path for them.
 const MUTEXES: readonly Share[] = [MUTEX]
 const WITHOUT_EXTRAS = { minHoldMs: 0, lockDelayMs: 0 } as const
-// Of everything a little, and of one kind enough for what shows only among many of them.
+// One palette has all kinds. The others have one kind each, for mistakes that show only among many of the same kind.
 const PALETTES: readonly (readonly Share[])[] = [
   [MUTEX, MUTEX, READER, ...PERMITS],
   [MUTEX, READER, READER],
@@ -137,7 +137,7 @@ const PALETTES: readonly (readonly Share[])[] = [
   MUTEXES,
 ]
 
-// Round terms and steps of time meet at the same millisecond often, which is where a `<` differs from a `<=`.
+// Round terms and round pauses often end at the same millisecond: only there a `<` differs from a `<=`.
 const TERMS_MS = [20, 30, 50, 100, 100, 300] as const
 const PASSES_MS = [1, 1, 9, 10, 10, 20, 30, 50, 100, 300] as const
 const LONG_TERMS_MS = [60_000, 120_000, 240_000] as const
@@ -171,8 +171,8 @@ function drawPass(random: Random, scale: number): Step {
 }
 
 /**
- * Everybody in the first room asks, and some time later the first of them releases: by chance alone a queue is rarely
- * long enough for somebody in it to be forgotten while others wait before and behind.
+ * Every role of the first room asks, and later the first one releases. By chance alone a queue is rarely so long that a
+ * waiter is forgotten between others that still wait.
  */
 function drawQueue(random: Random, cast: readonly Role[]): Step[] {
   const queue = cast.flatMap(({ room }, role) => (room === 0 ? [{ verb: 'acquire', role } as const] : []))
@@ -197,7 +197,7 @@ function drawCall(random: Random, cast: readonly Role[], earlier: readonly Step[
   const anybody = random.between(0, cast.length - 1)
   const verb = random.pick(VERBS)
   if (verb === 'acquire') return { verb, role: anybody }
-  // Most calls are about somebody who has asked lately: the others are unknown to the store, or long gone.
+  // Most calls are about a role that has asked lately. The store does not know the others, or has dropped them.
   const lately = earlier.slice(-8).flatMap((step) => (step.verb === 'acquire' ? [step.role] : []))
   const role = lately.length > 0 && random.chance(0.7) ? random.pick(lately) : anybody
   if (verb === 'release') return { verb, role, cancel: random.chance(0.1) }
@@ -208,7 +208,7 @@ function drawCall(random: Random, cast: readonly Role[], earlier: readonly Step[
   return { verb, room: cast[role]?.room ?? 0, role: random.chance(0.2) ? undefined : role }
 }
 
-// Evictions are rare, because most of them end the story of a ticket.
+// Evictions are rare, because after most of them no call of the ticket has an effect.
 const VERBS = [
   ...Array<'acquire'>(9).fill('acquire'),
   ...Array<'release'>(4).fill('release'),

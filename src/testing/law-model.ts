@@ -18,11 +18,11 @@ export type Call =
 
 export type CallAnswer = AcquireAnswer | readonly RenewAnswer[] | ReleaseAnswer | readonly string[]
 
-/** Rooms that are kept by the law itself, without a store around it. */
+/** Rooms that the law itself keeps, without a store. */
 export class LawModel {
   readonly #rooms = new Map<string, Room>()
 
-  /** What the law answers, and whom it wants woken. */
+  /** The answer of the law, and the ids that have to be woken. */
   ask(call: Call, time: StoreTime): { readonly answer: CallAnswer; readonly offered: readonly string[] } {
     switch (call.verb) {
       case 'acquire':
@@ -43,7 +43,7 @@ export class LawModel {
     }
   }
 
-  /** What `inspect` has to show; `undefined` when it has to show nothing. */
+  /** The view that `inspect` has to show; `undefined` if it must not show the room. */
   view(key: string, time: StoreTime): RoomView | undefined {
     const seen = view(this.#room(key), key, time)
     return seen.holders.length > 0 || seen.queue.length > 0 || seen.closedMs > 0 ? seen : undefined

@@ -10,14 +10,14 @@ export interface StageOptions {
   readonly setTime?: (ms: number) => void | Promise<void>
 }
 
-/** Where the store and the law come apart. */
+/** The first difference between the store and the law in one history. */
 export interface Difference {
-  /** How many steps of the history it took. */
+  /** How many steps were played until the difference. */
   readonly steps: number
   readonly text: string
 }
 
-/** Plays histories to a store and to the law at once. */
+/** Plays histories to a store and to the law side by side. */
 export class Stage {
   /** How often the law gave which answer. */
   readonly answers: Map<string, number> = new Map()
@@ -25,7 +25,7 @@ export class Stage {
   readonly #setTime: StageOptions['setTime']
   /** How often the store has woken each ticket. */
   readonly #heard = new Map<string, number>()
-  /** How long a wake may be on its way. Short once one was missing: what is left to do is to find the shortest history. */
+  /** How long a wake may take. It becomes short after the first missing wake, to find the shortest history faster. */
   #wakeWithinMs = 2_000
   #ms: number = Date.now()
   #unlisten: (() => void) | undefined
@@ -89,7 +89,7 @@ export class Stage {
       case 'release':
         return this.#compare(play, call.request.key, answer, expected)
       case 'evict':
-        // In which order they are named is nobody's promise.
+        // The order of evicted ids is no promise.
         return this.#compare(play, call.request.key, sorted(answer), sorted(expected))
       case 'renew':
         return first(call.tickets, (ticket, index) => {
@@ -111,7 +111,7 @@ export class Stage {
     })
   }
 
-  /** A wake may be on its way for a moment, but one too many is never right. */
+  /** A wake may come a moment late, so wait for missing ones. A wake too many is always a difference. */
   async #wakesDiffer({ tickets, offered }: Play): Promise<string | undefined> {
     if (this.#unlisten === undefined) return undefined
     const missing = (id: string): number => (offered.get(id) ?? 0) - (this.#heard.get(id) ?? 0)
@@ -135,14 +135,14 @@ export class Stage {
     for (const { key, id } of tickets) await this.#store.release({ key, id, cancel: false })
     await this.#pass(LONGEST_TERM_MS)
     if (this.#setTime === undefined) {
-      // Nobody waits for the end of a minimum hold.
+      // On a real clock, evict instead of waiting for the end of a minimum hold.
       for (const { key } of tickets) await this.#store.evict({ key, id: undefined, reason: 'the end' })
     }
     const rooms = await this.#rooms(prefix)
     return rooms.length === 0 ? undefined : `left behind after every ticket was released: ${show(rooms)}`
   }
 
-  /** All pages: where a store keeps much else, the first may be empty although there are rooms. */
+  /** Reads all pages: in a store with many other keys the first page may be empty. */
   async #rooms(prefix: string): Promise<readonly RoomView[]> {
     const rooms: RoomView[] = []
     let cursor: string | undefined
@@ -190,14 +190,14 @@ interface Play {
   readonly tickets: readonly Ticket[]
   readonly law: LawModel
   readonly fences: Map<string, FenceMatch>
-  /** How often each ticket has to have been woken. */
+  /** How many wakes each ticket must have had. */
   readonly offered: Map<string, number>
 }
 
-/** Longer than any term of a history in which time passes, but for tombstones, which are not to be seen. */
+/** Longer than any term of a history in which time passes, except tombstones. `inspect` does not show those. */
 const LONGEST_TERM_MS = 200_000
 
-/** Removes nobody, and clears each room of what has expired. */
+/** Calls that remove no ticket, and make the store clear each room of expired tickets. */
 function clearing({ prefix }: Play): readonly Call[] {
   const id = crypto.randomUUID()
   return [...Array(ROOMS).keys()].map((room) => ({

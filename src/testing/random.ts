@@ -1,20 +1,21 @@
 /**
- * Chance that can be repeated: the same seed gives the same numbers on every machine. For test histories and
+ * Repeatable random numbers: the same seed gives the same numbers on every machine. Use it for test histories and
  * simulations, never for ids or secrets.
  */
 export interface Random {
-  /** At least 0, below 1. */
+  /** A number that is at least 0 and below 1. */
   next(): number
   /** An integer, both ends included. */
   between(lowest: number, highest: number): number
-  /** One of them; all equally likely. */
+  /** One of the items. All are equally likely. */
   pick<T>(choices: readonly T[]): T
   /** True with this probability. */
   chance(probability: number): boolean
 }
 
 /**
- * A generator for a seed. The algorithm is sfc32 (Chris Doty-Humphrey, PractRand): 128 bits of state, fast, and short.
+ * Makes a generator from a seed. The algorithm is sfc32 (Chris Doty-Humphrey, PractRand): 128 bits of state, fast, and
+ * short.
  *
  * ```ts
  * import { seededRandom } from 'holdfast/testing'
@@ -33,7 +34,7 @@ export function seededRandom(seed: string | number): Random {
     c = (((c << 21) | (c >>> 11)) + sum) | 0
     return (sum >>> 0) / 2 ** 32
   }
-  // Similar seeds give similar first numbers; a few rounds and they have nothing in common.
+  // Similar seeds give similar first numbers. After a few rounds the numbers have nothing in common.
   for (let round = 0; round < 12; round += 1) next()
   return {
     next,

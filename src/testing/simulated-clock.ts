@@ -1,21 +1,21 @@
 import type { Clock, Timer } from '../contract/clock.ts'
 
 export interface SimulatedClockOptions {
-  /** The true time. */
+  /** The true time, from which this clock deviates. */
   readonly time: Clock
   /** How fast it runs: 1.0025 gains 2.5 ms a second. Default: 1. */
   readonly rate?: number
   /** How far ahead the wall clock is at the start, in milliseconds. Default: 0. */
   readonly aheadMs?: number
-  /** How late the next timer fires, in milliseconds of true time; as in Node.js it may be early by 1. Default: on time. */
+  /** How late the next timer fires, in milliseconds of true time. As in Node.js, it may be 1 ms early. Default: on time. */
   readonly lateness?: () => number
-  /** Who runs what a timer calls: a process that is paused does it later. Default: at once. */
+  /** Runs the callback of a timer. A process that is paused does that later. Default: at once. */
   readonly deliver?: (act: () => void) => void
 }
 
 /**
- * The clocks of one machine, on simulated time: they may run fast or slow, jump, or stand still. A timer of 0 ms takes
- * no time, so who asks for one again and again never gets on, which is how a busy loop shows.
+ * The clocks of one machine, on simulated time. They may run fast or slow, jump, or stand still. A timer of 0 ms takes no
+ * time. So code that starts such timers in a loop never reaches a later time, and a test sees that as a busy loop.
  *
  * ```ts
  * import { SimulatedClock, SimulatedTime } from 'holdfast/testing'
@@ -80,7 +80,7 @@ export class SimulatedClock implements Clock {
       waiting = this.#time.startTimer(trueMs, () => this.#deliver(ring))
     }
     const ring = (): void => {
-      // Stopped while the process was paused, or the clock stood still meanwhile.
+      // The timer was stopped while the process was paused, or the clock has stood still meanwhile.
       if (!this.#running.has(timer)) return
       if (this.monotonicMs() < firesAt - MOST_EARLY_MS) return wait(0)
       this.#running.delete(timer)
@@ -91,13 +91,13 @@ export class SimulatedClock implements Clock {
     return timer
   }
 
-  /** The wall clock is set, forward or back. */
+  /** Sets the wall clock forward or back. */
   jump(byMs: number): void {
     this.#rebase()
     this.#wall += byMs
   }
 
-  /** The machine is suspended: the monotonic clock stands still, and the wall clock goes on. */
+  /** Suspends the machine: the monotonic clock stands still, and the wall clock goes on. */
   standStill(): void {
     this.#rebase()
     this.#still = true
@@ -119,5 +119,5 @@ export class SimulatedClock implements Clock {
   }
 }
 
-/** Timers count whole milliseconds of a clock that is read once per turn of the event loop. */
+/** As in Node.js, timers count whole milliseconds of a clock that is read once per turn of the event loop. */
 const MOST_EARLY_MS = 1

@@ -16,16 +16,16 @@ import { StoreError } from '../errors.ts'
 import type { Random } from './random.ts'
 import type { Reception, SimulatedServer, StoreAnswer, StoreCall } from './simulated-server.ts'
 
-/** What may happen to a message: probabilities from 0 to 1, and the least and most of a time in milliseconds. */
+/** The faults that messages meet. Each is a probability from 0 to 1, or the least and most of a time in milliseconds. */
 export interface Weather {
   readonly latencyMs: readonly [number, number]
   /** Some messages take much longer. */
   readonly slow: number
   readonly slowMs: readonly [number, number]
   readonly loseRequest: number
-  /** The request was carried out, and its answer is lost. */
+  /** The request is carried out, and its reply is lost. */
   readonly loseReply: number
-  /** How often the sender of a lost message is left without a word; the others get an error. */
+  /** How often the sender of a lost message gets no reply at all. Otherwise it gets an error. */
   readonly silence: number
   /** The request arrives twice. */
   readonly duplicate: number
@@ -37,7 +37,7 @@ export interface Weather {
   readonly failListen: number
 }
 
-/** Nothing happens but a short latency. */
+/** No faults, only a short latency. */
 export const calmWeather: Weather = {
   latencyMs: [0.2, 1],
   slow: 0,
@@ -54,7 +54,7 @@ export const calmWeather: Weather = {
 }
 
 export interface SimulatedNetworkOptions {
-  /** Carries the latencies: simulated time, for instance. Default: the system's clock. */
+  /** The clock that counts the latencies, such as simulated time. Default: the system's clock. */
   readonly clock?: Clock
   readonly random: Random
   readonly server: SimulatedServer
@@ -63,11 +63,11 @@ export interface SimulatedNetworkOptions {
 }
 
 /**
- * What lies between processes and a server: it delays, loses, repeats and reorders, as its weather says. The weather may
- * change at any time, and concerns what is sent from then on.
+ * The network between processes and a server. It delays, loses, repeats and reorders messages, as its weather says. The
+ * weather may change at any time. A change applies to messages that are sent after it.
  *
- * With simulated time it makes histories that repeat. With the system's clock it shows what an application does when
- * its store answers late or not at all.
+ * On simulated time the same seed gives the same history. On the system's clock the network shows what an application does
+ * when its store answers late or not at all.
  *
  * ```ts
  * import { createLocks } from 'holdfast'
@@ -94,7 +94,7 @@ export class SimulatedNetwork {
     this.weather = options.weather ?? calmWeather
   }
 
-  /** `deliver`: how something reaches the process at this end. Default: at once. */
+  /** Connects a process. `deliver` runs the callbacks in this process, perhaps later. Default: at once. */
   connect(deliver: (act: () => void) => void = (act) => act()): SimulatedLink {
     return new SimulatedLink(this, deliver)
   }
@@ -105,7 +105,7 @@ export class SimulatedLink implements Store {
   readonly name: string
   readonly #network: SimulatedNetwork
   readonly #deliver: (act: () => void) => void
-  /** When the last message arrives, each way: on a link that keeps the order, none arrives before it. */
+  /** When the last message arrives, in each direction. On a link that keeps the order, no later message arrives before it. */
   readonly #lastArrival = { out: 0, back: 0 }
   #cut = false
   #closed = false
@@ -162,7 +162,7 @@ export class SimulatedLink implements Store {
     this.#endHearing()
   }
 
-  /** Until it is mended nothing arrives, either way; also what was sent before. */
+  /** Until `mend`, no message arrives in either direction, not even one that was sent before. */
   cut(): void {
     this.#cut = true
     this.#dropHearing()
@@ -174,7 +174,7 @@ export class SimulatedLink implements Store {
     this.reconnect()
   }
 
-  /** The subscription breaks and is made again; what is sent in between is lost, so everything is woken after it. */
+  /** The subscription breaks and is made again. Wakes in between are lost, so afterwards all waiters are woken. */
   reconnect(): void {
     this.#dropHearing()
     if (this.#hearing === undefined || this.#cut) return
@@ -195,7 +195,7 @@ export class SimulatedLink implements Store {
         if (random.chance(this.#network.weather.loseReply)) return fail('The reply was lost')
         this.#travel('back', () => {
           if (this.#cut) return fail('The link was cut before the reply')
-          // The server answers each verb with its own kind of answer.
+          // The cast is safe: the server answers each verb with the answer of that verb.
           this.#deliver(() => settle(reception, (answer) => resolve(answer as T), reject))
         })
       }
@@ -224,7 +224,7 @@ export class SimulatedLink implements Store {
     return least + random.next() * (most - least)
   }
 
-  /** Tries until it succeeds, as a client library does. */
+  /** Tries to subscribe until it succeeds, as a client library does. */
   #subscribe(done: () => void): void {
     const hearing = this.#hearing
     this.#network.clock.startTimer(this.#latency(), () => {

@@ -3,13 +3,13 @@ import { SimulatedClock, type SimulatedClockOptions } from './simulated-clock.ts
 
 export interface SimulatedProcessOptions extends Omit<SimulatedClockOptions, 'deliver'> {
   readonly name: string
-  /** After a pause, whether timers come before what has arrived by then; Node.js does either. Default: they do. */
+  /** Whether, after a pause, timers fire before messages that have arrived. Node.js does either. Default: they do. */
   readonly timersFirst?: () => boolean
 }
 
 /**
- * A process as others see it: what it does, it does when a timer fires or a message arrives. It can be paused (SIGSTOP,
- * a blocked event loop), suspended together with its machine, or crash, and then nothing of it ever happens again.
+ * A process as others see it: it acts when a timer fires or a message arrives. It can be paused (SIGSTOP, a blocked event
+ * loop), or suspended together with its machine. It can crash, and then no callback of it ever runs again.
  *
  * ```ts
  * import { SimulatedProcess, SimulatedTime } from 'holdfast/testing'
@@ -25,7 +25,7 @@ export interface SimulatedProcessOptions extends Omit<SimulatedClockOptions, 'de
 export class SimulatedProcess {
   readonly name: string
   readonly clock: SimulatedClock
-  /** How often it was paused so far: whether it was in between. */
+  /** How often it was paused so far. If the number has not changed, there was no pause in between. */
   pauses = 0
   readonly #time: Clock
   readonly #timersFirst: () => boolean
@@ -46,17 +46,17 @@ export class SimulatedProcess {
     return this.#state !== 'crashed'
   }
 
-  /** Runs and has done everything that was due. */
+  /** Whether it runs, and has run everything that was due. */
   get upToDate(): boolean {
     return this.#state === 'running' && !this.#catchingUp
   }
 
-  /** Something reaches the process: now, when it goes on, or never. */
+  /** Runs a callback in the process: now, after its pause, or never if it has crashed. */
   deliver(act: () => void): void {
     this.#meet(this.#messages, act)
   }
 
-  /** Called once, in the same turn of the event loop as the next thing that reaches the process, and after it. */
+  /** Called once, right after the next callback that runs in the process and in the same turn of the event loop. */
   afterNext(act: () => void): void {
     this.#next = act
   }
@@ -67,7 +67,7 @@ export class SimulatedProcess {
     this.pauses += 1
   }
 
-  /** Paused, and its monotonic clock with it. */
+  /** Pauses the process and its monotonic clock. */
   suspend(): void {
     if (this.#state !== 'running') return
     this.pause()
@@ -99,7 +99,7 @@ export class SimulatedProcess {
     else this.#perform(act)
   }
 
-  /** One thing after the other, each with everything that follows from it. */
+  /** Runs the callbacks that are due, one after the other, each with all promise callbacks that follow from it. */
   #catchUp(): void {
     if (this.#catchingUp || this.#messages.length === 0) return
     this.#catchingUp = true

@@ -27,7 +27,7 @@ export type StoreAnswer =
   | RoomPage
   | readonly string[]
 
-/** What came of a request: `refused` is certain to have had no effect, `broken` is not. */
+/** The outcome of a request. `refused` certainly had no effect. `broken` may have had one. */
 export type Reception =
   | { readonly tag: 'answer'; readonly answer: StoreAnswer }
   | { readonly tag: 'error'; readonly error: unknown }
@@ -43,14 +43,13 @@ export interface Subscription {
 export interface SimulatedServerOptions {
   /** Makes an empty store; called again after a loss of data. */
   readonly open: () => Store
-  /** Told after each request that was carried out. */
+  /** Called after each request that was carried out. */
   readonly onCall?: (call: StoreCall, answer: StoreAnswer) => void
 }
 
 /**
- * The machine on which a store lives: requests that reach it are carried out at once and in order, unless it hangs
- * (SIGSTOP), refuses or is down. It may come back without its data. Processes reach it through a
- * `SimulatedNetwork`.
+ * The server of a store. It carries out requests at once and in order, unless it hangs (SIGSTOP), refuses or is down. It may
+ * come back without its data. Processes reach it through a `SimulatedNetwork`.
  *
  * ```ts
  * import { memoryStore } from 'holdfast/memory'
@@ -84,7 +83,7 @@ export class SimulatedServer {
     return this.#state === 'up'
   }
 
-  /** A request has arrived. */
+  /** Takes a request that has arrived. It is carried out, refused, or kept while the server hangs. */
   receive(call: StoreCall, reply: (reception: Reception) => void): void {
     if (this.#state === 'down') return reply({ tag: 'refused' })
     if (this.#state === 'refusing') return reply({ tag: 'error', error: refusal() })
@@ -92,7 +91,7 @@ export class SimulatedServer {
     else this.#carryOut(call, reply)
   }
 
-  /** Delivers wakes from now on, until the connection breaks; `undefined` when there is nobody to connect to. */
+  /** Delivers wakes until the connection breaks. `undefined` if the server cannot be connected to. */
   subscribe(subscription: Subscription): (() => void) | undefined {
     if (this.#state !== 'up') return undefined
     this.#subscriptions.add(subscription)
@@ -101,17 +100,17 @@ export class SimulatedServer {
     }
   }
 
-  /** Connections stay open, and nothing is answered. */
+  /** Hangs: connections stay open, and no request is answered. */
   hang(): void {
     if (this.#state === 'up') this.#state = 'hung'
   }
 
-  /** Says a definite no to everything, as a server that has become a read-only replica. */
+  /** Refuses every request, as a server that has become a read-only replica. */
   refuse(): void {
     if (this.#state === 'up') this.#state = 'refusing'
   }
 
-  /** No longer hangs, nor refuses. */
+  /** Ends `hang` and `refuse`. */
   goOn(): void {
     if (this.#state !== 'hung' && this.#state !== 'refusing') return
     this.#state = 'up'
@@ -120,7 +119,7 @@ export class SimulatedServer {
     for (const { call, reply } of waiting) this.#carryOut(call, reply)
   }
 
-  /** Everything that was under way is lost, with the connections. */
+  /** Stops the server and breaks all connections. Requests that it has kept are lost. */
   stop(): void {
     this.#state = 'down'
     const waiting = this.#waiting
@@ -136,7 +135,7 @@ export class SimulatedServer {
     this.#state = 'up'
   }
 
-  /** All data is gone, while the server runs on (FLUSHALL). Subscriptions stay. */
+  /** Deletes all data while the server runs on (FLUSHALL). Subscriptions stay. */
   forget(): void {
     this.#store = this.#open()
   }
@@ -156,7 +155,7 @@ export class SimulatedServer {
     }
     try {
       const answer = ask(this.#store, call)
-      // A store that answers at once must be heard at once, or two requests would overlap that did not.
+      // If the store answers at once, the answer counts at once. Otherwise two requests would overlap that did not.
       if (answer instanceof Promise) answer.then(told, (error: unknown) => reply({ tag: 'error', error }))
       else told(answer)
     } catch (error) {

@@ -1,12 +1,12 @@
 import type { Clock, Timer } from '../contract/clock.ts'
 
 /**
- * Time that passes only when it is told to, and everything that is going to happen in it. One event after the other:
- * before the next, all promise callbacks that follow from the last one have run, so the same program sees the same
- * history every time, and an hour takes as long as what happens in it.
+ * Time that passes only when a test calls `advance`, with a queue of all events to come. Events run one after the other.
+ * Before the next event, all promise callbacks that follow from the last one have run. So the same program has the same
+ * history every time, and an hour takes only as long as its events.
  *
- * It is a {@link Clock} itself, that of an observer who sees the true time. Each {@link SimulatedProcess} has its own,
- * which may run fast or slow, jump, or stand still.
+ * It is a {@link Clock} itself, which shows the true time. Each {@link SimulatedProcess} has a clock of its own, which may
+ * run fast or slow, jump, or stand still.
  *
  * ```ts
  * import { SimulatedTime } from 'holdfast/testing'
@@ -42,10 +42,10 @@ export class SimulatedTime implements Clock {
     }
   }
 
-  /** Lets time pass. `afterEach` is called after every event, once all that follows from it without time has happened. */
+  /** Lets time pass. Calls `afterEach` after every event and all promise callbacks that follow from it. */
   async advance(durationMs: number, afterEach?: () => void): Promise<void> {
     const until = this.#nowMs + durationMs
-    // Whoever calls has just started something: that comes first.
+    // The caller may have just started something: its promise callbacks run first.
     await undefined
     await settled()
     for (let event = this.#events[0]; event !== undefined && event.at <= until; event = this.#events[0]) {
@@ -97,7 +97,7 @@ export class SimulatedTime implements Clock {
 interface Event {
   readonly at: number
   readonly sequence: number
-  /** `undefined` once it was called off. */
+  /** `undefined` once the event was cancelled. */
   fire: (() => void) | undefined
 }
 
@@ -105,7 +105,10 @@ function isBefore(one: Event, other: Event): boolean {
   return one.at < other.at || (one.at === other.at && one.sequence < other.sequence)
 }
 
-/** Node comes to its tick queue only when no promise callback is left; so this must be awaited, not called at the top. */
+/**
+ * Resolves when no promise callback is left, because only then Node.js runs its tick queue. Await it: in the main script,
+ * ticks come before promise callbacks.
+ */
 function settled(): Promise<void> {
   return new Promise((resolve) => process.nextTick(resolve))
 }
