@@ -13,9 +13,9 @@ export interface Leadership {
   /** Larger than the fence of every earlier leader. */
   readonly fence: bigint
   /**
-   * Aborts when the term is to end. If the lease is lost, the reason is a {@link LeaseLostError}, and the abort comes at the
-   * lease deadline at the latest. If the leader is asked to step down, the reason is a {@link StepDownError}. Then the
-   * process still leads until its work has settled.
+   * Aborts with a {@link HoldfastError} when the term is to end. If the lease is lost, that is a {@link LeaseLostError}, and
+   * the abort comes at the lease deadline at the latest. If the leader is asked to step down, it is a
+   * {@link StepDownError}. Then the process still leads until its work has settled.
    */
   readonly signal: AbortSignal
   /**
