@@ -77,8 +77,8 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       checkWork(work)
       const terms = parseRun(options, settings, RUN_TAKES)
       const begunAt = performance.now()
-      // The slot first: a point is never spent on work that gets none, and whoever waits for the window in a slot keeps nobody
-      // out, because the others of this key need a point of the same window.
+      // The slot first, so that no point is spent on a call that gets no slot. A call that waits for the window in its slot
+      // delays no other call, because the others of this key need a point of the same window.
       let hasSlot = false
       try {
         return await slotsOf(key).withPermits({ ...terms.hold, wait: terms.waitMs }, async (lease) => {
@@ -117,7 +117,7 @@ function noSlot(cause: HoldfastError, concurrency: number, waitMs: number): Star
   )
 }
 
-/** On the spot: the slot or the caller may have gone while the answer of the limiter was on its way, and timers are late. */
+/** Reads the clocks and the signal: the slot or the caller may have gone while the limiter was asked, and timers are late. */
 function begin<T>(work: (lease: Lease) => T, lease: Lease, { signal }: RunSettings): T {
   lease.assertHeld()
   signal?.throwIfAborted()

@@ -98,7 +98,7 @@ function signalsOf({ lease, terms }: Turn): readonly AbortSignal[] {
   return terms.signal === undefined ? [lease.signal] : [terms.signal, lease.signal]
 }
 
-/** What the black list of `rate-limiter-flexible` says. */
+/** The refusal of the black list of `rate-limiter-flexible`. */
 const NEVER_MS = Number.MAX_SAFE_INTEGER
 /** A window that is over by the clock of its store may not be over by ours, and is said to end in 0 ms. */
 const SHORTEST_PAUSE_MS = 5

@@ -3,16 +3,16 @@ import type { Clock } from '../index.ts'
 import type { JobSettings } from './options.ts'
 import type { Ticks } from './ticks.ts'
 
-/** How far a job has come in this process: which of its ticks are to be attended to, by this machine's clock. */
+/** The progress of a job in this process: which tick to handle next, by this machine's clock. */
 export class Course {
   readonly #ticks: Ticks
   readonly #clock: Clock
   readonly #settings: Pick<JobSettings, 'missed' | 'windowMs'>
-  /** Ticks up to here are none of our business any more. */
+  /** Ticks up to here are done: this process does not look at them again. */
   #doneUntilMs: number
-  /** Since when the wall clock has gone on without a jump. All ticks from here to `#doneUntilMs` were attended to. */
+  /** Since when the wall clock has not jumped. This process has handled all ticks from here to `#doneUntilMs`. */
   #livedFromMs: number
-  /** Ticks up to here came while we ran, and are not late. */
+  /** Ticks up to here came during a run of this process, and do not count as late. */
   #excusedUntilMs: number = Number.NEGATIVE_INFINITY
   #lookedAt: Instant
   #learnedAt: Instant | undefined
@@ -34,7 +34,7 @@ export class Course {
     return this.#ticks.next(Math.max(this.nowMs, this.#doneUntilMs))
   }
 
-  /** What is to be attended to at this moment, if anything. */
+  /** The tick to handle now, if there is one. */
   due(): number | undefined {
     const nowMs = this.#readClock()
     const { missed, windowMs } = this.#settings
@@ -46,7 +46,7 @@ export class Course {
     return tick === undefined || tick <= this.#doneUntilMs || this.isLate(tick) ? undefined : tick
   }
 
-  /** How long nothing is due, or the clock need not be looked at. */
+  /** How long to sleep until the next tick, or until the clock has to be checked for a jump. */
   get idleMs(): number {
     const next = this.next ?? Number.POSITIVE_INFINITY
     return Math.max(1, Math.min(next - this.nowMs, LONGEST_SLEEP_MS))
@@ -60,22 +60,22 @@ export class Course {
     return this.nowMs - tickMs > this.#settings.windowMs && tickMs > this.#excusedUntilMs
   }
 
-  /** What came until now did so while we ran, and waited for that. Of `all` each is run anyway, unless it is too old. */
+  /** Ticks until now waited for a run of this process, so they are not late. With `missed: 'all'` they run anyway. */
   excuse(): void {
     if (this.#settings.missed !== 'all') this.#excusedUntilMs = this.nowMs
   }
 
-  /** What somebody could still want to run of what came after `fromMs`, and of what will until `untilMs`. */
+  /** The ticks between these instants that some process could still want to run. */
   *between(fromMs: number, untilMs: number): Generator<number, void, void> {
     const { missed, windowMs } = this.#settings
     const { nowMs } = this
-    // Of the past, nobody cares about any but the last one.
+    // Unless all missed ticks are made up for, only the last tick of the past counts.
     const caredForMs = missed === 'all' ? nowMs - windowMs : (this.#ticks.last(nowMs) ?? nowMs) - 1
     let tick = this.#ticks.next(Math.max(fromMs, caredForMs))
     for (; tick !== undefined && tick <= untilMs; tick = this.#ticks.next(tick)) yield tick
   }
 
-  /** Only with a policy for missed ticks it matters since when the job is known at all: what came before was missed by nobody. */
+  /** Whether to ask the store since when the job exists: ticks before that were not missed. `skip` does not need it. */
   get shouldLearn(): boolean {
     if (this.#settings.missed === 'skip') return false
     return this.#learnedAt === undefined || elapsedMs(this.#learnedAt, now(this.#clock)) >= DAY_MS
@@ -94,14 +94,14 @@ export class Course {
     this.#lookedAt = at
     const jumpedMs = at.wallMs - before.wallMs - (at.monotonicMs - before.monotonicMs)
     if (jumpedMs > JUMP_MS) this.#livedFromMs = at.wallMs
-    // Set back to where we have not been: these ticks are still to come. Where we have been, they were attended to.
+    // A clock that is set back to before `#livedFromMs` meets ticks that are not handled yet. Ticks after it are handled.
     if (at.wallMs < this.#livedFromMs) this.#livedFromMs = this.#doneUntilMs = at.wallMs
     return at.wallMs
   }
 }
 
-/** A clock that went so much further than time did was set, or its machine slept. */
+/** If the wall clock gains this much on the monotonic clock, it was set, or its machine slept. */
 const JUMP_MS = 60_000
-/** Timers run on the monotonic clock; so a clock that was set, and a machine that slept, are seen after this long. */
+/** Timers run on the monotonic clock, so a jump of the wall clock is noticed after this long at the latest. */
 export const LONGEST_SLEEP_MS = 30_000
 const DAY_MS = 86_400_000

@@ -91,9 +91,9 @@ export class Job implements ScheduledJob {
     this.#parts.onStop()
   }
 
-  /** Attends to one tick after the other, until it is stopped. Never rejects. */
+  /** Handles one tick after the other until the job is stopped. Never rejects. */
   async #keepTime(): Promise<void> {
-    // Work may wait for something that does not keep the process alive by itself.
+    // The process has to stay alive between ticks, and while the work waits for something that does not keep it alive.
     const alive = setInterval(() => {}, 2 ** 30)
     try {
       await this.#attendToAll()
@@ -129,24 +129,24 @@ export class Job implements ScheduledJob {
   async #attend(tickMs: number): Promise<void> {
     if (await this.#marks.isSettled(tickMs)) return
     await this.#underLock({ wait: Number.POSITIVE_INFINITY }, async (lease) => {
-      // Whoever we waited for may have settled it.
+      // The earlier holder may have settled the tick while this process waited for the lock.
       if (await this.#marks.isSettled(tickMs)) return
-      // Nobody was there in time. But a run that broke off is taken over however long it had lasted.
+      // A tick that no process has begun in time is left out. A run that broke off is taken over, however late it is.
       if (this.#course.isLate(tickMs) && !(await this.#marks.hasBegun(tickMs))) return
-      // It must be there still when the key of a process that died runs out.
+      // If this process dies, the mark must outlive the lease, so that the next process sees that a run has begun.
       const rememberMs = Math.min(this.#rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
       const most = this.#parts.settings.afterCrash === 'skip' ? 1 : MOST_ATTEMPTS
       const begin = await this.#marks.begin(tickMs, { most, rememberMs })
       try {
-        // The answer took its time: another process may have the job by now, and the run that has begun may be its own.
+        // The request took time: another process may have the job by now, and may have begun the run.
         lease.assertHeld()
       } catch (error) {
-        // No run has begun here, so none is counted.
+        // No run has begun here, so the mark must not count one.
         await begin?.lease.release()
         throw error
       }
       if (begin === undefined) return this.#giveUp(tickMs, lease, most)
-      // Whoever stopped us looked after runs that were going on.
+      // `stop()` waits only for runs that had begun, so none may begin now.
       if (this.#stopping.signal.aborted) return begin.lease.release()
       await this.#runTick(tickMs, lease, begin)
     })
@@ -156,7 +156,8 @@ export class Job implements ScheduledJob {
     const startedMs = this.#course.nowMs
     const { end } = await this.#run(new Date(tickMs), lease, begin.attempt)
     if (end.result === 'interrupted' || (end.result === 'failed' && end.isLost)) {
-      // The next one who has the key sees that it began, and takes it over. A rolling deploy that interrupts run after run counts once.
+      // The mark stays, so the next holder sees that the run began, and takes it over. Interruptions by a stop count only
+      // once, because a rolling deploy may interrupt several runs of one tick.
       const counts = end.result === 'failed' || begin.attempt === 1
       if (!counts) await this.#tell(() => begin.lease.release())
       else if (begin.lease.remainingMs > 0) begin.lease.detach()
@@ -173,7 +174,7 @@ export class Job implements ScheduledJob {
     await this.#stayTaken(startedMs, lease)
   }
 
-  /** Work that ends its process would end all of them, one after the other. */
+  /** Settles the tick as failed. Otherwise work that crashes its process would crash every process of the fleet in turn. */
   async #giveUp(tickMs: number, lease: Lease, attempts: number): Promise<void> {
     const error = new TaskFailedError(
       `${attempts === 1 ? 'A run' : `${attempts} runs`} of ${JSON.stringify(this.name)} for ${new Date(tickMs).toISOString()} broke off: the process died, was stopped, or lost its lease. The tick has failed.`,
@@ -184,7 +185,7 @@ export class Job implements ScheduledJob {
     this.#parts.schedule.onError(error, { name: this.name, during: 'run' })
   }
 
-  /** Says how the work went as soon as it is over; the job may stay taken for longer. */
+  /** Settles the caller's promise as soon as the work is over. The job may stay taken for longer. */
   async #runNow(caller: {
     readonly resolve: (finished: FinishedRun) => void
     readonly reject: (error: unknown) => void
@@ -224,16 +225,19 @@ export class Job implements ScheduledJob {
     return { end, finished }
   }
 
-  /** The end of a run is not the end of its time, with `minHold`; and what came meanwhile overlapped with it. */
+  /** Settles the ticks that overlapped with the run, and keeps the job taken until `minHold` is over. */
   async #stayTaken(startedMs: number, lease: Lease): Promise<void> {
     await this.#leaveOutOverlapped(startedMs, lease)
-    // Not by `minHold`, which would count from each look of those who only find that the tick is settled.
+    // Not by the `minHold` of the lock: that would also hold the job after a process only finds that the tick is settled.
     const leftMs = startedMs + this.#parts.settings.minHoldMs - this.#course.nowMs
     if (leftMs <= 0) return
     await paused(this.#parts.schedule.clock, leftMs, AbortSignal.any([this.#stopping.signal, lease.signal]))
   }
 
-  /** What came while we ran. Only who ran knows that, so it is told to all, while the others still wait for the key. */
+  /**
+   * Settles the ticks that came during the run as skipped. Only this process knows which ones overlapped, so it records that
+   * while the others still wait for the lock.
+   */
   async #leaveOutOverlapped(startedMs: number, lease: Lease): Promise<void> {
     const { overlap, minHoldMs } = this.#parts.settings
     const course = this.#course
@@ -247,8 +251,9 @@ export class Job implements ScheduledJob {
   }
 
   /**
-   * Whether the store has heard of it. It is told again for as long as nobody else can have the job, because the next one who has it
-   * would run the tick once more. Once at least: under a lease that `maxRun` has ended the store keeps the key until it is given back.
+   * Settles the tick in the store, and resolves with whether the store has confirmed that. Otherwise the next holder would run
+   * the tick once more. So it repeats the request while the lease holds. It tries at least once, even if `maxRun` has ended
+   * the lease: the store keeps the key until it is released.
    */
   async #settleUnder(lease: Lease, tickMs: number, result: TickResult): Promise<boolean> {
     const { clock, onError } = this.#parts.schedule
@@ -270,13 +275,13 @@ export class Job implements ScheduledJob {
     }
   }
 
-  /** Until nobody can take the tick for one that is still to be run, however wrong its clock; and until the next one is known. */
+  /** Long enough that no process, by its own clock, still wants to run the tick. At least until the next tick. */
   #rememberMs(tickMs: number): number {
     const gapMs = (this.#ticks.next(tickMs) ?? tickMs) - tickMs
     return Math.min(gapMs + this.#parts.settings.windowMs + SKEW_MS, LONGEST_MS)
   }
 
-  /** What is done is done, whether the store hears of it or not. */
+  /** Runs requests that nothing depends on. If they fail, `onError` is called. */
   async #tell(telling: () => Promise<void>): Promise<void> {
     try {
       await telling()
@@ -303,7 +308,7 @@ export class Job implements ScheduledJob {
         done.push(await work(lease))
       })
     } catch (error) {
-      // A lease that was lost has been judged already.
+      // `work` has returned, so it has dealt with the lost lease already.
       if (done.length === 0) throw error
     }
     return done[0] as T
@@ -340,14 +345,14 @@ export class Job implements ScheduledJob {
   }
 }
 
-/** Without jitter: all processes ask at the same moment anyway, at each tick. */
+/** Without jitter, because all processes ask at the same moment anyway, at each tick. */
 const ASKING_AGAIN: Backoff = { firstMs: 1000, longestMs: LONGEST_SLEEP_MS, jitter: 0 }
 
 function before(nowMs: number, { sinceMs }: Sighting): Date {
   return new Date(nowMs - sinceMs)
 }
 
-/** By how much the clocks of the processes may differ. */
+/** How far the clocks of the processes may differ. */
 const SKEW_MS = 300_000
 /** Of a tick whose processes die under it. */
 const MOST_ATTEMPTS = 3

@@ -8,7 +8,7 @@ export interface Begin {
   readonly lease: Lease
 }
 
-/** What the store knows of somebody who holds a key. */
+/** A holder as the store shows it. */
 export interface Sighting {
   /** Host, process id and label, for people. */
   readonly owner: Readonly<Record<string, unknown>>
@@ -16,15 +16,15 @@ export interface Sighting {
 }
 
 /**
- * What all processes know of a job, kept as keys that stay taken: leases that nobody renews and nobody gives back, which the
- * store forgets by its own clock. Each is about one instant, so that a process whose clock is a year ahead spoils its own ticks
- * only, as it could not with one mark that says how far the job has come.
+ * The state of a job that all processes share. Each mark is a key that stays taken: its lease is neither renewed nor released,
+ * so the store's clock ends it. A mark is about one tick. With a single mark for the progress of the job, a process whose
+ * clock is a year ahead would spoil all ticks until then. So it spoils only its own.
  */
 export class Marks {
-  /** Held while a run is going on. */
+  /** The key that is held during a run. */
   readonly lock: string
   readonly #locks: Locks
-  /** Ends what is asked on the way to a run; what is told after it is told. */
+  /** Aborts requests before a run. Requests after a run go on. */
   readonly #asking: { readonly signal: AbortSignal }
 
   constructor(locks: Locks, name: string, signal: AbortSignal) {
@@ -33,14 +33,14 @@ export class Marks {
     this.lock = `schedule:${name}`
   }
 
-  /** Whether nobody has to care about that tick any more. Looks as a reader, because those who look must not see one another. */
+  /** Whether the tick is settled. Looks as a reader, because a reader does not exclude other processes that look. */
   isSettled(tickMs: number): Promise<boolean> {
     return this.#isTaken(this.#keyOf(tickMs, 'done'), this.#asking)
   }
 
   /**
-   * The mark of a run that begins, kept until it is released, and for that long after a crash; `undefined` when as many as `most`
-   * began before and never ended. Ask under the lock.
+   * Takes the mark of a run that begins. It stays until it is released, or for `rememberMs` after a crash. `undefined` if `most`
+   * runs of this tick have begun and never ended. Call it under the lock.
    */
   async begin(
     tickMs: number,
@@ -54,12 +54,12 @@ export class Marks {
     return undefined
   }
 
-  /** Whether a run began and never ended. Ask under the lock. */
+  /** Whether a run of this tick has begun and never ended. Call it under the lock. */
   hasBegun(tickMs: number): Promise<boolean> {
     return this.#isTaken(this.#keyOf(tickMs, begun(1)), this.#asking)
   }
 
-  /** Nobody has to know of so many begins any more: the tick is settled. */
+  /** Removes the marks of this many begins, because the tick is settled. */
   async forgetBegins(tickMs: number, attempts: number): Promise<void> {
     for (let attempt = 1; attempt <= attempts; attempt += 1) {
       await this.#locks.evictAll(this.#keyOf(tickMs, begun(attempt)), {
@@ -70,7 +70,7 @@ export class Marks {
 
   /** @throws {StoreError} when the store could not be told: somebody may run the tick again. */
   async settle(tickMs: number, result: TickResult, rememberMs: number): Promise<void> {
-    // First, so that who sees that it is settled also sees how.
+    // The result first: a process that sees that the tick is settled must also find the result.
     if (result !== 'ok') await this.#mark(this.#keyOf(tickMs, result), rememberMs)
     await this.#mark(this.#keyOf(tickMs, 'done'), rememberMs)
   }
@@ -106,7 +106,7 @@ export class Marks {
     return holder?.state === 'held' ? sightingOf(holder) : undefined
   }
 
-  /** Who settled a tick, and how; `undefined` when nobody has, or it is forgotten. */
+  /** The process that settled a tick, and the result; `undefined` if it is not settled, or forgotten. */
   async settled(tickMs: number): Promise<(Sighting & { readonly result: TickResult }) | undefined> {
     const holder = await this.#holderOf(this.#keyOf(tickMs, 'done'))
     if (holder === undefined) return undefined
@@ -118,11 +118,11 @@ export class Marks {
 
   async #mark(key: string, ttlMs: number): Promise<void> {
     try {
-      // Not a try: somebody may be looking just now.
+      // It waits, because another process may be looking at the mark just now.
       const lease = await this.#locks.acquire(key, { ...MARK, ttl: ttlMs, wait: MARKING_MS })
       lease.detach()
     } catch (error) {
-      // Still in the queue after all who look are gone: another one has marked it, under whom our lease was lost.
+      // Still queued after every reader must be gone: another process holds the mark, and our lease was lost.
       if (!isHoldfastError(error, 'acquire-timeout') || !('ahead' in error) || error.ahead === undefined)
         throw error
     }
@@ -135,9 +135,9 @@ export class Marks {
   }
 
   async #holderOf(key: string): Promise<HolderView | undefined> {
-    // Some stores look through all their keys before they say that there is none.
+    // Some stores read all their keys before they answer that there is none.
     if (!(await this.#isTaken(key))) return undefined
-    // The room of that very key comes first, where there is one.
+    // The prefix is the whole key, so if the key has a room, that room comes first.
     for await (const room of this.#locks.inspect({ prefix: key, pageSize: 1 })) {
       return room.key === key ? room.holders[0] : undefined
     }
@@ -159,8 +159,8 @@ function sightingOf({ owner, heldMs }: HolderView): Sighting {
 
 /** Whatever the defaults of the locks are. */
 const MARK = { renew: false, minHold: 0, lockDelay: 0 } as const
-/** Whoever looks has it for one round trip, or until this if it dies. */
+/** A process that looks holds the mark for one round trip. If it dies just then, the mark is taken for this ttl. */
 const LOOK_MS = 2000
 const MARKING_MS = 5000
-/** The longest that a store keeps a key unasked. */
+/** The longest time that a store keeps a key without a renewal. */
 export const LONGEST_MS: number = 24 * 86_400_000

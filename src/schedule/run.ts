@@ -18,7 +18,7 @@ export interface ScheduledRun {
   readonly attempt: number
 }
 
-/** What became of a run in this process. */
+/** A run that ended in this process. */
 export interface FinishedRun {
   readonly name: string
   readonly scheduledAt: Date
@@ -65,7 +65,7 @@ export class Run {
     const lease = this.#lease
     const onLoss = () => {
       this.#ending.abort(lease.signal.reason)
-      // Nobody waits for work that had its time: others go on, and so does this process.
+      // Work that has had its time is not awaited: other processes go on, and so does this one.
       if (this.#overdue !== undefined) this.#over.abort()
     }
     lease.signal.addEventListener('abort', onLoss)
@@ -82,18 +82,18 @@ export class Run {
     return this.#judge(outcome)
   }
 
-  /** The schedule stops: aborts the signal, and soon after waits no more. Then the lease is left to run out. */
+  /** For `stop()`: aborts the signal. If the work has not ended soon after, the lease is no longer renewed. */
   async stop(reason: unknown): Promise<void> {
     this.#isStopped = true
     this.#ending.abort(reason)
     await paused(this.#options.clock, GRACE_MS, this.#over.signal)
     if (this.#over.signal.aborted) return
-    // The work may still be at it, so the key is not given back.
+    // The work may still run, so the key is not released.
     if (this.#lease.state === 'held' || this.#lease.state === 'jeopardy') this.#lease.detach()
     this.#over.abort()
   }
 
-  /** It is over, as far as anybody waits for it. */
+  /** Ends the wait for the run. */
   close(): void {
     this.#over.abort()
   }
@@ -110,7 +110,7 @@ export class Run {
   #judge(outcome: WorkEnd | undefined): RunEnd {
     const failure = outcome?.tag === 'failed' ? outcome.error : undefined
     if (this.#overdue !== undefined) return { result: 'failed', error: this.#overdue, isLost: false }
-    // By the clocks: work that has blocked the event loop has kept the signal from aborting.
+    // Reads the clocks: if the work blocked the event loop, the signal has not aborted yet.
     if (this.#lease.state === 'lost') {
       const { reason } = this.#lease.signal
       return outcome?.tag === 'done'

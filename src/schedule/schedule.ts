@@ -37,17 +37,17 @@ export interface Schedule extends AsyncDisposable {
   /** Starts all jobs. Until `stop()` the process stays alive. Called again it changes nothing. */
   start(): void
   /**
-   * Begins no more runs, and resolves when those that are going on have ended: they have `grace` for it, then their signals
-   * abort, and 5 s later they are not waited for any more. What did not end well is taken over by another process. Never rejects
-   * for what happens meanwhile. Awaited inside of a run it waits for itself that long.
+   * Begins no more runs, and resolves when the current runs have ended. After `grace` their signals abort, and 5 s later `stop`
+   * waits no longer. Another process takes over runs that did not end well. A failed run does not reject `stop`. If a run
+   * awaits `stop` itself, `stop` waits for that run all this time.
    */
   stop(options?: StopOptions): Promise<void>
 }
 
 /**
- * Jobs that run at times given by cron expressions, once per tick in the whole fleet, also when the clocks of its machines differ
- * by seconds or minutes. Every process adds the same jobs, over the same store; one of them runs each tick, and when it dies
- * half-way another one takes over. Runs of one job never overlap.
+ * Jobs that run by cron expressions, once per tick in the whole fleet, even if the clocks of its machines differ by seconds or
+ * minutes. Every process adds the same jobs, over the same store. One process runs each tick. If it dies meanwhile, another
+ * process takes the tick over. Runs of one job never overlap.
  *
  * ```ts
  * import { connect } from 'holdfast'
@@ -62,9 +62,8 @@ export interface Schedule extends AsyncDisposable {
  * process.once('SIGTERM', () => schedule.stop().then(() => locks.close()))
  * ```
  *
- * Once per tick is what a lock and a mark can do: a process that dies between the effect of its work and the moment when the
- * store hears of it has its tick run again. Where that would be wrong take the tick as an idempotency key, or set
- * `afterCrash: 'skip'`.
+ * There is one exception. If a process dies after the effect of its work, and before the store knows that the tick is settled,
+ * the tick runs again. Where that would be wrong, use the tick as an idempotency key, or set `afterCrash: 'skip'`.
  *
  * @throws {InvalidArgumentError} when an argument is not what it should be.
  */
@@ -115,7 +114,7 @@ class ScheduleOverLocks implements Schedule {
       schedule: this.#settings,
       settings,
       onStop: () => {
-        // By now the name may be that of another one.
+        // Meanwhile another job may have been added under this name.
         if (this.#jobs.get(name) !== job) return
         this.#jobs.delete(name)
         names.delete(name)
@@ -144,7 +143,7 @@ class ScheduleOverLocks implements Schedule {
   }
 }
 
-/** The names in use, for each process that locks stand for: two schedules of one process could take each other's ticks for theirs. */
+/** The names in use, per `Locks`: two schedules of one process with the same name would settle each other's ticks. */
 const namesInUse = new WeakMap<Locks, Map<string, string>>()
 
 function namesOf(locks: Locks): Map<string, string> {

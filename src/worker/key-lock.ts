@@ -28,9 +28,9 @@ export class KeyLock implements WorkerLock {
   }
 
   /**
-   * Locks that are aborted give their place back behind the back of the caller, who may end its process before that is done. A
-   * place that is left behind costs the others the acceptance term, and on etcd all of the ttl. So it is taken away by its id, and
-   * that is something to wait for.
+   * An aborted acquire gives its place back in the background, and the process may end before that is done. A place that is
+   * left behind costs the others the acceptance term, and on etcd the whole ttl. So this evicts the ticket by its id, which
+   * can be awaited.
    */
   #ask<T extends WorkerLease | null>(signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
     let id: string | undefined
@@ -43,7 +43,7 @@ export class KeyLock implements WorkerLock {
       if (signal.aborted && id !== undefined)
         await this.#locks.evict(this.#key, id, { reason: 'The worker was stopped.' })
     }
-    // Granted and aborted at once, it is released by who asked, and only the end of that is waited for here.
+    // If the ticket was granted just as it was aborted, the acquire releases it. This only awaits that release.
     const giveBack = (lease: T) => (signal.aborted ? lease?.release() : undefined)
     this.#left = answer.then(giveBack, leave).catch(() => {})
     return answer

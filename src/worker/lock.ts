@@ -1,6 +1,6 @@
 import { ClosedError } from '../errors.ts'
 
-/** What the machine needs to know of a lock that is held. A Holdfast `Lease` is one. */
+/** The part of a held lock that the machine needs. A Holdfast `Lease` has it. */
 export interface WorkerLease {
   /** Aborts when the lock is lost; its reason says why. */
   readonly signal: AbortSignal
@@ -8,23 +8,23 @@ export interface WorkerLease {
   readonly state?: string | undefined
   /** Milliseconds until the deadline, where that is known: `state` is looked at eight times within it. */
   readonly remainingMs?: number | undefined
-  /** Throws when the lock is lost, by the clocks: asked right before the work starts, as the signal may be late by then. */
+  /** Reads the clocks and throws if the lock is lost. Called right before the work starts, because the signal may be late. */
   assertHeld?(): void
   /** Gives the lock back. */
   release(): unknown
-  /** Ends the renewal without giving the lock back, so that it runs out. A lock that cannot do so is given back instead. */
+  /** Ends the renewal without a release, so that the lock expires. If this is left out, the lock is released instead. */
   detach?(): unknown
 }
 
-/** Any lock that excludes others and can be lost. When the signal aborts nobody waits any more; a lease that comes all the same is released. */
+/** Any lock that excludes others and can be lost. After the signal aborts, a lease that still comes is released. */
 export interface WorkerLock {
-  /** The lease if the lock is free, null if somebody has it. */
+  /** Resolves with the lease if the lock is free, and with null if it is taken. */
   tryAcquire(signal: AbortSignal): Promise<WorkerLease | null>
   /** Waits for the lock, however long. */
   acquire(signal: AbortSignal): Promise<WorkerLease>
   /**
-   * Resolves when nothing is left behind of what was aborted, so that the process may end. Waited for a few seconds at most. Left out
-   * where nothing can be.
+   * Resolves when aborted calls have left nothing behind, so that the process may end. Awaited for a few seconds at most. Leave
+   * it out if an aborted call cannot leave anything behind.
    */
   left?(): Promise<unknown>
 }
@@ -35,8 +35,9 @@ export type LockAnswer =
   | { readonly type: 'unavailable'; readonly error: unknown }
 
 /**
- * Asks once, and answers unless it was left before. Checks and answers in one go, so a grant either arrives or is given
- * back: a promise actor of XState drops what settles while its state is left, and nobody would ever release it.
+ * An actor that asks once and sends the answer to the machine. It checks for a stop and answers in one step, so a grant either
+ * arrives or is released. A promise actor of XState would drop a result that comes as its state is left, and the lease would
+ * never be released.
  */
 export function asking(
   ask: (signal: AbortSignal) => Promise<WorkerLease | null>,
@@ -55,7 +56,7 @@ export function asking(
   return () => leaving.abort(new ClosedError('The worker does not wait for this lock any more.'))
 }
 
-/** Lets a lock run out whose work does not end, so that the work has at least that long; also one that is lost already. */
+/** Ends the renewal of a lock whose work does not end: the work still has the rest of the ttl. The lock may be lost already. */
 export function letGo(lease: WorkerLease): void {
   const end = async () => (lease.detach === undefined ? lease.release() : lease.detach())
   end().catch(() => {})

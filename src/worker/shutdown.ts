@@ -1,12 +1,12 @@
 import { show } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 
-/** What ends a process from outside, and what a process may do something about. */
+/** The signals that end a process and that it can listen to. */
 export type ShutdownSignal = 'SIGTERM' | 'SIGINT' | 'SIGHUP' | 'SIGQUIT' | 'SIGBREAK'
 
 /**
- * Stops at the first of the signals. More of them change nothing, as a terminal and a process manager often send one each,
- * and stopping is bounded. Afterwards the signal does what it would have done, unless the program listens to it itself.
+ * Calls `stop` at the first of the signals. Further ones change nothing, because a terminal and a process manager often send one
+ * each, and `stop` is bounded. Afterwards the signal ends the process, unless the program listens to it itself.
  *
  * @returns stops listening.
  */
@@ -17,21 +17,21 @@ export function stopOnSignals(signals: readonly ShutdownSignal[], stop: () => Pr
     for (const signal of signals) process.off(signal, hear)
   }
   const hear = (signal: NodeJS.Signals) => {
-    // Counted now, because what listens once is gone afterwards, while what it began goes on.
+    // Counted now, because a `once` listener is gone afterwards, although the work that it began goes on.
     const others = process.rawListeners(signal).filter((listener) => !ours.has(listener)).length
     const passOn = () => {
       ignore()
       if (Math.max(others, process.listenerCount(signal)) > steppingBack()) return
-      // The first process of a container is not ended by a signal that nobody listens to.
+      // Linux does not end the first process of a container by a signal without a listener.
       if (process.pid === 1) process.exit(128 + (KNOWN.get(signal) ?? 0))
       process.kill(process.pid, signal)
-      // A signal that is listened to comes with the next turn of the event loop, which should not have ended by then.
+      // A signal that has listeners arrives in the next turn of the event loop. The timer keeps the loop alive until then.
       setTimeout(() => {}, 1000)
     }
     stop().then(passOn, passOn)
   }
   ours.add(hear)
-  // Before all others, which are still there then.
+  // Before all other listeners, so that it counts the `once` listeners as well.
   for (const signal of signals) process.prependListener(signal, hear)
   return ignore
 }
@@ -40,8 +40,8 @@ export function stopOnSignals(signals: readonly ShutdownSignal[], stop: () => Pr
 const ours = new Set<unknown>()
 
 /**
- * How many listeners the package signal-exit has, which comes with many others. They do nothing as long as anybody else
- * listens, and clean up and end the process once they are alone: so a program that has them does not end by itself.
+ * How many listeners the package signal-exit has; many packages depend on it. Its listeners do nothing while there are other
+ * listeners. Once they are alone, they clean up and end the process. So they must not count as the program's own.
  */
 function steppingBack(): number {
   const { __signal_exit_emitter__: third } = process as { __signal_exit_emitter__?: { count?: unknown } }
@@ -51,7 +51,7 @@ function steppingBack(): number {
 
 const FOURTH: unique symbol = Symbol.for('signal-exit emitter')
 
-/** By their numbers, from which the exit code is made that a shell reports for them. */
+/** Signals with their numbers, because an exit code for a signal is 128 plus its number. */
 const KNOWN: ReadonlyMap<unknown, number> = new Map<ShutdownSignal, number>([
   ['SIGTERM', 15],
   ['SIGINT', 2],

@@ -110,8 +110,8 @@ async function refuse(session: Session, room: Room): Promise<Coming | Seen> {
 }
 
 /**
- * Takes all keys in one transaction, if nobody is in any of their rooms; so they have one revision, and thereby one fence. Undefined
- * when somebody is, or when they are too many for one transaction.
+ * Takes all keys in one transaction, if all their rooms are empty. The keys then share one revision, and so one fence.
+ * `undefined`: a room is not empty, or the keys are too many for one transaction.
  */
 export async function acquireAll(
   session: Session,

@@ -56,9 +56,9 @@ async function leave(session: Session, own: OwnTicket): Promise<boolean> {
 }
 
 /**
- * Who is let in by a release, of the same process: it lives as surely as the one that leaves, so its key is bound to the lease
- * by which it will hold in the same transaction. A waiter of another process does that itself. Until it has, nobody knows
- * whether that process lives.
+ * The tickets of this process that a release admits. This process is alive, so the same transaction binds their keys to the
+ * lease under which they will hold. A waiter of another process binds its key itself. Until then nothing proves that its
+ * process lives.
  */
 function nextOf({ rooms, tickets }: Session, own: OwnTicket): readonly OwnTicket[] {
   const room = rooms.get(own.ticket.key)

@@ -7,9 +7,9 @@ import type { Quorum } from './quorum.ts'
 import type { TicketState } from './tickets.ts'
 
 /**
- * What to do without a quorum. Usually somebody else has it. But where several asked at once, or servers were away, each may
- * have a part and none enough; then all but one give way, and all agree who that is: the one with the most votes, and among
- * equals the one with the smallest id. Undefined: this ticket is the one.
+ * Decides what a ticket without a quorum does. Usually another ticket has the quorum. If several asked at once, or servers were
+ * away, the votes may be split and no ticket has enough. Then all tickets but one give way. All agree on that one: it has the
+ * most votes, and among equals the smallest id. `undefined`: this ticket is the one, and asks again.
  */
 export async function contend(
   quorum: Quorum,
@@ -24,20 +24,23 @@ export async function contend(
   const losesTo =
     rival !== undefined && (rival.votes > votes.size || (rival.votes === votes.size && rival.id < ticket.id))
   if (ticket.patienceMs === 0) return isTaken || losesTo ? answer : undefined
-  // Behind the others: each server lets in who is next there, and in the end all of them the same one.
+  // This ticket gives way to the end of the queues. Each server then admits its next ticket, in the end all the same one.
   const isBehind = (isTaken || losesTo) && (await giveWay(quorum, ticket, state, votes))
   if (isTaken || isBehind) {
     state.splits = 0
     return answer
   }
-  // The others are about to give way, unless they looked before this one had its votes. Or this one has to once more: nobody
-  // else can have the key while it has not. So it asks again soon.
+  // The other tickets are about to give way, unless they looked before this one had its votes. Or not every server has taken
+  // this ticket's vote back yet, and no other ticket can have the key before. So this ticket asks again soon.
   state.splits += 1
   const againMs = backoffMs(SPLIT, state.splits)
   return answer.tag === 'queued' ? { ...answer, askAgainMs: Math.min(answer.askAgainMs, againMs) } : answer
 }
 
-/** Whether it waits everywhere now. Its turn lasts until that is known: a vote that is given away must not be counted. */
+/**
+ * Gives back the votes of this ticket. Resolves with whether it waits on all these servers now. The next question waits for
+ * that, because a vote that is being given back must not be counted.
+ */
 function giveWay(
   { nodes }: Quorum,
   ticket: Ticket,
@@ -54,13 +57,13 @@ function giveWay(
 }
 
 interface VoteCounts {
-  /** On which servers this ticket has a vote, and when each of them ends. */
+  /** The servers on which this ticket has a vote, and when each vote ends. */
   readonly votes: ReadonlyMap<number, string>
-  /** Who of the others has the most. Also among readers: each may stand before a writer that another one waits behind. */
+  /** The other ticket with the most votes. Readers count too: a reader may be before a writer that another reader waits for. */
   readonly rival: { readonly id: string; readonly votes: number } | undefined
 }
 
-/** How it stands with the votes. */
+/** Reads the votes of all tickets in the room, from every server. */
 async function countVotes(quorum: Quorum, ticket: Ticket): Promise<VoteCounts> {
   const rooms = await poll(quorum.nodes, (node) => node.scripts.look(ticket.key), {
     decide: ({ answers, pending }: Tally<readonly Rival[]>) => (pending > 0 ? undefined : answers),

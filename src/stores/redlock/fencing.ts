@@ -7,15 +7,18 @@ import { forgetfulError, NO_FENCE, type Quorum, tooFewError } from './quorum.ts'
 import type { TicketState } from './tickets.ts'
 
 /**
- * The fence of a ticket that has the votes of a quorum, each of which came with a fence of its own server.
+ * Finds the fence of a ticket that has the votes of a quorum. Each vote came with a fence of its server.
  *
- * Where a quorum gave the one that was proposed it is agreed already: each of these servers gave it above everything before, and
- * nobody is given as much by them afterwards. Otherwise the largest is claimed on a quorum. A server accepts a claim only while it holds the ticket's vote, and only above
- * everything that was claimed before for this key. So two tickets never get the same one, as two quorums share a server; and
- * who begins after another has finished gets a larger one, as that server has raised its last fence to the other's.
- * A server that forgets everything begins with the time in µs, which is larger than what was claimed before.
+ * - If a quorum gave the proposed fence, it is agreed. Each of these servers gave it above all its earlier fences, and gives
+ *   only larger ones afterwards.
+ * - Otherwise the ticket claims the largest fence on a quorum. A server accepts a claim only while it holds the ticket's vote,
+ *   and only above all earlier claims for this key.
  *
- * Undefined: votes were lost before they could be used, as when a server that had given one went away. Asking again helps.
+ * Any two quorums share a server, so two tickets never get the same fence. That server also raises its last fence to a
+ * claimed one, so a ticket that begins after another has finished gets a larger fence. A server that lost its data begins with
+ * the time in µs, which is larger than every earlier claim.
+ *
+ * `undefined`: a vote was lost before the claim, for instance because its server went away. The ticket should ask again.
  */
 export async function claimFence(
   quorum: Quorum,
@@ -25,8 +28,8 @@ export async function claimFence(
   proposal?: number,
 ): Promise<bigint | undefined> {
   const agreed = quorum.fences ? agreedFence(votes, quorum.majority) : undefined
-  // Any other that is equal is so by chance, after the same last fence: whether these servers may have forgotten somebody was
-  // not looked at. Of another process's ticket it is the one that it has.
+  // Without the proposal, equal fences are a coincidence after the same last fence: these servers have not checked whether
+  // they may have lost a holder. A ticket of another process (`asked` is 0) has that fence already.
   if (agreed !== undefined && (state.asked === 0 || Number(agreed) === proposal)) return agreed
   if (!quorum.fences && ticket.minHoldMs === 0) return NO_FENCE
   let fence = votes.reduce((largest, vote) => larger(largest, vote.fence), 0n)

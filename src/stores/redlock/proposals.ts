@@ -1,7 +1,7 @@
 /**
- * Which fences to propose to the servers, so that most of them agree on one while they vote and none has to be claimed: a little
- * above the time they have, as far as their answers to the last claims tell. Only a guess: a server that cannot agree gives a
- * fence of its own.
+ * Proposes fences to the servers. If a majority votes with the proposed fence, no claim is needed. A proposal is a little above
+ * the servers' time, as their answers to the last claims show it. It is only a guess: a server that cannot agree gives a fence
+ * of its own.
  */
 export class Proposals {
   /** How far the servers' time is ahead of our monotonic clock, in µs. Undefined until one of them has said what time it has. */

@@ -150,8 +150,8 @@ class Renewal {
   }
 
   /**
-   * Servers were restarted or flushed, and have forgotten the holder. Their votes do not count yet, so nobody else can have a
-   * quorum before the holder's deadline: until then it may take these votes again.
+   * Called when servers were restarted or flushed, and have forgotten the holder. Their votes do not count yet, so no other
+   * ticket can have a quorum before the holder's deadline. Until then the holder may take these votes again.
    */
   async #heal(tally: NodeTally): Promise<RenewAnswer> {
     const state = this.#state

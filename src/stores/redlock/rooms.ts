@@ -15,8 +15,8 @@ export async function roomsOf(requests: RoomRequests, prefix: string): Promise<r
 }
 
 /**
- * What the servers show together, in order of the keys: a holder is who holds on a quorum, and whoever has less than that
- * still waits.
+ * Merges the views of the servers, in order of the keys. A ticket that holds on a quorum is a holder. A ticket that holds on
+ * fewer servers is a waiter.
  */
 export function mergeRooms(
   lists: readonly (readonly RoomView[])[],

@@ -1,8 +1,8 @@
 import type { Wake } from '../../contract/store.ts'
 
 /**
- * Makes one wake of those that the servers send for the same event. A ticket is let in by each server on its own, and asking
- * is worth it when a quorum has done so – or when no more come, because the others let in somebody else.
+ * Makes one wake of the wakes that the servers send for the same event. Each server admits a ticket on its own. The ticket is
+ * woken when a quorum has admitted it. It is also woken if no more wakes come, because the other servers admitted another one.
  */
 export class Wakes {
   readonly #majority: number
@@ -24,14 +24,14 @@ export class Wakes {
     const bit = 1 << place
     let gathered = this.#gathered.get(id)
     if (gathered === undefined || (gathered.servers & bit) !== 0) {
-      // The same server again: this is about something new.
+      // The same server again: this wake is about a new event.
       clearTimeout(gathered?.timer)
       gathered = { servers: 0, count: 0, timer: undefined, ending: undefined }
       this.#gathered.set(id, gathered)
     }
     gathered.servers |= bit
     gathered.count += 1
-    // More than enough: about what it was woken for already.
+    // The ticket was woken for this event already.
     if (gathered.count > this.#majority) return
     if (gathered.count === this.#majority) this.#send(id, gathered)
     else gathered.timer ??= setTimeout(() => this.#send(id, gathered), GATHER_MS).unref()

@@ -4,11 +4,11 @@ import { type KeyValue, TXN } from '../grpc/messages.ts'
 import type { RoomNames } from '../rooms/room-names.ts'
 
 /**
- * What fences are counted from: a fence is this number and the create revision of the ticket's key. Written once for an
- * etcd, by whoever uses it first, as µs since 1970. So fences go on to rise where revisions begin anew, after all data was
- * lost, and where a key's lock is moved here from another store.
+ * The number from which fences are counted: a fence is this number plus the create revision of the ticket's key. The first
+ * process that uses an etcd writes it once, as µs since 1970. So fences keep rising after a loss of all data, when revisions
+ * begin anew. They also keep rising when a key moves here from another store.
  *
- * Each acquire names it in its transaction, so a process never counts from what another etcd began with.
+ * Each acquire compares it in its transaction, so a process never uses the fence base of another etcd.
  */
 export class FenceBase {
   readonly #cluster: Cluster

@@ -284,9 +284,9 @@ export class Session {
   }
 
   /**
-   * All data of etcd was lost: revisions begin anew, and what is known of the old ones would be mistaken for them. Our
-   * tickets went with their leases, so that is what is asked for. Where only the beginning of fences was deleted they are
-   * still there, and still ours to end.
+   * Called when all data of etcd was lost. Revisions begin anew, so this process forgets the rooms that it knows by the old
+   * ones. Its tickets are gone with their leases, so it checks the leases. If only the fence base was deleted, the tickets still
+   * exist, and this process still has to end them.
    */
   #reset(): void {
     this.rooms.forgetAll()

@@ -2,21 +2,22 @@ import { StoreError } from '../../../errors.ts'
 import type { RawConnection } from './client-link.ts'
 
 /**
- * Has grants wait until so many replicas have them. `WAIT` counts what was written before it on the same connection, and
- * holds up everything behind it there. So it goes out right behind the scripts of a tick, one at a time: the scripts that
- * come meanwhile share the next one, and replicas that are away cost one time limit and not one for each request.
+ * Makes grants wait until the configured number of replicas has them. `WAIT` covers the earlier writes of its connection, and
+ * blocks the later ones. So it is sent right after the scripts of a tick, and one at a time. Scripts that come meanwhile share
+ * the next `WAIT`. So absent replicas cost one time limit, and not one per request.
  *
- * Renewals wait, too: a deadline that only the old master knows of is not worth anything on the new one, and an old master
- * that nobody follows any more cannot keep its holders beyond their deadline. A hand-over is covered by the confirmation
- * of who was admitted. A release is not: if it is lost, the key stays taken until the ttl is over, and no longer.
+ * - A renewal waits, too: a deadline that only the old master knows does not hold on the new one. An old master without
+ *   replicas can therefore not keep its holders beyond their deadline.
+ * - A hand-over is covered when the admitted ticket confirms.
+ * - A release does not wait. If it is lost, the key stays taken until the ttl is over.
  *
- * A grant that has not reached enough replicas is not undone here. It is unknown, as if its answer were lost: whoever
- * asks under the same id goes on with it once the replicas are back, in the place that it has; whoever gives up gives it
- * back. Undone here, it might be one that a later request of the same ticket was told of.
+ * A grant that has not reached enough replicas is not undone here. Its effect is unknown, as if the reply were lost. If the
+ * client asks again under the same id, the ticket keeps its place and goes on once the replicas are back. If the client gives
+ * up, it releases the ticket. To undo the grant here could undo one that a later request of the ticket has reported.
  */
 export class Replication {
   readonly #replicas: number
-  /** For what was written since the last WAIT was. */
+  /** The next `WAIT`, for the writes since the last one was sent. */
   #next: Later | undefined
   #waiting = false
   /** Counts lost connections: what was written on one is not covered by a WAIT on the next one. */
