@@ -18,9 +18,9 @@ export interface GuardedUpdateOptions {
 }
 
 /**
- * Updates one row of your own table, unless it was written under a later fence; the column rises with every write. It is one
- * statement, so it needs no transaction. Inside of one, a stale fence aborts it: the transaction has no effect even
- * where the error is caught and the transaction committed.
+ * Updates one row of your own table, unless it was written under a later fence, and stores the fence in a column. It is one
+ * statement, so it needs no transaction. Inside a transaction a stale fence aborts that transaction. Then the transaction has no
+ * effect, even if your code catches the error and commits.
  *
  * ```ts
  * import { guardedUpdate } from 'holdfast/guard'

@@ -112,10 +112,10 @@ function parseWrite(options: RedisGuardOptions): Evaluation {
 }
 
 /**
- * In the slot of the resource: by its own hash tag where it has one (what is between the first brace and the next closing one,
- * unless that is nothing: https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags), else by
- * the whole of it. A tag cannot contain `}`, so that is escaped. Endings of their own, or `x` and `{x}` would share a fence,
- * and so would `a}` and what it is escaped to.
+ * The key of the fence, in the slot of the resource. If the resource has a hash tag, the key has the same one
+ * (https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/#hash-tags). Otherwise the whole resource is the
+ * tag. A tag cannot contain `}`, so that is escaped. Each case has its own ending. Otherwise `x` and `{x}` would share a fence,
+ * and so would `a}` and its escaped form.
  */
 function fenceKey(resource: string): string {
   if (/^[^{]*\{[^}]+\}/.test(resource)) return `${resource}:holdfast-tag-fence`

@@ -20,9 +20,9 @@ export type RequestWork<T> = (lease: Lease, context: { readonly signal: AbortSig
 /** Locks that are held for the duration of a request. See {@link createRequestLocks}. */
 export interface RequestLocks {
   /**
-   * Like `locks.withLock`, and ends with the request: when the client goes away while it waits, the place in the queue is given up
-   * and `work` does not run; when it goes away while `work` runs, the `signal` that `work` is given aborts, and the key is given
-   * back when `work` has ended. Errors have a `statusCode`; see {@link asHttpError}.
+   * Like `locks.withLock`, but it ends with the request. If the client goes away during the wait, the place in the queue is given
+   * up, and `work` does not run. If the client goes away while `work` runs, the `signal` of `work` aborts, and the key is released
+   * when `work` has ended. Errors have a `statusCode`; see {@link asHttpError}.
    *
    * @throws like `locks.withLock`; {@link ClosedError} after `stopWaiting()`; an `AbortError` when the client has gone.
    */
@@ -34,14 +34,14 @@ export interface RequestLocks {
     work: RequestWork<T>,
   ): Promise<T>
   /**
-   * For the begin of a shutdown: a request that waits is rejected with a `ClosedError` (503), as is one that comes; those who have
-   * their lock go on. So a server can end its requests without waiting for other instances to give up keys. What is of no
-   * request waits on, until the locks are closed.
+   * For the begin of a shutdown. Requests that wait, and new requests, are rejected with a `ClosedError` (503). Requests that have
+   * their lock go on. So a server can end its requests without waiting for keys that other instances hold. Calls without a
+   * request still wait, until the locks are closed.
    */
   stopWaiting(): void
   /**
-   * For the end of a shutdown: resolves when the works of requests that go on now have ended and given back their keys. A server
-   * does not wait for those whose client has gone, and they may still write. What is of no request is not waited for.
+   * For the end of a shutdown. Resolves when the current work of all requests has ended and its keys are released. The server
+   * itself does not wait for work whose client has gone, although it may still write. Calls without a request are not awaited.
    */
   settled(): Promise<void>
 }
@@ -106,7 +106,7 @@ export function createRequestLocks(locks: Locks, options: RequestLocksOptions = 
     try {
       return await locks.withLock(key, { ...options, signal: wait.signal }, (lease) => {
         waited()
-        // Who went after the grant and before its promise has told it.
+        // The client may have gone after the grant and before the promise of the grant has resolved.
         wait.signal.throwIfAborted()
         // The signal of a response ends with it, and so does what the work leaves behind.
         if (during !== gone) return work(lease, { signal: AbortSignal.any([lease.signal, gone]) })

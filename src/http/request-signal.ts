@@ -18,9 +18,9 @@ interface Connection {
 }
 
 /**
- * Aborts when the client goes away before it has its answer: it hung up, timed out, or its connection broke. Does not abort
- * once the response was ended. The same signal each time for one response. While a large body of the request waits to be read, Node.js
- * does not see that the client has gone.
+ * A signal that aborts if the client goes away before it has its answer: it hung up, timed out, or its connection broke. It does
+ * not abort once the response was ended. Each call for one response returns the same signal. While a large request body is not
+ * read yet, Node.js does not see that the client has gone.
  *
  * ```ts
  * import { createServer } from 'node:http'
@@ -83,7 +83,7 @@ function waitingAt(socket: Connection): Set<() => void> {
 const sockets = new WeakMap<Connection, Set<() => void>>()
 const signals = new WeakMap<OutgoingResponse, AbortSignal>()
 
-/** The status is for logs, as nginx has it: nobody is there to read it. */
+/** The status is for logs only, as in nginx, because the client has gone. */
 function clientGone(): DOMException {
   const error = new DOMException('The client went away before it was answered.', 'AbortError')
   return Object.assign(error, { statusCode: 499 })

@@ -25,9 +25,9 @@ export interface RetrySettings {
 }
 
 /**
- * Runs work that is allowed to collide with others, again from its beginning each time it does: a transaction that the server could not serialize
- * (40001) or that it ended as the victim of a deadlock (40P01), and what throws a {@link ConflictError}. Between two
- * attempts it pauses for a random part of 10 ms, 20 ms, 40 ms, … up to a second.
+ * Runs work, and runs it again from its beginning after each conflict. A conflict is a serialization failure (40001), a deadlock
+ * (40P01), or a {@link ConflictError}. Between two attempts it pauses for a random part of 10 ms, 20 ms, 40 ms, … up to a
+ * second.
  *
  * The work must begin its transaction itself, and have no effect outside of it.
  *

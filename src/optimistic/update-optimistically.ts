@@ -5,7 +5,7 @@ import { isConflict, parseRetryOptions, RETRY_OPTIONS, type RetryOptions, retry 
 export interface OptimisticUpdate<Current, Next> extends RetryOptions {
   /** Reads what is there, with its version; called again for every attempt. */
   read(): Current | Promise<Current>
-  /** What it shall become. `null` or `undefined` leaves it alone. Called again for every attempt, so it must only compute. */
+  /** Computes the new value. `null` or `undefined`: write nothing. Called for every attempt, so it must have no effect. */
   change(current: Current): Next | null | undefined | Promise<Next | null | undefined>
   /**
    * Writes it if the version is still that of `current`, and says whether it was: true when it was written, false when

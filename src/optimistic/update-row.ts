@@ -24,8 +24,8 @@ export interface RowUpdate<Row extends object> extends RetryOptions {
 }
 
 /**
- * Reads a row of your own table, lets `change` say what shall become of it, and writes that if the version is still the one that
- * was read; otherwise it starts over from the read. The row is as your client reads it.
+ * Reads a row of your own table and calls `change` with it. Writes the result if the version has not changed since the read.
+ * Otherwise it starts again with the read. `change` gets the row as your client reads it.
  *
  * ```ts
  * import { updateRow } from 'holdfast/optimistic'
@@ -91,7 +91,7 @@ interface Target {
   readonly answer: string
 }
 
-/** Without an underscore, so that what turns names of columns into others leaves it alone. */
+/** Without an underscore, so that a client that converts column names leaves it as it is. */
 const VERSION = 'holdfastversion'
 
 interface Found {

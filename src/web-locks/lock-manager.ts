@@ -44,8 +44,8 @@ export interface LockManager {
   ): Promise<T>
   request<T>(name: string, options: LockOptions, callback: (lock: HeldLock) => T | Promise<T>): Promise<T>
   /**
-   * Who holds and who waits, in every process; what was requested here before this call is among them. It may be over by the
-   * time it is read.
+   * The holders and waiters of every process, including all requests that this process made before this call. The result may
+   * be out of date by the time it is read.
    */
   query(): Promise<LockManagerSnapshot>
 }
@@ -61,9 +61,12 @@ export interface WebLocksOptions {
  * The Web Locks API (https://w3c.github.io/web-locks/) over any store: what is written for `navigator.locks` of a browser or
  * of Node.js excludes across processes and machines.
  *
- * Three things differ, because there is a network in between. A lock may be lost (its process was paused past the ttl, the
- * store is away for longer): then `request` rejects with an `AbortError`, as for one that is stolen. `steal` lets those who
- * wait stand in line again. And when the store cannot be asked, `request` rejects with a `StoreError`.
+ * Three things differ, because there is a network in between:
+ *
+ * - A lock may be lost, if its process was paused or the store was away for longer than the ttl. Then `request` rejects with an
+ *   `AbortError`, as for a stolen lock.
+ * - `steal` puts the waiters back into the queue, perhaps in another order.
+ * - If the store does not answer, `request` rejects with a `StoreError`.
  *
  * ```ts
  * import { connect } from 'holdfast'
@@ -136,7 +139,7 @@ class StoreLockManager implements LockManager {
     return { held, pending }
   }
 
-  /** Waits for as long as it takes. Who is sent away by a thief stands in line again, once the thief has had the time to get in. */
+  /** Waits without a limit. If a thief evicts the waiter, it queues again, after a pause in which the thief gets the lock. */
   async #take({ name, options: { mode, signal } }: Request<unknown>): Promise<Lease> {
     const terms = { ...this.#terms, wait: Number.POSITIVE_INFINITY, signal }
     for (;;) {
@@ -161,7 +164,7 @@ class StoreLockManager implements LockManager {
     }
   }
 
-  /** Those of before this call. Not for longer than a store is waited for: then the question itself will say what is wrong. */
+  /** Waits for earlier requests of this process, at most as long as for a store's answer. After that, `query` itself fails. */
   async #requestsAnswered(): Promise<void> {
     const enough = new AbortController()
     const waited = paused(systemClock, ANSWER_MS, enough.signal)
@@ -176,7 +179,7 @@ class StoreLockManager implements LockManager {
       : this.#locks.readWrite(key).tryAcquireRead(this.#terms)
   }
 
-  /** One thief of a name after the other, so that of those who ask here the last one wins. */
+  /** The thieves of a name run one after the other, so that the last one of this process wins. */
   async #steal(request: Request<unknown>): Promise<Lease> {
     const { name } = request
     const before = this.#thefts.get(name)
@@ -191,8 +194,8 @@ class StoreLockManager implements LockManager {
   }
 
   /**
-   * Sends everybody away and takes the lock before those who waited are back. Whoever is quicker is sent away once more: a
-   * thief of another process, who then has to be robbed, or a request that came in between.
+   * Evicts all tickets and takes the lock before the evicted waiters queue again. If another ticket is faster, it is evicted in
+   * turn: one of a thief in another process, or of a request that came in between.
    */
   async #rob(request: Request<unknown>): Promise<Lease> {
     for (let tries = 0; tries < MOST_THEFTS; tries += 1) {
@@ -214,7 +217,7 @@ class StoreLockManager implements LockManager {
     // It may break when nobody waits for it any more.
     breaking.catch(() => {})
     try {
-      // Stolen or lost before it could be used, by the clocks: nobody is called back with a lock that another one has.
+      // Reads the clocks. If the lock is stolen or lost already, the callback must not be called with it.
       if (lease.state === 'lost') return await breaking
       const lock = Object.freeze({ name, mode: options.mode, fence, signal })
       return await Promise.race([breaking, callback(lock)])

@@ -22,21 +22,21 @@ export interface WorkerClock {
 /** `ttl`, `maxHold`, `minHold` and `lockDelay` are those of `locks.acquire`, and default to those of `createLocks`. */
 export interface LockWorkerOptions extends Pick<HoldOptions, 'ttl' | 'maxHold' | 'minHold' | 'lockDelay'> {
   /**
-   * Starts the work. Called once per term, when the key is held, and never again before the work of the last term has ended
-   * in this process. What it returns is awaited: once it has resolved the work counts as started, and goes on in the background
-   * until `stop` is called. When it throws, the key is given back and it is tried again after a pause, without `stop`.
+   * Starts the work. Called once per term, when the key is held. It is not called again before the work of the last term has
+   * ended in this process. Its promise is awaited. Once that has resolved, the work counts as started, and runs in the background
+   * until `stop` is called. If it throws, the key is released, and the worker tries again after a pause. `stop` is not called.
    */
   readonly start: (lease: Lease, term: WorkerTerm) => unknown
   /**
-   * Ends the work, and resolves when nothing of it runs any more. Called once for each `start` that succeeded. `lost`: others
-   * may hold the key already. `stopped` and `failed`: the key is still held, and renewed, until this has resolved.
+   * Ends the work, and resolves when no part of it runs any more. Called once for each `start` that succeeded. With `lost`, another
+   * process may hold the key already. With `stopped` and `failed`, the key is held and renewed until the promise has resolved.
    */
   readonly stop: (reason: StopReason, lease: Lease) => unknown
-  /** Told of everything that went wrong; the worker goes on by itself. Default: a process warning. */
+  /** Called with each failure. The worker goes on by itself. Default: a process warning. */
   readonly onError?: ((error: unknown, context: { key: string; during: Doing }) => void) | undefined
   /**
-   * How long the work may take to end. Then the key is not renewed any more and runs out within the ttl, `stop()` resolves,
-   * and nothing is started again here before the work has ended after all. Default: 10 s.
+   * How long the work may take to end. After that the key is no longer renewed, so it expires within the ttl, and `stop()`
+   * resolves. The worker starts nothing again before that work has ended. Default: 10 s.
    */
   readonly grace?: Duration | undefined
   /** The pause after a loss or a failure; it doubles with each failure in a row, up to `maxBackoff`. Default: 1 s. */
