@@ -21,13 +21,13 @@ export type ClaimAnswer =
   /** Readers share a room, so what another one has claimed may be as high: it has to be above this. */
   | { readonly tag: 'too-low'; readonly above: bigint }
   | { readonly tag: 'gone' }
-  /** The server has not kept its memory for long enough: it may have forgotten a vote for somebody else. */
+  /** The server has not kept its memory for long enough: it may have forgotten a vote for another ticket. */
   | { readonly tag: 'forgetful' }
 
-/** A holder of a room on one server: of the whole key only if enough servers say so. */
+/** A ticket that has the vote of one server. It holds the key only with the votes of a quorum. */
 export interface Rival {
   readonly id: string
-  /** When its vote ends, by the clock of the server and as it writes it: until then nothing has changed about it. */
+  /** When its vote ends, as text by the clock of the server. If this text is the same, the vote is the same. */
   readonly till: string
 }
 

@@ -3,7 +3,7 @@ import type { Ticket } from '../../../contract/store.ts'
 import type { Lease } from './leases.ts'
 
 /**
- * What a ticket of this process is, as far as the process knows. All instants are of the monotonic clock.
+ * The state of a ticket of this process, as far as the process knows. All instants are of the monotonic clock.
  *
  * | method    | from                    | to      | because                                                            |
  * |-----------|-------------------------|---------|--------------------------------------------------------------------|
@@ -20,7 +20,7 @@ export type TicketState =
   | { readonly tag: 'offered'; readonly since: number; readonly until: number }
   | Held
   | { readonly tag: 'leaving'; readonly since: number; readonly until: number }
-  /** `done`: its key is deleted, or somebody else's. */
+  /** `done` resolves when its key is deleted, or belongs to another process. */
   | { readonly tag: 'ended'; readonly done: Promise<void> }
   | { readonly tag: 'over' }
 
@@ -48,7 +48,7 @@ export interface OwnTicketOptions {
   readonly createRevision: number
   readonly fence: bigint
   readonly binding: Binding
-  /** The lease by which it holds, or will: kept alive while it waits, so that it can be promised its ttl at once. */
+  /** The lease under which it holds or will hold. It is kept alive during the wait, so that a grant has its full ttl at once. */
   readonly holdLease: Lease
   /** When it came, by the wall clock: for people. */
   readonly at: number
