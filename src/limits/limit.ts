@@ -87,8 +87,9 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
           return begin(work, lease, terms)
         })
       } catch (error) {
-        // The work may wait for locks of its own, whose time-outs are not the limit's.
-        if (hasSlot || !isHoldfastError(error, 'acquire-timeout')) throw error
+        // Not the limit's own: a time-out of a lock that the work takes, or one that the caller's signal passes on.
+        const isForeign = hasSlot || error === terms.signal?.reason
+        if (isForeign || !isHoldfastError(error, 'acquire-timeout')) throw error
         throw noSlot(error, settings.concurrency, terms.waitMs)
       }
     },

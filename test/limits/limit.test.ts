@@ -9,7 +9,7 @@ import {
 } from 'rate-limiter-flexible'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { Store } from '../../src/contract/index.ts'
-import { createLocks, type Locks } from '../../src/index.ts'
+import { AcquireTimeoutError, createLocks, type Locks } from '../../src/index.ts'
 import { createLimit } from '../../src/limits/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { redisStore } from '../../src/stores/redis/index.ts'
@@ -241,6 +241,22 @@ describe('a window that is used up', () => {
     expect(await other.semaphore('exports:ada', 1).tryWithPermits(() => 'free')).toMatchObject({
       value: 'free',
     })
+  })
+
+  test('ends a wait for a slot with the reason of its signal, also if that is a time-out of something else', async () => {
+    const { locks } = scene()
+    const limit = createLimit(locks, 'exports', { concurrency: 1 })
+    const busy = work()
+    const running = limit.run('ada', busy.run)
+    await busy.begun
+    const { signal, abort } = abortable()
+    const waiting = limit.run('ada', { signal }, () => expect.unreachable())
+    const reason = new AcquireTimeoutError('The lock of the request was not free.', { waitedMs: 5 })
+    abort(reason)
+    expect(await errorOf(waiting)).toBe(reason)
+    expect(await errorOf(limit.run('ada', { signal }, () => expect.unreachable()))).toBe(reason)
+    busy.end()
+    await running
   })
 
   test('is waited for by many with one signal, which is listened to once', async () => {
