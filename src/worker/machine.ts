@@ -142,7 +142,7 @@ const unavailable = [
  * ```
  */
 export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
-  id: 'createLockWorker',
+  id: 'lockWorker',
   context: ({ input }) => ({
     ...input,
     term: undefined,
@@ -240,7 +240,7 @@ export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
               },
             },
             settled: {
-              always: '#createLockWorker.releasing',
+              always: '#lockWorker.releasing',
             },
           },
         },

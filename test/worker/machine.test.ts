@@ -1,8 +1,13 @@
 import { describe, expect, test } from 'vitest'
 import { ClosedError, InvalidArgumentError, StoreError } from '../../src/index.ts'
+import { lockWorkerMachine } from '../../src/worker/index.ts'
 import { Open, PlayedLease, Rehearsal, turn } from './rehearsal.ts'
 
 const away = () => new StoreError('store-unavailable', 'away')
+
+test('the machine is called by its own name', () => {
+  expect(lockWorkerMachine.id).toBe('lockWorker')
+})
 
 describe('while it has no lock, the machine', () => {
   test('asks once, and starts the work when the lock is free', async () => {
