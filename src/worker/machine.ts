@@ -61,12 +61,9 @@ const parts = setup({
       term?.signal.aborted === true && isAnswerTo(term.signal.reason, error),
   },
   delays: {
-    pause: ({ context: { failures, backoff, maxBackoff, chance } }) => {
-      const firstMs = parseDuration('backoff', backoff, HOLD_RANGE)
-      const longestMs = parseDuration('maxBackoff', maxBackoff, HOLD_RANGE)
-      return backoffMs({ firstMs, longestMs, jitter: 0.5 }, failures, chance)
-    },
-    grace: ({ context }) => parseDuration('grace', context.grace, HOLD_RANGE),
+    pause: ({ context: { failures, firstPauseMs, longestPauseMs, chance } }) =>
+      backoffMs({ firstMs: firstPauseMs, longestMs: longestPauseMs, jitter: 0.5 }, failures, chance),
+    grace: ({ context }) => context.graceMs,
     releaseTimeout: 5000,
     look: ({ context }) => Math.min(Math.max((context.term?.lease.remainingMs ?? 8000) / 8, 20), 5000),
   },
@@ -143,8 +140,12 @@ const unavailable = [
  */
 export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
   id: 'lockWorker',
-  context: ({ input }) => ({
+  // Parsed here: an error in a delay would end the machine while it holds the lock.
+  context: ({ input: { grace, backoff, maxBackoff, ...input } }) => ({
     ...input,
+    graceMs: parseDuration('grace', grace, HOLD_RANGE),
+    firstPauseMs: parseDuration('backoff', backoff, HOLD_RANGE),
+    longestPauseMs: parseDuration('maxBackoff', maxBackoff, HOLD_RANGE),
     term: undefined,
     reason: undefined,
     failures: 0,

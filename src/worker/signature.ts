@@ -27,7 +27,10 @@ export interface LockWorkerInput {
   readonly chance: () => number
 }
 
-export interface LockWorkerContext extends LockWorkerInput {
+export interface LockWorkerContext extends Omit<LockWorkerInput, 'grace' | 'backoff' | 'maxBackoff'> {
+  readonly graceMs: number
+  readonly firstPauseMs: number
+  readonly longestPauseMs: number
   readonly term: CurrentTerm | undefined
   /** Set when the term is to end. */
   readonly reason: StopReason | undefined

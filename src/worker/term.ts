@@ -1,4 +1,3 @@
-import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { fieldOf } from '../base/thrown.ts'
 import { ClosedError, LeaseLostError, TaskFailedError } from '../errors.ts'
 import type { WorkerLease } from './lock.ts'
@@ -46,13 +45,12 @@ export function released(): LeaseLostError {
 }
 
 export function overdue({
-  grace,
+  graceMs,
   reason,
 }: {
-  readonly grace: Duration
+  readonly graceMs: number
   readonly reason: StopReason | undefined
 }): TaskFailedError {
-  const graceMs = parseDuration('grace', grace, HOLD_RANGE)
   return new TaskFailedError(
     `The work did not end within ${graceMs} ms after its term was over (${reason}). Its lock is not renewed any more and runs out, and nothing is started again in this process before it has ended.`,
   )

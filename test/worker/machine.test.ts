@@ -1,9 +1,31 @@
 import { describe, expect, test } from 'vitest'
+import { createActor } from 'xstate'
 import { ClosedError, InvalidArgumentError, StoreError } from '../../src/index.ts'
 import { lockWorkerMachine } from '../../src/worker/index.ts'
 import { Open, PlayedLease, Rehearsal, turn } from './rehearsal.ts'
 
 const away = () => new StoreError('store-unavailable', 'away')
+
+test.each(['grace', 'backoff', 'maxBackoff'] as const)(
+  'a wrong %s is an error of the machine from its beginning, and not when a lock is held already',
+  (name) => {
+    const input = {
+      lock: { tryAcquire: async () => null, acquire: () => new Promise<never>(() => {}) },
+      start: () => {},
+      stop: () => {},
+      grace: '10s',
+      backoff: '1s',
+      maxBackoff: '30s',
+      chance: Math.random,
+    }
+    const { status, error } = createActor(lockWorkerMachine, {
+      input: { ...input, [name]: 'soon' },
+    }).getSnapshot()
+    expect(status).toBe('error')
+    expect(error).toBeInstanceOf(InvalidArgumentError)
+    expect(String(error)).toContain(`Expected \`${name}\` to be a duration`)
+  },
+)
 
 test('the machine is called by its own name', () => {
   expect(lockWorkerMachine.id).toBe('lockWorker')
