@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,6 +7,7 @@ import { connect } from '../../src/index.ts'
 import { type LockManager, webLocks } from '../../src/web-locks/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { places } from '../servers/places.ts'
+import { startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 import { held } from './scene.ts'
 
@@ -112,3 +114,18 @@ test.concurrent.each(Object.entries(places))(
     }
   },
 )
+
+test('a query waits for the requests before it also when the event loop is blocked meanwhile', async () => {
+  await using server = await startRedis()
+  await using locks = await connect(server.url, { ttl: '20s' })
+  const one = webLocks(locks)
+  await one.request('first', () => {})
+  const end = new AbortController()
+  const stolen = one.request('stolen', { steal: true }, () => once(end.signal, 'abort'))
+  const snapshot = one.query()
+  // Longer than a query waits for a store that does not answer.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5500)
+  expect((await snapshot).held.map(({ name }) => name)).toEqual(['stolen'])
+  end.abort()
+  await stolen
+})
