@@ -6,7 +6,7 @@ import { claimFence, type FencedVote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import { forgetfulError, inTurn, NO_FENCE, type Quorum, tooFewError, withdraw } from './quorum.ts'
-import { grant, isValid, type TicketState } from './tickets.ts'
+import { grant, type TicketState } from './tickets.ts'
 
 /** What the servers have decided about one acquire. */
 type Decision =
@@ -142,10 +142,13 @@ class AcquireRound {
   }
 }
 
-/** The fence of a ticket that already holds, if it is still that lease: valid, and known to one of these servers. */
-function knownFence(state: TicketState, votes: readonly FencedVote[]): bigint | undefined {
-  const { fence } = state
-  if (fence === undefined || !isValid(state)) return undefined
+/**
+ * The fence of a ticket that already holds, if it is still that lease: in its time, and known to one of these servers. The wall clock
+ * does not count here: set forward, it would give a lease that is held another fence. After a suspend no server knows the old one.
+ */
+function knownFence({ fence, granted }: TicketState, votes: readonly FencedVote[]): bigint | undefined {
+  if (fence === undefined || granted === undefined) return undefined
+  if (performance.now() >= granted.askedAt.monotonicMs + granted.usableMs) return undefined
   return fence === NO_FENCE || votes.some((vote) => vote.fence === fence) ? fence : undefined
 }
 
