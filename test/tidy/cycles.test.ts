@@ -5,9 +5,6 @@ import { projectFiles, readProjectFile } from './project.ts'
 // The linter finds circles of imports, but leaves out `import type`. A circle of types also says that none of its files can
 // be understood without the others.
 
-/** Folders that still have a circle. None may be added. */
-const known = ['src/postgres', 'src/stores/etcd']
-
 const IMPORT = /(?:\bfrom|\bimport)\s*\(?\s*'(\.[^']*\.ts)'/g
 
 function importsOf(path: string, source: string): string[] {
@@ -44,10 +41,7 @@ test('no files import one another in a circle, not even for types', () => {
   const imports = new Map(sources.map((path) => [path, importsOf(path, readProjectFile(path))]))
   expect([...imports.values()].flat().length).toBeGreaterThan(1000)
   expect([...imports.values()].flat().filter((path) => !imports.has(path))).toEqual([])
-  const circles = circlesOf(imports).filter(
-    (circle) => !known.some((folder) => circle.every((path) => path.startsWith(`${folder}/`))),
-  )
-  expect(circles).toEqual([])
+  expect(circlesOf(imports)).toEqual([])
 })
 
 test('a circle is found by a type, a re-export, a side effect and an import()', () => {
