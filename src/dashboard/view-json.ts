@@ -1,3 +1,5 @@
+import type { Totals } from '../room-watch/room-history.ts'
+
 /**
  * The views as the page receives them. The server builds them and the scripts of the page name these types, so that the two
  * agree. Times are the server's, in milliseconds since 1970; durations are as of `at`.
@@ -11,22 +13,13 @@ export interface ViewJson {
     | { readonly tag: 'present'; readonly lookMs: number }
     | { readonly tag: 'away'; readonly sinceAt: number; readonly message: string }
   readonly isCut: boolean
-  readonly totals: readonly TotalsJson[]
+  readonly totals: readonly Totals[]
 }
 
 export interface SiteJson {
   readonly title: string
   readonly allowEvict: boolean
   readonly hasJobs: boolean
-}
-
-export interface TotalsJson {
-  readonly at: number
-  readonly keys: number
-  readonly holding: number
-  readonly waiting: number
-  readonly begun: number
-  readonly expired: number
 }
 
 /** One page of the list of keys, or of elections. */

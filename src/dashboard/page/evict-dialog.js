@@ -1,10 +1,11 @@
 import { post } from './connection.js'
 import { element, setText, strange } from './elements.js'
 import { counted, ownerText } from './tickets.js'
+/** @import { HolderJson, WaiterJson } from '../view-json.ts' */
 
 /**
  * Asks for a reason before anything is evicted: one ticket, or all of the key.
- * @param {{ key: string, say: (text: string) => void, ticket?: any, count?: number }} asked
+ * @param {{ key: string, say: (text: string) => void, ticket?: HolderJson | WaiterJson, count?: number }} asked
  */
 export function askToEvict({ key, ticket, count, say }) {
   const reason = element('input', {
@@ -58,10 +59,11 @@ export function askToEvict({ key, ticket, count, say }) {
   reason.focus()
 }
 
+/** @param {{ key: string, ticket: HolderJson | WaiterJson | undefined, count: number | undefined }} asked */
 function facts({ key, ticket, count }) {
   const rows = [['Key', key]]
   if (ticket === undefined) rows.push(['Holders and waiters', String(count)])
-  else rows.push(['Owner', ownerText(ticket.owner)], ...(ticket.fence ? [['Fence', ticket.fence]] : []))
+  else rows.push(['Owner', ownerText(ticket.owner)], ...('fence' in ticket ? [['Fence', ticket.fence]] : []))
   return element(
     'dl',
     {},

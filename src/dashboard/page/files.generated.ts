@@ -1011,10 +1011,11 @@ export function reconcile(parent, items, keyOf, make) {
   'evict-dialog.js': `import { post } from './connection.js'
 import { element, setText, strange } from './elements.js'
 import { counted, ownerText } from './tickets.js'
+/** @import { HolderJson, WaiterJson } from '../view-json.ts' */
 
 /**
  * Asks for a reason before anything is evicted: one ticket, or all of the key.
- * @param {{ key: string, say: (text: string) => void, ticket?: any, count?: number }} asked
+ * @param {{ key: string, say: (text: string) => void, ticket?: HolderJson | WaiterJson, count?: number }} asked
  */
 export function askToEvict({ key, ticket, count, say }) {
   const reason = element('input', {
@@ -1068,10 +1069,11 @@ export function askToEvict({ key, ticket, count, say }) {
   reason.focus()
 }
 
+/** @param {{ key: string, ticket: HolderJson | WaiterJson | undefined, count: number | undefined }} asked */
 function facts({ key, ticket, count }) {
   const rows = [['Key', key]]
   if (ticket === undefined) rows.push(['Holders and waiters', String(count)])
-  else rows.push(['Owner', ownerText(ticket.owner)], ...(ticket.fence ? [['Fence', ticket.fence]] : []))
+  else rows.push(['Owner', ownerText(ticket.owner)], ...('fence' in ticket ? [['Fence', ticket.fence]] : []))
   return element(
     'dl',
     {},
@@ -1125,6 +1127,7 @@ function facts({ key, ticket, count }) {
   'jobs-view.js': `import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
 import { cell, showCount, table, tableBody } from './tickets.js'
 import { age, showNoTime, showSince, showUntil } from './time.js'
+/** @import { SiteJson } from '../view-json.ts' */
 
 /** The number of jobs by name and state, and the jobs that run, wait for another attempt or are dead. */
 export function jobsView() {
@@ -1160,20 +1163,23 @@ export function jobsView() {
   return {
     node: element('div', {}, problem, empty, countTable, title, jobTable),
     query: () => ({ view: 'jobs' }),
-    update({ counts: known = [], jobs: open = [], ...view }) {
-      setText(problem, view.jobsMessage ?? '')
+    update({ counts: known = [], jobs: open = [], site, jobsAt, jobsMessage }) {
+      setText(problem, jobsMessage ?? '')
       const rows = byName(known)
       reconcile(counts, rows, ({ name }) => name, countRow)
       reconcile(jobs, open, ({ id }) => id, jobRow)
       countTable.hidden = rows.length === 0
       title.hidden = jobTable.hidden = open.length === 0
-      setText(empty, rows.length > 0 || view.jobsMessage !== undefined ? '' : nothing(view))
+      setText(empty, rows.length > 0 || jobsMessage !== undefined ? '' : nothing(site, jobsAt))
     },
   }
 }
 
-/** @param {{ [name: string]: any }} view */
-function nothing({ site, jobsAt }) {
+/**
+ * @param {SiteJson} site
+ * @param {number | undefined} jobsAt
+ */
+function nothing(site, jobsAt) {
   if (!site.hasJobs) return 'This dashboard shows no jobs.'
   return jobsAt === undefined ? 'Counting…' : 'There are no jobs.'
 }

@@ -1,6 +1,7 @@
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
 import { cell, showCount, table, tableBody } from './tickets.js'
 import { age, showNoTime, showSince, showUntil } from './time.js'
+/** @import { SiteJson } from '../view-json.ts' */
 
 /** The number of jobs by name and state, and the jobs that run, wait for another attempt or are dead. */
 export function jobsView() {
@@ -36,20 +37,23 @@ export function jobsView() {
   return {
     node: element('div', {}, problem, empty, countTable, title, jobTable),
     query: () => ({ view: 'jobs' }),
-    update({ counts: known = [], jobs: open = [], ...view }) {
-      setText(problem, view.jobsMessage ?? '')
+    update({ counts: known = [], jobs: open = [], site, jobsAt, jobsMessage }) {
+      setText(problem, jobsMessage ?? '')
       const rows = byName(known)
       reconcile(counts, rows, ({ name }) => name, countRow)
       reconcile(jobs, open, ({ id }) => id, jobRow)
       countTable.hidden = rows.length === 0
       title.hidden = jobTable.hidden = open.length === 0
-      setText(empty, rows.length > 0 || view.jobsMessage !== undefined ? '' : nothing(view))
+      setText(empty, rows.length > 0 || jobsMessage !== undefined ? '' : nothing(site, jobsAt))
     },
   }
 }
 
-/** @param {{ [name: string]: any }} view */
-function nothing({ site, jobsAt }) {
+/**
+ * @param {SiteJson} site
+ * @param {number | undefined} jobsAt
+ */
+function nothing(site, jobsAt) {
   if (!site.hasJobs) return 'This dashboard shows no jobs.'
   return jobsAt === undefined ? 'Counting…' : 'There are no jobs.'
 }
