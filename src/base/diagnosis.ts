@@ -42,6 +42,22 @@ export async function readClock(ask: () => Promise<number>): Promise<ClockReadin
 
 const READINGS = 9
 
+/** What to say of the clock of a server that fences count from. */
+export function clockFinding({ aheadMs, errorMs }: ClockReading): Finding {
+  const check = 'clock'
+  const apartMs = Math.abs(aheadMs)
+  if (apartMs < FAR_MS) {
+    return { check, verdict: 'ok', text: `Within ${milliseconds(apartMs + errorMs)} of this machine's.` }
+  }
+  return {
+    check,
+    verdict: 'warning',
+    text: `${milliseconds(apartMs)} ${aheadMs > 0 ? 'ahead of' : 'behind'} this machine's. Leases do not mind, but fences count from it, so they may fall when the locks move to another server. Let NTP set both.`,
+  }
+}
+
+const FAR_MS = 1000
+
 /** Rejects when it takes longer; also keeps the process for whoever awaits it. */
 export async function within<T>(limitMs: number, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined

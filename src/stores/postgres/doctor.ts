@@ -1,4 +1,11 @@
-import { type ClockReading, type Finding, milliseconds, readClock, within } from '../../base/diagnosis.ts'
+import {
+  type ClockReading,
+  clockFinding,
+  type Finding,
+  milliseconds,
+  readClock,
+  within,
+} from '../../base/diagnosis.ts'
 import { clientOfUrl } from '../../postgres/client-of-url.ts'
 import { connectionsOf, type PostgresConnections } from '../../postgres/connections.ts'
 import { executorOf, type SqlClient } from '../../postgres/executor.ts'
@@ -233,24 +240,11 @@ export function transactions({ oldest }: Pick<DatabaseFacts, 'oldest'>): Finding
   }
 }
 
-function clock({ clock: { aheadMs, errorMs } }: DatabaseFacts): Finding {
-  const check = 'clock'
-  if (Math.abs(aheadMs) < FAR_MS) {
-    return {
-      check,
-      verdict: 'ok',
-      text: `Within ${milliseconds(Math.abs(aheadMs) + errorMs)} of this machine's.`,
-    }
-  }
-  return {
-    check,
-    verdict: 'warning',
-    text: `${milliseconds(Math.abs(aheadMs))} ${aheadMs > 0 ? 'ahead of' : 'behind'} this machine's. Leases do not mind, but fences count from it, so they may fall when the locks move to another server. Let NTP set both.`,
-  }
+function clock(facts: DatabaseFacts): Finding {
+  return clockFinding(facts.clock)
 }
 
 const OLDEST = 140_000
 const NEARLY_FULL = 0.9
 const HALF_FULL = 0.5
 const LONG_MS = 10 * 60_000
-const FAR_MS = 1000

@@ -1,4 +1,4 @@
-import { type ClockReading, type Finding, milliseconds } from '../../../base/diagnosis.ts'
+import { type ClockReading, clockFinding, type Finding, milliseconds } from '../../../base/diagnosis.ts'
 import { FENCE_ADVICE } from './failures.ts'
 
 /** What a server says about itself. */
@@ -229,21 +229,8 @@ function isFence(text: string | null | undefined): boolean {
   return typeof text === 'string' && /^(?:\d{1,15}|[0-8]\d{15})$/.test(text)
 }
 
-export function clock({ clock: { aheadMs, errorMs } }: ServerFacts): Finding {
-  const check = 'clock'
-  const size = milliseconds(Math.abs(aheadMs))
-  if (Math.abs(aheadMs) < FAR_MS) {
-    return {
-      check,
-      verdict: 'ok',
-      text: `Within ${milliseconds(Math.abs(aheadMs) + errorMs)} of this machine's.`,
-    }
-  }
-  return {
-    check,
-    verdict: 'warning',
-    text: `${size} ${aheadMs > 0 ? 'ahead of' : 'behind'} this machine's. Leases do not mind, but fences count from it, so they may fall when the locks move to another server. Let NTP set both.`,
-  }
+export function clock(facts: ServerFacts): Finding {
+  return clockFinding(facts.clock)
 }
 
 export function counted(count: number, noun: string): string {
@@ -251,5 +238,4 @@ export function counted(count: number, noun: string): string {
 }
 
 const NEARLY_FULL = 0.9
-const FAR_MS = 1000
 const FENCES_AHEAD_MS = 60_000
