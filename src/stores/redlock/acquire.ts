@@ -6,7 +6,7 @@ import { claimFence, type FencedVote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import { forgetfulError, inTurn, NO_FENCE, type Quorum, tooFewError, withdraw } from './quorum.ts'
-import { grant, type TicketState } from './tickets.ts'
+import { grant, isInTime, type TicketState } from './tickets.ts'
 
 /** What the servers have decided about one acquire. */
 type Decision =
@@ -143,12 +143,12 @@ class AcquireRound {
 }
 
 /**
- * The fence of a ticket that already holds, if it is still that lease: in its time, and known to one of these servers. The wall clock
- * does not count here: set forward, it would give a lease that is held another fence. After a suspend no server knows the old one.
+ * The fence of a ticket that already holds, if it is still that lease: in its time, and known to one of these servers. An acquire that
+ * is sent again has to answer the same fence, also after the wall clock was set forward. After a suspend no server knows the fence.
  */
-function knownFence({ fence, granted }: TicketState, votes: readonly FencedVote[]): bigint | undefined {
-  if (fence === undefined || granted === undefined) return undefined
-  if (performance.now() >= granted.askedAt.monotonicMs + granted.usableMs) return undefined
+function knownFence(state: TicketState, votes: readonly FencedVote[]): bigint | undefined {
+  const { fence } = state
+  if (fence === undefined || !isInTime(state)) return undefined
   return fence === NO_FENCE || votes.some((vote) => vote.fence === fence) ? fence : undefined
 }
 

@@ -41,6 +41,11 @@ export function grant(state: TicketState, askedAt: Instant, ttlMs: number): void
   if (askedAt.monotonicMs + usable > proves) state.granted = { askedAt, usableMs: usable }
 }
 
+/** Whether the grant still counts by the monotonic clock alone, which no wall clock that is set forward changes. */
+export function isInTime({ granted }: TicketState): boolean {
+  return granted !== undefined && performance.now() < granted.askedAt.monotonicMs + granted.usableMs
+}
+
 /**
  * Whether nobody else can have a quorum yet. By both clocks, as for the deadline of a lease: while the machine is suspended, the
  * monotonic clock stands still and the servers go on.
