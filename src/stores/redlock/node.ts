@@ -106,7 +106,7 @@ export class RedlockNode {
       return
     }
     const open: OpenRequest = {
-      since: performance.now(),
+      silentSince: performance.now(),
       abandon: sink.failed.bind(sink),
       isAbandoned: false,
     }
@@ -234,13 +234,23 @@ export class RedlockNode {
   /** Gives up if the oldest request is overdue. Replies that have arrived are read first: this process may be what hung. */
   readonly #look = (): void => {
     this.#watching = undefined
-    const wasLate = performance.now() - this.#lookAt > LATE_MS
+    const now = performance.now()
+    const lateMs = now - this.#lookAt
+    const wasLate = lateMs > LATE_MS
+    if (wasLate) this.#excuse(lateMs, now)
     if (this.#leftMs(wasLate) > 1) return this.#watch(wasLate)
     setImmediate(() => {
       // Another server may have been given up meanwhile, so that this one is needed for a quorum.
       if (this.#closed || this.#leftMs(wasLate) > 1) return this.#watch(wasLate)
       this.#giveUp(silentError(this.index))
     })
+  }
+
+  /** No server is silent while this process stands still: its requests may not even be sent. */
+  #excuse(stoodStillMs: number, now: number): void {
+    for (const open of this.#openRequests) {
+      open.silentSince = Math.min(now, open.silentSince + stoodStillMs)
+    }
   }
 
   #watch(wasLate = false): void {
@@ -255,7 +265,7 @@ export class RedlockNode {
     const oldest = this.#oldest()
     if (oldest === undefined) return Number.POSITIVE_INFINITY
     const isSpared = this.#options.watch.canSpare(this) && !wasLate
-    return oldest.since + (isSpared ? SILENCE_MS : LONG_SILENCE_MS) - performance.now()
+    return oldest.silentSince + (isSpared ? SILENCE_MS : LONG_SILENCE_MS) - performance.now()
   }
 
   #oldest(): OpenRequest | undefined {
@@ -308,7 +318,8 @@ export class RedlockNode {
 }
 
 interface OpenRequest {
-  readonly since: number
+  /** When it was asked, by `performance.now()`, moved on by the time that this process stood still meanwhile. */
+  silentSince: number
   readonly abandon: (error: unknown) => void
   isAbandoned: boolean
 }
