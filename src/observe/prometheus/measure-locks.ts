@@ -23,7 +23,7 @@ export interface MeasureOptions extends GroupOptions {
 
 /**
  * Counts and times locks in a registry of prom-client: `holdfast_wait_seconds`, `holdfast_hold_seconds`,
- * `holdfast_losses_total` and the others that docs/observe.md lists. Keys are counted by group, so that they are not too many.
+ * `holdfast_losses_total` and the others that docs/metrics.md lists. Keys are counted by group, so that they are not too many.
  *
  * Two calls for the same locks count everything twice. Call it once for all locks of the process, or once for each
  * `createLocks`; the calls share the metrics of their registry.
