@@ -30,12 +30,12 @@ export interface RedisStoreOptions {
   readonly sentinel?: SentinelOptions | undefined
   /**
    * These servers are a Redis Cluster. The client is then one of a single server, and only asked for its settings, such as user
-   * and password, and not for its address. A client of a cluster needs no such option, see docs/redis.md.
+   * and password, and not for its address. A client of a cluster needs no such option, see docs/redis-fail-over.md.
    */
   readonly cluster?: ClusterOptions | undefined
   /**
    * How many replicas have to have a grant, and each renewal of it, before it counts. Costs a round trip of the replica.
-   * Fewer leases are lost in a fail-over; it is no consensus, see docs/redis.md. Default: 0.
+   * Fewer leases are lost in a fail-over; it is no consensus, see docs/redis-fail-over.md. Default: 0.
    */
   readonly replicas?: number | undefined
 }
