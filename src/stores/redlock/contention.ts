@@ -65,7 +65,7 @@ interface VoteCounts {
 
 /** Reads the votes of all tickets in the room, from every server. */
 async function countVotes(quorum: Quorum, ticket: Ticket): Promise<VoteCounts> {
-  const rooms = await poll(quorum.nodes, (node) => node.scripts.look(ticket.key), {
+  const rooms = await poll(quorum.nodes, (node) => node.scripts.votes(ticket.key), {
     decide: ({ answers, pending }: Tally<readonly Rival[]>) => (pending > 0 ? undefined : answers),
   })
   const votes = new Map<number, string>()

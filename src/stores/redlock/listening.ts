@@ -1,7 +1,7 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { Wake } from '../../contract/store.ts'
 import type { RedlockNode } from './node.ts'
-import type { Wakes } from './wakes.ts'
+import type { Wakes } from './combined-wakes.ts'
 
 /** Subscribes on every server, and for as long as it takes on those that are away. */
 export class Listening {

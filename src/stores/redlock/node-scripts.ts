@@ -4,7 +4,7 @@ import { StoreError } from '../../errors.ts'
 import { storeErrorOf, unexpectedReply } from '../redis/server/failures.ts'
 import { RoomNames } from '../redis/server/room-names.ts'
 import type { Script } from '../redis/server/scripts.ts'
-import { claimScript, lookScript, standingScript, yieldScript } from './scripts.ts'
+import { claimScript, votesScript, identityScript, withdrawScript } from './scripts.ts'
 import { identityOf, type ServerIdentity } from './server-identity.ts'
 import type { SharedLink } from './shared-link.ts'
 
@@ -55,8 +55,8 @@ export class NodeScripts {
     return this.#run(claimScript, args, ticket.key).then(claimAnswer)
   }
 
-  async look(key: string): Promise<readonly Rival[]> {
-    const text = await this.#run(lookScript, ['', '1', this.#names.room(key)], key)
+  async votes(key: string): Promise<readonly Rival[]> {
+    const text = await this.#run(votesScript, ['', '1', this.#names.room(key)], key)
     if (text === '') return []
     return text.split('\n', MOST_RIVALS).map((line) => {
       const space = line.indexOf(' ')
@@ -76,7 +76,7 @@ export class NodeScripts {
 
   identity(): Promise<ServerIdentity> {
     return identityOf((script, args) => this.#link.run(script, args), {
-      script: standingScript,
+      script: identityScript,
       key: this.#since,
       name: randomBytes(9).toString('base64url'),
       settings: () => this.#link.send('CONFIG', ['GET', 'append*']),
@@ -86,7 +86,7 @@ export class NodeScripts {
   #yield(ticket: Ticket, mode: 'q' | 'r', till = ''): Promise<string> {
     const rooms = [this.#names.fence, this.#names.room(ticket.key)]
     const args = ['', '2', ...rooms, mode, String(Math.ceil(ticket.patienceMs)), ticket.id, till]
-    return this.#run(yieldScript, args, ticket.key)
+    return this.#run(withdrawScript, args, ticket.key)
   }
 
   async #run(script: Script, args: string[], key?: string): Promise<string> {

@@ -10,7 +10,7 @@ import { PendingReleases } from './pending-releases.ts'
 import { votingScripts } from './scripts.ts'
 import type { ServerIdentity } from './server-identity.ts'
 import { SharedLink } from './shared-link.ts'
-import { UnprovenRequests } from './unproven-requests.ts'
+import { UnprovenRequests } from './identity-queue.ts'
 
 /** Learns what became of one request. */
 export interface Sink<T> {

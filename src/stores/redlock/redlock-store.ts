@@ -25,7 +25,7 @@ import { renew } from './renew.ts'
 import { mergeRooms, roomsOf } from './rooms.ts'
 import { REPLICA, type ServerIdentity } from './server-identity.ts'
 import { Tickets } from './tickets.ts'
-import { Wakes } from './wakes.ts'
+import { Wakes } from './combined-wakes.ts'
 
 export interface RedlockSettings {
   readonly prefix: string

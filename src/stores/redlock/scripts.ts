@@ -5,7 +5,7 @@ import { scripts } from './lua/scripts.generated.ts'
 export const votingScripts: Scripts = scriptsOf(scripts)
 
 export const claimScript: Script = scriptOf(scripts.claim)
-export const lookScript: Script = scriptOf(scripts.look)
-export const yieldScript: Script = scriptOf(scripts.yield)
+export const votesScript: Script = scriptOf(scripts.votes)
+export const withdrawScript: Script = scriptOf(scripts.withdraw)
 /** Who the server is, and since when it remembers everything. */
-export const standingScript: Script = scriptOf(scripts.standing)
+export const identityScript: Script = scriptOf(scripts.identity)

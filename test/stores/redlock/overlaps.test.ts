@@ -149,7 +149,7 @@ test('a waiter that most servers have forgotten may ask again under its id, what
 
 test('a ticket that is given back before a slow server could be asked about it is not let in there afterwards', async () => {
   const met = gate()
-  links[2].onRequest = (script) => (script === 'standing' ? met.opened : undefined)
+  links[2].onRequest = (script) => (script === 'identity' ? met.opened : undefined)
   let asked = 0
   links[2].onReply = (script) => {
     if (script === 'acquire' || script === 'release') asked += 1
@@ -274,7 +274,7 @@ test('a store that is closed between two tries opens no connection for the next 
   const [looked, voted] = [gate(), gate()]
   links[0].onReply = (script) => {
     if (script === 'acquire') setImmediate(voted.open)
-    if (script === 'look') looked.open()
+    if (script === 'votes') looked.open()
   }
   for (const link of links.slice(1))
     link.onReply = (script) => (script === 'acquire' ? voted.opened : undefined)

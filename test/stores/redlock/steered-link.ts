@@ -3,18 +3,18 @@ import type { RedisLink } from '../../../src/stores/redis/server/client-link.ts'
 import { ioredisLink } from '../../../src/stores/redis/server/ioredis.ts'
 import {
   claimScript,
-  lookScript,
-  standingScript,
+  votesScript,
+  identityScript,
   votingScripts,
-  yieldScript,
+  withdrawScript,
 } from '../../../src/stores/redlock/scripts.ts'
 
 const scripts = {
   ...votingScripts,
   claim: claimScript,
-  look: lookScript,
-  standing: standingScript,
-  yield: yieldScript,
+  votes: votesScript,
+  identity: identityScript,
+  withdraw: withdrawScript,
 }
 type ScriptName = keyof typeof scripts
 

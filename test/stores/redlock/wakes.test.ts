@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { Wakes } from '../../../src/stores/redlock/wakes.ts'
+import { Wakes } from '../../../src/stores/redlock/combined-wakes.ts'
 
 beforeEach(() => {
   vi.useFakeTimers()

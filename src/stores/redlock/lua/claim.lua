@@ -3,7 +3,7 @@
 -- Who holds alone was granted the room under a fence above all that were claimed here before, and nobody else can have claimed
 -- one since: at least its own is enough. Readers share the room, so they have to be above everything that was ever given here.
 --
--- KEYS    1 the last fence · 2 the room · 3 since when this server remembers everything; see standing.lua
+-- KEYS    1 the last fence · 2 the room · 3 since when this server remembers everything; see identity.lua
 -- ARGV    1 the fence · 2 how long this server must have kept its memory, in ms · 3 minHoldMs · 4 the id
 --         5 `c` to claim, or `s` to write down what a quorum has accepted already
 --         6 the memory that the process has known for as long by its own clock, or nothing

@@ -1,4 +1,4 @@
--- Whether a server has forgotten nothing for so long; see standing.lua for what is written down. Where its clock was set back its
+-- Whether a server has forgotten nothing for so long; see identity.lua for what is written down. Where its clock was set back its
 -- memory seems younger than it is. A process that has known this very memory for as long, by its own clock, knows better.
 local function remembers(written, neededMs, known)
   if not written then return false end
