@@ -1,18 +1,34 @@
 -- Asks for keys, or asks again: one room for each ticket, all tickets on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs listens minHoldMs`, listens: 1 if who asks gets messages
---         4 facts: `units limit acceptMs lockDelayMs inbox owner` · 5… the ids
--- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
---         ! where it would be its turn, and the last fence is none to go on from
---         then +<index> for each room with more to admit, by its first ticket, counted from 0
+-- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
+--         3 `patienceMs listens minHoldMs`; listens is 1 if the process that asks receives messages, else 0
+--         4 facts: `units limit acceptMs lockDelayMs inbox owner` · 5… the ids, in the order of the rooms
+--         6 on redlock only, where each call has one id: the proposed fence, or nothing; see proposal.lua
+-- Result  a line for each ticket, in the order of the rooms
+--           h<fence>                it holds
+--           q<ahead> <askAgainMs>   it waits behind so many others, and has to ask again after so long at the latest
+--           b<retryMs>              the key is taken, and the ticket has no patience
+--           g                       it is over: cancelled, or released before its minimum hold was over
+--           e<reason>               it was evicted
+--           !                       it is its turn, but the last fence is not one to count on from, so nobody is admitted
+--           ?<layout>               the key holds a room of another layout, or something else
+--         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
+--
+-- Each ticket gets the first of these answers that fits. The sections 1 to 3 give the same answers as 4, only faster.
+--   1 One free room, no minimum hold: the ticket holds.
+--   2 One room with a single holder that has it alone, perhaps with a queue (crowd.lua), and a new ticket with patience: it waits.
+--   3 Several free rooms, no minimum hold: each ticket holds.
+--   4 Anything else, by room.lua. First a waiter is remembered anew, what has expired is removed, and the next waiters are admitted.
+--     Then: a ticket that waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a tombstone is over. If
+--     nobody waits and the holders leave room, a new ticket holds. Without patience it is busy. Otherwise it waits.
 --@ start
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.find(ARGV[3], ' 0', -2, true)
 
 --@ last
 
--- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
+-- 1. Nearly every request is for a free room, and needs one small key. All else is defined only when it is needed.
 if #KEYS == 2 and plain then
   local fence = usText
 --@@ proposal
@@ -31,7 +47,7 @@ if #KEYS == 2 and plain then
   end
 --@ crowd
 
-  -- Behind those who wait already.
+  -- 2. Joins the queue.
   local function join(key, id)
     local was = crowd(key)
     if not was or not isRemembered(key, was.head) then return end
@@ -57,7 +73,7 @@ end
 --@ fence
 local answers, general = {}, {}
 
--- Many free rooms.
+-- 3. Several free rooms.
 for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
   local lone = '1 t' .. ARGV[at + 3] .. '\0h '
@@ -78,6 +94,7 @@ for at = 2, #KEYS do
   end
 end
 
+-- 4. Anything else.
 if #general > 0 then
 --@ wake
 --@ tried

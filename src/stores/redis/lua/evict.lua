@@ -1,8 +1,9 @@
--- Removes one ticket of a room by force, or all of them, wakes them, and admits who is next.
+-- Removes one ticket of a room by force, or all tickets, wakes them, and admits the next ones.
 --
 -- KEYS    1 the last fence · 2 the room
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
--- Result  `+` if the room has more to admit, else nothing; then the ids removed · or ?<layout> alone
+-- Result  a list: `+` if more can be admitted, else an empty text; then the ids that were removed
+--         or ?<layout> alone if the key holds a room of another layout, or something else
 --@ start
 --@ last
 --@ fence

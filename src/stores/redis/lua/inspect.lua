@@ -1,7 +1,8 @@
--- What is in rooms, as it is kept. Changes nothing.
+-- Reads rooms as they are stored. Changes nothing.
 --
 -- KEYS    the rooms
--- Result  the server's time in ms, then for each room its one text, its list of texts, or nothing
+-- Result  a list: the server's time in ms, then for each room the text of a lone holder, or the list of all its members, which
+--         is empty if there is no room
 --@ start
 --@ tried
 local contents = { string.format('%.0f', now) }

@@ -1,8 +1,8 @@
--- Does once what the other scripts do, so that a missing permission is known before one of them stops half-way.
+-- Runs once each command that the other scripts use, so that a missing permission shows before one of them stops half-way.
 --
 -- KEYS    1 a key that nobody uses
 -- ARGV    1 a channel
--- Result  nothing, or why no messages can be sent: that costs waiters time, and nothing else
+-- Result  an empty text, or the error of PUBLISH: without messages waiters lose time, and nothing else
 local key = KEYS[1]
 redis.call('TIME')
 redis.call('DEL', key)

@@ -1,9 +1,14 @@
--- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
+-- Forgets tickets, whether they hold, wait or are unknown, and admits the next ones.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 `c` to leave tombstones, or `r` · 2 the inbox of who asks · 3… the ids
--- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
---         then *<id> for each ticket to wake in the process that asks · +<index> for each room with more to admit, by its first ticket, counted from 0
+-- ARGV    1 `c` to leave tombstones, or `r` · 2 the inbox of the process that asks · 3… the ids, in the order of the rooms
+-- Result  a line for each ticket with what it was until now: h(eld) · q(ueued) · u(nknown)
+--         or ?<layout> if the key holds a room of another layout, or something else
+--         then a line *<id> for each ticket to wake in the process that asks
+--         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
+--
+-- Lone holders and free rooms come first. Then the hand-over in a crowd (crowd.lua), to the head of its queue. All others go by
+-- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are admitted.
 --@ start
 -- A lone holder without a minimum hold; see room.lua for where its expiry is.
 local function isPlain(content, id)
@@ -31,7 +36,7 @@ if #general == 0 then return answers[2] and table.concat(answers, '\n') or answe
 --@ crowd
 asking = ARGV[2]
 
--- From the holder to the head of the queue.
+-- The hand-over from the holder of a crowd to the head of its queue.
 local function handOver(key, id)
   local was = crowd(key)
   if not was or not was.head or string.sub(was.place, 15) ~= id then return end
@@ -44,7 +49,7 @@ local function handOver(key, id)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
   local till = now + accept
   if till + delay > was.kept then return end
-  -- Another one may get it; see room.lua.
+  -- If nobody receives the message, another waiter may get the key; see `chosen` in room.lua.
   if string.find(heard, '2$') or wake(inbox, nextId) == 0 and string.find(heard, '1$') then return end
   -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)

@@ -1,16 +1,26 @@
 -- Keeps tickets alive: one room for each, all on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 `patienceMs listens minHoldMs`, listens: 1 if who asks gets messages
---         4 `acceptMs inbox` of who asks · 5… the ids
--- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
---         then +<index> for each room with more to admit, by its first ticket, counted from 0
+-- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
+--         3 `patienceMs listens minHoldMs`; listens is 1 if the process that asks receives messages, else 0
+--         4 `acceptMs inbox` of the process that asks · 5… the ids, in the order of the rooms
+-- Result  a line for each ticket, in the order of the rooms
+--           h<fence>       it holds, for ttlMs from now
+--           q<askAgainMs>  it waits, and has to ask again after so long at the latest
+--           g              it neither holds nor waits
+--           e<reason>      it was evicted
+--           ?<layout>      the key holds a room of another layout, or something else
+--         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
+--
+-- Lone holders come first: their expiry is changed where it stands. Then a single holder of a crowd (crowd.lua). All others go by
+-- room.lua: a waiter is remembered anew, what has expired is removed, the next waiters are admitted, and then the ticket is
+-- renewed or confirmed.
 --@ start
 local ttl = tonumber(ARGV[1])
 local inbox = string.match(ARGV[4], ' (.*)$')
 local answers, general = {}, {}
 
--- Lone holders. Of their entry only the expiry is new, which has its place; see room.lua.
+-- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
 for at = 2, #KEYS do
   local content = redis.pcall('GET', KEYS[at])
   local lone = '1 t' .. ARGV[at + 3] .. '\0h '
@@ -34,7 +44,7 @@ end
 if #general == 0 then return table.concat(answers, '\n') end
 --@ crowd
 
--- The holder of a crowd, or who was offered its key and confirms it.
+-- The holder of a crowd, or the ticket that was offered its key and confirms.
 local function keepHolder(key, id)
   local was = crowd(key)
   if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end
@@ -68,7 +78,7 @@ local function ask(id)
   remember(id, asked)
   settle(id)
   local ticket = find(id)
-  -- With the next acquire it is told why.
+  -- The next acquire answers why: `!`.
   if room.stuck and ticket and ticket.state == 'w' then return 'g' end
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end

@@ -1,20 +1,25 @@
--- Gives a holder the fence that its process chose, where no other ticket of the room was given as much before.
+-- Gives a holder the fence that its process has chosen, if that is above all fences that the other tickets of the room were given.
 --
--- Who holds alone was granted the room under a fence above all that were claimed here before, and nobody else can have claimed
--- one since: at least its own is enough. Readers share the room, so they have to be above everything that was ever given here.
+-- A writer or a mutex holds alone. When it was let in, its fence here was above every earlier claim, and no other ticket can have
+-- claimed a fence since. So the claimed fence need only be at least that one. Readers share the room, so the fence of a reader has to
+-- be above everything that this server ever gave.
 --
--- KEYS    1 the last fence · 2 the room · 3 since when this server remembers everything; see identity.lua
--- ARGV    1 the fence · 2 how long this server must have kept its memory, in ms · 3 minHoldMs · 4 the id
---         5 `c` to claim, or `s` to write down what a quorum has accepted already
---         6 the memory that the process has known for as long by its own clock, or nothing
--- Result  a<time in µs>: accepted · b<fence>: it has to be above this · g: it does not hold here · y: this server may have forgotten others
+-- KEYS    1 the last fence · 2 the room · 3 the note since when this server remembers everything; see identity.lua
+-- ARGV    1 the fence · 2 maxTtl: for how long this server must have remembered everything, in ms · 3 minHoldMs · 4 the id
+--         5 `c` to claim a fence, or `s` to set the fence that a quorum has accepted already
+--         6 the memory that the process has known for maxTtl by its own clock, or nothing
+-- Result  a<time in µs>: accepted · b<fence>: the fence has to be above this one · g: the ticket does not hold here
+--         y: this server may have forgotten another holder
+--
+-- It decides in this order: whether the ticket holds here (else g), whether the fence is high enough (else b), whether the server
+-- has remembered everything for long enough (else y). The fence is written before the last of these steps.
 --@ start
 --@ last
-local asked, id, settles = ARGV[1], ARGV[4], ARGV[5] == 's'
+local asked, id, propagates = ARGV[1], ARGV[4], ARGV[5] == 's'
 
 -- All fences have 16 digits until the year 2286, so their texts are in the order of their numbers.
 local function refusal(fence, limit)
-  if settles or asked == fence then return end
+  if propagates or asked == fence then return end
   if limit ~= '1' then
     local last = redis.call('GET', KEYS[1])
     if last and last >= asked then return 'b' .. last end
@@ -27,13 +32,13 @@ local function raise()
   if last and last > tonumber(asked) then redis.call('SET', KEYS[1], string.format('%.0f', last)) end
 end
 
--- Looked at in the same step as the vote: whoever flushes this server takes both.
+-- The note is read in the same step as the vote: a flush of this server deletes both.
 --@ memory
 local function remembering()
-  return (settles or remembers(redis.call('GET', KEYS[3]), ARGV[2], ARGV[6])) and 'a' .. usText or 'y'
+  return (propagates or remembers(redis.call('GET', KEYS[3]), ARGV[2], ARGV[6])) and 'a' .. usText or 'y'
 end
 
--- A lone holder is nearly every claim; see room.lua for what is where in its entry.
+-- Nearly every claim is of a lone holder; room.lua says where its entry has the fence and the expiry.
 local content = redis.pcall('GET', KEYS[2])
 if not content then return 'g' end
 if type(content) == 'string' and ARGV[3] == '0' then

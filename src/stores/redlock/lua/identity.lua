@@ -1,10 +1,13 @@
--- Since when this server has forgotten nothing, and who it is. Written down beside the rooms, so that it is lost with them.
+-- Which server this is, and since when it has forgotten nothing. A note of that stands beside the rooms, and is lost with them.
 --
--- KEYS    1 where that is written down
--- ARGV    1 a name for a memory that begins now · 2 `d` where a restart of the server forgets nothing
--- Result  <name of the memory> <run id, or -> <how old the memory is, in ms> · or `replica`
+-- KEYS    1 the note: `<name of the memory> <run id, or -> <since, in ms>`
+-- ARGV    1 a name for the memory, if it begins now · 2 `d` if a restart of the server forgets nothing
+-- Result  <name of the memory> <run id, or -> <age of the memory, in ms> · or `replica`
+--
+-- Without a note the memory begins now. After a restart that may have lost something it begins with the restart. Otherwise it is as
+-- old as the note says.
 --@ start
--- A user without INFO does not learn of restarts that lost a part of the memory. All of it is noticed by anybody.
+-- A user without INFO does not notice a restart that lost a part of the memory. A loss of everything is always noticed.
 local function fact(section, pattern)
   local text = redis.pcall('INFO', section)
   return type(text) == 'string' and string.match(text, pattern) or nil
@@ -19,7 +22,7 @@ if not name then
 elseif run ~= '-' and last ~= '-' and last ~= run and ARGV[2] ~= 'd' then
   since = math.max(since, now - tonumber(fact('server', 'uptime_in_seconds:(%d+)') or 0) * 1000)
 end
--- The clock was set back. That the memory began now is never too early.
+-- If the clock was set back, the memory begins now: later than the truth, and so never too early.
 since = math.min(since, now)
 local written = name .. ' ' .. (run == '-' and last or run) .. ' ' .. string.format('%013.0f', since)
 redis.call('SET', KEYS[1], written)

@@ -11,16 +11,21 @@ export const scripts: {
   readonly release: string
   readonly renew: string
 } = {
-  claim: `-- Gives a holder the fence that its process chose, where no other ticket of the room was given as much before.
+  claim: `-- Gives a holder the fence that its process has chosen, if that is above all fences that the other tickets of the room were given.
 --
--- Who holds alone was granted the room under a fence above all that were claimed here before, and nobody else can have claimed
--- one since: at least its own is enough. Readers share the room, so they have to be above everything that was ever given here.
+-- A writer or a mutex holds alone. When it was let in, its fence here was above every earlier claim, and no other ticket can have
+-- claimed a fence since. So the claimed fence need only be at least that one. Readers share the room, so the fence of a reader has to
+-- be above everything that this server ever gave.
 --
--- KEYS    1 the last fence · 2 the room · 3 since when this server remembers everything; see identity.lua
--- ARGV    1 the fence · 2 how long this server must have kept its memory, in ms · 3 minHoldMs · 4 the id
---         5 \`c\` to claim, or \`s\` to write down what a quorum has accepted already
---         6 the memory that the process has known for as long by its own clock, or nothing
--- Result  a<time in µs>: accepted · b<fence>: it has to be above this · g: it does not hold here · y: this server may have forgotten others
+-- KEYS    1 the last fence · 2 the room · 3 the note since when this server remembers everything; see identity.lua
+-- ARGV    1 the fence · 2 maxTtl: for how long this server must have remembered everything, in ms · 3 minHoldMs · 4 the id
+--         5 \`c\` to claim a fence, or \`s\` to set the fence that a quorum has accepted already
+--         6 the memory that the process has known for maxTtl by its own clock, or nothing
+-- Result  a<time in µs>: accepted · b<fence>: the fence has to be above this one · g: the ticket does not hold here
+--         y: this server may have forgotten another holder
+--
+-- It decides in this order: whether the ticket holds here (else g), whether the fence is high enough (else b), whether the server
+-- has remembered everything for long enough (else y). The fence is written before the last of these steps.
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -42,11 +47,11 @@ local function takeLast(fence)
   redis.call('SET', KEYS[1], last)
 end
 
-local asked, id, settles = ARGV[1], ARGV[4], ARGV[5] == 's'
+local asked, id, propagates = ARGV[1], ARGV[4], ARGV[5] == 's'
 
 -- All fences have 16 digits until the year 2286, so their texts are in the order of their numbers.
 local function refusal(fence, limit)
-  if settles or asked == fence then return end
+  if propagates or asked == fence then return end
   if limit ~= '1' then
     local last = redis.call('GET', KEYS[1])
     if last and last >= asked then return 'b' .. last end
@@ -59,9 +64,9 @@ local function raise()
   if last and last > tonumber(asked) then redis.call('SET', KEYS[1], string.format('%.0f', last)) end
 end
 
--- Looked at in the same step as the vote: whoever flushes this server takes both.
--- Whether a server has forgotten nothing for so long; see identity.lua for what is written down. Where its clock was set back its
--- memory seems younger than it is. A process that has known this very memory for as long, by its own clock, knows better.
+-- The note is read in the same step as the vote: a flush of this server deletes both.
+-- Whether this server has forgotten nothing for \`neededMs\`, by the note of identity.lua. If its clock was set back, the memory seems
+-- younger than it is. Then it is enough that the process has known the same memory for as long by its own clock: \`known\`.
 local function remembers(written, neededMs, known)
   if not written then return false end
   if known ~= '' and string.sub(written, 1, #known + 1) == known .. ' ' then return true end
@@ -69,10 +74,10 @@ local function remembers(written, neededMs, known)
 end
 
 local function remembering()
-  return (settles or remembers(redis.call('GET', KEYS[3]), ARGV[2], ARGV[6])) and 'a' .. usText or 'y'
+  return (propagates or remembers(redis.call('GET', KEYS[3]), ARGV[2], ARGV[6])) and 'a' .. usText or 'y'
 end
 
--- A lone holder is nearly every claim; see room.lua for what is where in its entry.
+-- Nearly every claim is of a lone holder; room.lua says where its entry has the fence and the expiry.
 local content = redis.pcall('GET', KEYS[2])
 if not content then return 'g' end
 if type(content) == 'string' and ARGV[3] == '0' then
@@ -559,18 +564,21 @@ local answer = attempt(KEYS[2], claim)
 close()
 return answer
 `,
-  identity: `-- Since when this server has forgotten nothing, and who it is. Written down beside the rooms, so that it is lost with them.
+  identity: `-- Which server this is, and since when it has forgotten nothing. A note of that stands beside the rooms, and is lost with them.
 --
--- KEYS    1 where that is written down
--- ARGV    1 a name for a memory that begins now · 2 \`d\` where a restart of the server forgets nothing
--- Result  <name of the memory> <run id, or -> <how old the memory is, in ms> · or \`replica\`
+-- KEYS    1 the note: \`<name of the memory> <run id, or -> <since, in ms>\`
+-- ARGV    1 a name for the memory, if it begins now · 2 \`d\` if a restart of the server forgets nothing
+-- Result  <name of the memory> <run id, or -> <age of the memory, in ms> · or \`replica\`
+--
+-- Without a note the memory begins now. After a restart that may have lost something it begins with the restart. Otherwise it is as
+-- old as the note says.
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
--- A user without INFO does not learn of restarts that lost a part of the memory. All of it is noticed by anybody.
+-- A user without INFO does not notice a restart that lost a part of the memory. A loss of everything is always noticed.
 local function fact(section, pattern)
   local text = redis.pcall('INFO', section)
   return type(text) == 'string' and string.match(text, pattern) or nil
@@ -585,16 +593,16 @@ if not name then
 elseif run ~= '-' and last ~= '-' and last ~= run and ARGV[2] ~= 'd' then
   since = math.max(since, now - tonumber(fact('server', 'uptime_in_seconds:(%d+)') or 0) * 1000)
 end
--- The clock was set back. That the memory began now is never too early.
+-- If the clock was set back, the memory begins now: later than the truth, and so never too early.
 since = math.min(since, now)
 local written = name .. ' ' .. (run == '-' and last or run) .. ' ' .. string.format('%013.0f', since)
 redis.call('SET', KEYS[1], written)
 return name .. ' ' .. run .. ' ' .. string.format('%.0f', math.max(0, now - since))
 `,
-  votes: `-- Who holds a room here, to find out why nobody has it on a quorum. Changes nothing.
+  votes: `-- Lists the votes in a room of this server, to find out why no ticket has a quorum. Changes nothing.
 --
 -- KEYS    1 the room
--- Result  a line \`<expiresAt> <id>\` for each holder, also one that has not confirmed yet
+-- Result  a line \`<expiresAt> <id>\` for each ticket that holds here or is offered the key
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -618,13 +626,14 @@ elseif lone then
 end
 return table.concat(lines, '\\n')
 `,
-  withdraw: `-- Takes a vote back: for a ticket that does not have a quorum and lets another one go first, or that stops waiting. Unlike a
--- release it knows no minimum hold, since nothing was held.
+  withdraw: `-- Takes the vote of a ticket back, because the ticket has no quorum: it lets another ticket go first, or leaves. Unlike a release this
+-- ignores the minimum hold, as a ticket without a quorum has held nothing.
 --
 -- KEYS    1 the last fence · 2 the room
--- ARGV    1 \`q\` to wait again, behind those who wait, or \`r\` to leave · 2 patienceMs · 3 the id
---         4 when the vote that is meant ends: this may arrive late, after another request has had the vote confirmed
--- Result  q: it waits · h: it keeps its vote: nobody else waits here, or it is another one · u: it has left, or was not there
+-- ARGV    1 \`q\` to wait again, at the end of the queue, or \`r\` to leave the room · 2 patienceMs · 3 the id
+--         4 with \`q\`: when the vote ends. If it ends at another time by now, a later request has renewed it, and it stays
+-- Result  q: the ticket waits · h: it keeps its vote, because nobody else waits here or the vote was renewed
+--         u: it has left, or was not there
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -1095,7 +1104,7 @@ end
 
 local id, waits = ARGV[3], ARGV[1] == 'q'
 
-local function yield()
+local function withdraw()
   settle(id)
   local ticket = find(id)
   if not ticket or ticket.state == 'l' then return 'u' end
@@ -1116,7 +1125,7 @@ local function yield()
   return waits and 'q' or 'u'
 end
 
-local answer = attempt(KEYS[2], yield)
+local answer = attempt(KEYS[2], withdraw)
 close()
 keepFence()
 return answer
@@ -1124,11 +1133,27 @@ return answer
   acquire: `-- Asks for keys, or asks again: one room for each ticket, all tickets on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs listens minHoldMs\`, listens: 1 if who asks gets messages
---         4 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 5… the ids
--- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
---         ! where it would be its turn, and the last fence is none to go on from
---         then +<index> for each room with more to admit, by its first ticket, counted from 0
+-- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
+--         3 \`patienceMs listens minHoldMs\`; listens is 1 if the process that asks receives messages, else 0
+--         4 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 5… the ids, in the order of the rooms
+--         6 on redlock only, where each call has one id: the proposed fence, or nothing; see proposal.lua
+-- Result  a line for each ticket, in the order of the rooms
+--           h<fence>                it holds
+--           q<ahead> <askAgainMs>   it waits behind so many others, and has to ask again after so long at the latest
+--           b<retryMs>              the key is taken, and the ticket has no patience
+--           g                       it is over: cancelled, or released before its minimum hold was over
+--           e<reason>               it was evicted
+--           !                       it is its turn, but the last fence is not one to count on from, so nobody is admitted
+--           ?<layout>               the key holds a room of another layout, or something else
+--         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
+--
+-- Each ticket gets the first of these answers that fits. The sections 1 to 3 give the same answers as 4, only faster.
+--   1 One free room, no minimum hold: the ticket holds.
+--   2 One room with a single holder that has it alone, perhaps with a queue (crowd.lua), and a new ticket with patience: it waits.
+--   3 Several free rooms, no minimum hold: each ticket holds.
+--   4 Anything else, by room.lua. First a waiter is remembered anew, what has expired is removed, and the next waiters are admitted.
+--     Then: a ticket that waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a tombstone is over. If
+--     nobody waits and the holders leave room, a new ticket holds. Without patience it is busy. Otherwise it waits.
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -1154,16 +1179,18 @@ local function takeLast(fence)
 end
 
 
--- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
+-- 1. Nearly every request is for a free room, and needs one small key. All else is defined only when it is needed.
 if #KEYS == 2 and plain then
   local fence = usText
--- One of several servers, of which most may agree on a fence in the vote itself: the one that the ticket's process proposes. It
--- stands for the server's own where it is not below the time here, nor ahead of it by as much as the memory has to be old, so
--- that the time is beyond it before the vote of a server that has forgotten it counts again; and, as below, only if it is
--- above the last one. The memory is looked at in the same step: whoever flushes the server takes the vote, too. See identity.lua.
+-- Only on redlock: ARGV[6] is \`<proposed fence> <maxTtl in ms> <memory, or nothing>\`. The servers agree on a fence within their votes
+-- if a quorum gives the proposed one. This server gives it in place of its own fence if all of this is true:
+-- - It is not below the time here, and above the last fence, which acquire.lua looks at as for any fence.
+-- - It is ahead of the time by less than a second, and by less than maxTtl. If this server forgets the fence, its time is above it
+--   before its votes count again.
+-- - This server has forgotten nothing for maxTtl. The note is read in the same step: a flush deletes it together with the vote.
   if ARGV[6] then
--- Whether a server has forgotten nothing for so long; see identity.lua for what is written down. Where its clock was set back its
--- memory seems younger than it is. A process that has known this very memory for as long, by its own clock, knows better.
+-- Whether this server has forgotten nothing for \`neededMs\`, by the note of identity.lua. If its clock was set back, the memory seems
+-- younger than it is. Then it is enough that the process has known the same memory for as long by its own clock: \`known\`.
 local function remembers(written, neededMs, known)
   if not written then return false end
   if known ~= '' and string.sub(written, 1, #known + 1) == known .. ' ' then return true end
@@ -1219,7 +1246,7 @@ local function isRemembered(key, place)
 end
 
 
-  -- Behind those who wait already.
+  -- 2. Joins the queue.
   local function join(key, id)
     local was = crowd(key)
     if not was or not isRemembered(key, was.head) then return end
@@ -1272,7 +1299,7 @@ end
 
 local answers, general = {}, {}
 
--- Many free rooms.
+-- 3. Several free rooms.
 for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
   local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
@@ -1293,6 +1320,7 @@ for at = 2, #KEYS do
   end
 end
 
+-- 4. Anything else.
 if #general > 0 then
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
@@ -1755,11 +1783,12 @@ end
 keepFence()
 return table.concat(answers, '\\n')
 `,
-  evict: `-- Removes one ticket of a room by force, or all of them, wakes them, and admits who is next.
+  evict: `-- Removes one ticket of a room by force, or all tickets, wakes them, and admits the next ones.
 --
 -- KEYS    1 the last fence · 2 the room
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
--- Result  \`+\` if the room has more to admit, else nothing; then the ids removed · or ?<layout> alone
+-- Result  a list: \`+\` if more can be admitted, else an empty text; then the ids that were removed
+--         or ?<layout> alone if the key holds a room of another layout, or something else
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -2257,10 +2286,11 @@ local answer = attempt(KEYS[2], remove)
 keepFence()
 return answer
 `,
-  inspect: `-- What is in rooms, as it is kept. Changes nothing.
+  inspect: `-- Reads rooms as they are stored. Changes nothing.
 --
 -- KEYS    the rooms
--- Result  the server's time in ms, then for each room its one text, its list of texts, or nothing
+-- Result  a list: the server's time in ms, then for each room the text of a lone holder, or the list of all its members, which
+--         is empty if there is no room
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -2282,11 +2312,11 @@ for at, key in ipairs(KEYS) do
 end
 return contents
 `,
-  probe: `-- Does once what the other scripts do, so that a missing permission is known before one of them stops half-way.
+  probe: `-- Runs once each command that the other scripts use, so that a missing permission shows before one of them stops half-way.
 --
 -- KEYS    1 a key that nobody uses
 -- ARGV    1 a channel
--- Result  nothing, or why no messages can be sent: that costs waiters time, and nothing else
+-- Result  an empty text, or the error of PUBLISH: without messages waiters lose time, and nothing else
 local key = KEYS[1]
 redis.call('TIME')
 redis.call('DEL', key)
@@ -2304,12 +2334,17 @@ redis.call('DEL', key)
 local heard = redis.pcall('PUBLISH', ARGV[1], '')
 return type(heard) == 'table' and heard.err or ''
 `,
-  release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
+  release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits the next ones.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 \`c\` to leave tombstones, or \`r\` · 2 the inbox of who asks · 3… the ids
--- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
---         then *<id> for each ticket to wake in the process that asks · +<index> for each room with more to admit, by its first ticket, counted from 0
+-- ARGV    1 \`c\` to leave tombstones, or \`r\` · 2 the inbox of the process that asks · 3… the ids, in the order of the rooms
+-- Result  a line for each ticket with what it was until now: h(eld) · q(ueued) · u(nknown)
+--         or ?<layout> if the key holds a room of another layout, or something else
+--         then a line *<id> for each ticket to wake in the process that asks
+--         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
+--
+-- Lone holders and free rooms come first. Then the hand-over in a crowd (crowd.lua), to the head of its queue. All others go by
+-- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are admitted.
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -2424,7 +2459,7 @@ end
 
 asking = ARGV[2]
 
--- From the holder to the head of the queue.
+-- The hand-over from the holder of a crowd to the head of its queue.
 local function handOver(key, id)
   local was = crowd(key)
   if not was or not was.head or string.sub(was.place, 15) ~= id then return end
@@ -2437,7 +2472,7 @@ local function handOver(key, id)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
   local till = now + accept
   if till + delay > was.kept then return end
-  -- Another one may get it; see room.lua.
+  -- If nobody receives the message, another waiter may get the key; see \`chosen\` in room.lua.
   if string.find(heard, '2$') or wake(inbox, nextId) == 0 and string.find(heard, '1$') then return end
   -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
@@ -2898,10 +2933,20 @@ return table.concat(answers, '\\n')
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs listens minHoldMs\`, listens: 1 if who asks gets messages
---         4 \`acceptMs inbox\` of who asks · 5… the ids
--- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
---         then +<index> for each room with more to admit, by its first ticket, counted from 0
+-- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
+--         3 \`patienceMs listens minHoldMs\`; listens is 1 if the process that asks receives messages, else 0
+--         4 \`acceptMs inbox\` of the process that asks · 5… the ids, in the order of the rooms
+-- Result  a line for each ticket, in the order of the rooms
+--           h<fence>       it holds, for ttlMs from now
+--           q<askAgainMs>  it waits, and has to ask again after so long at the latest
+--           g              it neither holds nor waits
+--           e<reason>      it was evicted
+--           ?<layout>      the key holds a room of another layout, or something else
+--         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
+--
+-- Lone holders come first: their expiry is changed where it stands. Then a single holder of a crowd (crowd.lua). All others go by
+-- room.lua: a waiter is remembered anew, what has expired is removed, the next waiters are admitted, and then the ticket is
+-- renewed or confirmed.
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -2912,7 +2957,7 @@ local ttl = tonumber(ARGV[1])
 local inbox = string.match(ARGV[4], ' (.*)$')
 local answers, general = {}, {}
 
--- Lone holders. Of their entry only the expiry is new, which has its place; see room.lua.
+-- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
 for at = 2, #KEYS do
   local content = redis.pcall('GET', KEYS[at])
   local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
@@ -2965,7 +3010,7 @@ local function isRemembered(key, place)
 end
 
 
--- The holder of a crowd, or who was offered its key and confirms it.
+-- The holder of a crowd, or the ticket that was offered its key and confirms.
 local function keepHolder(key, id)
   local was = crowd(key)
   if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end
@@ -3455,7 +3500,7 @@ local function ask(id)
   remember(id, asked)
   settle(id)
   local ticket = find(id)
-  -- With the next acquire it is told why.
+  -- The next acquire answers why: \`!\`.
   if room.stuck and ticket and ticket.state == 'w' then return 'g' end
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end

@@ -1,7 +1,7 @@
--- Who holds a room here, to find out why nobody has it on a quorum. Changes nothing.
+-- Lists the votes in a room of this server, to find out why no ticket has a quorum. Changes nothing.
 --
 -- KEYS    1 the room
--- Result  a line `<expiresAt> <id>` for each holder, also one that has not confirmed yet
+-- Result  a line `<expiresAt> <id>` for each ticket that holds here or is offered the key
 --@ start
 local lines = {}
 local function add(entry)

@@ -1,10 +1,11 @@
--- Takes a vote back: for a ticket that does not have a quorum and lets another one go first, or that stops waiting. Unlike a
--- release it knows no minimum hold, since nothing was held.
+-- Takes the vote of a ticket back, because the ticket has no quorum: it lets another ticket go first, or leaves. Unlike a release this
+-- ignores the minimum hold, as a ticket without a quorum has held nothing.
 --
 -- KEYS    1 the last fence · 2 the room
--- ARGV    1 `q` to wait again, behind those who wait, or `r` to leave · 2 patienceMs · 3 the id
---         4 when the vote that is meant ends: this may arrive late, after another request has had the vote confirmed
--- Result  q: it waits · h: it keeps its vote: nobody else waits here, or it is another one · u: it has left, or was not there
+-- ARGV    1 `q` to wait again, at the end of the queue, or `r` to leave the room · 2 patienceMs · 3 the id
+--         4 with `q`: when the vote ends. If it ends at another time by now, a later request has renewed it, and it stays
+-- Result  q: the ticket waits · h: it keeps its vote, because nobody else waits here or the vote was renewed
+--         u: it has left, or was not there
 --@ start
 --@ last
 --@ fence
@@ -14,7 +15,7 @@
 
 local id, waits = ARGV[3], ARGV[1] == 'q'
 
-local function yield()
+local function withdraw()
   settle(id)
   local ticket = find(id)
   if not ticket or ticket.state == 'l' then return 'u' end
@@ -35,7 +36,7 @@ local function yield()
   return waits and 'q' or 'u'
 end
 
-local answer = attempt(KEYS[2], yield)
+local answer = attempt(KEYS[2], withdraw)
 close()
 keepFence()
 return answer

@@ -10,11 +10,27 @@ export const scripts: {
   acquire: `-- Asks for keys, or asks again: one room for each ticket, all tickets on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs listens minHoldMs\`, listens: 1 if who asks gets messages
---         4 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 5… the ids
--- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason> · ?<layout>
---         ! where it would be its turn, and the last fence is none to go on from
---         then +<index> for each room with more to admit, by its first ticket, counted from 0
+-- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
+--         3 \`patienceMs listens minHoldMs\`; listens is 1 if the process that asks receives messages, else 0
+--         4 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 5… the ids, in the order of the rooms
+--         6 on redlock only, where each call has one id: the proposed fence, or nothing; see proposal.lua
+-- Result  a line for each ticket, in the order of the rooms
+--           h<fence>                it holds
+--           q<ahead> <askAgainMs>   it waits behind so many others, and has to ask again after so long at the latest
+--           b<retryMs>              the key is taken, and the ticket has no patience
+--           g                       it is over: cancelled, or released before its minimum hold was over
+--           e<reason>               it was evicted
+--           !                       it is its turn, but the last fence is not one to count on from, so nobody is admitted
+--           ?<layout>               the key holds a room of another layout, or something else
+--         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
+--
+-- Each ticket gets the first of these answers that fits. The sections 1 to 3 give the same answers as 4, only faster.
+--   1 One free room, no minimum hold: the ticket holds.
+--   2 One room with a single holder that has it alone, perhaps with a queue (crowd.lua), and a new ticket with patience: it waits.
+--   3 Several free rooms, no minimum hold: each ticket holds.
+--   4 Anything else, by room.lua. First a waiter is remembered anew, what has expired is removed, and the next waiters are admitted.
+--     Then: a ticket that waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a tombstone is over. If
+--     nobody waits and the holders leave room, a new ticket holds. Without patience it is busy. Otherwise it waits.
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -40,7 +56,7 @@ local function takeLast(fence)
 end
 
 
--- A free room is nearly every request, and needs one small key. The rest is defined only when it is needed.
+-- 1. Nearly every request is for a free room, and needs one small key. All else is defined only when it is needed.
 if #KEYS == 2 and plain then
   local fence = usText
   if redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2], 'NX') then
@@ -87,7 +103,7 @@ local function isRemembered(key, place)
 end
 
 
-  -- Behind those who wait already.
+  -- 2. Joins the queue.
   local function join(key, id)
     local was = crowd(key)
     if not was or not isRemembered(key, was.head) then return end
@@ -140,7 +156,7 @@ end
 
 local answers, general = {}, {}
 
--- Many free rooms.
+-- 3. Several free rooms.
 for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
   local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
@@ -161,6 +177,7 @@ for at = 2, #KEYS do
   end
 end
 
+-- 4. Anything else.
 if #general > 0 then
 -- As wake.lua, in a cluster. A process that waits for keys of this slot listens for that on the server that has the slot, and a
 -- message then reaches nobody else. Where nobody heard it (it does not listen here yet, the slot is moving, it holds a key that was
@@ -631,11 +648,12 @@ end
 keepFence()
 return table.concat(answers, '\\n')
 `,
-  evict: `-- Removes one ticket of a room by force, or all of them, wakes them, and admits who is next.
+  evict: `-- Removes one ticket of a room by force, or all tickets, wakes them, and admits the next ones.
 --
 -- KEYS    1 the last fence · 2 the room
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
--- Result  \`+\` if the room has more to admit, else nothing; then the ids removed · or ?<layout> alone
+-- Result  a list: \`+\` if more can be admitted, else an empty text; then the ids that were removed
+--         or ?<layout> alone if the key holds a room of another layout, or something else
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -1141,10 +1159,11 @@ local answer = attempt(KEYS[2], remove)
 keepFence()
 return answer
 `,
-  inspect: `-- What is in rooms, as it is kept. Changes nothing.
+  inspect: `-- Reads rooms as they are stored. Changes nothing.
 --
 -- KEYS    the rooms
--- Result  the server's time in ms, then for each room its one text, its list of texts, or nothing
+-- Result  a list: the server's time in ms, then for each room the text of a lone holder, or the list of all its members, which
+--         is empty if there is no room
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -1166,11 +1185,11 @@ for at, key in ipairs(KEYS) do
 end
 return contents
 `,
-  probe: `-- Does once what the other scripts do, so that a missing permission is known before one of them stops half-way.
+  probe: `-- Runs once each command that the other scripts use, so that a missing permission shows before one of them stops half-way.
 --
 -- KEYS    1 a key that nobody uses
 -- ARGV    1 a channel
--- Result  nothing, or why no messages can be sent: that costs waiters time, and nothing else
+-- Result  an empty text, or the error of PUBLISH: without messages waiters lose time, and nothing else
 local key = KEYS[1]
 redis.call('TIME')
 redis.call('DEL', key)
@@ -1192,12 +1211,17 @@ if type(sharded) == 'table' and not string.find(sharded.err, 'nknown', 1, true) 
 
 return type(heard) == 'table' and heard.err or ''
 `,
-  release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits who is next.
+  release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits the next ones.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 \`c\` to leave tombstones, or \`r\` · 2 the inbox of who asks · 3… the ids
--- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown) · ?<layout>
---         then *<id> for each ticket to wake in the process that asks · +<index> for each room with more to admit, by its first ticket, counted from 0
+-- ARGV    1 \`c\` to leave tombstones, or \`r\` · 2 the inbox of the process that asks · 3… the ids, in the order of the rooms
+-- Result  a line for each ticket with what it was until now: h(eld) · q(ueued) · u(nknown)
+--         or ?<layout> if the key holds a room of another layout, or something else
+--         then a line *<id> for each ticket to wake in the process that asks
+--         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
+--
+-- Lone holders and free rooms come first. Then the hand-over in a crowd (crowd.lua), to the head of its queue. All others go by
+-- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are admitted.
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -1316,7 +1340,7 @@ end
 
 asking = ARGV[2]
 
--- From the holder to the head of the queue.
+-- The hand-over from the holder of a crowd to the head of its queue.
 local function handOver(key, id)
   local was = crowd(key)
   if not was or not was.head or string.sub(was.place, 15) ~= id then return end
@@ -1329,7 +1353,7 @@ local function handOver(key, id)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
   local till = now + accept
   if till + delay > was.kept then return end
-  -- Another one may get it; see room.lua.
+  -- If nobody receives the message, another waiter may get the key; see \`chosen\` in room.lua.
   if string.find(heard, '2$') or wake(inbox, nextId) == 0 and string.find(heard, '1$') then return end
   -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
@@ -1794,10 +1818,20 @@ return table.concat(answers, '\\n')
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long a room of one such holder has to be kept · 3 \`patienceMs listens minHoldMs\`, listens: 1 if who asks gets messages
---         4 \`acceptMs inbox\` of who asks · 5… the ids
--- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason> · ?<layout>
---         then +<index> for each room with more to admit, by its first ticket, counted from 0
+-- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
+--         3 \`patienceMs listens minHoldMs\`; listens is 1 if the process that asks receives messages, else 0
+--         4 \`acceptMs inbox\` of the process that asks · 5… the ids, in the order of the rooms
+-- Result  a line for each ticket, in the order of the rooms
+--           h<fence>       it holds, for ttlMs from now
+--           q<askAgainMs>  it waits, and has to ask again after so long at the latest
+--           g              it neither holds nor waits
+--           e<reason>      it was evicted
+--           ?<layout>      the key holds a room of another layout, or something else
+--         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
+--
+-- Lone holders come first: their expiry is changed where it stands. Then a single holder of a crowd (crowd.lua). All others go by
+-- room.lua: a waiter is remembered anew, what has expired is removed, the next waiters are admitted, and then the ticket is
+-- renewed or confirmed.
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -1808,7 +1842,7 @@ local ttl = tonumber(ARGV[1])
 local inbox = string.match(ARGV[4], ' (.*)$')
 local answers, general = {}, {}
 
--- Lone holders. Of their entry only the expiry is new, which has its place; see room.lua.
+-- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
 for at = 2, #KEYS do
   local content = redis.pcall('GET', KEYS[at])
   local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
@@ -1861,7 +1895,7 @@ local function isRemembered(key, place)
 end
 
 
--- The holder of a crowd, or who was offered its key and confirms it.
+-- The holder of a crowd, or the ticket that was offered its key and confirms.
 local function keepHolder(key, id)
   local was = crowd(key)
   if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end
@@ -2359,7 +2393,7 @@ local function ask(id)
   remember(id, asked)
   settle(id)
   local ticket = find(id)
-  -- With the next acquire it is told why.
+  -- The next acquire answers why: \`!\`.
   if room.stuck and ticket and ticket.state == 'w' then return 'g' end
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end

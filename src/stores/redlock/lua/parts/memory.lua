@@ -1,5 +1,5 @@
--- Whether a server has forgotten nothing for so long; see identity.lua for what is written down. Where its clock was set back its
--- memory seems younger than it is. A process that has known this very memory for as long, by its own clock, knows better.
+-- Whether this server has forgotten nothing for `neededMs`, by the note of identity.lua. If its clock was set back, the memory seems
+-- younger than it is. Then it is enough that the process has known the same memory for as long by its own clock: `known`.
 local function remembers(written, neededMs, known)
   if not written then return false end
   if known ~= '' and string.sub(written, 1, #known + 1) == known .. ' ' then return true end

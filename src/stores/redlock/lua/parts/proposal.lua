@@ -1,7 +1,9 @@
--- One of several servers, of which most may agree on a fence in the vote itself: the one that the ticket's process proposes. It
--- stands for the server's own where it is not below the time here, nor ahead of it by as much as the memory has to be old, so
--- that the time is beyond it before the vote of a server that has forgotten it counts again; and, as below, only if it is
--- above the last one. The memory is looked at in the same step: whoever flushes the server takes the vote, too. See identity.lua.
+-- Only on redlock: ARGV[6] is `<proposed fence> <maxTtl in ms> <memory, or nothing>`. The servers agree on a fence within their votes
+-- if a quorum gives the proposed one. This server gives it in place of its own fence if all of this is true:
+-- - It is not below the time here, and above the last fence, which acquire.lua looks at as for any fence.
+-- - It is ahead of the time by less than a second, and by less than maxTtl. If this server forgets the fence, its time is above it
+--   before its votes count again.
+-- - This server has forgotten nothing for maxTtl. The note is read in the same step: a flush deletes it together with the vote.
   if ARGV[6] then
 --@ memory
     local proposed, needed, known = string.match(ARGV[6], '^(%d+) (%d+) (.*)$')
