@@ -18,10 +18,8 @@ const AMBIGUOUS: readonly string[] = [
   'KeptTicket',
   'Lease',
   'Leases',
-  'Look',
   'OnceOptions',
   'Outcome',
-  'PendingRelease',
   'Request',
   'Room',
   'RoomNames',
@@ -29,12 +27,9 @@ const AMBIGUOUS: readonly string[] = [
   'Subscription',
   'Target',
   'Ticket',
-  'TicketState',
   'Tombstone',
   'Turns',
   'Waiter',
-  'Waiting',
-  'Wakes',
 ]
 
 // A reader who has learned a name in one folder should not meet another thing of that name in the next one.

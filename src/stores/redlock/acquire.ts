@@ -2,62 +2,67 @@ import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import { now, paused, systemClock } from '../../base/clock.ts'
 import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
-import { claimFence, type FencedVote, votesLostError } from './fencing.ts'
+import { claimFence, type Vote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import { forgetfulError, inTurn, NO_FENCE, type Quorum, tooFewError, withdraw } from './quorum.ts'
-import { grant, isInTime, type TicketState } from './tickets.ts'
+import { has, NO_SERVERS, type ServerSet, withServer } from './server-set.ts'
+import { grant, isInTime, type TicketRecord } from './tickets.ts'
 
-/** What the servers have decided about one acquire. */
+/** What the servers have decided in one round. */
 type Decision =
-  | { readonly tag: 'elected'; readonly votes: readonly FencedVote[] }
+  /** A quorum votes for the ticket. */
+  | { readonly tag: 'elected'; readonly votes: readonly Vote[] }
+  /** No quorum votes for it: another ticket has one, or the votes are split. */
   | { readonly tag: 'contended'; readonly tally: Tally<AcquireAnswer> }
   | Gone
 
-/** Acquires on a quorum. The validity of a grant counts from the request of its own round. */
+/**
+ * Acquires on a quorum, by the rules in quorum.ts: asks every server for its vote with a proposed fence, claims a fence if none was
+ * agreed, and otherwise waits, gives way or asks again in another round.
+ */
 export function acquire(quorum: Quorum, ticket: Ticket): Promise<AcquireAnswer> {
-  const state = quorum.tickets.of(ticket)
-  return inTurn(quorum, ticket, state, () => acquireNow(quorum, ticket, state))
+  const record = quorum.tickets.of(ticket)
+  return inTurn(quorum, ticket, record, () => acquireNow(quorum, ticket, record))
 }
 
-async function acquireNow(quorum: Quorum, ticket: Ticket, state: TicketState): Promise<AcquireAnswer> {
+async function acquireNow(quorum: Quorum, ticket: Ticket, record: TicketRecord): Promise<AcquireAnswer> {
   for (let attempt = 1; ; attempt += 1) {
-    const round = new AcquireRound(quorum, ticket, state)
+    const round = new AcquireRound(quorum, ticket, record)
     const answer = await round.play(attempt)
     if (answer !== undefined) return answer
-    // Several asked at once and none had a quorum, or votes were lost. After this pause the others should have given way.
-    await paused(systemClock, backoffMs(STEPPING_BACK, attempt))
-    // The ticket was released meanwhile: asking again would let it in once more.
-    if (state.over) return { tag: 'busy', retryMs: 1 }
+    // The votes were split, or lost before the claim. During this pause the other tickets should give way.
+    await paused(systemClock, backoffMs(BETWEEN_ROUNDS, attempt))
+    // The ticket was released meanwhile. Another round would let it in once more.
+    if (record.isOver) return { tag: 'busy', retryMs: 1 }
   }
 }
 
 /** `MOST_ROUNDS` ends it before the longest pause. */
-const STEPPING_BACK: Backoff = { firstMs: 4, longestMs: 1000, jitter: 0.5 }
+const BETWEEN_ROUNDS: Backoff = { firstMs: 4, longestMs: 1000, jitter: 0.5 }
 
-/** One acquire on all servers, including the answers that come after the decision. */
+/** One acquire on all servers, with the answers that come after the decision. */
 class AcquireRound {
   readonly #quorum: Quorum
   readonly #ticket: Ticket
-  readonly #state: TicketState
-  /** One bit for each server: where this acquire was sent, and where its answer was lost. */
-  #sent = 0
-  #lost = 0
+  readonly #record: TicketRecord
+  #sentTo: ServerSet = NO_SERVERS
+  #unansweredBy: ServerSet = NO_SERVERS
   #outcome: 'open' | 'held' | 'queued' | 'refused' = 'open'
   readonly #proposal: number | undefined
 
-  constructor(quorum: Quorum, ticket: Ticket, state: TicketState) {
+  constructor(quorum: Quorum, ticket: Ticket, record: TicketRecord) {
     this.#quorum = quorum
     this.#ticket = ticket
-    this.#state = state
-    // A minimum hold begins with the claim.
+    this.#record = record
+    // With a minimum hold a claim is needed anyway: the hold begins with it.
     this.#proposal = quorum.fences && ticket.minHoldMs === 0 ? quorum.proposals.next() : undefined
   }
 
-  /** Undefined: nobody had a quorum, or not for long enough, and this ticket should ask again. */
+  /** Undefined: the ticket should play another round, as no ticket has a quorum, or its votes were lost before the claim. */
   async play(attempt: number): Promise<AcquireAnswer | undefined> {
     const { tickets, nodes } = this.#quorum
-    const [ticket, state] = [this.#ticket, this.#state]
+    const [ticket, record] = [this.#ticket, this.#record]
     const askedAt = now(systemClock)
     const decision = await poll(nodes, (node) => this.#ask(node), {
       decide: (tally: Tally<AcquireAnswer>) => decide(this.#quorum, ticket.key, tally),
@@ -72,20 +77,20 @@ class AcquireRound {
         return decision
       case 'elected': {
         const fence =
-          knownFence(state, decision.votes) ??
-          (await claimFence(this.#quorum, ticket, state, decision.votes, this.#proposal))
+          knownFence(record, decision.votes) ??
+          (await claimFence(this.#quorum, ticket, record, decision.votes, this.#proposal))
         if (fence === undefined) {
           if (attempt < MOST_ROUNDS) return undefined
           throw votesLostError(ticket.key)
         }
         this.#outcome = 'held'
-        state.fence = fence
-        state.splits = 0
-        grant(state, askedAt, ticket.ttlMs)
+        record.fence = fence
+        record.splitVotes = 0
+        grant(record, askedAt, ticket.ttlMs)
         return { tag: 'held', fence }
       }
       case 'contended': {
-        const answer = await contend(this.#quorum, ticket, state, decision.tally)
+        const answer = await contend(this.#quorum, ticket, record, decision.tally)
         if (answer === undefined && ticket.patienceMs === 0 && attempt < MOST_ROUNDS) return undefined
         if (answer?.tag === 'queued') {
           this.#outcome = 'queued'
@@ -101,30 +106,32 @@ class AcquireRound {
   }
 
   #ask(node: RedlockNode): AcquireAnswer | Promise<AcquireAnswer> {
-    this.#sent |= 1 << node.index
-    this.#state.asked |= this.#sent
-    return node.vote(this.#ticket, this.#proposal)
+    this.#sentTo = withServer(this.#sentTo, node)
+    this.#record.acquireSentTo = withServer(this.#record.acquireSentTo, node)
+    return node.requestVote(this.#ticket, this.#proposal)
   }
 
   #late(node: RedlockNode, answer: AcquireAnswer): void {
-    // The release was sent after this request, or is pending.
-    if (this.#state.over && this.#outcome !== 'refused') return
+    // The release of the ticket was sent after this request, or is pending, and ends the vote.
+    if (this.#record.isOver && this.#outcome !== 'refused') return
     if (answer.tag !== 'held') return
     if (this.#outcome === 'refused') withdraw(node, this.#ticket)
-    // The next renewal of a holder tells this server the fence.
+    // If the ticket holds by now, its next renewal tells this server the fence.
     else if (this.#outcome === 'queued') {
-      this.#state.waitsForAll = true
+      this.#record.waitsForAll = true
       this.#quorum.wake(this.#ticket.id)
     }
   }
 
   #failed(node: RedlockNode): void {
-    this.#lost |= this.#sent & (1 << node.index)
-    this.#state.doubtful |= this.#lost
-    if (this.#outcome === 'refused' || this.#state.over) this.#cancel(node)
+    if (has(this.#sentTo, node)) {
+      this.#unansweredBy = withServer(this.#unansweredBy, node)
+      this.#record.unansweredBy = withServer(this.#record.unansweredBy, node)
+    }
+    if (this.#outcome === 'refused' || this.#record.isOver) this.#cancel(node)
   }
 
-  /** With patience 0 nothing is left behind. */
+  /** Gives back all votes of a ticket that does not wait. */
   #leave(tally: Tally<AcquireAnswer>): void {
     this.#quorum.tickets.end(this.#ticket.id)
     for (const node of this.#quorum.nodes) {
@@ -133,28 +140,27 @@ class AcquireRound {
     }
   }
 
-  /** Where the answer was lost, the ticket may have a vote now or later. */
+  /** A server that did not answer may have given its vote, or may give it later. */
   #cancel(node: RedlockNode): void {
+    if (!has(this.#unansweredBy, node)) return
     const { key, id, ttlMs, minHoldMs } = this.#ticket
-    if ((this.#lost & (1 << node.index)) !== 0) {
-      node.releaseLater({ key, id, cancel: true }, Math.max(ttlMs, minHoldMs))
-    }
+    node.releaseLater({ key, id, cancel: true }, Math.max(ttlMs, minHoldMs))
   }
 }
 
 /**
- * The fence of a ticket that already holds, if it is still that lease: in its time, and known to one of these servers. An acquire that
- * is sent again has to answer the same fence, also after the wall clock was set forward. After a suspend no server knows the fence.
+ * The fence of a ticket that holds already: an acquire that is sent again must get the same fence, also after the wall clock was set
+ * forward. Undefined if that lease is over: its validity has ended, or no server knows its fence any more, as after a suspend.
  */
-function knownFence(state: TicketState, votes: readonly FencedVote[]): bigint | undefined {
-  const { fence } = state
-  if (fence === undefined || !isInTime(state)) return undefined
+function knownFence(record: TicketRecord, votes: readonly Vote[]): bigint | undefined {
+  const { fence } = record
+  if (fence === undefined || !isInTime(record)) return undefined
   return fence === NO_FENCE || votes.some((vote) => vote.fence === fence) ? fence : undefined
 }
 
 function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decision | undefined {
   const { nodes, majority } = quorum
-  const votes: FencedVote[] = []
+  const votes: Vote[] = []
   let forgetful = 0
   let answered = 0
   for (const [index, answer] of tally.answers.entries()) {
@@ -176,5 +182,5 @@ function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decis
   return { tag: 'contended', tally }
 }
 
-/** With patience 0: after so many rounds without a winner the answer is busy, although nobody has the key. */
+/** After so many rounds without a quorum for any ticket, one with patience 0 gets `busy` although nobody has the key. */
 const MOST_ROUNDS = 6

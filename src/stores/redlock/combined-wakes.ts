@@ -1,12 +1,15 @@
 import type { Wake } from '../../contract/store.ts'
+import { has, NO_SERVERS, type ServerSet, withServer } from './server-set.ts'
 
 /**
- * Makes one wake of the wakes that the servers send for the same event. Each server admits a ticket on its own. The ticket is
- * woken when a quorum has admitted it. It is also woken if no more wakes come, because the other servers admitted another one.
+ * Makes one wake of the wakes that the servers send for the same event. Each server admits a ticket by itself. The ticket is woken
+ * when a quorum has admitted it. It is also woken a moment after the first of these wakes: perhaps no more come, because the other
+ * servers admitted another ticket.
  */
-export class Wakes {
+export class CombinedWakes {
   readonly #majority: number
   readonly #deliver: (wake: Wake) => void
+  /** By ticket: the servers that woke it for the same event. */
   readonly #gathered = new Map<string, Gathered>()
 
   constructor(majority: number, deliver: (wake: Wake) => void) {
@@ -14,22 +17,21 @@ export class Wakes {
     this.#deliver = deliver
   }
 
-  /** How many tickets were woken a moment ago. */
+  /** For how many tickets a wake was heard a moment ago. */
   get size(): number {
     return this.#gathered.size
   }
 
-  /** A server of this place in the list woke a ticket. */
-  heard(id: string, place: number): void {
-    const bit = 1 << place
+  /** This server woke a ticket. */
+  heard(id: string, server: { readonly index: number }): void {
     let gathered = this.#gathered.get(id)
-    if (gathered === undefined || (gathered.servers & bit) !== 0) {
-      // The same server again: this wake is about a new event.
+    if (gathered === undefined || has(gathered.servers, server)) {
+      // The second wake of a server is about a new event.
       clearTimeout(gathered?.timer)
-      gathered = { servers: 0, count: 0, timer: undefined, ending: undefined }
+      gathered = { servers: NO_SERVERS, count: 0, timer: undefined, ending: undefined }
       this.#gathered.set(id, gathered)
     }
-    gathered.servers |= bit
+    gathered.servers = withServer(gathered.servers, server)
     gathered.count += 1
     // The ticket was woken for this event already.
     if (gathered.count > this.#majority) return
@@ -50,7 +52,7 @@ export class Wakes {
     gathered.timer = undefined
     clearTimeout(gathered.ending)
     gathered.ending = setTimeout(() => {
-      // Unless it gathers once more, and will be sent again.
+      // Unless the ticket gathers wakes for another event, and will be woken for that.
       if (this.#gathered.get(id) === gathered && gathered.timer === undefined) this.#gathered.delete(id)
     }, AFTERMATH_MS).unref()
     this.#deliver({ tag: 'ticket', id })
@@ -58,13 +60,15 @@ export class Wakes {
 }
 
 interface Gathered {
-  servers: number
+  servers: ServerSet
   count: number
+  /** Wakes the ticket if no quorum of wakes comes. */
   timer: NodeJS.Timeout | undefined
+  /** Forgets the event. */
   ending: NodeJS.Timeout | undefined
 }
 
-/** Masters of one lock are rarely further apart than this. */
+/** The wakes of one event rarely come further apart than this. */
 const GATHER_MS = 20
-/** After that a wake is about something new, whichever server it is from. */
+/** After so long a wake of any server is about a new event. */
 const AFTERMATH_MS = 100

@@ -1,20 +1,21 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
 import type { RedlockNode } from './node.ts'
-import type { Rival } from './node-scripts.ts'
+import type { VoteView } from './node-scripts.ts'
 import { poll, type Tally } from './poll.ts'
 import type { Quorum } from './quorum.ts'
-import type { TicketState } from './tickets.ts'
+import type { TicketRecord } from './tickets.ts'
 
 /**
- * Decides what a ticket without a quorum does. Usually another ticket has the quorum. If several asked at once, or servers were
- * away, the votes may be split and no ticket has enough. Then all tickets but one give way. All agree on that one: it has the
- * most votes, and among equals the smallest id. `undefined`: this ticket is the one, and asks again.
+ * Rule 4 in quorum.ts: decides what a ticket without a quorum does. Usually another ticket has the quorum, and this one waits. If
+ * several asked at once, or servers were away, the votes may be split so that no ticket has enough. Then all tickets but one give
+ * their votes back. All agree on the one that keeps them: it has the most votes, and among equals the smallest id. `undefined`:
+ * this ticket is the one, and asks again.
  */
 export async function contend(
   quorum: Quorum,
   ticket: Ticket,
-  state: TicketState,
+  record: TicketRecord,
   tally: Tally<AcquireAnswer>,
 ): Promise<AcquireAnswer | undefined> {
   const answer = waiting(quorum, ticket, tally)
@@ -24,32 +25,33 @@ export async function contend(
   const losesTo =
     rival !== undefined && (rival.votes > votes.size || (rival.votes === votes.size && rival.id < ticket.id))
   if (ticket.patienceMs === 0) return isTaken || losesTo ? answer : undefined
-  // This ticket gives way to the end of the queues. Each server then admits its next ticket, in the end all the same one.
-  const isBehind = (isTaken || losesTo) && (await giveWay(quorum, ticket, state, votes))
+  // This ticket goes to the end of the queues. Each server then admits the next ticket, and in the end all admit the same one.
+  const isBehind = (isTaken || losesTo) && (await giveWay(quorum, ticket, record, votes))
   if (isTaken || isBehind) {
-    state.splits = 0
+    record.splitVotes = 0
     return answer
   }
-  // The other tickets are about to give way, unless they looked before this one had its votes. Or not every server has taken
-  // this ticket's vote back yet, and no other ticket can have the key before. So this ticket asks again soon.
-  state.splits += 1
-  const againMs = backoffMs(SPLIT, state.splits)
+  // The ticket asks again soon, in two cases. It is the one that keeps its votes: the others are about to give way, unless they read
+  // the votes before this ticket had its own. Or it gives way, and not every server has taken its vote back: no other ticket can
+  // have the key before.
+  record.splitVotes += 1
+  const againMs = backoffMs(SPLIT, record.splitVotes)
   return answer.tag === 'queued' ? { ...answer, askAgainMs: Math.min(answer.askAgainMs, againMs) } : answer
 }
 
 /**
- * Gives back the votes of this ticket. Resolves with whether it waits on all these servers now. The next question waits for
- * that, because a vote that is being given back must not be counted.
+ * Gives back the votes of this ticket. Resolves with whether it waits on all these servers now. The next round begins after that,
+ * because a vote that is being given back must not be counted.
  */
 function giveWay(
   { nodes }: Quorum,
   ticket: Ticket,
-  state: TicketState,
+  record: TicketRecord,
   votes: ReadonlyMap<number, string>,
 ): Promise<boolean> {
   const asked = nodes.filter(({ index }) => votes.has(index))
   const requeue = (node: RedlockNode): boolean | Promise<boolean> =>
-    !state.over && node.scripts.requeue(ticket, votes.get(node.index) ?? '')
+    !record.isOver && node.scripts.requeue(ticket, votes.get(node.index) ?? '')
   return poll(asked, requeue, {
     decide: ({ answers, pending }: Tally<boolean>) =>
       pending > 0 ? undefined : asked.every(({ index }) => answers[index] === true),
@@ -59,20 +61,20 @@ function giveWay(
 interface VoteCounts {
   /** The servers on which this ticket has a vote, and when each vote ends. */
   readonly votes: ReadonlyMap<number, string>
-  /** The other ticket with the most votes. Readers count too: a reader may be before a writer that another reader waits for. */
+  /** The other ticket with the most votes. Of two readers, one may stand before a writer and the other one wait behind that writer. */
   readonly rival: { readonly id: string; readonly votes: number } | undefined
 }
 
 /** Reads the votes of all tickets in the room, from every server. */
 async function countVotes(quorum: Quorum, ticket: Ticket): Promise<VoteCounts> {
   const rooms = await poll(quorum.nodes, (node) => node.scripts.votes(ticket.key), {
-    decide: ({ answers, pending }: Tally<readonly Rival[]>) => (pending > 0 ? undefined : answers),
+    decide: ({ answers, pending }: Tally<readonly VoteView[]>) => (pending > 0 ? undefined : answers),
   })
   const votes = new Map<number, string>()
   const rivals = new Map<string, number>()
   for (const [index, room] of rooms.entries()) {
-    for (const { id, till } of room ?? []) {
-      if (id === ticket.id) votes.set(index, till)
+    for (const { id, endsAt } of room ?? []) {
+      if (id === ticket.id) votes.set(index, endsAt)
       else rivals.set(id, (rivals.get(id) ?? 0) + 1)
     }
   }
@@ -80,7 +82,10 @@ async function countVotes(quorum: Quorum, ticket: Ticket): Promise<VoteCounts> {
   return { votes, rival: first === undefined ? undefined : { id: first[0], votes: first[1] } }
 }
 
-/** What a ticket without a quorum is told: the place and the times that enough servers agree to. */
+/**
+ * The answer to a ticket without a quorum. On a quorum of the servers at most `ahead` others are before it. `missing` is the number of
+ * votes that it still needs: it asks again as soon as so many more servers may have let it in.
+ */
 function waiting(
   { majority }: Quorum,
   ticket: Ticket,
@@ -102,7 +107,7 @@ function waiting(
   return { tag: 'queued', ahead: nth(ahead, majority) ?? 0, askAgainMs: soonest }
 }
 
-/** The n-th smallest, or the largest where there are fewer. */
+/** The n-th smallest number, or the largest if there are fewer. */
 function nth(numbers: readonly number[], n: number): number | undefined {
   const sorted = [...numbers].sort((one, other) => one - other)
   return sorted[Math.min(Math.max(1, n), sorted.length) - 1]

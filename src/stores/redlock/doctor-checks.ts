@@ -14,7 +14,7 @@ import {
   version,
 } from '../redis/server/doctor-checks.ts'
 
-/** What to look at on a server that is to vote: as on one that decides alone, but for what that means for a vote. */
+/** The checks of a server that votes: those of a single server, except that role and durability mean something else for a vote. */
 export const VOTER_CHECKS: readonly ServerCheck[] = [
   visibility,
   version,

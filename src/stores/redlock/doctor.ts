@@ -14,10 +14,10 @@ import { NodeScripts } from './node-scripts.ts'
 import { votingScripts } from './scripts.ts'
 import { SharedLink } from './shared-link.ts'
 
-/** Findings about each server, and about the quorum they make, beyond what opening the store shows. */
+/** Findings about each server and about the quorum that they make, beyond what opening the store shows. */
 export async function diagnoseRedlock(url: string): Promise<readonly Finding[]> {
   const urls = url.slice(url.indexOf(':') + 1).split(/,(?=\s*(?:rediss?:|$))/i)
-  const asked = await Promise.all(urls.map((one) => look(one.trim())))
+  const asked = await Promise.all(urls.map((one) => diagnoseServer(one.trim())))
   const findings = asked.flatMap(({ where, findings }) => findings.map((finding) => ({ ...finding, where })))
   const facts = asked.flatMap((one) => (one.facts === undefined ? [] : [one.facts]))
   const ages = asked.flatMap(({ remembersMs }) => (remembersMs === undefined ? [] : [remembersMs]))
@@ -30,16 +30,16 @@ export async function diagnoseRedlock(url: string): Promise<readonly Finding[]> 
   ]
 }
 
-interface Look {
+interface DiagnosedServer {
   readonly where: string
   readonly findings: readonly Finding[]
-  /** Undefined where the server has no vote to give. */
+  /** Undefined if the server cannot vote. */
   readonly facts?: ServerFacts
   /** For how long the server has forgotten nothing. */
   readonly remembersMs?: number
 }
 
-async function look(url: string): Promise<Look> {
+async function diagnoseServer(url: string): Promise<DiagnosedServer> {
   const { hostname, port } = new URL(url)
   const where = addressOf({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || '6379') })
   const link = linksOf(await newClient(url))()
@@ -60,7 +60,7 @@ async function look(url: string): Promise<Look> {
   }
 }
 
-/** What a user of this server alone would hit. Among several, a server that refuses counts as one that is away. */
+/** The problems of a user of this server alone. Among several servers, one that refuses counts as one that is away. */
 async function rightsOf(url: string): Promise<readonly Finding[]> {
   const store = await openAlone(url).catch((error: unknown) => away(messageOf(error)))
   if ('verdict' in store) return [store]

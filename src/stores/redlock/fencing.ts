@@ -4,44 +4,44 @@ import type { RedlockNode } from './node.ts'
 import type { ClaimAnswer } from './node-scripts.ts'
 import { poll, type Tally } from './poll.ts'
 import { forgetfulError, NO_FENCE, type Quorum, tooFewError } from './quorum.ts'
-import type { TicketState } from './tickets.ts'
+import { isOurs, type TicketRecord } from './tickets.ts'
 
 /**
- * Finds the fence of a ticket that has the votes of a quorum. Each vote came with a fence of its server.
+ * Rule 3 in quorum.ts: finds the fence of a ticket that has the votes of a quorum, each with a fence of its server.
  *
- * - If a quorum gave the proposed fence, it is agreed. Each of these servers gave it above all its earlier fences, and gives
+ * - If a quorum voted with the proposed fence, it is agreed. Each of these servers gave it above all its earlier fences, and gives
  *   only larger ones afterwards.
- * - Otherwise the ticket claims the largest fence on a quorum. A server accepts a claim only while it holds the ticket's vote,
- *   and only above all earlier claims for this key.
+ * - Otherwise the ticket claims the largest fence on a quorum. A server accepts a claim only while the ticket has its vote, and
+ *   only above all earlier claims for this key.
  *
- * Any two quorums share a server, so two tickets never get the same fence. That server also raises its last fence to a
- * claimed one, so a ticket that begins after another has finished gets a larger fence. A server that lost its data begins with
- * the time in µs, which is larger than every earlier claim.
+ * Any two quorums share a server, so two tickets never get the same fence. That server also raises its last fence to the claimed
+ * one, so a ticket that begins after another has finished gets a larger fence. A server that lost its data begins with the
+ * time in µs, which is larger than every earlier claim.
  *
  * `undefined`: a vote was lost before the claim, for instance because its server went away. The ticket should ask again.
  */
 export async function claimFence(
   quorum: Quorum,
   ticket: Ticket,
-  state: TicketState,
-  votes: readonly FencedVote[],
+  record: TicketRecord,
+  votes: readonly Vote[],
   proposal?: number,
 ): Promise<bigint | undefined> {
   const agreed = quorum.fences ? agreedFence(votes, quorum.majority) : undefined
-  // Without the proposal, equal fences are a coincidence after the same last fence: these servers have not checked whether
-  // they may have lost a holder. A ticket of another process (`asked` is 0) has that fence already.
-  if (agreed !== undefined && (state.asked === 0 || Number(agreed) === proposal)) return agreed
+  // Fences that are equal and not the proposed one are a coincidence: these servers had the same last fence. They have not checked
+  // whether they may have lost a holder. A ticket of another process has that fence already.
+  if (agreed !== undefined && (!isOurs(record) || Number(agreed) === proposal)) return agreed
   if (!quorum.fences && ticket.minHoldMs === 0) return NO_FENCE
   let fence = votes.reduce((largest, vote) => larger(largest, vote.fence), 0n)
-  // Those whose votes are known accept it at once, so this is one request for most and not for all.
+  // First only the servers whose votes are known, as they accept the claim at once. The others are asked if that fails.
   let nodes: readonly RedlockNode[] = votes.map((vote) => vote.node)
   for (let attempt = 1; attempt <= MOST_CLAIMS; attempt += 1) {
     const outcome = await claim(quorum, ticket, { fence, nodes })
     if (outcome.tag === 'accepted') return quorum.fences ? fence : NO_FENCE
-    if (outcome.tag === 'lost' && (state.over || nodes === quorum.nodes)) {
+    if (outcome.tag === 'lost' && (record.isOver || nodes === quorum.nodes)) {
       return lost(quorum, outcome.tally, ticket.key)
     }
-    // The last fence of a server is one for all keys. Among many readers of many keys it takes a larger step to be the first.
+    // A server has one last fence for all keys. If many readers of many keys claim at once, only a larger step gets ahead of them.
     if (outcome.tag === 'too-low') fence = outcome.above + 1n + randomBelow(2 ** Math.min(2 * attempt, 20))
     nodes = quorum.nodes
   }
@@ -50,14 +50,14 @@ export async function claimFence(
   })
 }
 
-/** A server that lets a ticket in, and the fence it has there. */
-export interface FencedVote {
+/** The vote of one server, and the fence that it gave the ticket. */
+export interface Vote {
   readonly node: RedlockNode
   readonly fence: bigint
 }
 
-/** The fence that a quorum has written down already. */
-export function agreedFence(votes: readonly FencedVote[], majority: number): bigint | undefined {
+/** The fence that a quorum of these votes has in common. */
+export function agreedFence(votes: readonly Vote[], majority: number): bigint | undefined {
   for (const [index, { fence }] of votes.entries()) {
     if (index + majority > votes.length) return undefined
     if (votes.filter((other) => other.fence === fence).length >= majority) return fence

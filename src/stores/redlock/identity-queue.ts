@@ -1,12 +1,12 @@
 import type { Answer } from '../../contract/store.ts'
 
-/** Requests to a server that has to say first who it is. They are sent in the order in which they came. */
-export class UnprovenRequests {
-  readonly #prove: () => Promise<void>
-  readonly #waiting: Waiting[] = []
+/** Holds requests back until the server has told its identity. Then it sends them in the order in which they came. */
+export class IdentityQueue {
+  readonly #identify: () => Promise<void>
+  readonly #waiting: HeldBackRequest[] = []
 
-  constructor(prove: () => Promise<void>) {
-    this.#prove = prove
+  constructor(identify: () => Promise<void>) {
+    this.#identify = identify
   }
 
   get isEmpty(): boolean {
@@ -17,7 +17,7 @@ export class UnprovenRequests {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ send: () => resolve(new Promise<T>((answer) => answer(send()))), reject })
       if (this.#waiting.length > 1) return
-      this.#prove().then(
+      this.#identify().then(
         () => this.#sendAll(),
         (error: unknown) => {
           for (const waiting of this.#waiting.splice(0)) waiting.reject(error)
@@ -27,18 +27,18 @@ export class UnprovenRequests {
   }
 
   async #sendAll(): Promise<void> {
-    // More may come while these are sent.
+    // More requests may come while these are sent.
     for (const { send } of this.#waiting) {
       send()
-      // Each for itself: of the requests of one tick the store sends the releases first, and a ticket that was given back before
-      // the server could be asked about it would be let in after its release.
+      // Each request in a tick of its own: of the requests of one tick the rooms send the releases first. Then the release of a
+      // ticket would overtake its acquire, and the server would let the ticket in after all.
       await undefined
     }
     this.#waiting.length = 0
   }
 }
 
-interface Waiting {
+interface HeldBackRequest {
   send(): void
   reject(error: unknown): void
 }

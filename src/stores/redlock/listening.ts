@@ -1,13 +1,13 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { Wake } from '../../contract/store.ts'
+import type { CombinedWakes } from './combined-wakes.ts'
 import type { RedlockNode } from './node.ts'
-import type { Wakes } from './combined-wakes.ts'
 
-/** Subscribes on every server, and for as long as it takes on those that are away. */
+/** Subscribes to the wakes of every server. A server that is away is tried again until it is back. */
 export class Listening {
-  /** Resolves once wakes flow from a quorum, rejects when they cannot. */
+  /** Resolves once wakes flow from a quorum, and rejects if that is impossible. */
   readonly flowing: Promise<void>
-  readonly #wakes: Wakes
+  readonly #wakes: CombinedWakes
   readonly #onWake: (wake: Wake) => void
   #pauses = new Set<NodeJS.Timeout>()
   #closed = false
@@ -18,7 +18,7 @@ export class Listening {
       majority,
       wakes,
       onWake,
-    }: { readonly majority: number; readonly wakes: Wakes; onWake: (wake: Wake) => void },
+    }: { readonly majority: number; readonly wakes: CombinedWakes; onWake: (wake: Wake) => void },
   ) {
     this.#wakes = wakes
     this.#onWake = onWake
@@ -51,11 +51,11 @@ export class Listening {
     for (let attempt = 1; !this.#closed; attempt += 1) {
       try {
         await node.rooms.listen((wake) => {
-          if (wake.tag === 'ticket') this.#wakes.heard(wake.id, node.index)
+          if (wake.tag === 'ticket') this.#wakes.heard(wake.id, node)
           else this.#onWake(wake)
         })
         if (attempt === 1 && first.flows()) return
-        // Wakes of this server may have been missed until now.
+        // Until now wakes of this server may have been missed.
         this.#onWake({ tag: 'all' })
         return
       } catch (error) {
@@ -77,7 +77,7 @@ export class Listening {
 }
 
 interface FirstAttempt {
-  /** Counts this server. False: wakes flowed from a quorum before it. */
+  /** Counts this server. Returns false if wakes flowed from a quorum already. */
   flows(): boolean
   fails(error: unknown): void
 }

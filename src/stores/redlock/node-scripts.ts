@@ -4,38 +4,39 @@ import { StoreError } from '../../errors.ts'
 import { storeErrorOf, unexpectedReply } from '../redis/server/failures.ts'
 import { RoomNames } from '../redis/server/room-names.ts'
 import type { Script } from '../redis/server/scripts.ts'
-import { claimScript, votesScript, identityScript, withdrawScript } from './scripts.ts'
+import { claimScript, identityScript, votesScript, withdrawScript } from './scripts.ts'
 import { identityOf, type ServerIdentity } from './server-identity.ts'
 import type { SharedLink } from './shared-link.ts'
 
 export interface Claim {
   readonly fence: bigint
   readonly mode: 'claim' | 'propagate'
-  /** What the server is known to have remembered for `maxTtl`, by our own clock. Empty: it is not known. */
+  /** The memory that the server has had for `maxTtl` by our own clock: its name and the run id. Empty if there is none. */
   readonly memory: string
 }
 
 export type ClaimAnswer =
-  /** When, by the clock of the server. */
+  /** `serverUs`: the time of the server when it accepted. */
   | { readonly tag: 'accepted'; readonly serverUs: number }
-  /** Readers share a room, so what another one has claimed may be as high: it has to be above this. */
+  /** The fence has to be above this one. Readers share a room, and another reader may have claimed as much. */
   | { readonly tag: 'too-low'; readonly above: bigint }
   | { readonly tag: 'gone' }
-  /** The server has not kept its memory for long enough: it may have forgotten a vote for another ticket. */
+  /** The server may have lost a vote for another ticket; see rule 1 in quorum.ts. */
   | { readonly tag: 'forgetful' }
 
-/** A ticket that has the vote of one server. It holds the key only with the votes of a quorum. */
-export interface Rival {
+/** A vote in a room of one server. */
+export interface VoteView {
+  /** The ticket that has the vote. */
   readonly id: string
-  /** When its vote ends, as text by the clock of the server. If this text is the same, the vote is the same. */
-  readonly till: string
+  /** When the vote ends by the clock of the server, as text. If this text is the same, the vote is the same. */
+  readonly endsAt: string
 }
 
-/** The scripts that a server runs as one of several, beside those of its redis store. */
+/** The scripts that a server runs only as one of several, beside those of a single server. */
 export class NodeScripts {
   readonly #link: SharedLink
   readonly #names: RoomNames
-  /** The key under which the server keeps since when it remembers everything. */
+  /** The key of the note since when the server remembers everything; see identity.lua. */
   readonly #since: string
   readonly #maxTtlMs: number
 
@@ -49,29 +50,32 @@ export class NodeScripts {
 
   claim(ticket: Ticket, { fence, mode, memory }: Claim): Promise<ClaimAnswer> {
     const args = ['', '3', this.#names.fence, this.#names.room(ticket.key), this.#since, String(fence)]
-    // What is only written down has its minimum hold already, from the vote.
+    // A server to which a fence is only propagated has begun the minimum hold with its vote.
     const minHoldMs = mode === 'claim' ? Math.ceil(ticket.minHoldMs) : 0
     args.push(String(this.#maxTtlMs), String(minHoldMs), ticket.id, mode === 'claim' ? 'c' : 's', memory)
     return this.#run(claimScript, args, ticket.key).then(claimAnswer)
   }
 
-  async votes(key: string): Promise<readonly Rival[]> {
+  async votes(key: string): Promise<readonly VoteView[]> {
     const text = await this.#run(votesScript, ['', '1', this.#names.room(key)], key)
     if (text === '') return []
     return text.split('\n', MOST_RIVALS).map((line) => {
       const space = line.indexOf(' ')
-      return { id: line.slice(space + 1), till: line.slice(0, space) }
+      return { id: line.slice(space + 1), endsAt: line.slice(0, space) }
     })
   }
 
-  /** Whether the ticket waits, behind those who waited already; where nobody does it keeps the vote that ends then. */
-  async requeue(ticket: Ticket, till: string): Promise<boolean> {
-    return (await this.#yield(ticket, 'q', till)) !== 'h'
+  /**
+   * Gives back the vote that ends at `endsAt`, and puts the ticket at the end of the queue. False: the ticket keeps its vote, because
+   * nobody else waits there, or because it has another vote by now.
+   */
+  async requeue(ticket: Ticket, endsAt: string): Promise<boolean> {
+    return (await this.#takeBack(ticket, 'q', endsAt)) !== 'h'
   }
 
-  /** Without a minimum hold, which has not begun. */
+  /** Takes the ticket out of the room at once, although it has a minimum hold: the hold has not begun. */
   async withdraw(ticket: Ticket): Promise<void> {
-    await this.#yield(ticket, 'r')
+    await this.#takeBack(ticket, 'r')
   }
 
   identity(): Promise<ServerIdentity> {
@@ -83,9 +87,9 @@ export class NodeScripts {
     }).catch((error: unknown) => this.#raise(error))
   }
 
-  #yield(ticket: Ticket, mode: 'q' | 'r', till = ''): Promise<string> {
+  #takeBack(ticket: Ticket, mode: 'q' | 'r', endsAt = ''): Promise<string> {
     const rooms = [this.#names.fence, this.#names.room(ticket.key)]
-    const args = ['', '2', ...rooms, mode, String(Math.ceil(ticket.patienceMs)), ticket.id, till]
+    const args = ['', '2', ...rooms, mode, String(Math.ceil(ticket.patienceMs)), ticket.id, endsAt]
     return this.#run(withdrawScript, args, ticket.key)
   }
 
@@ -100,7 +104,7 @@ export class NodeScripts {
   }
 }
 
-/** Of the holders of one room, so many are looked at: more readers than that do not split a vote. */
+/** So many votes of one room are read. More readers than that do not split the votes. */
 const MOST_RIVALS = 10_000
 
 function claimAnswer(text: string): ClaimAnswer {

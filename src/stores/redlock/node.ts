@@ -5,30 +5,30 @@ import type { RedisLink } from '../redis/server/client-link.ts'
 import { RoomNames } from '../redis/server/room-names.ts'
 import { RoomRequests } from '../redis/server/room-requests.ts'
 import { SingleServer } from '../redis/server/single-server.ts'
+import { IdentityQueue } from './identity-queue.ts'
 import { type Claim, type ClaimAnswer, NodeScripts } from './node-scripts.ts'
 import { PendingReleases } from './pending-releases.ts'
 import { votingScripts } from './scripts.ts'
 import type { ServerIdentity } from './server-identity.ts'
 import { SharedLink } from './shared-link.ts'
-import { UnprovenRequests } from './identity-queue.ts'
 
-/** Learns what became of one request. */
+/** Is called with the result of one request. */
 export interface Sink<T> {
   answered(answer: T): void
-  /** The request failed, or was given up after a long silence. The server may have carried it out all the same. */
+  /** The request failed, or was abandoned after a long silence. The server may have carried it out all the same. */
   failed(error: unknown): void
-  /** The answer to a request that was given up. */
+  /** The answer to a request that was abandoned. */
   answeredLate?(answer: T): void
 }
 
 export interface NodeWatch {
-  /** Whether the others make a quorum without this node. If not, it gets more time: this process or the network may be slow. */
+  /** Whether the other servers make a quorum. If not, this one gets more time: this process or the network may be slow. */
   canSpare(node: RedlockNode): boolean
   /** The server answers again. */
   onBack(): void
-  /** Called with the server's identity. Returns an error where this server must not be in the list. */
+  /** The server has told its identity. Returns an error if this server must not be in the list. */
   onIdentity(node: RedlockNode, identity: ServerIdentity): StoreError | undefined
-  /** The server refuses, for a reason that a person has to look after. */
+  /** The server refuses, for a reason that a person has to mend. */
   onRefusal(node: RedlockNode, error: StoreError): void
 }
 
@@ -42,12 +42,12 @@ export interface NodeOptions {
 
 /**
  * One of the servers, with its rooms. It gets requests only while it answers. A server that hangs or is gone gets one probe now
- * and then, so that nothing waits for it and nothing piles up.
+ * and then, so that no caller waits for it and no requests pile up. After each new connection the server first tells its identity.
  */
 export class RedlockNode {
   readonly index: number
   readonly rooms: RoomRequests
-  /** Requests that only a server of several gets. Like those of `rooms`, they go through {@link ask}. */
+  /** Requests that only a server of several gets. They go through {@link ask}, like those of `rooms`. */
   readonly scripts: NodeScripts
   identity: ServerIdentity | undefined
   readonly #options: NodeOptions
@@ -55,17 +55,17 @@ export class RedlockNode {
   readonly #pendingReleases: PendingReleases
   /** Requests without an answer, the oldest first. */
   readonly #openRequests = new Set<OpenRequest>()
-  #watching: NodeJS.Timeout | undefined
-  #lookAt = 0
+  #silenceTimer: NodeJS.Timeout | undefined
+  #checkAt = 0
   #releaseTimer: NodeJS.Timeout | undefined
-  /** Why the server gets no requests now; undefined while it does. */
+  /** Why the server gets no requests now. Undefined while it gets them. */
   #fault: unknown
   #probedAt = 0
   #probing = false
   #probes = 0
-  #proving: Promise<void> | undefined
-  readonly #unproven = new UnprovenRequests(() => this.#prove())
-  #provenGeneration = -1
+  #identifying: Promise<void> | undefined
+  readonly #identityQueue = new IdentityQueue(() => this.#identify())
+  #identifiedGeneration = -1
   #closed = false
 
   constructor(link: RedisLink, options: NodeOptions) {
@@ -88,7 +88,7 @@ export class RedlockNode {
     return this.#fault !== undefined
   }
 
-  /** Whether its votes count: the server has forgotten nothing for `maxTtl`, and so no holder. */
+  /** Whether its votes count for a new holder: the server has forgotten nothing for `maxTtl`, and so no holder. */
   get counts(): boolean {
     return this.identity !== undefined && this.forgetfulMs <= 0
   }
@@ -111,19 +111,19 @@ export class RedlockNode {
       isAbandoned: false,
     }
     this.#openRequests.add(open)
-    this.#watch()
+    this.#startSilenceTimer()
     let generation = this.#link.generation
     const send = (): Answer<T> => {
       generation = this.#link.generation
       return request()
     }
-    const isProven = this.#provenGeneration === generation && this.#unproven.isEmpty
-    const reply = isProven ? request() : this.#unproven.add(send)
+    const isIdentified = this.#identifiedGeneration === generation && this.#identityQueue.isEmpty
+    const reply = isIdentified ? request() : this.#identityQueue.add(send)
     Promise.resolve(reply).then(
       (answer) => {
         this.#openRequests.delete(open)
         this.#heard()
-        // The connection was lost in between, so the server may have been restarted, and may have forgotten holders.
+        // The connection was lost meanwhile, so the server may have been restarted and may have forgotten holders.
         if (this.#link.generation !== generation) this.#drop(open, sink, restartedError())
         else if (open.isAbandoned) sink.answeredLate?.(answer)
         else sink.answered(answer)
@@ -144,8 +144,8 @@ export class RedlockNode {
     else this.#sendReleasesLater()
   }
 
-  /** Asks for this server's vote. The server gives the proposed fence where it can; see proposal.lua. */
-  vote(ticket: Ticket, proposal: number | undefined): Promise<AcquireAnswer> {
+  /** Asks for the vote of this server, with the proposed fence if the server can give that; see proposal.lua. */
+  requestVote(ticket: Ticket, proposal: number | undefined): Promise<AcquireAnswer> {
     return this.rooms.acquireWith(
       ticket,
       proposal === undefined ? undefined : `${proposal} ${this.#options.maxTtlMs} ${this.#memory}`,
@@ -154,21 +154,21 @@ export class RedlockNode {
 
   async claim(ticket: Ticket, claim: Omit<Claim, 'memory'>): Promise<ClaimAnswer> {
     const answer = await this.scripts.claim(ticket, { ...claim, memory: this.#memory })
-    // Its memory counted a moment ago: the server was flushed meanwhile, and has to say again who it is.
-    if (answer.tag === 'forgetful' && this.counts) this.#provenGeneration = -1
+    // Its votes counted a moment ago, so the server was flushed meanwhile. It has to tell its identity again.
+    if (answer.tag === 'forgetful' && this.counts) this.#identifiedGeneration = -1
     return answer
   }
 
   async close(): Promise<void> {
     this.#closed = true
-    clearTimeout(this.#watching)
+    clearTimeout(this.#silenceTimer)
     clearTimeout(this.#releaseTimer)
     this.#pendingReleases.clear()
     await this.rooms.close()
     this.#link.replace()
   }
 
-  /** The memory that the server has kept for `maxTtl` by our clock. Its own may have been set back. Empty: no such memory. */
+  /** The memory that the server has had for `maxTtl` by our clock: its own clock may have been set back. Empty if there is none. */
   get #memory(): string {
     if (this.identity === undefined || !this.counts) return ''
     const { name, run } = this.identity
@@ -179,11 +179,11 @@ export class RedlockNode {
     if (!open.isAbandoned) sink.failed(error)
   }
 
-  #prove(): Promise<void> {
-    this.#proving ??= this.#askIdentity().finally(() => {
-      this.#proving = undefined
+  #identify(): Promise<void> {
+    this.#identifying ??= this.#askIdentity().finally(() => {
+      this.#identifying = undefined
     })
-    return this.#proving
+    return this.#identifying
   }
 
   async #askIdentity(): Promise<void> {
@@ -196,7 +196,7 @@ export class RedlockNode {
     // If the server's clock was set back, the memory seems younger than it is.
     this.identity = isSame ? { ...identity, since: Math.min(known.since, identity.since) } : identity
     // The first request opens the connection, which does not change the generation.
-    this.#provenGeneration = Math.max(generation, this.#provenGeneration)
+    this.#identifiedGeneration = Math.max(generation, this.#identifiedGeneration)
   }
 
   #heard(): void {
@@ -210,10 +210,10 @@ export class RedlockNode {
   #failed(error: unknown): void {
     if (!(error instanceof StoreError)) return
     if (error.code === 'store-refused') this.#options.watch.onRefusal(this, error)
-    // A server that refused one request may still do others. One that refuses this client, or is silent, will not.
+    // A server that refuses one request may answer others. A server that refuses this client, or is silent, answers none.
     const isRefused = error.code === 'store-refused'
-    if (isRefused && this.#provenGeneration === this.#link.generation) return
-    // A connection whose password was refused stays refused, also when the password is right again.
+    if (isRefused && this.#identifiedGeneration === this.#link.generation) return
+    // A connection whose password was refused stays refused, even if the password becomes valid. So a new one is made.
     if (isRefused) this.#link.replace()
     this.#fault = error
     this.#probedAt = performance.now()
@@ -231,41 +231,41 @@ export class RedlockNode {
     }
   }
 
-  /** Gives up if the oldest request is overdue. Replies that have arrived are read first: this process may be what hung. */
-  readonly #look = (): void => {
-    this.#watching = undefined
+  /** Gives the server up if the oldest request is overdue. First it reads replies that have arrived: perhaps this process hung. */
+  readonly #checkSilence = (): void => {
+    this.#silenceTimer = undefined
     const now = performance.now()
-    const lateMs = now - this.#lookAt
+    const lateMs = now - this.#checkAt
     const wasLate = lateMs > LATE_MS
-    if (wasLate) this.#excuse(lateMs, now)
-    if (this.#leftMs(wasLate) > 1) return this.#watch(wasLate)
+    if (wasLate) this.#discountStandstill(lateMs, now)
+    if (this.#leftMs(wasLate) > 1) return this.#startSilenceTimer(wasLate)
     setImmediate(() => {
-      // Another server may have been given up meanwhile, so that this one is needed for a quorum.
-      if (this.#closed || this.#leftMs(wasLate) > 1) return this.#watch(wasLate)
+      // Another server may have been given up meanwhile, so that this one is needed for a quorum and gets more time.
+      if (this.#closed || this.#leftMs(wasLate) > 1) return this.#startSilenceTimer(wasLate)
       this.#giveUp(silentError(this.index))
     })
   }
 
   /** No server is silent while this process stands still: its requests may not even be sent. */
-  #excuse(stoodStillMs: number, now: number): void {
+  #discountStandstill(stoodStillMs: number, now: number): void {
     for (const open of this.#openRequests) {
       open.silentSince = Math.min(now, open.silentSince + stoodStillMs)
     }
   }
 
-  #watch(wasLate = false): void {
-    if (this.#watching !== undefined || this.#closed || this.#oldest() === undefined) return
+  #startSilenceTimer(wasLate = false): void {
+    if (this.#silenceTimer !== undefined || this.#closed || this.#oldest() === undefined) return
     const leftMs = Math.max(1, Math.min(SILENCE_MS, this.#leftMs(wasLate)))
-    this.#lookAt = performance.now() + leftMs
-    this.#watching = setTimeout(this.#look, leftMs).unref()
+    this.#checkAt = performance.now() + leftMs
+    this.#silenceTimer = setTimeout(this.#checkSilence, leftMs).unref()
   }
 
-  /** How much longer the oldest request has. After a late timer it has longer: the servers may have had no time either. */
+  /** How much longer the oldest request may take. After a late timer it may take longer: the servers may have had no time either. */
   #leftMs(wasLate: boolean): number {
     const oldest = this.#oldest()
     if (oldest === undefined) return Number.POSITIVE_INFINITY
-    const isSpared = this.#options.watch.canSpare(this) && !wasLate
-    return oldest.silentSince + (isSpared ? SILENCE_MS : LONG_SILENCE_MS) - performance.now()
+    const isSpare = this.#options.watch.canSpare(this) && !wasLate
+    return oldest.silentSince + (isSpare ? SILENCE_MS : LONG_SILENCE_MS) - performance.now()
   }
 
   #oldest(): OpenRequest | undefined {
@@ -273,7 +273,7 @@ export class RedlockNode {
     return undefined
   }
 
-  /** A waiter may depend on a pending release, and no other request may reach this server until then. */
+  /** Tries pending releases again by a timer: a waiter may depend on them although no other request goes to this server. */
   #sendReleasesLater(): void {
     if (this.#releaseTimer !== undefined || this.#closed || this.#pendingReleases.isEmpty) return
     this.#releaseTimer = setTimeout(() => {
@@ -285,18 +285,18 @@ export class RedlockNode {
   }
 
   #pauseMs(): number {
-    // Perhaps only one request or the connection failed: often the server answers at once.
+    // The first probe follows at once: perhaps only one request or the connection failed.
     if (this.#probes === 0) return 0
     return backoffMs(PROBING, this.#probes)
   }
 
-  /** Asks whether the server is back. One probe at a time, and none too often. */
+  /** Asks whether the server is back: one probe at a time, with pauses between them. */
   #probe(): void {
     const now = performance.now()
     const quietMs = now - this.#probedAt
     if (this.#closed || quietMs < this.#pauseMs()) return
     if (this.#probing || this.#openRequests.size > 0) {
-      // The connection may be half open: it is replaced. Its open requests get no answer any more.
+      // The connection may be half open, so it is replaced. Its open requests get no answer any more.
       if (quietMs > DEAD_MS) {
         this.#probedAt = now
         this.#link.replace()
@@ -306,7 +306,7 @@ export class RedlockNode {
     this.#probing = true
     this.#probes += 1
     this.#probedAt = now
-    this.#prove()
+    this.#identify()
       .then(
         () => this.#heard(),
         (error: unknown) => this.#failed(error),
@@ -318,7 +318,7 @@ export class RedlockNode {
 }
 
 interface OpenRequest {
-  /** When it was asked, by `performance.now()`, moved on by the time that this process stood still meanwhile. */
+  /** When the request was sent, by `performance.now()`, plus the time for which this process stood still meanwhile. */
   silentSince: number
   readonly abandon: (error: unknown) => void
   isAbandoned: boolean
@@ -329,13 +329,13 @@ interface OpenRequest {
  * all, so this delays only the first refusal after the server has begun to hang.
  */
 const SILENCE_MS = 300
-/** As long for a server without which there would be no quorum. */
+/** The same for a server without which there would be no quorum. */
 const LONG_SILENCE_MS = 2000
-/** After so long without an answer a new connection may get through where the old one does not. */
+/** After so long without an answer the connection is replaced: a new one may get through. */
 const DEAD_MS = 5000
-/** If a timer is so late, this process or the machine has no time for anything. */
+/** A timer that is so late shows that this process or the machine stood still. */
 const LATE_MS = 50
-/** Without jitter: how much of the pause is over is looked at several times, and a random one would be another each time. */
+/** Without jitter, because the pause is computed several times while it lasts, and must be the same each time. */
 const PROBING: Backoff = { firstMs: 50, longestMs: 1000, jitter: 0 }
 
 function silentError(index: number): StoreError {

@@ -69,7 +69,7 @@ export function newRedlockStore(
   return new RedlockStore(links, settings)
 }
 
-/** One bit of a number for each, and no use for as many. */
+/** A set of servers is one number with a bit for each. More servers than this are of no use anyway. */
 const MOST_SERVERS = 31
 
 function parseOptions(options: RedlockStoreOptions): RedlockSettings {
@@ -92,7 +92,7 @@ function linkOf(client: unknown): RedisLink {
 
 let advised = false
 
-/** Once a process: it works, but the last server adds nothing but its faults. */
+/** Warns once per process: an even number works, but the last server adds nothing except its own faults. */
 function adviseOdd(count: number): void {
   if (advised) return
   advised = true

@@ -1,10 +1,10 @@
 import type { Answer, ReleaseAnswer, ReleaseRequest } from '../../contract/store.ts'
 
-/** Releases that could not reach a server. Each is kept only as long as its ticket could have a vote there. */
+/** The releases that one server has not answered. Each is kept only as long as its ticket could have a vote there. */
 export class PendingReleases {
   readonly #release: (request: ReleaseRequest) => Answer<ReleaseAnswer>
   readonly #onFailed: () => void
-  readonly #pending = new Map<string, PendingRelease>()
+  readonly #pending = new Map<string, QueuedRelease>()
 
   constructor(release: (request: ReleaseRequest) => Answer<ReleaseAnswer>, onFailed: () => void) {
     this.#release = release
@@ -42,10 +42,10 @@ export class PendingReleases {
   }
 }
 
-interface PendingRelease {
+interface QueuedRelease {
   readonly request: ReleaseRequest
   readonly until: number
 }
 
-/** Votes beyond so many end with their ttl. */
+/** Releases beyond so many are dropped: those votes end with their ttl. */
 const MOST = 10_000

@@ -1,24 +1,24 @@
 import type { Answer } from '../../contract/store.ts'
 import type { RedlockNode } from './node.ts'
 
-/** What the servers have said so far to one question, by their place in the list. */
+/** The answers of the servers to one request so far, by their place in the list. */
 export interface Tally<T> {
   readonly answers: readonly (T | undefined)[]
-  /** How many may still answer. */
+  /** How many servers may still answer. */
   readonly pending: number
   readonly errors: readonly unknown[]
 }
 
 export interface PollOptions<T, D> {
-  /** Asked after every answer: a decision, or undefined to wait for more. Decides at the latest when nothing is pending. */
+  /** Called after every answer. Returns the decision, or undefined to wait for more answers. Decides when nothing is pending. */
   readonly decide: (tally: Tally<T>) => D | undefined
-  /** What a server says when it is decided already. */
+  /** Called with an answer that comes after the decision. */
   readonly late?: (node: RedlockNode, answer: T) => void
-  /** A server that gave no answer, before or after it was decided. */
+  /** Called for a server that gave no answer, before or after the decision. */
   readonly failed?: (node: RedlockNode) => void
 }
 
-/** Asks all servers at once, and resolves as soon as enough of them have answered. */
+/** Asks all servers at once, and resolves as soon as `decide` has enough answers. */
 export function poll<T, D>(
   nodes: readonly RedlockNode[],
   request: (node: RedlockNode) => Answer<T>,
@@ -30,7 +30,7 @@ export function poll<T, D>(
     let pending = nodes.length
     let asking = true
     let decided = false
-    const settle = (): void => {
+    const tryToDecide = (): void => {
       if (asking || decided) return
       try {
         const decision = decide({ answers, pending, errors })
@@ -48,19 +48,19 @@ export function poll<T, D>(
           if (decided) return late(node, answer)
           answers[node.index] = answer
           pending -= 1
-          settle()
+          tryToDecide()
         },
         failed: (error) => {
           failed(node)
           errors.push(error)
           pending -= 1
-          settle()
+          tryToDecide()
         },
         answeredLate: (answer) => late(node, answer),
       })
     }
     asking = false
-    settle()
+    tryToDecide()
   })
 }
 

@@ -1,15 +1,15 @@
 /**
- * Proposes fences to the servers. If a majority votes with the proposed fence, no claim is needed. A proposal is a little above
- * the servers' time, as their answers to the last claims show it. It is only a guess: a server that cannot agree gives a fence
- * of its own.
+ * Chooses the fences that tickets propose when they ask for votes; rule 3 in quorum.ts. If a quorum votes with the proposed fence,
+ * no claim is needed. A proposal is a little above the time of the servers, as their answers to the last claims tell it. It is
+ * only a guess: a server that cannot use it gives a fence of its own.
  */
 export class Proposals {
-  /** How far the servers' time is ahead of our monotonic clock, in µs. Undefined until one of them has said what time it has. */
+  /** How far the time of the servers is ahead of our monotonic clock, in µs. Undefined until a server has told its time. */
   #aheadUs: number | undefined
   #learnedAt = Number.NEGATIVE_INFINITY
   #last = 0
 
-  /** Undefined: let it be claimed, to learn what time it is. */
+  /** The next proposal. Undefined: propose nothing, so that a claim is needed, whose answer tells the time of the servers. */
   next(): number | undefined {
     const now = performance.now()
     if (this.#aheadUs === undefined || now - this.#learnedAt > LEARN_AGAIN_MS) return undefined
@@ -17,18 +17,18 @@ export class Proposals {
     return this.#last
   }
 
-  /** What time servers had when they answered a question that was asked then, on our monotonic clock. */
+  /** The servers told this time in answer to a claim that was sent at `askedAt`, on our monotonic clock. */
   learn(serverUs: number, askedAt: number): void {
     const aheadUs = serverUs - askedAt * 1000
     const before = this.#aheadUs ?? aheadUs
-    // The quickest answer tells it best. After a slow one the fences of this process would be ahead of those of all others, which
-    // then had to claim theirs.
+    // The quickest answer is the most exact. A slow one would put the proposals of this process ahead of those of all others, which
+    // would have to claim theirs.
     this.#aheadUs = aheadUs < before ? aheadUs : before + (aheadUs - before) / 4
     this.#learnedAt = performance.now()
   }
 }
 
-/** How much longer than last time a question may take to reach the servers. */
+/** How much longer than the last claim the next request may take to reach the servers. */
 const MARGIN_US = 5000
-/** A claim now and then is not felt. */
+/** After so long a claim is used to learn the time again: one claim in a second costs little. */
 const LEARN_AGAIN_MS = 1000

@@ -3,9 +3,28 @@ import { StoreError } from '../../errors.ts'
 import type { RedlockNode } from './node.ts'
 import type { Tally } from './poll.ts'
 import type { Proposals } from './proposals.ts'
-import type { TicketState, Tickets } from './tickets.ts'
+import type { TicketRecord, Tickets } from './tickets.ts'
 
-/** The servers of which a majority decides, and what all verbs share. */
+/**
+ * The servers of which a majority decides, and what all verbs share. The protocol has four rules, and each file of this folder
+ * implements a part of one of them. docs/redlock.md says what they promise to a user, and what they assume of clocks.
+ *
+ * 1. **Votes.** A ticket asks every server for its *vote*. A server gives it by letting the ticket hold in a room of its own, by
+ *    the same law and the same expiry as a single Redis server. A *quorum* is more than half of the servers. A ticket holds the key
+ *    if a quorum votes for it. Two quorums share a server, and no server votes at the same time for two tickets that exclude
+ *    each other. A server that may have lost votes (by a restart, a flush, or a clock that was set back) is *forgetful*: for `maxTtl` its votes count
+ *    for no new holder. (acquire.ts, renew.ts, server-identity.ts, lua/identity.lua)
+ * 2. **Validity.** A grant counts from the moment before its request was written, for the ttl less an allowance for clocks. Until
+ *    then the votes of that quorum stand, so no other ticket can have one. Each acquire and each renewal is a
+ *    *round* of its own, with a validity of its own. (tickets.ts)
+ * 3. **Fences.** Each vote has a fence. A ticket *proposes* a fence when it asks for votes. If a quorum votes with that fence, it is
+ *    the fence of the lease. Otherwise the ticket *claims* the largest fence of its votes on a quorum, with a second request.
+ *    (proposals.ts, fencing.ts, lua/claim.lua, lua/parts/proposal.lua)
+ * 4. **Votes that are given back.** A vote outside of a quorum is in the way of other tickets. If the votes are split, all tickets but
+ *    one give theirs back and wait. A ticket that is refused, lost or released gives back all its votes. A server that cannot
+ *    be reached, or whose answer was lost, gets the release later, and leaves a tombstone: the acquire may arrive after it.
+ *    (contention.ts, pending-releases.ts, lua/withdraw.lua)
+ */
 export interface Quorum {
   readonly nodes: readonly RedlockNode[]
   /** How many servers make a quorum: more than half of them. */
@@ -13,35 +32,35 @@ export interface Quorum {
   readonly fences: boolean
   readonly tickets: Tickets
   readonly proposals: Proposals
-  /** Tells the engine that asking about a ticket again is worth it. */
+  /** Tells the engine that asking about this ticket again is worth it. */
   wake(id: string): void
 }
 
 /**
- * Runs the questions about a ticket that does not hold yet one after another. Each may claim a fence or give votes away: of two
- * at once, one could give away votes that the other counts, or agree with other servers on another fence.
+ * Runs the rounds of a ticket that does not hold yet one after another. A round may claim a fence or give votes back. Of two rounds
+ * at once, one could give back the votes that the other counts, or agree on another fence with other servers.
  */
 export function inTurn<T>(
   quorum: Quorum,
   { id }: Ticket,
-  state: TicketState,
-  question: () => Promise<T>,
+  record: TicketRecord,
+  play: () => Promise<T>,
 ): Promise<T> {
-  const before = state.asking
-  const asking = before === undefined ? question() : before.then(question, question)
-  state.asking = asking
+  const before = record.lastRound
+  const round = before === undefined ? play() : before.then(play, play)
+  record.lastRound = round
   const done = (): void => {
-    if (state.asking !== asking) return
-    state.asking = undefined
-    const { overtaken } = state
-    state.overtaken = false
-    if (overtaken && !state.over && state.fence === undefined) quorum.wake(id)
+    if (record.lastRound !== round) return
+    record.lastRound = undefined
+    const { hasMissedRenewal } = record
+    record.hasMissedRenewal = false
+    if (hasMissedRenewal && !record.isOver && record.fence === undefined) quorum.wake(id)
   }
-  asking.then(done, done)
-  return asking
+  round.then(done, done)
+  return round
 }
 
-/** Takes back the vote or the place of a ticket on a server, now or once the server can be reached. */
+/** Takes a ticket out of the room of a server, whether it has its vote or waits: now, or once the server can be reached. */
 export function withdraw(node: RedlockNode, ticket: Ticket): void {
   const { key, id, minHoldMs, ttlMs } = ticket
   node.ask<unknown>(
@@ -53,19 +72,19 @@ export function withdraw(node: RedlockNode, ticket: Ticket): void {
   )
 }
 
-/** Tells a server the fence of a ticket, so that every quorum knows it. */
-export function propagateFence(node: RedlockNode, ticket: Ticket, state: TicketState): void {
-  const { fence } = state
-  if (state.over || fence === undefined || fence === NO_FENCE) return
+/** Tells a server the fence that a quorum has agreed on, so that every quorum knows it. */
+export function propagateFence(node: RedlockNode, ticket: Ticket, record: TicketRecord): void {
+  const { fence } = record
+  if (record.isOver || fence === undefined || fence === NO_FENCE) return
   node.ask(() => node.claim(ticket, { fence, mode: 'propagate' }), SILENT)
 }
 
-/** The fence of every lease with the option `fences: false`. Lower than every real one. */
+/** The fence of every lease with the option `fences: false`. Lower than every real fence. */
 export const NO_FENCE = 0n
 
 const SILENT = { answered: (): void => {}, failed: (): void => {} }
 
-/** Too few servers answered. Refusals of most of them are final; anything else may pass. */
+/** Too few servers answered. If so many refused that no quorum is left, asking again is in vain. Everything else may pass. */
 export function tooFewError(quorum: Quorum, { errors }: Tally<unknown>, key?: string): StoreError {
   const { nodes, majority } = quorum
   const refusals = errors.filter((error) => error instanceof StoreError && error.code === 'store-refused')

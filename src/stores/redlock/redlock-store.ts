@@ -16,6 +16,7 @@ import {
 import { StoreError } from '../../errors.ts'
 import type { RedisLink } from '../redis/server/client-link.ts'
 import { acquire } from './acquire.ts'
+import { CombinedWakes } from './combined-wakes.ts'
 import { Listening } from './listening.ts'
 import { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
@@ -24,8 +25,8 @@ import { type Quorum, tooFewError } from './quorum.ts'
 import { renew } from './renew.ts'
 import { mergeRooms, roomsOf } from './rooms.ts'
 import { REPLICA, type ServerIdentity } from './server-identity.ts'
-import { Tickets } from './tickets.ts'
-import { Wakes } from './combined-wakes.ts'
+import { ALL_SERVERS, has } from './server-set.ts'
+import { isOurs, Tickets } from './tickets.ts'
 
 export interface RedlockSettings {
   readonly prefix: string
@@ -33,16 +34,16 @@ export interface RedlockSettings {
   readonly maxTtlMs: number
 }
 
-/** Independent Redis servers, of which more than half decide. */
+/** Independent Redis servers, of which more than half decide. The rules are in quorum.ts. */
 export class RedlockStore implements Store {
   readonly name = 'redlock'
   readonly #settings: RedlockSettings
   readonly #quorum: Quorum
-  readonly #wakes: Wakes
+  readonly #wakes: CombinedWakes
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   readonly #warned = new Set<string>()
   #listening: Listening | undefined
-  /** The list of servers is wrong: no vote means anything. */
+  /** Set when the list of servers turns out to be wrong, so that no vote means anything. */
   #refusal: StoreError | undefined
   #closed = false
 
@@ -50,14 +51,14 @@ export class RedlockStore implements Store {
     this.#settings = settings
     const watch = {
       canSpare: (node: RedlockNode) => this.#working(node) >= this.#quorum.majority,
-      onBack: () => this.#back(),
+      onBack: () => this.#serverBack(),
       onIdentity: (node: RedlockNode, identity: ServerIdentity) => this.#met(node, identity),
       onRefusal: (node: RedlockNode, error: StoreError) => this.#warn(node, error),
     }
     const { prefix, maxTtlMs, fences } = settings
     const nodes = links.map((link, index) => new RedlockNode(link, { index, prefix, maxTtlMs, watch }))
     const majority = Math.floor(nodes.length / 2) + 1
-    this.#wakes = new Wakes(majority, (wake) => this.#wake(wake))
+    this.#wakes = new CombinedWakes(majority, (wake) => this.#wake(wake))
     const wake = (id: string): void => this.#wake({ tag: 'ticket', id })
     this.#quorum = { nodes, majority, fences, tickets: new Tickets(), proposals: new Proposals(), wake }
   }
@@ -71,7 +72,7 @@ export class RedlockStore implements Store {
     this.#assertOpen()
     const [ticket] = tickets
     if (ticket === undefined) return []
-    // Only an extension asks for another ttl than the one it was granted with, and that is a request of its own.
+    // Only an extension asks for a ttl that `acquire` has not checked, and an extension comes as a request of its own.
     const refusal = tickets.length === 1 ? this.#refusalOf(ticket) : undefined
     if (refusal !== undefined) throw refusal
     return renew(this.#quorum, tickets)
@@ -80,15 +81,18 @@ export class RedlockStore implements Store {
   async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
     this.#assertOpen()
     const { majority, nodes, tickets } = this.#quorum
-    const state = tickets.end(request.id)
-    const isOurs = state !== undefined && state.asked !== 0
-    const { asked, doubtful } = isOurs ? state : { asked: ALL, doubtful: ALL }
-    // Where an acquire may be on its way, on a connection that was given up or on another process's, it comes too late.
-    const requestTo = ({ index }: RedlockNode): ReleaseRequest =>
-      (doubtful & (1 << index)) === 0 ? request : { ...request, cancel: true }
+    const record = tickets.end(request.id)
+    // If another process has begun the ticket, it may have sent an acquire to each server.
+    const { acquireSentTo, unansweredBy } =
+      record !== undefined && isOurs(record)
+        ? record
+        : { acquireSentTo: ALL_SERVERS, unansweredBy: ALL_SERVERS }
+    // An acquire may still arrive, on a connection that was given up or from the other process. The tombstone stops it.
+    const requestTo = (node: RedlockNode): ReleaseRequest =>
+      has(unansweredBy, node) ? { ...request, cancel: true } : request
     return poll(nodes, (node) => node.rooms.release(requestTo(node)), {
       failed: (node) => {
-        if ((asked & (1 << node.index)) !== 0) node.releaseLater(request, this.#settings.maxTtlMs)
+        if (has(acquireSentTo, node)) node.releaseLater(request, this.#settings.maxTtlMs)
       },
       decide: (tally: Tally<ReleaseAnswer>) => {
         const { answers, pending } = tally
@@ -123,7 +127,7 @@ export class RedlockStore implements Store {
     }
   }
 
-  /** Looks at every room of every server for each page: for people, and not for a loop. */
+  /** Reads every room of every server for each page. It is for people: a loop should not call it. */
   async inspect({ prefix, cursor, count }: InspectRequest): Promise<RoomPage> {
     this.#assertOpen()
     const { nodes, majority, fences } = this.#quorum
@@ -149,7 +153,7 @@ export class RedlockStore implements Store {
         if (tally.pending > 0) return undefined
         const removed = tally.answers.filter((ids) => ids !== undefined)
         if (removed.length < this.#quorum.majority) throw tooFewError(this.#quorum, tally, request.key)
-        // One that had expired on most of them was nobody any more.
+        // A ticket that had expired on most of these servers did not hold or wait any more.
         const counts = new Map<string, number>()
         for (const id of removed.flat()) counts.set(id, (counts.get(id) ?? 0) + 1)
         return [...counts].filter(([, count]) => count > removed.length / 2).map(([id]) => id)
@@ -166,7 +170,7 @@ export class RedlockStore implements Store {
   }
 
   /**
-   * Asks every server who it is, and waits a moment for those that are slower than a quorum.
+   * Asks every server for its identity, and waits a moment for servers that are slower than a quorum.
    *
    * @throws {StoreError} when fewer than a quorum can be reached, or the list is wrong.
    */
@@ -208,7 +212,7 @@ export class RedlockStore implements Store {
     return new StoreError('store-refused', what, { key })
   }
 
-  /** Two addresses of one server would be two votes of one. */
+  /** Two addresses of one server would give it two votes. */
   #met(node: RedlockNode, { name, run }: ServerIdentity): StoreError | undefined {
     for (const other of this.#quorum.nodes) {
       const known = other.identity
@@ -223,7 +227,7 @@ export class RedlockStore implements Store {
     return undefined
   }
 
-  /** Works with the others, but somebody has to know. */
+  /** The store works with the other servers, but a person should know that this one is missing. */
   #warn(node: RedlockNode, error: StoreError): void {
     const warning = `Redis server ${node.index + 1} of ${this.#quorum.nodes.length} does not take part: ${error.message}`
     if (this.#closed || this.#refusal !== undefined || this.#warned.has(warning)) return
@@ -231,8 +235,8 @@ export class RedlockStore implements Store {
     process.emitWarning(warning, 'HoldfastWarning')
   }
 
-  /** With this server there may be a quorum again, for which nobody is woken. */
-  #back(): void {
+  /** If this server makes a quorum again, waiters must ask again: no message of a server wakes them for that. */
+  #serverBack(): void {
     if (this.#working() === this.#quorum.majority) this.#wake({ tag: 'all' })
   }
 
@@ -250,10 +254,7 @@ export class RedlockStore implements Store {
   }
 }
 
-/** All servers may have been asked about a ticket by another process. */
-const ALL = ~0
-
-/** On connecting: for a server that is away or hangs nobody waits longer than this. */
+/** How long `meet()` waits for slower servers once a quorum has answered: some of them may hang or be away. */
 const MOMENT_MS = 50
 
 const SEMAPHORE =

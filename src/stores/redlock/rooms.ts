@@ -2,7 +2,7 @@ import type { HolderView, RoomView, WaiterView } from '../../contract/store.ts'
 import type { RoomRequests } from '../redis/server/room-requests.ts'
 import { NO_FENCE } from './quorum.ts'
 
-/** All rooms of one server whose key starts with `prefix`. */
+/** Reads all rooms of one server whose key starts with `prefix`. */
 export async function roomsOf(requests: RoomRequests, prefix: string): Promise<readonly RoomView[]> {
   const rooms: RoomView[] = []
   let cursor: string | undefined
@@ -45,7 +45,7 @@ function mergeRoom(
   for (const [id, views] of waits) {
     if (!holders.some((holder) => holder.id === id)) queue.push(mergeWaiter(views))
   }
-  // Some votes, and not in line anywhere: it is asking at this moment, or it has died of it.
+  // A ticket with some votes that waits nowhere: its process asks at this moment, or has died while asking.
   for (const [id, [view]] of holds) {
     if (view === undefined || view.state === 'leaving') continue
     if (holders.some((holder) => holder.id === id) || waits.has(id)) continue
@@ -63,7 +63,7 @@ function mergeRoom(
   }
 }
 
-/** It holds until it has lost a quorum: as long as the quorum-th longest of its votes. */
+/** A ticket holds until it has lost its quorum: for as long as the vote that lasts as the quorum-th longest. */
 function mergeHolder(
   views: readonly HolderView[],
   { majority, fences }: { readonly majority: number; readonly fences: boolean },
@@ -72,7 +72,7 @@ function mergeHolder(
   const counted = (state: HolderView['state']): number => views.filter((view) => view.state === state).length
   const given = views.map(({ fence }) => fence).sort((one, other) => (one < other ? -1 : 1))
   const agreed = given.find((fence) => given.filter((other) => other === fence).length >= majority)
-  // It has no lease before a quorum knows its fence, and what single servers have given it may never be that.
+  // The ticket has no lease before a quorum knows its fence. The fence of a single server may never become that.
   const isHeld = counted('held') >= majority && (agreed !== undefined || !fences)
   const state = isHeld ? 'held' : counted('leaving') > 0 ? 'leaving' : 'offered'
   const view = longest[majority - 1] as HolderView

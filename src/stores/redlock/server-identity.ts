@@ -2,20 +2,20 @@ import { StoreError } from '../../errors.ts'
 import { replyCode, unexpectedReply } from '../redis/server/failures.ts'
 import type { Script } from '../redis/server/scripts.ts'
 
-/** Which server an address leads to, and since when it has forgotten nothing. */
+/** Which server an address leads to, and since when the server has forgotten nothing. */
 export interface ServerIdentity {
-  /** The name of its memory. Two addresses with the same one lead to the same server. */
+  /** The name of its memory: what the server has known without a loss. Two addresses with the same name lead to the same server. */
   readonly name: string
-  /** The id of the server's process; undefined where the user may not ask for it. */
+  /** The id of the server's process. Undefined if the user may not ask for it. */
   readonly run: string | undefined
-  /** Since when the server remembers everything, on our monotonic clock; never too early. */
+  /** Since when the server remembers everything, on our monotonic clock. It may be later than the truth, and is never earlier. */
   readonly since: number
 }
 
 export interface IdentityRequest {
   readonly script: Script
   readonly key: string
-  /** The name that a memory gets which begins now. */
+  /** The name for the memory, if it begins now. */
   readonly name: string
   /** The server's settings about its append-only file. */
   readonly settings: () => Promise<unknown>
@@ -40,12 +40,12 @@ export async function identityOf(
 export const REPLICA =
   'Expected the Redis servers to be independent masters, got a replica among them. List masters only.'
 
-/** Names and values one after the other, or by name where the client speaks RESP3. */
+/** The names and values in turn: a list in RESP2, an object in RESP3. */
 function listOf(reply: object): readonly unknown[] {
   return Array.isArray(reply) ? reply : Object.entries(reply).flat()
 }
 
-/** Whether a restart loses nothing. Where the user may not ask, it counts as one that may. */
+/** Whether a restart loses nothing. If the user may not ask for the settings, a restart counts as a loss. */
 async function keepsEveryWrite(settings: () => Promise<unknown>): Promise<boolean> {
   try {
     const reply = await settings()
@@ -53,7 +53,7 @@ async function keepsEveryWrite(settings: () => Promise<unknown>): Promise<boolea
     const setting = (name: string): string | undefined => list[list.indexOf(name) + 1]
     return setting('appendonly') === 'yes' && setting('appendfsync') === 'always'
   } catch (error) {
-    // A refusal is an answer. Without one nothing more is asked: the server would be recorded as one that forgets.
+    // A refusal is an answer. Without any answer the identity is not asked for: it would record a loss that may not have happened.
     if (replyCode(error) === undefined) throw error
     return false
   }

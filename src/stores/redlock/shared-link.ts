@@ -7,10 +7,13 @@ import type {
 import { replyCode } from '../redis/server/failures.ts'
 import type { Script } from '../redis/server/scripts.ts'
 
-/** What a server is asked besides scripts. */
+/** The commands that the rooms and the scripts of the quorum send. */
 type Command = 'EVAL' | 'EVALSHA' | 'SCAN' | 'CONFIG'
 
-/** One connection for commands that the rooms of a node and the scripts of the quorum share: the server runs commands in the order sent. */
+/**
+ * One connection that the rooms of a server and the scripts of the quorum share, so that the server runs all their commands in the
+ * order in which they were sent.
+ */
 export class SharedLink implements RedisLink {
   readonly keyPrefix: string
   readonly #link: RedisLink
@@ -23,7 +26,7 @@ export class SharedLink implements RedisLink {
     this.keyPrefix = link.keyPrefix
   }
 
-  /** Changes whenever what comes next may reach another server, or the same one after a restart. */
+  /** A new number for each connection: the next command may reach another server, or the same one after a restart. */
   get generation(): number {
     return this.#generation
   }
@@ -54,7 +57,7 @@ export class SharedLink implements RedisLink {
     return this.#connection?.reasonOf(error) ?? error
   }
 
-  /** Runs a script. `args[0]` is left empty and is filled here; then come the number of keys, the keys, and the rest. */
+  /** Runs a script. `args` are an empty text, which this method fills, the number of keys, the keys, and the other arguments. */
   run(script: Script, args: string[]): Promise<unknown> {
     args[0] = script.sha
     return this.send('EVALSHA', args).catch((error: unknown) => {

@@ -1,31 +1,38 @@
 import { elapsedMs, type Instant, now, systemClock } from '../../base/clock.ts'
 import { usableMs } from '../../base/validity.ts'
 import type { Ticket } from '../../contract/store.ts'
+import { NO_SERVERS, type ServerSet } from './server-set.ts'
 
-/** What this process knows of one of its tickets. */
-export interface TicketState {
-  /** Given to the caller, by a quorum. Undefined for one that only asks or waits. */
+/** What this process knows of one ticket. */
+export interface TicketRecord {
+  /** The fence of the lease. Undefined as long as no quorum has granted it: the ticket only asks or waits. */
   fence: bigint | undefined
-  /** What proves that nobody else can have a quorum; see {@link isValid}. Undefined before the first grant. */
+  /** What proves that no other ticket can have a quorum; see {@link isValid}. Undefined before the first grant. */
   granted: Grant | undefined
-  /** Until when a server may remember it. */
+  /** Until when a server may remember the ticket. */
   keptUntil: number
-  /** It was released: whatever is still under way must not bring it back. */
-  over: boolean
-  /** Servers that were asked to let it in, one bit each. 0: another process has asked. */
-  asked: number
-  /** Those of them that did not answer: the question may still arrive. */
-  doubtful: number
-  /** The last question that may change what it is; see `inTurn` in quorum.ts. */
-  asking: Promise<unknown> | undefined
-  /** Somebody wanted to ask meanwhile, and was sent away. */
-  overtaken: boolean
-  /** A vote of it came when the question was decided already: the next one waits for all servers, or it would never be counted. */
+  /** The ticket was released, evicted or lost. What is still under way must not bring it back. */
+  isOver: boolean
+  /** The servers to which this process has sent an acquire. None: the acquire came from another process. */
+  acquireSentTo: ServerSet
+  /** Those of them that gave no answer: the acquire may still arrive there. */
+  unansweredBy: ServerSet
+  /** The last round that may change what the ticket is; see `inTurn` in quorum.ts. */
+  lastRound: Promise<unknown> | undefined
+  /** A renewal came during that round and got no answer. The ticket is woken after the round. */
+  hasMissedRenewal: boolean
+  /** A vote came after its round was decided. The next round waits for all servers, or that vote would never be counted. */
   waitsForAll: boolean
-  /** How often in a row nobody had a quorum. */
-  splits: number
+  /** How many rounds in a row ended without a quorum for any ticket. */
+  splitVotes: number
 }
 
+/** Whether this process has begun the ticket. Otherwise it cannot know which servers were asked for a vote. */
+export function isOurs({ acquireSentTo }: TicketRecord): boolean {
+  return acquireSentTo !== NO_SERVERS
+}
+
+/** Rule 2 in quorum.ts. */
 interface Grant {
   /** The instant before the request was written. */
   readonly askedAt: Instant
@@ -33,76 +40,72 @@ interface Grant {
 }
 
 /** A quorum has granted a request that was written after `askedAt`. */
-export function grant(state: TicketState, askedAt: Instant, ttlMs: number): void {
+export function grant(record: TicketRecord, askedAt: Instant, ttlMs: number): void {
   const usable = usableMs(ttlMs)
-  const { granted } = state
+  const { granted } = record
   // A late answer to an earlier request may prove less than what is known by now.
   const proves = granted === undefined ? 0 : granted.askedAt.monotonicMs + granted.usableMs
-  if (askedAt.monotonicMs + usable > proves) state.granted = { askedAt, usableMs: usable }
+  if (askedAt.monotonicMs + usable > proves) record.granted = { askedAt, usableMs: usable }
 }
 
-/** Whether the grant still counts by the monotonic clock alone, which no wall clock that is set forward changes. */
-export function isInTime({ granted }: TicketState): boolean {
+/** Whether the grant still counts by the monotonic clock alone: a wall clock that is set forward does not end it. */
+export function isInTime({ granted }: TicketRecord): boolean {
   return granted !== undefined && performance.now() < granted.askedAt.monotonicMs + granted.usableMs
 }
 
 /**
- * Whether nobody else can have a quorum yet. By both clocks, as for the deadline of a lease: while the machine is suspended, the
- * monotonic clock stands still and the servers go on.
+ * Whether no other ticket can have a quorum yet. By both clocks, as for the deadline of a lease: while the machine is suspended,
+ * the monotonic clock stands still and the servers go on.
  */
-export function isValid({ granted }: TicketState): boolean {
+export function isValid({ granted }: TicketRecord): boolean {
   return granted !== undefined && elapsedMs(granted.askedAt, now(systemClock)) < granted.usableMs
 }
 
-/** The tickets of this process that may have a vote somewhere. */
+/** The records of the tickets that may have a vote on some server. */
 export class Tickets {
-  readonly #states = new Map<string, TicketState>()
+  readonly #records = new Map<string, TicketRecord>()
   #sweepAt = FIRST_SWEEP
 
-  get(id: string): TicketState | undefined {
-    return this.#states.get(id)
-  }
-
-  of(ticket: Ticket): TicketState {
-    let state = this.#states.get(ticket.id)
-    if (state === undefined) {
-      if (this.#states.size >= this.#sweepAt) this.#sweep()
-      state = { ...UNKNOWN }
-      this.#states.set(ticket.id, state)
+  of(ticket: Ticket): TicketRecord {
+    let record = this.#records.get(ticket.id)
+    if (record === undefined) {
+      if (this.#records.size >= this.#sweepAt) this.#sweep()
+      record = { ...NEW_RECORD }
+      this.#records.set(ticket.id, record)
     }
     const { ttlMs, patienceMs, minHoldMs } = ticket
-    state.keptUntil = Math.max(state.keptUntil, performance.now() + Math.max(ttlMs, patienceMs, minHoldMs))
-    return state
+    record.keptUntil = Math.max(record.keptUntil, performance.now() + Math.max(ttlMs, patienceMs, minHoldMs))
+    return record
   }
 
-  end(id: string): TicketState | undefined {
-    const state = this.#states.get(id)
-    if (state === undefined) return undefined
-    state.over = true
-    this.#states.delete(id)
-    return state
+  end(id: string): TicketRecord | undefined {
+    const record = this.#records.get(id)
+    if (record === undefined) return undefined
+    record.isOver = true
+    this.#records.delete(id)
+    return record
   }
 
-  /** A lease that was lost is not always released. */
+  /** Not every lost lease is released, so records also end by their time. */
   #sweep(): void {
     const now = performance.now()
-    for (const [id, { keptUntil, asking }] of this.#states) {
-      if (asking === undefined && keptUntil < now) this.#states.delete(id)
+    for (const [id, { keptUntil, lastRound }] of this.#records) {
+      if (lastRound === undefined && keptUntil < now) this.#records.delete(id)
     }
-    this.#sweepAt = Math.max(FIRST_SWEEP, 2 * this.#states.size)
+    this.#sweepAt = Math.max(FIRST_SWEEP, 2 * this.#records.size)
   }
 }
 
 const FIRST_SWEEP = 1000
-const UNKNOWN: Readonly<TicketState> = {
+const NEW_RECORD: Readonly<TicketRecord> = {
   fence: undefined,
   granted: undefined,
   keptUntil: 0,
-  over: false,
-  asked: 0,
-  doubtful: 0,
-  asking: undefined,
-  overtaken: false,
+  isOver: false,
+  acquireSentTo: NO_SERVERS,
+  unansweredBy: NO_SERVERS,
+  lastRound: undefined,
+  hasMissedRenewal: false,
   waitsForAll: false,
-  splits: 0,
+  splitVotes: 0,
 }

@@ -36,35 +36,35 @@ describe('one server, asked for a vote with a proposed fence', () => {
     await until('it gives what is proposed', async () => {
       mine = ticket({ key: crypto.randomUUID() })
       fence = (await timeOf(server)) + aheadUs
-      return fenceOf(await asked.vote(mine, fence)) === BigInt(fence)
+      return fenceOf(await asked.requestVote(mine, fence)) === BigInt(fence)
     })
     return { mine, fence }
   }
 
   test('gives it, once, where it is a little ahead of its time', async () => {
     const { mine, fence } = await gives(node, 900_000)
-    expect(fenceOf(await node.vote(mine, fence + 1))).toBe(BigInt(fence))
-    expect(fenceOf(await node.vote(ticket({ key: 'other' }), fence))).toBeGreaterThan(BigInt(fence))
+    expect(fenceOf(await node.requestVote(mine, fence + 1))).toBe(BigInt(fence))
+    expect(fenceOf(await node.requestVote(ticket({ key: 'other' }), fence))).toBeGreaterThan(BigInt(fence))
   })
 
   test('gives its own where it is lower than its time or than the last fence, or far ahead', async () => {
-    expect(fenceOf(await node.vote(ticket({ key: 'past' }), now - 1))).toBeGreaterThan(BigInt(now))
-    const far = fenceOf(await node.vote(ticket({ key: 'far' }), now + 60_000_000))
+    expect(fenceOf(await node.requestVote(ticket({ key: 'past' }), now - 1))).toBeGreaterThan(BigInt(now))
+    const far = fenceOf(await node.requestVote(ticket({ key: 'far' }), now + 60_000_000))
     expect(far).toBeLessThan(BigInt(now + 60_000_000))
     const last = now + 60_000_000
     await server.command('SET', 'holdfast:fence', last)
     const low = (await timeOf(server)) + 900_000
-    expect(fenceOf(await node.vote(ticket({ key: 'low' }), low))).toBe(BigInt(last + 1))
-    expect(fenceOf(await node.vote(ticket({ key: 'short' }), 999_999))).toBe(BigInt(last + 2))
+    expect(fenceOf(await node.requestVote(ticket({ key: 'low' }), low))).toBe(BigInt(last + 1))
+    expect(fenceOf(await node.requestVote(ticket({ key: 'short' }), 999_999))).toBe(BigInt(last + 2))
   })
 
   test('gives its own where it was flushed behind our back, and for as long as it may have forgotten somebody', async () => {
-    await node.vote(ticket({ key: 'before' }), undefined)
+    await node.requestVote(ticket({ key: 'before' }), undefined)
     await server.command('FLUSHALL')
     const proposal = now + 900_000
-    expect(fenceOf(await node.vote(ticket({ key: 'after' }), proposal))).toBeLessThan(BigInt(proposal))
+    expect(fenceOf(await node.requestVote(ticket({ key: 'after' }), proposal))).toBeLessThan(BigInt(proposal))
     await server.command('SET', 'holdfast:since', `name - ${Date.now() - 599_000}`)
-    expect(fenceOf(await node.vote(ticket({ key: 'soon' }), proposal))).toBeLessThan(BigInt(proposal))
+    expect(fenceOf(await node.requestVote(ticket({ key: 'soon' }), proposal))).toBeLessThan(BigInt(proposal))
     await server.command('SET', 'holdfast:since', `name - ${Date.now() - 600_000}`)
     await gives(node, 900_000)
   })
@@ -73,7 +73,7 @@ describe('one server, asked for a vote with a proposed fence', () => {
     const hasty = nodeOf(server, 200)
     await gives(hasty, 150_000)
     const beyond = (await timeOf(server)) + 900_000
-    expect(fenceOf(await hasty.vote(ticket({ key: 'beyond' }), beyond))).toBeLessThan(BigInt(beyond))
+    expect(fenceOf(await hasty.requestVote(ticket({ key: 'beyond' }), beyond))).toBeLessThan(BigInt(beyond))
     await hasty.close()
   })
 })

@@ -25,8 +25,8 @@ test('a waiter that has just given way is not silent: a lapsed offer in front of
   fenceOf(await node.rooms.acquire(mine))
   expect(await node.rooms.acquire(dead)).toMatchObject({ tag: 'queued', ahead: 0 })
   // The turn of the dead comes, as `mine` gives way.
-  const [look] = await node.scripts.votes(mine.key)
-  expect(await node.scripts.requeue(mine, look?.till ?? '')).toBe(true)
+  const [vote] = await node.scripts.votes(mine.key)
+  expect(await node.scripts.requeue(mine, vote?.endsAt ?? '')).toBe(true)
   expect(await node.rooms.acquire(behind)).toMatchObject({ tag: 'queued', ahead: 1 })
   await pause(200)
   // Its offer has lapsed; whoever asks first.

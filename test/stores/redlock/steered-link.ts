@@ -3,8 +3,8 @@ import type { RedisLink } from '../../../src/stores/redis/server/client-link.ts'
 import { ioredisLink } from '../../../src/stores/redis/server/ioredis.ts'
 import {
   claimScript,
-  votesScript,
   identityScript,
+  votesScript,
   votingScripts,
   withdrawScript,
 } from '../../../src/stores/redlock/scripts.ts'

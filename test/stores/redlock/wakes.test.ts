@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { Wakes } from '../../../src/stores/redlock/combined-wakes.ts'
+import { CombinedWakes } from '../../../src/stores/redlock/combined-wakes.ts'
 
 beforeEach(() => {
   vi.useFakeTimers()
@@ -10,8 +10,8 @@ afterEach(() => {
 
 test('the wakes of three servers for one ticket are one wake, and are forgotten soon after', () => {
   const woken: unknown[] = []
-  const wakes = new Wakes(2, (wake) => woken.push(wake))
-  for (const place of [0, 1, 2]) wakes.heard('one', place)
+  const wakes = new CombinedWakes(2, (wake) => woken.push(wake))
+  for (const place of [0, 1, 2]) wakes.heard('one', { index: place })
   expect(woken).toEqual([{ tag: 'ticket', id: 'one' }])
   vi.advanceTimersByTime(200)
   expect(wakes.size).toBe(0)
@@ -20,16 +20,16 @@ test('the wakes of three servers for one ticket are one wake, and are forgotten 
 
 test('a wake that only one server sends is passed on after a moment, and so is what comes of the others after that', () => {
   const woken: unknown[] = []
-  const wakes = new Wakes(2, (wake) => woken.push(wake))
-  wakes.heard('one', 2)
+  const wakes = new CombinedWakes(2, (wake) => woken.push(wake))
+  wakes.heard('one', { index: 2 })
   expect(woken.length).toBe(0)
   vi.advanceTimersByTime(30)
   expect(woken.length).toBe(1)
-  wakes.heard('one', 0)
+  wakes.heard('one', { index: 0 })
   expect(woken.length).toBe(2)
   vi.advanceTimersByTime(200)
   expect(wakes.size).toBe(0)
-  wakes.heard('one', 0)
+  wakes.heard('one', { index: 0 })
   vi.advanceTimersByTime(30)
   expect(woken.length).toBe(3)
   wakes.close()
