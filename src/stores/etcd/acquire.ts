@@ -4,8 +4,8 @@ import { isEmpty, isNew, isOlder, MOST_TRIES, tooBusy } from './grpc/conditions.
 import type { KeyValue, Operation } from './grpc/messages.ts'
 import { untilChangeMs } from './hints.ts'
 import { answer, answerFound, answerNew, withAhead } from './renew.ts'
-import { Room } from './rooms/room.ts'
-import { kept, ticketValue } from './rooms/ticket-value.ts'
+import { EtcdRoom } from './rooms/room.ts'
+import { ticketText, ticketValue } from './rooms/room-entry.ts'
 import { termMs } from './session/own-ticket.ts'
 import type { Session } from './session/session.ts'
 
@@ -24,7 +24,7 @@ export async function acquire(session: Session, ticket: Ticket): Promise<Acquire
 async function enter(session: Session, ticket: Ticket): Promise<AcquireAnswer> {
   const comeIn = () => write(session, ticket)
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-    const { coming } = await (ticket.patienceMs === 0 ? comeIn() : session.turns.take(ticket.key, comeIn))
+    const { coming } = await (ticket.patienceMs === 0 ? comeIn() : session.serial.run(ticket.key, comeIn))
     const answer = await coming
     if (answer !== undefined) return answer
   }
@@ -48,12 +48,12 @@ async function tryIn(session: Session, ticket: Ticket, way: WayIn): Promise<Comi
   const base = await fences.value()
   const holdLease = await leases.shared(termMs(ticket))
   // Sent in parallel with the transaction below.
-  leases.back(holdLease, termMs(ticket)).catch(() => {})
+  leases.ensure(holdLease, termMs(ticket)).catch(() => {})
   const lease = way.tag === 'behind' ? await leases.waiting() : holdLease
   const name = names.ticket(ticket.key, ticket.id)
   const range = names.room(ticket.key)
   const at = Date.now()
-  const value = ticketValue(kept(ticket, { at }))
+  const value = ticketText(ticketValue(ticket, { at }))
   const put: Operation = { tag: 'put', key: name, value, lease: lease.id }
   const read: Operation = { tag: 'range', ...range }
   // Where there is a watch, it tells a waiter who is there.
@@ -70,10 +70,10 @@ async function tryIn(session: Session, ticket: Ticket, way: WayIn): Promise<Comi
     })
     .catch((error: unknown) => session.leaseGone(error, lease))
   if (told === undefined) return { seen: undefined }
-  const { reply, isDoubtful } = told
+  const { reply, isInDoubt } = told
   const { revision } = reply
   if (reply.succeeded) {
-    const key = { name, at, createRevision: revision, revision, lease, holdLease, isDoubtful }
+    const key = { name, at, createRevision: revision, revision, lease, holdLease, isInDoubt }
     const own = session.track(ticket, key)
     if (way.tag !== 'behind') own.offered(performance.now(), ticket.ttlMs)
     const others = isUnwatched ? reply.ranges[0]?.pairs : undefined
@@ -82,25 +82,25 @@ async function tryIn(session: Session, ticket: Ticket, way: WayIn): Promise<Comi
   const pairs = reply.ranges[1]?.pairs ?? []
   const present = pairs.find((pair) => pair.key === name)
   // An earlier try of it may come in yet, after its caller has left.
-  if (isDoubtful && present === undefined) session.orphans.add(ticket)
+  if (isInDoubt && present === undefined) session.orphans.add(ticket)
   if (fences.changed(reply.ranges[0]?.pairs[0])) return { seen: undefined }
-  if (present !== undefined) return { coming: answerFound(session, present, ticket, { isDoubtful }) }
+  if (present !== undefined) return { coming: answerFound(session, present, ticket, { isInDoubt }) }
   return { seen: roomOf(session, ticket, pairs, revision) }
 }
 
-function roomOf(session: Session, ticket: Ticket, pairs: readonly KeyValue[], revision: number): Room {
+function roomOf(session: Session, ticket: Ticket, pairs: readonly KeyValue[], revision: number): EtcdRoom {
   const { rooms } = session
   const entries = session.entries(pairs)
   const isWatched = rooms.get(ticket.key) !== undefined
   if (isWatched && ticket.patienceMs > 0) return rooms.open(ticket.key, entries, revision)
-  const room = new Room(ticket.key)
+  const room = new EtcdRoom(ticket.key)
   room.fill(entries, revision)
   return room
 }
 
 /** Tickets of this process whose time is over are no reason to refuse anybody. */
-async function refuse(session: Session, room: Room): Promise<Coming | Seen> {
-  const clearing = session.timers.clearing(room)
+async function refuse(session: Session, room: EtcdRoom): Promise<Coming | Seen> {
+  const clearing = session.timers.expireFront(room)
   if (clearing === undefined) {
     const retryMs = untilChangeMs(session, room)
     return { coming: Promise.resolve({ tag: 'busy', retryMs }) }
@@ -135,7 +135,7 @@ async function enterAll(
   const base = await session.fences.value()
   const lease = await leases.shared(longestMs)
   // Sent in parallel with the transaction below.
-  leases.back(lease, longestMs).catch(() => {})
+  leases.ensure(lease, longestMs).catch(() => {})
   const at = Date.now()
   const named = tickets.map((ticket) => ({ ticket, name: names.ticket(ticket.key, ticket.id) }))
   const told = await session
@@ -147,7 +147,7 @@ async function enterAll(
       apply: named.map(({ ticket, name }) => ({
         tag: 'put',
         key: name,
-        value: ticketValue(kept(ticket, { at })),
+        value: ticketText(ticketValue(ticket, { at })),
         lease: lease.id,
       })),
       // Ours may be there already, by a request whose answer was lost.
@@ -155,21 +155,21 @@ async function enterAll(
     })
     .catch((error: unknown) => session.leaseGone(error, lease))
   if (told === undefined) return undefined
-  const { reply, isDoubtful } = told
+  const { reply, isInDoubt } = told
   const { revision } = reply
   const answers = named.map(({ ticket, name }, index) => {
     if (reply.succeeded) {
-      const key = { name, at, createRevision: revision, revision, lease, holdLease: lease, isDoubtful }
+      const key = { name, at, createRevision: revision, revision, lease, holdLease: lease, isInDoubt }
       const own = session.track(ticket, key)
       own.offered(performance.now(), ticket.ttlMs)
       return answerNew(session, own, { others: undefined, revision })
     }
     const pair = reply.ranges[index]?.pairs[0]
-    return pair && answerFound(session, pair, ticket, { isDoubtful })
+    return pair && answerFound(session, pair, ticket, { isInDoubt })
   })
   if (answers.every((answer) => answer === undefined)) {
     // An earlier try may come in yet, once nobody is there.
-    if (isDoubtful) for (const ticket of tickets) session.orphans.add(ticket)
+    if (isInDoubt) for (const ticket of tickets) session.orphans.add(ticket)
     return undefined
   }
   return (await Promise.all(answers)).map((answer, index) => {
@@ -182,7 +182,7 @@ async function enterAll(
  * What a ticket is put into a room for: to hold as the first one, to hold beside others, or to wait behind them. A key that
  * waits is bound to the lease of waiters, and a key that holds is not, so this is known before the key is written.
  */
-function wayIn(ticket: Ticket, seen: Room | undefined, tries: number): WayIn | NoWay {
+function wayIn(ticket: Ticket, seen: EtcdRoom | undefined, tries: number): WayIn | NoWay {
   const isPatient = ticket.patienceMs > 0
   if (seen === undefined || seen.size === 0) return { tag: 'first' }
   // Where many come at once, each of them changes the room for the others. Behind them nothing has to be as it was.
@@ -200,7 +200,7 @@ type WayIn =
 
 interface NoWay {
   readonly tag: 'none'
-  readonly room: Room
+  readonly room: EtcdRoom
 }
 
 /** The key is written, and the next request for it may be sent. The answer may take more requests. */
@@ -210,7 +210,7 @@ interface Coming {
 
 /** The key is not written. The room, or undefined where nothing is known of it. */
 interface Seen {
-  readonly seen: Room | undefined
+  readonly seen: EtcdRoom | undefined
 }
 
 /** A comparison and an operation for each, of 128 that etcd takes in all unless it is told to take more; and one for the fence. */

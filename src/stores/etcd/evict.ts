@@ -1,8 +1,8 @@
 import { type EvictRequest, TOMBSTONE_MS } from '../../contract/store.ts'
 import { isAt, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import type { Operation } from './grpc/messages.ts'
-import { Room } from './rooms/room.ts'
-import { type Entry, type KeptTicket, tombstoneValue } from './rooms/ticket-value.ts'
+import { EtcdRoom } from './rooms/room.ts'
+import { type RoomEntry, type TicketEntry, tombstoneText } from './rooms/room-entry.ts'
 import type { Session } from './session/session.ts'
 
 /** Removes tickets by force, all that are there at one moment. */
@@ -20,9 +20,9 @@ async function tryToEvict(
   evicted: Set<string>,
 ): Promise<boolean> {
   const { pairs, revision } = await session.read(session.names.room(key))
-  const room = new Room(key)
+  const room = new EtcdRoom(key)
   room.fill(session.entries(pairs), revision)
-  const clearing = session.timers.clearing(room)
+  const clearing = session.timers.expireFront(room)
   if (clearing !== undefined) {
     await clearing
     return false
@@ -33,7 +33,7 @@ async function tryToEvict(
   for (let end = targets.length; end > 0; end -= TOGETHER) {
     const some = targets.slice(Math.max(0, end - TOGETHER), end)
     const isDone = await evictSome(session, some, { holders, reason }).catch((error: unknown) =>
-      session.tombsGone(error),
+      session.tombstonesGone(error),
     )
     if (isDone !== true) return false
     for (const entry of some) {
@@ -46,14 +46,14 @@ async function tryToEvict(
 
 async function evictSome(
   session: Session,
-  targets: readonly Target[],
-  { holders, reason }: { readonly holders: readonly Entry[]; readonly reason: string },
+  targets: readonly TicketEntry[],
+  { holders, reason }: { readonly holders: readonly RoomEntry[]; readonly reason: string },
 ): Promise<boolean> {
   const { names, tickets, leases, delays } = session
-  const tombs = await leases.tombs(TOMBSTONE_MS)
-  const value = tombstoneValue({ evicted: true, reason })
+  const tombs = await leases.tombstones(TOMBSTONE_MS)
+  const value = tombstoneText({ evicted: true, reason })
   const operations: Operation[] = []
-  const closings: [name: string, ms: number][] = []
+  const lockDelays: [name: string, ms: number][] = []
   for (const entry of targets) {
     operations.push({ tag: 'put', key: entry.name, value, lease: tombs.id })
     const { lockDelayMs, state } = entry.value
@@ -61,18 +61,16 @@ async function evictSome(
     const wasConfirmed = holders.includes(entry) && state === 'here' && !isOffered
     if (lockDelayMs === 0 || !wasConfirmed) continue
     operations.push(await delays.operation(entry.key, entry.id, lockDelayMs))
-    closings.push([names.closing(entry.key, entry.id), lockDelayMs])
+    lockDelays.push([names.lockDelay(entry.key, entry.id), lockDelayMs])
   }
   const { reply } = await session.transact({
     when: targets.map(({ name, modRevision }) => isAt(name, modRevision)),
     apply: operations,
     otherwise: [],
   })
-  if (reply.succeeded) for (const [name, ms] of closings) delays.begin(name, ms)
+  if (reply.succeeded) for (const [name, ms] of lockDelays) delays.begin(name, ms)
   return reply.succeeded
 }
-
-type Target = Entry & { readonly value: KeptTicket }
 
 /** Two operations each at most, and etcd takes 128 in one transaction. */
 const TOGETHER = 50

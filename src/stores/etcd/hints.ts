@@ -1,5 +1,5 @@
 import type { Ticket } from '../../contract/store.ts'
-import type { Room } from './rooms/room.ts'
+import type { EtcdRoom } from './rooms/room.ts'
 import type { OwnTicket } from './session/own-ticket.ts'
 import type { Session } from './session/session.ts'
 
@@ -17,13 +17,14 @@ export function askAgainMs(session: Session, { ticket }: OwnTicket): number {
   const room = session.rooms.get(ticket.key)
   if (room === undefined) return Math.max(1, Math.ceil(stayingMs))
   // As the law has it: none but the head asks too often, however short the lease in front of it is.
-  const isHead = room.closings.size > 0 ? ahead(session, ticket) === 0 : room.divide().head?.id === ticket.id
+  const isHead =
+    room.lockDelays.size > 0 ? ahead(session, ticket) === 0 : room.divide().head?.id === ticket.id
   const leastMs = isHead ? 1 : ticket.acceptMs / 6
   return Math.ceil(Math.min(stayingMs, Math.max(leastMs, untilChangeMs(session, room))))
 }
 
 /** When time alone may let somebody in: exactly for tickets of this process, and at the latest for those of others. */
-export function untilChangeMs({ tickets, delays }: Session, room: Room): number {
+export function untilChangeMs({ tickets, delays }: Session, room: EtcdRoom): number {
   const now = performance.now()
   let changeMs = Number.POSITIVE_INFINITY
   for (const { id, value } of room.divide().holders) {
@@ -32,6 +33,6 @@ export function untilChangeMs({ tickets, delays }: Session, room: Room): number 
     if (state === undefined) changeMs = Math.min(changeMs, 'ttlMs' in value ? value.ttlMs : 1)
     else changeMs = Math.min(changeMs, 'until' in state ? state.until - now : 1)
   }
-  for (const closing of room.closings.values()) changeMs = Math.min(changeMs, delays.leftMs(closing))
+  for (const closing of room.lockDelays.values()) changeMs = Math.min(changeMs, delays.leftMs(closing))
   return changeMs === Number.POSITIVE_INFINITY ? 1 : Math.max(1, Math.ceil(changeMs))
 }

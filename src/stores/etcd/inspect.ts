@@ -1,7 +1,7 @@
 import type { HolderView, InspectRequest, RoomPage, RoomView } from '../../contract/store.ts'
 import { type KeyValue, LEASE_TIME_TO_LIVE, TXN } from './grpc/messages.ts'
-import { Room } from './rooms/room.ts'
-import type { Entry, KeptTicket } from './rooms/ticket-value.ts'
+import { EtcdRoom } from './rooms/room.ts'
+import type { RoomEntry, TicketEntry } from './rooms/room-entry.ts'
 import type { TicketState } from './session/own-ticket.ts'
 import type { Session } from './session/session.ts'
 
@@ -76,26 +76,26 @@ async function viewOf(
 ): Promise<RoomView | undefined> {
   const now = performance.now()
   const wallNow = Date.now()
-  const room = new Room(key)
-  const knownOf = (entry: Entry): Known | undefined => {
+  const room = new EtcdRoom(key)
+  const knownOf = (entry: RoomEntry): Known | undefined => {
     const known = own.get(entry.id)
     return known?.createRevision === entry.createRevision ? known : undefined
   }
   const entries = session.entries(pairs).filter((entry) => !isOver(knownOf(entry), now))
   room.fill(entries, 0)
   const { holders } = room.divide()
-  for (const entry of [...holders, ...room.closings.values()]) {
+  for (const entry of [...holders, ...room.lockDelays.values()]) {
     if (knownOf(entry) !== undefined || leftMs.has(entry.lease)) continue
     const { reply } = await session.cluster.ask(LEASE_TIME_TO_LIVE, { id: entry.lease })
     leftMs.set(entry.lease, Math.max(0, reply.ttl * 1000))
   }
-  const closedMs = [...room.closings.values()].map((closing) =>
+  const closedMs = [...room.lockDelays.values()].map((closing) =>
     Math.min(session.delays.leftMs(closing), leftMs.get(closing.lease) ?? Number.POSITIVE_INFINITY),
   )
   const tickets = [...room.tickets.values()]
   if (tickets.length === 0 && closedMs.length === 0) return undefined
-  const facts = ({ id, value: { units, limit, owner } }: Ticket) => ({ id, units, limit, owner })
-  const sinceMs = ({ value: { at } }: Ticket) => Math.max(0, wallNow - at)
+  const facts = ({ id, value: { units, limit, owner } }: TicketEntry) => ({ id, units, limit, owner })
+  const sinceMs = ({ value: { at } }: TicketEntry) => Math.max(0, wallNow - at)
   return {
     key,
     holders: tickets
@@ -122,8 +122,6 @@ async function viewOf(
   }
 }
 
-type Ticket = Entry & { readonly value: KeptTicket }
-
 /** Its time is over, and its key is being deleted or will be. */
 function isOver(known: Known | undefined, now: number): boolean {
   if (known === undefined) return false
@@ -135,8 +133,8 @@ function isOver(known: Known | undefined, now: number): boolean {
     case 'held':
     case 'leaving':
       return state.until <= now
-    case 'ended':
-    case 'over':
+    case 'ending':
+    case 'forgotten':
       return true
     default:
       return state satisfies never

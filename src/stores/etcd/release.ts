@@ -2,8 +2,8 @@ import { type ReleaseAnswer, type ReleaseRequest, TOMBSTONE_MS } from '../../con
 import { isAt, isNew, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import { isLeaseGone } from './grpc/failures.ts'
 import type { Operation, TxnReply } from './grpc/messages.ts'
-import { Room } from './rooms/room.ts'
-import { type Entry, kept, ticketValue, tombstoneValue } from './rooms/ticket-value.ts'
+import { EtcdRoom } from './rooms/room.ts'
+import { type RoomEntry, ticketText, ticketValue, tombstoneText } from './rooms/room-entry.ts'
 import { type OwnTicket, termMs } from './session/own-ticket.ts'
 import type { Session } from './session/session.ts'
 
@@ -18,9 +18,9 @@ export async function release(session: Session, request: ReleaseRequest): Promis
 async function releaseIfOwn(session: Session, request: ReleaseRequest): Promise<ReleaseAnswer | undefined> {
   const own = session.tickets.get(request.id)
   if (own?.ticket.key !== request.key) return undefined
-  if (own.state.tag === 'ended') await own.state.done
-  if (own.state.tag === 'over') return undefined
-  return releaseOwn(session, own, request).catch((error: unknown) => session.tombsGone(error))
+  if (own.state.tag === 'ending') await own.state.done
+  if (own.state.tag === 'forgotten') return undefined
+  return releaseOwn(session, own, request).catch((error: unknown) => session.tombstonesGone(error))
 }
 
 async function releaseOwn(
@@ -35,7 +35,7 @@ async function releaseOwn(
   if (isEarly) return (await leave(session, own)) ? { was } : undefined
   // Its deletion is our own doing, and wakes nobody.
   return own.during(async () => {
-    const removal = await removalOf(session, own.name, request.cancel || own.isDoubtful)
+    const removal = await removalOf(session, own.name, request.cancel || own.isInDoubt)
     const reply = await remove(session, own, removal, nextOf(session, own))
     session.forget(own)
     if (reply === undefined) return undefined
@@ -47,8 +47,8 @@ async function releaseOwn(
 /** Released before its minimum hold was over: its key stays until then. False when it is no longer ours. */
 async function leave(session: Session, own: OwnTicket): Promise<boolean> {
   const reply = await session.keys.change(own, () => {
-    const { lease, isPinned } = own.binding
-    const value = ticketValue(kept(own.ticket, { at: own.at, state: 'leaving', pinned: isPinned }))
+    const { lease, isForMinHold } = own.binding
+    const value = ticketText(ticketValue(own.ticket, { at: own.at, state: 'leaving', isForMinHold }))
     return { apply: [{ tag: 'put', key: own.name, value, lease: lease.id }] }
   })
   if (reply !== undefined) session.left(own, reply.revision)
@@ -62,14 +62,14 @@ async function leave(session: Session, own: OwnTicket): Promise<boolean> {
  */
 function nextOf({ rooms, tickets }: Session, own: OwnTicket): readonly OwnTicket[] {
   const room = rooms.get(own.ticket.key)
-  if (room === undefined || room.closings.size > 0) return []
+  if (room === undefined || room.lockDelays.size > 0) return []
   const next: OwnTicket[] = []
   for (const { id, createRevision } of room.divide({ without: own.ticket.id }).holders) {
     const other = tickets.get(id)
     const isWaiting = other?.state.tag === 'waiting' && other.createRevision === createRevision
     if (!isWaiting || other.ticket.minHoldMs > 0) continue
     const { holdLease, ticket, binding } = other
-    if (binding.lease !== holdLease && holdLease.backs(termMs(ticket))) next.push(other)
+    if (binding.lease !== holdLease && holdLease.lastsFor(termMs(ticket))) next.push(other)
   }
   return next.slice(0, MOST_NEXT)
 }
@@ -83,7 +83,7 @@ async function remove(
 ): Promise<TxnReply | undefined> {
   const { keys } = session
   const puts = next.map(({ name, ticket, at, holdLease }): Operation => {
-    return { tag: 'put', key: name, value: ticketValue(kept(ticket, { at })), lease: holdLease.id }
+    return { tag: 'put', key: name, value: ticketText(ticketValue(ticket, { at })), lease: holdLease.id }
   })
   let isTogether = false
   try {
@@ -96,7 +96,7 @@ async function remove(
       }
     })
     for (const other of isTogether ? next : []) {
-      if (reply === undefined) other.doubt()
+      if (reply === undefined) other.putInDoubt()
       else keys.bound(other, { ...other.binding, revision: reply.revision, lease: other.holdLease })
     }
     return reply
@@ -105,7 +105,7 @@ async function remove(
     // One of their leases is gone, say, and the one who waits by it will find out.
     if (isLeaseGone(error)) return remove(session, own, removal, [])
     // Perhaps carried out: then their keys outlast the lease of waiters.
-    for (const other of next) other.doubt()
+    for (const other of next) other.putInDoubt()
     throw error
   }
 }
@@ -113,7 +113,9 @@ async function remove(
 /** Of another process, or of none. */
 async function releaseFound(session: Session, request: ReleaseRequest): Promise<ReleaseAnswer> {
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-    const answer = await tryToRelease(session, request).catch((error: unknown) => session.tombsGone(error))
+    const answer = await tryToRelease(session, request).catch((error: unknown) =>
+      session.tombstonesGone(error),
+    )
     if (answer !== undefined) return answer
   }
   throw tooBusy(request.key)
@@ -133,12 +135,12 @@ async function tryToRelease(
     const isBuried = cancel && present?.value.state !== 'leaving'
     return isBuried && !(await bury(session, name, present)) ? undefined : { was: 'unknown' }
   }
-  const room = new Room(key)
+  const room = new EtcdRoom(key)
   room.fill(entries, revision)
   const isIn = room.divide().holders.some((entry) => entry.id === id)
   const { value, lease, modRevision } = present
-  const operation: Operation = value.pinned
-    ? { tag: 'put', key: name, value: ticketValue({ ...value, state: 'leaving' }), lease }
+  const operation: Operation = value.isForMinHold
+    ? { tag: 'put', key: name, value: ticketText({ ...value, state: 'leaving' }), lease }
     : await removalOf(session, name, cancel)
   const { reply } = await session.transact({
     when: [isAt(name, modRevision)],
@@ -149,7 +151,7 @@ async function tryToRelease(
 }
 
 /** Leaves a tombstone where there is no ticket. False when something came there meanwhile. */
-async function bury(session: Session, name: string, present: Entry | undefined): Promise<boolean> {
+async function bury(session: Session, name: string, present: RoomEntry | undefined): Promise<boolean> {
   const { reply } = await session.transact({
     when: [present === undefined ? isNew(name) : isAt(name, present.modRevision)],
     apply: [await removalOf(session, name, true)],
@@ -160,8 +162,8 @@ async function bury(session: Session, name: string, present: Entry | undefined):
 
 async function removalOf(session: Session, name: string, isBuried: boolean): Promise<Operation> {
   if (!isBuried) return { tag: 'delete', key: name }
-  const { id } = await session.leases.tombs(TOMBSTONE_MS)
-  return { tag: 'put', key: name, value: tombstoneValue({ evicted: false }), lease: id }
+  const { id } = await session.leases.tombstones(TOMBSTONE_MS)
+  return { tag: 'put', key: name, value: tombstoneText({ evicted: false }), lease: id }
 }
 
 /** A condition and an operation for each, of 128 that etcd takes unless it is told to take more. */

@@ -3,8 +3,8 @@ import { isHoldfastError } from '../../errors.ts'
 import { isAt, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import type { KeyValue, Operation } from './grpc/messages.ts'
 import { ahead, askAgainMs } from './hints.ts'
-import { Room } from './rooms/room.ts'
-import { entryOf, kept, ticketValue } from './rooms/ticket-value.ts'
+import { EtcdRoom } from './rooms/room.ts'
+import { entryOf, ticketText, ticketValue } from './rooms/room-entry.ts'
 import { type OwnTicket, termMs } from './session/own-ticket.ts'
 import type { Session } from './session/session.ts'
 
@@ -21,7 +21,7 @@ export function takeOffers(session: Session, tickets: readonly Ticket[]): readon
     if (!isOpen) return undefined
     const { lease } = own.binding
     // A key that is still bound to the lease of waiters may be gone.
-    if (lease.termMs < termMs(ticket) || !lease.backs(termMs(ticket))) return undefined
+    if (lease.termMs < termMs(ticket) || !lease.lastsFor(termMs(ticket))) return undefined
     offered.push(own)
   }
   return offered.map((own, index): RenewAnswer => {
@@ -109,20 +109,21 @@ function place(session: Session, own: OwnTicket, others: readonly KeyValue[], re
   const isWatched = session.rooms.get(key) !== undefined
   const isAlone = others.length === 0 && !isWatched
   const mine = {
-    ...{ name, key, id, createRevision, value: kept(ticket, { at }) },
+    ...{ name, key, id, createRevision, value: ticketValue(ticket, { at }) },
     ...{ modRevision: binding.revision, lease: binding.lease.id },
   }
   const entries = [...session.entries(others), mine]
-  const room = new Room(key)
+  const room = new EtcdRoom(key)
   room.fill(entries, revision)
-  const isIn = isAlone || (room.closings.size === 0 && room.divide().holders.some((other) => other.id === id))
+  const isIn =
+    isAlone || (room.lockDelays.size === 0 && room.divide().holders.some((other) => other.id === id))
   if (isIn && own.state.tag === 'waiting') own.offered(performance.now(), ticket.ttlMs)
   if (!isIn || isWatched) session.rooms.open(key, entries, revision)
 }
 
 /** By what the ticket is now. */
 async function answerAs(session: Session, own: OwnTicket, ticket: Ticket): Promise<RenewAnswer | undefined> {
-  if (own.state.tag === 'ended') await own.state.done
+  if (own.state.tag === 'ending') await own.state.done
   switch (own.state.tag) {
     case 'waiting':
       return keepWaiting(session, own, ticket)
@@ -132,8 +133,8 @@ async function answerAs(session: Session, own: OwnTicket, ticket: Ticket): Promi
     case 'leaving':
       return GONE
     // Taken away meanwhile, or ended: what became of it stands in etcd.
-    case 'ended':
-    case 'over':
+    case 'ending':
+    case 'forgotten':
       return find(session, ticket)
     default:
       return own.state satisfies never
@@ -146,7 +147,7 @@ async function keepWaiting(
   ticket: Ticket,
 ): Promise<RenewAnswer | undefined> {
   const { lease } = own.binding
-  await session.leases.back(lease, Math.min(termMs(ticket), lease.ttlMs / 2))
+  await session.leases.ensure(lease, Math.min(termMs(ticket), lease.ttlMs / 2))
   if (own.binding.lease.isLost) return undefined
   if (own.state.tag !== 'waiting') return answerAs(session, own, ticket)
   own.waits(ticket)
@@ -157,10 +158,10 @@ async function keepWaiting(
 async function confirm(session: Session, own: OwnTicket, ticket: Ticket): Promise<RenewAnswer | undefined> {
   own.confirmed(ticket, performance.now())
   const isBound = await session.keys.bind(own)
-  if (isBound) await session.leases.back(own.binding.lease, termMs(ticket))
+  if (isBound) await session.leases.ensure(own.binding.lease, termMs(ticket))
   // Evicted meanwhile, say.
   if (!isBound || own.binding.lease.isLost || own.state.tag !== 'held') {
-    if (own.state.tag === 'ended') await own.state.done
+    if (own.state.tag === 'ending') await own.state.done
     return find(session, ticket)
   }
   own.renewed(ticket.ttlMs, performance.now())
@@ -210,7 +211,7 @@ async function lookAround(session: Session, own: OwnTicket): Promise<void> {
   if (rooms.get(key) === room && !room.tickets.has(id)) session.forget(own)
   session.admit(room)
   // Those in front of it that were forgotten are removed first.
-  for (let clearing = timers.clearing(room); clearing !== undefined; clearing = timers.clearing(room)) {
+  for (let clearing = timers.expireFront(room); clearing !== undefined; clearing = timers.expireFront(room)) {
     await clearing
     session.admit(room)
   }
@@ -221,7 +222,7 @@ async function find(session: Session, ticket: Ticket): Promise<RenewAnswer | und
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
     const { pairs } = await session.read({ key: session.names.ticket(ticket.key, ticket.id) })
     if (pairs[0] === undefined) return undefined
-    const answer = await answerFound(session, pairs[0], ticket, { isDoubtful: false })
+    const answer = await answerFound(session, pairs[0], ticket, { isInDoubt: false })
     if (answer !== undefined && answer.tag !== 'busy') return answer
   }
   throw tooBusy(ticket.key)
@@ -232,7 +233,7 @@ export async function answerFound(
   session: Session,
   pair: KeyValue,
   ticket: Ticket,
-  { isDoubtful }: { readonly isDoubtful: boolean },
+  { isInDoubt }: { readonly isInDoubt: boolean },
 ): Promise<AcquireAnswer | undefined> {
   const { leases, names } = session
   const { name, createRevision, modRevision, value } = entryOf(pair, names)
@@ -241,7 +242,7 @@ export async function answerFound(
   if (value.state !== 'here') return GONE
   await session.fences.value()
   const holdLease = await leases.shared(termMs(ticket))
-  const bound = leases.kept(pair.lease)
+  const bound = leases.keptAlive(pair.lease)
   // One that comes from another process may hold: its key must never be bound to the lease of waiters.
   const lease = bound ?? holdLease
   const isOurs = bound !== undefined
@@ -249,7 +250,7 @@ export async function answerFound(
   const put: Operation = {
     tag: 'put',
     key: name,
-    value: ticketValue(kept(ticket, { at })),
+    value: ticketText(ticketValue(ticket, { at })),
     lease: lease.id,
   }
   const range: Operation = { tag: 'range', ...names.room(ticket.key) }
@@ -265,7 +266,7 @@ export async function answerFound(
   const own = session.track(ticket, {
     ...{ name, at, createRevision, lease, holdLease },
     revision: isOurs ? modRevision : reply.revision,
-    isDoubtful: isDoubtful || told.isDoubtful,
+    isInDoubt: isInDoubt || told.isInDoubt,
   })
   const pairs = reply.ranges.at(-1)?.pairs ?? []
   const others = pairs.filter(({ key }) => key !== name)

@@ -2,8 +2,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import { Cluster } from '../../../src/stores/etcd/grpc/cluster.ts'
 import { type Dial, loadDial } from '../../../src/stores/etcd/grpc/connection.ts'
 import { Member } from '../../../src/stores/etcd/grpc/member.ts'
-import { RoomNames } from '../../../src/stores/etcd/rooms/room-names.ts'
-import { Rooms } from '../../../src/stores/etcd/rooms/rooms.ts'
+import { KeyNames } from '../../../src/stores/etcd/rooms/key-names.ts'
+import { WatchedRooms } from '../../../src/stores/etcd/rooms/watched-rooms.ts'
 import { until } from '../../servers/until.ts'
 import { framed, GRPC, reply, type StrangeServer, startStrangeServer } from './strange-server.ts'
 
@@ -68,7 +68,7 @@ test('a member that says goodbye is left: streams end, and requests take a new c
 
 test('a watch that says what nobody understands is opened anew, and breaks nothing', async () => {
   const cluster = new Cluster({ endpoints: [server.url], auth: undefined, tls: {}, prefix: 'x/' })
-  const rooms = new Rooms({ cluster, names: new RoomNames('x/'), onOpen() {}, onChange() {} })
+  const rooms = new WatchedRooms({ cluster, names: new KeyNames('x/'), onOpen() {}, onChange() {} })
   let watches = 0
   server.answer = (stream) => {
     watches += 1

@@ -10,8 +10,8 @@ const DRAFT = { ttlMs: 1000, acceptMs: 300, patienceMs: 600, minHoldMs: 5000 }
 function inState(tag: Tag): OwnTicket {
   const own = ownTicket(DRAFT, 0)
   if (tag === 'waiting') return own
-  if (tag === 'ended') own.expired(Promise.resolve())
-  else if (tag === 'over') own.forgotten()
+  if (tag === 'ending') own.expired(Promise.resolve())
+  else if (tag === 'forgotten') own.forgotten()
   else {
     own.offered(100, 300)
     if (tag !== 'offered') own.confirmed(own.ticket, 100)
@@ -20,7 +20,7 @@ function inState(tag: Tag): OwnTicket {
   return own
 }
 
-const STATES: readonly Tag[] = ['waiting', 'offered', 'held', 'leaving', 'ended', 'over']
+const STATES: readonly Tag[] = ['waiting', 'offered', 'held', 'leaving', 'ending', 'forgotten']
 
 const METHODS: Readonly<Record<string, readonly [from: readonly Tag[], call: (own: OwnTicket) => void]>> = {
   waits: [['waiting'], (own) => own.waits(own.ticket)],
@@ -30,7 +30,7 @@ const METHODS: Readonly<Record<string, readonly [from: readonly Tag[], call: (ow
   minHoldOver: [['held'], (own) => own.minHoldOver()],
   left: [['held'], (own) => own.left()],
   expired: [['waiting', 'offered', 'held', 'leaving'], (own) => own.expired(Promise.resolve())],
-  forgotten: [['waiting', 'offered', 'held', 'leaving', 'ended'], (own) => own.forgotten()],
+  forgotten: [['waiting', 'offered', 'held', 'leaving', 'ending'], (own) => own.forgotten()],
 }
 
 describe.each(Object.entries(METHODS))('%s', (_, [from, call]) => {
@@ -74,9 +74,9 @@ test('a ticket that was released early leaves at the end of its minimum hold', (
 test('of two writes of its key the later one counts, in whichever order they are heard of', () => {
   const own = inState('held')
   const { binding } = own
-  expect(own.bound({ ...binding, revision: binding.revision + 2, isPinned: true })).toBe(true)
+  expect(own.bound({ ...binding, revision: binding.revision + 2, isForMinHold: true })).toBe(true)
   expect(own.bound({ ...binding, revision: binding.revision + 1 })).toBe(false)
-  expect(own.binding).toMatchObject({ revision: binding.revision + 2, isPinned: true })
+  expect(own.binding).toMatchObject({ revision: binding.revision + 2, isForMinHold: true })
 })
 
 test('it is being asked about until the last question is answered, also when one fails', async () => {

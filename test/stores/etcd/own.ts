@@ -1,5 +1,5 @@
 import type { Ticket } from '../../../src/contract/store.ts'
-import { Lease } from '../../../src/stores/etcd/session/leases.ts'
+import { EtcdLease } from '../../../src/stores/etcd/session/leases.ts'
 import { OwnTicket } from '../../../src/stores/etcd/session/own-ticket.ts'
 import { ticket } from './tickets.ts'
 
@@ -8,7 +8,7 @@ let last = 0
 /** A ticket that has just come, and waits; later ones have later revisions. */
 export function ownTicket(draft: Partial<Ticket>, now: number): OwnTicket {
   last += 1
-  const lease = new Lease(last, 60_000, { monotonicMs: now, wallMs: now })
+  const lease = new EtcdLease(last, 60_000, { monotonicMs: now, wallMs: now })
   const mine = ticket(draft)
   return new OwnTicket(
     {
@@ -16,10 +16,10 @@ export function ownTicket(draft: Partial<Ticket>, now: number): OwnTicket {
       name: `${mine.key} ${mine.id}`,
       createRevision: last,
       fence: BigInt(last),
-      binding: { revision: last, lease, isPinned: false },
+      binding: { revision: last, lease, isForMinHold: false },
       holdLease: lease,
       at: 0,
-      isDoubtful: false,
+      isInDoubt: false,
     },
     now,
   )

@@ -37,9 +37,9 @@ test('a holder that is released while the lease of its minimum hold is granted h
     prefix,
   )
   const mine = ticket({ key: 'pinned', minHoldMs: 30_000 })
-  const once = session.leases.once.bind(session.leases)
-  vi.spyOn(session.leases, 'once').mockImplementationOnce(async (durationMs) => {
-    const lease = await once(durationMs)
+  const expiring = session.leases.expiring.bind(session.leases)
+  vi.spyOn(session.leases, 'expiring').mockImplementationOnce(async (durationMs) => {
+    const lease = await expiring(durationMs)
     expect(await release(session, releaseOf(mine))).toEqual({ was: 'held' })
     return lease
   })
@@ -58,7 +58,7 @@ test('a waiter whose turn comes while its lease is kept alive is told so', async
   fenceOf(await store.acquire(holder))
   expect(await acquire(session, waiter)).toMatchObject({ tag: 'queued' })
   const own = session.tickets.get(waiter.id)
-  vi.spyOn(session.leases, 'back').mockImplementationOnce(async () => {
+  vi.spyOn(session.leases, 'ensure').mockImplementationOnce(async () => {
     await store.release(releaseOf(holder))
     await until('it is its turn', () => own?.state.tag === 'offered')
   })

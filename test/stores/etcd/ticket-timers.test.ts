@@ -1,8 +1,8 @@
 import { beforeEach, expect, test } from 'vitest'
 import type { Ticket } from '../../../src/contract/store.ts'
 import type { Operation } from '../../../src/stores/etcd/grpc/messages.ts'
-import { Room } from '../../../src/stores/etcd/rooms/room.ts'
-import { kept } from '../../../src/stores/etcd/rooms/ticket-value.ts'
+import { EtcdRoom } from '../../../src/stores/etcd/rooms/room.ts'
+import { ticketValue } from '../../../src/stores/etcd/rooms/room-entry.ts'
 import type { OwnTicket } from '../../../src/stores/etcd/session/own-ticket.ts'
 import { TicketTimers } from '../../../src/stores/etcd/session/ticket-timers.ts'
 import { FakeClock } from '../../engine/fake-clock.ts'
@@ -10,7 +10,7 @@ import { ownTicket } from './own.ts'
 
 let clock: FakeClock
 let timers: TicketTimers
-let room: Room
+let room: EtcdRoom
 let tickets: Map<string, OwnTicket>
 /** What was written when each ticket was ended, and whose minimum hold was over. */
 let ended: { readonly own: OwnTicket; readonly atMs: number; readonly apply: readonly Operation[] }[]
@@ -20,7 +20,7 @@ let failures: number
 
 beforeEach(() => {
   clock = new FakeClock()
-  room = new Room('k')
+  room = new EtcdRoom('k')
   tickets = new Map()
   ended = []
   unpinned = []
@@ -60,7 +60,7 @@ function enter(draft: Partial<Ticket> = {}): OwnTicket {
   )
   const { ticket, name, createRevision, binding } = own
   const { key, id } = ticket
-  const value = kept(ticket, { at: 0 })
+  const value = ticketValue(ticket, { at: 0 })
   room.put({ name, key, id, createRevision, modRevision: createRevision, lease: binding.lease.id, value })
   tickets.set(id, own)
   timers.look(own)
@@ -127,7 +127,7 @@ test('a waiter that is silent is forgotten some seconds after it would be passed
 test('the end of a minimum hold is told once, and of a ticket that leaves it is the end', async () => {
   const [own, leaving] = [enter({ minHoldMs: 400, limit: 2 }), enter({ minHoldMs: 400, limit: 2 })]
   for (const one of [own, leaving]) {
-    one.bound({ ...one.binding, isPinned: true })
+    one.bound({ ...one.binding, isForMinHold: true })
     hold(one)
   }
   leaving.left()
@@ -145,10 +145,10 @@ test('an etcd that does not answer is asked again until it does, and once for al
   failures = 5
   await clock.advance(1000)
   const ends = [timers.expire(own), timers.expire(own)]
-  expect(own.state.tag).toBe('ended')
+  expect(own.state.tag).toBe('ending')
   await clock.until(Promise.all(ends))
   expect(ended.map((one) => one.own)).toEqual([own])
-  expect(own.state.tag).toBe('over')
+  expect(own.state.tag).toBe('forgotten')
   await timers.expire(own)
   expect(ended).toHaveLength(1)
 })
@@ -156,14 +156,14 @@ test('an etcd that does not answer is asked again until it does, and once for al
 test('clearing a room ends those at its front whose time is over, and waits for those that are being ended', async () => {
   const [own, waiter] = [enter(), enter()]
   hold(own)
-  expect(timers.clearing(room)).toBeUndefined()
+  expect(timers.expireFront(room)).toBeUndefined()
   await clock.advance(900)
   failures = 1
   await clock.advance(100)
-  const clearing = timers.clearing(room)
+  const clearing = timers.expireFront(room)
   expect(clearing).toBeDefined()
   await clock.until(clearing as Promise<void>)
-  expect(timers.clearing(room)).toBeUndefined()
+  expect(timers.expireFront(room)).toBeUndefined()
   expect(waiter.state.tag).toBe('waiting')
 })
 

@@ -2,10 +2,10 @@ import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import type { Http2Session, ServerHttp2Session } from 'node:http2'
 import { afterEach, describe, expect, test } from 'vitest'
-import { Cluster, type ClusterOptions } from '../../../src/stores/etcd/grpc/cluster.ts'
+import { Cluster, type EtcdClusterOptions } from '../../../src/stores/etcd/grpc/cluster.ts'
 import { TXN, type TxnRequest } from '../../../src/stores/etcd/grpc/messages.ts'
-import { RoomNames } from '../../../src/stores/etcd/rooms/room-names.ts'
-import { Rooms } from '../../../src/stores/etcd/rooms/rooms.ts'
+import { KeyNames } from '../../../src/stores/etcd/rooms/key-names.ts'
+import { WatchedRooms } from '../../../src/stores/etcd/rooms/watched-rooms.ts'
 import { certificate, startEtcd } from '../../servers/etcd-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
@@ -17,14 +17,14 @@ afterEach(async () => {
   for (const close of closings.splice(0).reverse()) await close()
 })
 
-function clusterOf(endpoints: readonly string[], options: Partial<ClusterOptions> = {}): Cluster {
+function clusterOf(endpoints: readonly string[], options: Partial<EtcdClusterOptions> = {}): Cluster {
   const cluster = new Cluster({ endpoints, auth: undefined, tls: {}, prefix: 'x/', ...options })
   closings.push(() => cluster.close())
   return cluster
 }
 
-function roomsOf(cluster: Cluster): Rooms {
-  const rooms = new Rooms({ cluster, names: new RoomNames('x/'), onOpen() {}, onChange() {} })
+function roomsOf(cluster: Cluster): WatchedRooms {
+  const rooms = new WatchedRooms({ cluster, names: new KeyNames('x/'), onOpen() {}, onChange() {} })
   closings.push(() => rooms.close())
   return rooms
 }
@@ -77,7 +77,7 @@ describe('a connection that ends', () => {
     // Asks the first one in vain for a connection, and the second one then.
     expect((await cluster.ask(TXN, NOTHING)).reply.revision).toBe(7)
     loseAnswer()
-    expect(await asking).toMatchObject({ reply: { revision: 7 }, isDoubtful: true })
+    expect(await asking).toMatchObject({ reply: { revision: 7 }, isInDoubt: true })
   })
 
   test('with a request that it has refused unread costs nothing: it is sent again', async () => {

@@ -1,7 +1,7 @@
 import { closedStoreError } from '../../../base/closed.ts'
 import { isHoldfastError, type StoreError } from '../../../errors.ts'
 import type { EtcdTls } from '../options.ts'
-import { loadDial, type Stream, type StreamListener } from './connection.ts'
+import { loadDial, type MemberStream, type StreamListener } from './connection.ts'
 import {
   ConnectionError,
   isAuthOff,
@@ -17,7 +17,7 @@ import { Member } from './member.ts'
 import { AUTHENTICATE, encoded, type Method } from './messages.ts'
 import { MessageReader } from './wire.ts'
 
-export interface ClusterOptions {
+export interface EtcdClusterOptions {
   readonly endpoints: readonly string[]
   readonly auth: { readonly username: string; readonly password: string } | undefined
   readonly tls: EtcdTls
@@ -28,7 +28,7 @@ export interface ClusterOptions {
 export interface Replied<Reply> {
   readonly reply: Reply
   /** An earlier try of this request got no answer: it may arrive later than everything that is asked from now on. */
-  readonly isDoubtful: boolean
+  readonly isInDoubt: boolean
 }
 
 /**
@@ -36,14 +36,14 @@ export interface Replied<Reply> {
  * others in turn, once each. All requests of the store may be repeated, so nothing is lost by asking twice.
  */
 export class Cluster {
-  readonly #options: ClusterOptions
+  readonly #options: EtcdClusterOptions
   /** Undefined before the first request, which loads the package that speaks gRPC. */
   #members: readonly Member[] | undefined
   #current = 0
   #token: Promise<string> | undefined
   #isClosed = false
 
-  constructor(options: ClusterOptions) {
+  constructor(options: EtcdClusterOptions) {
     this.#options = options
   }
 
@@ -51,7 +51,7 @@ export class Cluster {
   async ask<Request, Reply>(method: Method<Request, Reply>, request: Request): Promise<Replied<Reply>> {
     const message = encoded(method, request)
     const members = this.#members ?? (await this.#load())
-    let isDoubtful = false
+    let isInDoubt = false
     let refusal: StoreError | undefined
     let failure: unknown
     let tokens = 0
@@ -65,7 +65,7 @@ export class Cluster {
           { path: method.path, message, token: await token },
           this.#patienceMs,
         )
-        return { reply: method.decode(new MessageReader(bytes)), isDoubtful }
+        return { reply: method.decode(new MessageReader(bytes)), isInDoubt }
       } catch (error) {
         if (needsNewToken(error) && this.#options.auth !== undefined && tokens < MOST_TOKENS) {
           tokens += 1
@@ -77,7 +77,7 @@ export class Cluster {
         else if (isLeaseGone(error) || isLeaseThere(error)) throw error
         else if (!isTransient(error)) throw refused(REFUSED, error)
         // It may have reached the member: there is never proof that it has not.
-        isDoubtful = true
+        isInDoubt = true
         failure = error
         tries += 1
         this.#leave(index)
@@ -88,7 +88,7 @@ export class Cluster {
   }
 
   /** A stream to the member that answered last. When it ends the next one is for another member. */
-  async openStream(method: Method<never, unknown>, listener: StreamListener): Promise<Stream> {
+  async openStream(method: Method<never, unknown>, listener: StreamListener): Promise<MemberStream> {
     const members = this.#members ?? (await this.#load())
     this.#assertOpen()
     const index = this.#current

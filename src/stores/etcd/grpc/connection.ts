@@ -13,7 +13,7 @@ export interface StreamListener {
   onEnd(error: Error | undefined): void
 }
 
-export interface Stream {
+export interface MemberStream {
   send(message: Buffer): void
   /** `onEnd` is not called any more. */
   close(): void
@@ -24,20 +24,20 @@ export interface Stream {
  *
  * This file alone knows the library that speaks gRPC, and what its errors mean.
  */
-export interface Connection {
+export interface MemberConnection {
   /** By the monotonic clock: when the member was heard last. */
   readonly heardAt: number
   /** Whether it was made and can be used. */
   readonly isReady: boolean
   /** One request and one reply. Returns how to give up, after which `done` is not called. */
-  ask(request: Request, done: (error: Error | undefined, reply?: Buffer) => void): () => void
+  ask(request: MemberRequest, done: (error: Error | undefined, reply?: Buffer) => void): () => void
   /** A stream of messages in both directions. */
-  openStream(request: Omit<Request, 'message'>, listener: StreamListener): Stream
+  openStream(request: Omit<MemberRequest, 'message'>, listener: StreamListener): MemberStream
   /** Ends at once, with all that is under way. */
   close(): void
 }
 
-export interface Request {
+export interface MemberRequest {
   readonly path: string
   readonly message: Buffer
   /** Empty: none. */
@@ -54,7 +54,7 @@ export interface Dialling {
   onClosed(): void
 }
 
-export type Dial = (dialling: Dialling) => Connection
+export type Dial = (dialling: Dialling) => MemberConnection
 
 /** @throws {InvalidArgumentError} when the package is not installed. */
 export async function loadDial(): Promise<Dial> {
@@ -63,7 +63,7 @@ export async function loadDial(): Promise<Dial> {
   return (dialling) => new GrpcConnection(grpc, dialling)
 }
 
-class GrpcConnection implements Connection {
+class GrpcConnection implements MemberConnection {
   heardAt = Number.NEGATIVE_INFINITY
   readonly #grpc: Grpc
   readonly #dialling: Dialling
@@ -105,7 +105,7 @@ class GrpcConnection implements Connection {
   }
 
   ask(
-    { path, message, token }: Request,
+    { path, message, token }: MemberRequest,
     done: (error: Error | undefined, reply?: Buffer) => void,
   ): () => void {
     this.#asked += 1
@@ -134,7 +134,7 @@ class GrpcConnection implements Connection {
     }
   }
 
-  openStream({ path, token }: Omit<Request, 'message'>, listener: StreamListener): Stream {
+  openStream({ path, token }: Omit<MemberRequest, 'message'>, listener: StreamListener): MemberStream {
     const stream = this.#client.makeBidiStreamRequest(path, same, same, this.#with(token))
     let isOver = false
     const end = (): boolean => {

@@ -1,5 +1,5 @@
 import type { EtcdTls } from '../options.ts'
-import type { Connection, Dial, Request, Stream, StreamListener } from './connection.ts'
+import type { Dial, MemberConnection, MemberRequest, MemberStream, StreamListener } from './connection.ts'
 import { STATUS } from './doctor-messages.ts'
 import { ConnectionError } from './failures.ts'
 
@@ -15,10 +15,10 @@ export interface MemberOptions {
  */
 export class Member {
   readonly #options: MemberOptions
-  #connection: Connection | undefined
+  #connection: MemberConnection | undefined
   /** The current connection, and those that are being left while something was under way. */
-  readonly #connections = new Set<Connection>()
-  readonly #probed = new WeakSet<Connection>()
+  readonly #connections = new Set<MemberConnection>()
+  readonly #probed = new WeakSet<MemberConnection>()
   #isClosed = false
 
   constructor(options: MemberOptions) {
@@ -26,7 +26,7 @@ export class Member {
   }
 
   /** One request and its reply. Rejects with {@link StatusError} or {@link ConnectionError}, in time whatever happens. */
-  request(request: Request, timeoutMs: number): Promise<Buffer> {
+  request(request: MemberRequest, timeoutMs: number): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const connection = this.#connected()
       const sentAt = performance.now()
@@ -51,7 +51,7 @@ export class Member {
   }
 
   /** A stream of messages in both directions. Ends with `onEnd`, also when the member does not say a first word. */
-  openStream(request: Omit<Request, 'message'>, listener: StreamListener): Stream {
+  openStream(request: Omit<MemberRequest, 'message'>, listener: StreamListener): MemberStream {
     const connection = this.#connected()
     const startedAt = performance.now()
     const firstWord = setTimeout(() => {
@@ -86,7 +86,7 @@ export class Member {
     for (const connection of this.#connections) connection.close()
   }
 
-  #connected(): Connection {
+  #connected(): MemberConnection {
     if (this.#connection !== undefined) return this.#connection
     if (this.#isClosed) throw new ConnectionError('The store was closed.')
     const { url, tls, dial } = this.#options
@@ -103,7 +103,7 @@ export class Member {
   }
 
   /** Nothing has come since then, although something was asked. The member gets one more second, and a request that etcd answers at once. */
-  #doubt(connection: Connection, since: number): void {
+  #doubt(connection: MemberConnection, since: number): void {
     // One that is being made has a time limit of its own.
     if (connection.heardAt >= since || !connection.isReady || this.#probed.has(connection)) return
     this.#probed.add(connection)
@@ -118,16 +118,16 @@ export class Member {
   }
 
   /** If the connection was not made or is lost, the next request makes a new one. */
-  #failed(connection: Connection): void {
+  #failed(connection: MemberConnection): void {
     if (connection === this.#connection && !connection.isReady) this.#drop(connection)
   }
 
-  #drop(connection: Connection): void {
+  #drop(connection: MemberConnection): void {
     this.#leave(connection)
     connection.close()
   }
 
-  #leave(connection: Connection): void {
+  #leave(connection: MemberConnection): void {
     if (this.#connection === connection) this.#connection = undefined
   }
 }

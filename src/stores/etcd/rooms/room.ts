@@ -1,6 +1,6 @@
 import { type Share, Sum } from '../../../law/law.ts'
 import { Roster } from '../../../law/roster.ts'
-import type { Entry, KeptTicket } from './ticket-value.ts'
+import type { RoomEntry, TicketEntry } from './room-entry.ts'
 
 /**
  * One key's tickets as they were at a revision of etcd, in order of arrival. The tickets at the front that may stand together hold.
@@ -9,12 +9,12 @@ import type { Entry, KeptTicket } from './ticket-value.ts'
  * A holder goes on to hold, as no ticket can come before it and each that leaves only makes room. So a room that is a little out of
  * date never shows too many holders, except those that were evicted or lost with their lease.
  */
-export class Room {
+export class EtcdRoom {
   readonly key: string
   /** In order of arrival. */
-  readonly tickets: Roster<Entry & { readonly value: KeptTicket }> = new Roster()
+  readonly tickets: Roster<TicketEntry> = new Roster()
   /** Lock-delays: while there is one, nobody is admitted. */
-  readonly closings: Map<string, Entry> = new Map()
+  readonly lockDelays: Map<string, RoomEntry> = new Map()
   /** The ticket that came last: mostly the one that asks how many are ahead. */
   #last: string | undefined
   readonly #tombstones = new Set<string>()
@@ -26,26 +26,26 @@ export class Room {
 
   /** How many keys it has in etcd. */
   get size(): number {
-    return this.tickets.size + this.closings.size + this.#tombstones.size
+    return this.tickets.size + this.lockDelays.size + this.#tombstones.size
   }
 
   /** All that there was at a revision, in whatever order. */
-  fill(entries: readonly Entry[], revision: number): void {
+  fill(entries: readonly RoomEntry[], revision: number): void {
     for (const id of [...this.tickets.keys()]) this.tickets.delete(id)
-    this.closings.clear()
+    this.lockDelays.clear()
     this.#tombstones.clear()
     for (const entry of [...entries].sort((one, other) => one.createRevision - other.createRevision))
       this.put(entry)
     this.revision = revision
   }
 
-  put(entry: Entry): void {
+  put(entry: RoomEntry): void {
     const { value } = entry
     this.#tombstones.delete(entry.id)
     if (value.state === 'gone') {
       this.tickets.delete(entry.id)
       this.#tombstones.add(entry.id)
-    } else if (value.state === 'closing') this.closings.set(entry.id, entry)
+    } else if (value.state === 'closing') this.lockDelays.set(entry.id, entry)
     else {
       const present = this.tickets.get(entry.id)
       // A ticket that went and came again stands behind those that came meanwhile.
@@ -59,13 +59,13 @@ export class Room {
   delete(id: string, createRevision?: number): void {
     if (createRevision !== undefined && this.tickets.get(id)?.createRevision !== createRevision) return
     this.tickets.delete(id)
-    this.closings.delete(id)
+    this.lockDelays.delete(id)
     this.#tombstones.delete(id)
   }
 
   /** Whether a ticket that comes now may hold beside all that are there. */
   admits(share: Share): boolean {
-    if (this.closings.size > 0) return false
+    if (this.lockDelays.size > 0) return false
     const sum = new Sum()
     for (const { value } of this.tickets.values()) {
       if (!sum.admits(value)) return false
@@ -76,11 +76,11 @@ export class Room {
 
   /** The tickets that hold, and the first that does not; as if `without` were not there. */
   divide({ without }: { readonly without?: string } = {}): {
-    readonly holders: readonly Entry[]
-    readonly head: Entry | undefined
+    readonly holders: readonly RoomEntry[]
+    readonly head: RoomEntry | undefined
   } {
     const sum = new Sum()
-    const holders: Entry[] = []
+    const holders: RoomEntry[] = []
     for (const entry of this.tickets.values()) {
       if (entry.id === without) continue
       if (!sum.admits(entry.value)) return { holders, head: entry }

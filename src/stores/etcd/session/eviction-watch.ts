@@ -1,17 +1,17 @@
 import type { Clock } from '../../../contract/clock.ts'
-import type { Room } from '../rooms/room.ts'
-import type { Rooms } from '../rooms/rooms.ts'
+import type { EtcdRoom } from '../rooms/room.ts'
+import type { WatchedRooms } from '../rooms/watched-rooms.ts'
 import { Alarm } from './alarm.ts'
 import type { OwnTicket } from './own-ticket.ts'
 
 export interface EvictionWatchOptions {
   readonly clock: Clock
-  readonly rooms: Rooms
+  readonly rooms: WatchedRooms
   readonly tickets: ReadonlyMap<string, OwnTicket>
   /** Whether anybody listens to wakes. */
   isHeard(): boolean
   /** The room was read, and is watched from now on. */
-  onWatched(room: Room): void
+  onWatched(room: EtcdRoom): void
 }
 
 /** Watches the rooms of holders, so that an eviction is told at once and not with the next renewal. */

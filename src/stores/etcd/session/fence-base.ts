@@ -1,7 +1,7 @@
 import { StoreError } from '../../../errors.ts'
 import type { Cluster } from '../grpc/cluster.ts'
 import { type KeyValue, TXN } from '../grpc/messages.ts'
-import type { RoomNames } from '../rooms/room-names.ts'
+import type { KeyNames } from '../rooms/key-names.ts'
 
 /**
  * The number from which fences are counted: a fence is this number plus the create revision of the ticket's key. The first
@@ -19,7 +19,7 @@ export class FenceBase {
   readonly #onReset: () => void
 
   /** `onReset`: all data was lost since it was read. */
-  constructor(cluster: Cluster, names: RoomNames, onReset: () => void) {
+  constructor(cluster: Cluster, names: KeyNames, onReset: () => void) {
     this.#cluster = cluster
     this.#name = names.meta
     this.#onReset = onReset

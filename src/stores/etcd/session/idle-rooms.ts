@@ -1,12 +1,12 @@
 import type { Clock } from '../../../contract/clock.ts'
-import type { Room } from '../rooms/room.ts'
-import type { Rooms } from '../rooms/rooms.ts'
+import type { EtcdRoom } from '../rooms/room.ts'
+import type { WatchedRooms } from '../rooms/watched-rooms.ts'
 import { Alarm } from './alarm.ts'
 import type { OwnTicket } from './own-ticket.ts'
 
 export interface IdleRoomsOptions {
   readonly clock: Clock
-  readonly rooms: Rooms
+  readonly rooms: WatchedRooms
   readonly tickets: ReadonlyMap<string, OwnTicket>
 }
 
@@ -17,7 +17,7 @@ export interface IdleRoomsOptions {
 export class IdleRooms {
   readonly #options: IdleRoomsOptions
   readonly #alarm: Alarm
-  readonly #since = new Map<Room, number>()
+  readonly #since = new Map<EtcdRoom, number>()
 
   constructor(options: IdleRoomsOptions) {
     this.#options = options

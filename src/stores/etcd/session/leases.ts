@@ -8,7 +8,7 @@ import { LEASE_GRANT, LEASE_KEEP_ALIVE } from '../grpc/messages.ts'
  * A lease of etcd. Keys that are bound to it are deleted by etcd once it has not been kept alive for its time to live, so
  * it is what ends the tickets of a process that has died, hangs, or is cut off.
  */
-export class Lease {
+export class EtcdLease {
   readonly id: number
   /** What etcd granted. */
   readonly ttlMs: number
@@ -29,7 +29,7 @@ export class Lease {
   }
 
   /** Whether it surely lasts for so long from now. */
-  backs(durationMs: number): boolean {
+  lastsFor(durationMs: number): boolean {
     return !this.isLost && this.leftMs >= durationMs
   }
 
@@ -64,21 +64,21 @@ export class Lease {
  *
  * If the process dies, hangs or is cut off, its waiters vanish with the short lease, so they hold up nobody for long.
  */
-export class Leases {
+export class EtcdLeases {
   readonly #cluster: Cluster
-  readonly #onLost: (lease: Lease) => void
+  readonly #onLost: (lease: EtcdLease) => void
   readonly #shared = new Map<number, Shared>()
-  #tombs: { readonly lease: Promise<Lease>; readonly since: Instant } | undefined
+  #tombstones: { readonly lease: Promise<EtcdLease>; readonly since: Instant } | undefined
   readonly #ids = new Set<number>()
   #isClosed = false
 
-  constructor(cluster: Cluster, onLost: (lease: Lease) => void) {
+  constructor(cluster: Cluster, onLost: (lease: EtcdLease) => void) {
     this.#cluster = cluster
     this.#onLost = onLost
   }
 
   /** The one for holders that have to be kept for `termMs`. */
-  async shared(termMs: number): Promise<Lease> {
+  async shared(termMs: number): Promise<EtcdLease> {
     const ttl = lengthFor(termMs)
     const lease = await this.#lasting(ttl)
     if (lease.ttlMs > ttl * 1000) throw tooShort(ttl, lease.ttlMs / 1000)
@@ -86,17 +86,17 @@ export class Leases {
   }
 
   /** The one for waiters: the shortest that etcd grants. A key never comes back to it from a longer one. */
-  waiting(): Promise<Lease> {
+  waiting(): Promise<EtcdLease> {
     return this.#lasting(SHORTEST)
   }
 
   /** A lease that this process keeps alive, by its id. */
-  kept(id: number): Lease | undefined {
+  keptAlive(id: number): EtcdLease | undefined {
     for (const { lease } of this.#shared.values()) if (lease?.id === id) return lease
     return undefined
   }
 
-  #lasting(ttl: number): Promise<Lease> {
+  #lasting(ttl: number): Promise<EtcdLease> {
     let shared = this.#shared.get(ttl)
     if (shared === undefined) {
       shared = { lease: undefined, granting: undefined, beat: undefined }
@@ -108,7 +108,7 @@ export class Leases {
   }
 
   /** A lease that is not kept alive: its keys end at their time, whatever becomes of this process. */
-  async once(durationMs: number, { mayBeLonger = false }: OnceOptions = {}): Promise<Lease> {
+  async expiring(durationMs: number, { mayBeLonger = false }: ExpiringLeaseOptions = {}): Promise<EtcdLease> {
     const ttl = lengthFor(durationMs)
     const lease = await this.#grant(ttl)
     this.#forgetLater(lease)
@@ -117,32 +117,32 @@ export class Leases {
   }
 
   /** For tombstones: one for many, so each lasts for a minute, or for two. */
-  tombs(lastMs: number): Promise<Lease> {
-    if (this.#tombs === undefined || elapsedMs(this.#tombs.since, now(systemClock)) > lastMs) {
+  tombstones(lastMs: number): Promise<EtcdLease> {
+    if (this.#tombstones === undefined || elapsedMs(this.#tombstones.since, now(systemClock)) > lastMs) {
       const lease = this.#grant(Math.ceil((2 * lastMs) / 1000) + 1)
-      this.#tombs = { lease, since: now(systemClock) }
+      this.#tombstones = { lease, since: now(systemClock) }
       lease.catch(() => {
-        this.#tombs = undefined
+        this.#tombstones = undefined
       })
     }
-    return this.#tombs.lease
+    return this.#tombstones.lease
   }
 
   /** etcd no longer knows it, and with it all its keys are gone. */
-  lost(lease: Lease): void {
+  lost(lease: EtcdLease): void {
     lease.isLost = true
     // What it has forgotten may be all there was.
-    this.tombsLost()
+    this.tombstonesLost()
     this.#onLost(lease)
   }
 
-  tombsLost(): void {
-    this.#tombs = undefined
+  tombstonesLost(): void {
+    this.#tombstones = undefined
   }
 
   /** Resolves when it surely lasts for so long, or is lost. */
-  async back(lease: Lease, durationMs: number): Promise<void> {
-    for (let tries = 0; !lease.isLost && !lease.backs(durationMs); tries += 1) {
+  async ensure(lease: EtcdLease, durationMs: number): Promise<void> {
+    for (let tries = 0; !lease.isLost && !lease.lastsFor(durationMs); tries += 1) {
       await lease.keepAlive(this.#cluster)
       // After a keep-alive it has its whole time, unless it took that long to be answered.
       if (lease.isLost) this.lost(lease)
@@ -158,7 +158,7 @@ export class Leases {
   }
 
   /** In the background: a verb that needs the lease keeps it alive itself, and this only saves it the wait. */
-  #ask(lease: Lease): void {
+  #ask(lease: EtcdLease): void {
     void lease
       .keepAlive(this.#cluster)
       .then(() => lease.isLost && this.lost(lease))
@@ -175,7 +175,7 @@ export class Leases {
     for (const { beat } of this.#shared.values()) clearInterval(beat)
   }
 
-  #renewed(shared: Shared, ttl: number): Promise<Lease> {
+  #renewed(shared: Shared, ttl: number): Promise<EtcdLease> {
     shared.granting ??= this.#asked(shared, ttl).finally(() => {
       shared.granting = undefined
     })
@@ -183,7 +183,7 @@ export class Leases {
   }
 
   /** By our clock the lease is over. By that of etcd it may not be, if ours has jumped or this process was frozen. */
-  async #asked(shared: Shared, ttl: number): Promise<Lease> {
+  async #asked(shared: Shared, ttl: number): Promise<EtcdLease> {
     const { lease: before } = shared
     if (before !== undefined && !before.isLost && before.tickets > 0) {
       await before.keepAlive(this.#cluster)
@@ -214,40 +214,40 @@ export class Leases {
   }
 
   /** Lets it beat again when it has tickets again. */
-  used(lease: Lease): void {
+  used(lease: EtcdLease): void {
     lease.tickets += 1
     for (const [ttl, shared] of this.#shared)
       if (shared.lease === lease && shared.beat === undefined) shared.beat = this.#beat(shared, ttl)
   }
 
-  async #grant(ttl: number): Promise<Lease> {
+  async #grant(ttl: number): Promise<EtcdLease> {
     // Chosen here, so that the request may be repeated.
     const id = 1 + Math.floor(Math.random() * (Number.MAX_SAFE_INTEGER - 1))
     const since = now(systemClock)
     this.#ids.add(id)
     try {
       const { reply } = await this.#cluster.ask(LEASE_GRANT, { id, ttl })
-      return new Lease(id, reply.ttl * 1000, since)
+      return new EtcdLease(id, reply.ttl * 1000, since)
     } catch (error) {
       if (!isLeaseThere(error)) throw error
-      return new Lease(id, ttl * 1000, since)
+      return new EtcdLease(id, ttl * 1000, since)
     }
   }
 
   /** By then etcd has ended it, and its keys with it. */
-  #forgetLater({ id, ttlMs }: Lease): void {
+  #forgetLater({ id, ttlMs }: EtcdLease): void {
     setTimeout(() => this.#ids.delete(id), 2 * ttlMs).unref()
   }
 }
 
-interface OnceOptions {
+interface ExpiringLeaseOptions {
   /** This process deletes what is bound to it in time. If it cannot, the key may stay for longer. */
   readonly mayBeLonger?: boolean
 }
 
 interface Shared {
-  lease: Lease | undefined
-  granting: Promise<Lease> | undefined
+  lease: EtcdLease | undefined
+  granting: Promise<EtcdLease> | undefined
   beat: NodeJS.Timeout | undefined
 }
 

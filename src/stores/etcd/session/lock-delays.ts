@@ -1,22 +1,22 @@
 import type { Clock } from '../../../contract/clock.ts'
 import type { Cluster } from '../grpc/cluster.ts'
 import { type Operation, TXN } from '../grpc/messages.ts'
-import type { Room } from '../rooms/room.ts'
-import type { RoomNames } from '../rooms/room-names.ts'
-import type { Rooms } from '../rooms/rooms.ts'
-import { closingValue, type Entry } from '../rooms/ticket-value.ts'
+import type { KeyNames } from '../rooms/key-names.ts'
+import type { EtcdRoom } from '../rooms/room.ts'
+import { lockDelayText, type RoomEntry } from '../rooms/room-entry.ts'
+import type { WatchedRooms } from '../rooms/watched-rooms.ts'
 import { Alarm } from './alarm.ts'
-import { insist } from './insist.ts'
-import type { Leases } from './leases.ts'
+import type { EtcdLeases } from './leases.ts'
+import { retryUntil } from './retry-until.ts'
 
 export interface LockDelaysOptions {
   readonly clock: Clock
   readonly cluster: Cluster
-  readonly names: RoomNames
-  readonly leases: Leases
-  readonly rooms: Rooms
+  readonly names: KeyNames
+  readonly leases: EtcdLeases
+  readonly rooms: WatchedRooms
   /** A room is open again. */
-  onOpen(room: Room): void
+  onOpen(room: EtcdRoom): void
 }
 
 /** The lock-delays that this process has begun. It deletes each at its time; where the process has died, a lease does. */
@@ -34,8 +34,8 @@ export class LockDelays {
   /** What writes the lock-delay of a ticket. */
   async operation(key: string, id: string, durationMs: number): Promise<Operation & { readonly tag: 'put' }> {
     const { names, leases } = this.#options
-    const lease = await leases.once(durationMs, { mayBeLonger: true })
-    return { tag: 'put', key: names.closing(key, id), value: closingValue(durationMs), lease: lease.id }
+    const lease = await leases.expiring(durationMs, { mayBeLonger: true })
+    return { tag: 'put', key: names.lockDelay(key, id), value: lockDelayText(durationMs), lease: lease.id }
   }
 
   /** The lock-delay of this name is written, or about to be: this process ends it. */
@@ -46,7 +46,7 @@ export class LockDelays {
   }
 
   /** How much longer a lock-delay lasts; at most, where another process has begun it. */
-  leftMs({ name, value }: Entry): number {
+  leftMs({ name, value }: RoomEntry): number {
     const until = this.#until.get(name)
     if (until !== undefined) return Math.max(0, until - this.#options.clock.monotonicMs())
     return value.state === 'closing' ? value.ms : 0
@@ -72,7 +72,7 @@ export class LockDelays {
   async #end(name: string, giveUpAt: number): Promise<void> {
     const { clock, cluster, names, rooms, onOpen } = this.#options
     const isOver = () => this.#isClosed || clock.monotonicMs() > giveUpAt
-    await insist(clock, isOver, async () => {
+    await retryUntil(clock, isOver, async () => {
       await cluster.ask(TXN, { when: [], apply: [{ tag: 'delete', key: name }], otherwise: [] })
       const { key, id } = names.parse(name)
       const room = rooms.get(key)

@@ -3,15 +3,15 @@ import { isHoldfastError } from '../../../errors.ts'
 import type { Cluster } from '../grpc/cluster.ts'
 import { isAt } from '../grpc/conditions.ts'
 import { TXN } from '../grpc/messages.ts'
-import type { RoomNames } from '../rooms/room-names.ts'
-import { entryOf } from '../rooms/ticket-value.ts'
-import type { Leases } from './leases.ts'
+import type { KeyNames } from '../rooms/key-names.ts'
+import { entryOf } from '../rooms/room-entry.ts'
+import type { EtcdLeases } from './leases.ts'
 import type { OwnTicket } from './own-ticket.ts'
 
 export interface OrphansOptions {
   readonly cluster: Cluster
-  readonly names: RoomNames
-  readonly leases: Leases
+  readonly names: KeyNames
+  readonly leases: EtcdLeases
   readonly tickets: ReadonlyMap<string, OwnTicket>
 }
 
@@ -59,7 +59,7 @@ export class Orphans {
       const own = this.#options.tickets.get(orphan.ticket.id)
       // Asked for again, and known by now. Should it end by its time, it is looked for after that.
       if (own !== undefined) {
-        own.doubt()
+        own.putInDoubt()
         this.#orphans.delete(orphan.ticket.id)
       } else if (orphan.at <= now) due.push(orphan)
     }

@@ -2,15 +2,15 @@ import type { Cluster } from '../grpc/cluster.ts'
 import { isAt, MOST_TRIES, tooBusy } from '../grpc/conditions.ts'
 import { isLeaseGone } from '../grpc/failures.ts'
 import { type Compare, type Operation, TXN, type TxnReply } from '../grpc/messages.ts'
-import type { RoomNames } from '../rooms/room-names.ts'
-import { type Entry, entryOf, kept, ticketValue } from '../rooms/ticket-value.ts'
-import type { Leases } from './leases.ts'
+import type { KeyNames } from '../rooms/key-names.ts'
+import { entryOf, type RoomEntry, ticketText, ticketValue } from '../rooms/room-entry.ts'
+import type { EtcdLeases } from './leases.ts'
 import { type Binding, type OwnTicket, termMs } from './own-ticket.ts'
 
 export interface OwnKeysOptions {
   readonly cluster: Cluster
-  readonly names: RoomNames
-  readonly leases: Leases
+  readonly names: KeyNames
+  readonly leases: EtcdLeases
 }
 
 /**
@@ -46,28 +46,28 @@ export class OwnKeys {
     const { leases } = this.#options
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
       const holdMs = own.state.tag === 'held' ? own.state.minHoldUntil - performance.now() : 0
-      const isPinned = holdMs > 0
+      const isForMinHold = holdMs > 0
       const needMs = termMs(own.ticket)
-      const isSame = own.binding.isPinned === isPinned
-      if (isSame && (isPinned || own.binding.lease.termMs >= needMs)) return true
-      const lease = isPinned
-        ? await leases.once(Math.max(holdMs, own.ticket.ttlMs) + own.ticket.lockDelayMs)
+      const isSame = own.binding.isForMinHold === isForMinHold
+      if (isSame && (isForMinHold || own.binding.lease.termMs >= needMs)) return true
+      const lease = isForMinHold
+        ? await leases.expiring(Math.max(holdMs, own.ticket.ttlMs) + own.ticket.lockDelayMs)
         : await leases.shared(needMs)
       // Released while the lease was granted: this write would undo that its key says so.
       if (own.state.tag !== 'held') return false
       // Bound to it by another question meanwhile.
-      if (own.binding.lease === lease && own.binding.isPinned === isPinned) return true
+      if (own.binding.lease === lease && own.binding.isForMinHold === isForMinHold) return true
       try {
-        const value = ticketValue(kept(own.ticket, { at: own.at, pinned: isPinned }))
+        const value = ticketText(ticketValue(own.ticket, { at: own.at, isForMinHold }))
         const put: Operation = { tag: 'put', key: own.name, value, lease: lease.id }
         const reply = await this.change(own, () => ({ apply: [put] }))
         if (reply === undefined) return false
-        this.bound(own, { revision: reply.revision, lease, isPinned })
+        this.bound(own, { revision: reply.revision, lease, isForMinHold })
         return true
       } catch (error) {
         if (!isLeaseGone(error)) {
           // Its key may outlive the lease to which it was bound, as far as this process knows.
-          own.doubt()
+          own.putInDoubt()
           throw error
         }
         leases.lost(lease)
@@ -77,10 +77,14 @@ export class OwnKeys {
   }
 
   /** Takes note of how the key of a ticket was seen. False when another process has written it, or it is a tombstone. */
-  adopt(own: OwnTicket, { createRevision, modRevision, lease, value }: Entry): boolean {
+  adopt(own: OwnTicket, { createRevision, modRevision, lease, value }: RoomEntry): boolean {
     const { leases } = this.#options
     if (createRevision !== own.createRevision || value.state !== 'here' || !leases.isOurs(lease)) return false
-    this.bound(own, { ...own.binding, revision: modRevision, lease: leases.kept(lease) ?? own.binding.lease })
+    this.bound(own, {
+      ...own.binding,
+      revision: modRevision,
+      lease: leases.keptAlive(lease) ?? own.binding.lease,
+    })
     return true
   }
 
@@ -88,7 +92,7 @@ export class OwnKeys {
   bound(own: OwnTicket, binding: Binding): void {
     const before = own.binding.lease
     // Once it is forgotten, it counts for no lease.
-    if (!own.bound(binding) || own.state.tag === 'over') return
+    if (!own.bound(binding) || own.state.tag === 'forgotten') return
     before.tickets -= 1
     this.#options.leases.used(binding.lease)
   }

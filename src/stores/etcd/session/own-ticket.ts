@@ -1,6 +1,6 @@
 import { assert } from '../../../base/assert.ts'
 import type { Ticket } from '../../../contract/store.ts'
-import type { Lease } from './leases.ts'
+import type { EtcdLease } from './leases.ts'
 
 /**
  * The state of a ticket of this process, as far as the process knows. All instants are of the monotonic clock.
@@ -21,8 +21,8 @@ export type TicketState =
   | Held
   | { readonly tag: 'leaving'; readonly since: number; readonly until: number }
   /** `done` resolves when its key is deleted, or belongs to another process. */
-  | { readonly tag: 'ended'; readonly done: Promise<void> }
-  | { readonly tag: 'over' }
+  | { readonly tag: 'ending'; readonly done: Promise<void> }
+  | { readonly tag: 'forgotten' }
 
 export interface Held {
   readonly tag: 'held'
@@ -36,9 +36,9 @@ export interface Held {
 export interface Binding {
   readonly revision: number
   /** The lease of waiters until it is its turn, and then one that lasts for its term. */
-  readonly lease: Lease
+  readonly lease: EtcdLease
   /** Whether that lease lasts for the minimum hold, whatever becomes of this process. */
-  readonly isPinned: boolean
+  readonly isForMinHold: boolean
 }
 
 export interface OwnTicketOptions {
@@ -49,11 +49,11 @@ export interface OwnTicketOptions {
   readonly fence: bigint
   readonly binding: Binding
   /** The lease under which it holds or will hold. It is kept alive during the wait, so that a grant has its full ttl at once. */
-  readonly holdLease: Lease
+  readonly holdLease: EtcdLease
   /** When it came, by the wall clock: for people. */
   readonly at: number
   /** An acquire of it may still be on its way. */
-  readonly isDoubtful: boolean
+  readonly isInDoubt: boolean
 }
 
 /** A ticket that this process keeps alive: its key is bound to a lease of this process. */
@@ -61,12 +61,12 @@ export class OwnTicket {
   readonly name: string
   readonly createRevision: number
   readonly fence: bigint
-  readonly holdLease: Lease
+  readonly holdLease: EtcdLease
   readonly at: number
   #ticket: Ticket
   #binding: Binding
   #state: TicketState
-  #isDoubtful: boolean
+  #isInDoubt: boolean
   /** Questions about it that are under way: it is answered by these, and needs no wake. */
   #questions = 0
   /** The revision of its key when its room was read for it last. */
@@ -80,7 +80,7 @@ export class OwnTicket {
     this.at = options.at
     this.#ticket = options.ticket
     this.#binding = options.binding
-    this.#isDoubtful = options.isDoubtful
+    this.#isInDoubt = options.isInDoubt
     this.#state = { tag: 'waiting', heardAt: now, rememberedUntil: now + options.ticket.patienceMs }
   }
 
@@ -97,8 +97,8 @@ export class OwnTicket {
     return this.#binding
   }
 
-  get isDoubtful(): boolean {
-    return this.#isDoubtful
+  get isInDoubt(): boolean {
+    return this.#isInDoubt
   }
 
   get isAsked(): boolean {
@@ -106,8 +106,8 @@ export class OwnTicket {
   }
 
   /** A request of it got no answer: it may be carried out later than everything that is asked from now on. */
-  doubt(): void {
-    this.#isDoubtful = true
+  putInDoubt(): void {
+    this.#isInDoubt = true
   }
 
   /** While `work` runs, whoever asks is answered by it, and is not woken. */
@@ -173,8 +173,8 @@ export class OwnTicket {
   }
 
   /** The request that unbinds it from the lease of its minimum hold has failed, and is not tried again: that lease ends by itself. */
-  unpinned(): void {
-    this.#binding = { ...this.#binding, isPinned: false }
+  rebindFailed(): void {
+    this.#binding = { ...this.#binding, isForMinHold: false }
   }
 
   left(): void {
@@ -185,12 +185,12 @@ export class OwnTicket {
   /** `done` is the deletion of its key. */
   expired(done: Promise<void>): void {
     this.#from('waiting', 'offered', 'held', 'leaving')
-    this.#state = { tag: 'ended', done }
+    this.#state = { tag: 'ending', done }
   }
 
   forgotten(): void {
-    this.#from('waiting', 'offered', 'held', 'leaving', 'ended')
-    this.#state = { tag: 'over' }
+    this.#from('waiting', 'offered', 'held', 'leaving', 'ending')
+    this.#state = { tag: 'forgotten' }
   }
 
   #from<Tag extends TicketState['tag']>(...tags: readonly Tag[]): Extract<TicketState, { tag: Tag }> {

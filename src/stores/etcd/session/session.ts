@@ -3,33 +3,33 @@ import type { Ticket, Wake } from '../../../contract/store.ts'
 import type { Cluster } from '../grpc/cluster.ts'
 import { isLeaseGone } from '../grpc/failures.ts'
 import { type KeyValue, TXN, type TxnReply, type TxnRequest } from '../grpc/messages.ts'
-import type { Room } from '../rooms/room.ts'
-import { RoomNames } from '../rooms/room-names.ts'
-import { Rooms } from '../rooms/rooms.ts'
-import { type Entry, entryOf } from '../rooms/ticket-value.ts'
+import { KeyNames } from '../rooms/key-names.ts'
+import type { EtcdRoom } from '../rooms/room.ts'
+import { entryOf, type RoomEntry } from '../rooms/room-entry.ts'
+import { WatchedRooms } from '../rooms/watched-rooms.ts'
 import { EvictionWatch } from './eviction-watch.ts'
 import { FenceBase } from './fence-base.ts'
 import { IdleRooms } from './idle-rooms.ts'
-import { type Lease, Leases } from './leases.ts'
+import { type EtcdLease, EtcdLeases } from './leases.ts'
 import { LockDelays } from './lock-delays.ts'
 import { Orphans } from './orphans.ts'
 import { OwnKeys } from './own-keys.ts'
 import { OwnTicket } from './own-ticket.ts'
+import { SerialRequests } from './serial-requests.ts'
 import { TicketTimers } from './ticket-timers.ts'
-import { Turns } from './turns.ts'
 
 /** All that one process has in etcd: its leases, its tickets, the rooms that it watches, and its listeners. */
 export class Session {
   readonly cluster: Cluster
-  readonly names: RoomNames
+  readonly names: KeyNames
   readonly fences: FenceBase
-  readonly leases: Leases
-  readonly rooms: Rooms
+  readonly leases: EtcdLeases
+  readonly rooms: WatchedRooms
   readonly keys: OwnKeys
   readonly delays: LockDelays
   readonly timers: TicketTimers
   readonly orphans: Orphans
-  readonly turns: Turns = new Turns()
+  readonly serial: SerialRequests = new SerialRequests()
   readonly #tickets = new Map<string, OwnTicket>()
   readonly #evictions: EvictionWatch
   readonly #idleRooms: IdleRooms
@@ -38,9 +38,9 @@ export class Session {
   constructor(cluster: Cluster, prefix: string) {
     const clock = systemClock
     const tickets = this.#tickets
-    const names = new RoomNames(prefix)
-    const leases = new Leases(cluster, (lease) => this.#loseAll(lease))
-    const rooms = new Rooms({
+    const names = new KeyNames(prefix)
+    const leases = new EtcdLeases(cluster, (lease) => this.#loseAll(lease))
+    const rooms = new WatchedRooms({
       cluster,
       names,
       onOpen: () => this.#idleRooms.look(),
@@ -68,7 +68,7 @@ export class Session {
       tickets,
       roomOf: (key) => rooms.get(key),
       onExpired: (own, { isDeleted }) => this.#expired(own, isDeleted),
-      onMinHoldOver: (own) => void this.#unpin(own),
+      onMinHoldOver: (own) => void this.#endMinHold(own),
     })
     this.#idleRooms = new IdleRooms({ clock, rooms, tickets })
     this.#evictions = new EvictionWatch({
@@ -94,7 +94,7 @@ export class Session {
     }
   }
 
-  transact(request: TxnRequest): Promise<{ readonly reply: TxnReply; readonly isDoubtful: boolean }> {
+  transact(request: TxnRequest): Promise<{ readonly reply: TxnReply; readonly isInDoubt: boolean }> {
     return this.cluster.ask(TXN, request)
   }
 
@@ -107,37 +107,37 @@ export class Session {
     return { pairs: reply.ranges[0]?.pairs ?? [], revision: reply.revision }
   }
 
-  entries(pairs: readonly KeyValue[]): Entry[] {
+  entries(pairs: readonly KeyValue[]): RoomEntry[] {
     return pairs.map((pair) => entryOf(pair, this.names))
   }
 
   /** The lease to which a key was to be bound has ended, so nothing was written: the next try takes a new lease. */
-  leaseGone(error: unknown, lease: Lease): undefined {
+  leaseGone(error: unknown, lease: EtcdLease): undefined {
     if (!isLeaseGone(error)) throw error
     this.leases.lost(lease)
     return undefined
   }
 
   /** The same for the lease of tombstones. */
-  tombsGone(error: unknown): undefined {
+  tombstonesGone(error: unknown): undefined {
     if (!isLeaseGone(error)) throw error
-    this.leases.tombsLost()
+    this.leases.tombstonesLost()
     return undefined
   }
 
   /** Keeps a ticket alive from now on, whose key was written or found by this process. */
   track(ticket: Ticket, written: Written): OwnTicket {
-    const { name, at, createRevision, revision, lease, holdLease, isDoubtful } = written
+    const { name, at, createRevision, revision, lease, holdLease, isInDoubt } = written
     const present = this.#tickets.get(ticket.id)
     if (present?.createRevision === createRevision && present.binding.lease === lease) {
-      if (isDoubtful) present.doubt()
+      if (isInDoubt) present.putInDoubt()
       return present
     }
     if (present !== undefined) this.forget(present)
     const fence = this.fences.fence(createRevision)
-    const binding = { revision, lease, isPinned: false }
+    const binding = { revision, lease, isForMinHold: false }
     const own = new OwnTicket(
-      { ticket, name, at, createRevision, fence, binding, holdLease, isDoubtful },
+      { ticket, name, at, createRevision, fence, binding, holdLease, isInDoubt },
       performance.now(),
     )
     this.#tickets.set(ticket.id, own)
@@ -155,7 +155,7 @@ export class Session {
 
   /** No longer ours to keep alive. */
   forget(own: OwnTicket): void {
-    if (own.state.tag === 'over') return
+    if (own.state.tag === 'forgotten') return
     own.forgotten()
     this.#tickets.delete(own.ticket.id)
     own.binding.lease.tickets -= 1
@@ -172,7 +172,7 @@ export class Session {
   }
 
   /** Evicted by this process: no need to wait until a watch tells of it, and where the room is not watched there is none. */
-  evicted({ id, createRevision }: Entry): void {
+  evicted({ id, createRevision }: RoomEntry): void {
     const own = this.#tickets.get(id)
     if (own?.createRevision !== createRevision) return
     this.forget(own)
@@ -187,7 +187,7 @@ export class Session {
   }
 
   /** Takes note of how the key of a ticket was seen. False when it is no longer ours. */
-  seen(own: OwnTicket, entry: Entry): boolean {
+  seen(own: OwnTicket, entry: RoomEntry): boolean {
     const isLeaving = entry.value.state === 'leaving' && entry.createRevision === own.createRevision
     // Released by another process before its minimum hold was over: this one still ends it.
     if (isLeaving && this.leases.isOurs(entry.lease)) this.left(own, entry.modRevision)
@@ -199,14 +199,14 @@ export class Session {
   }
 
   /** Offers the key to the waiters of this process whose turn it is. */
-  admit(room: Room): void {
+  admit(room: EtcdRoom): void {
     const { holders, head } = room.divide()
     const now = performance.now()
     for (const entry of head === undefined ? holders : [...holders, head]) {
       const own = this.#tickets.get(entry.id)
       if (own?.state.tag !== 'waiting' || own.createRevision !== entry.createRevision) continue
       if (own.state.rememberedUntil <= now) void this.timers.expire(own)
-      else if (entry !== head && room.closings.size === 0) {
+      else if (entry !== head && room.lockDelays.size === 0) {
         own.offered(now, own.ticket.acceptMs)
         this.look(own)
         if (!own.isAsked) this.#wake(entry.id)
@@ -228,23 +228,23 @@ export class Session {
   /** Its holder asks, and is told that it is gone. */
   #lose(own: OwnTicket): void {
     this.forget(own)
-    if (own.isDoubtful) this.orphans.add(own.ticket)
+    if (own.isInDoubt) this.orphans.add(own.ticket)
     if (!own.isAsked) this.#wake(own.ticket.id)
   }
 
-  #loseAll(lease: Lease): void {
+  #loseAll(lease: EtcdLease): void {
     for (const own of [...this.#tickets.values()]) if (own.binding.lease === lease) this.#lose(own)
   }
 
   /** The room is watched from now on, and the watch tells only what happens after this. */
-  #loseMissing(room: Room): void {
+  #loseMissing(room: EtcdRoom): void {
     for (const own of [...this.#tickets.values()]) {
       const isThere = own.ticket.key !== room.key || room.tickets.has(own.ticket.id)
       if (!isThere && own.createRevision <= room.revision) this.#lose(own)
     }
   }
 
-  #changed(room: Room, entries: readonly Entry[], gone: readonly string[]): void {
+  #changed(room: EtcdRoom, entries: readonly RoomEntry[], gone: readonly string[]): void {
     for (const entry of entries) {
       const own = this.#tickets.get(entry.id)
       if (own?.ticket.key !== room.key || entry.modRevision <= own.binding.revision) continue
@@ -255,7 +255,7 @@ export class Session {
     for (const id of gone) {
       const own = this.#tickets.get(id)
       // What this process deletes itself is no loss.
-      if (own === undefined || own.ticket.key !== room.key || own.state.tag === 'ended') continue
+      if (own === undefined || own.ticket.key !== room.key || own.state.tag === 'ending') continue
       if (own.createRevision <= room.revision) this.#lose(own)
     }
     this.admit(room)
@@ -263,12 +263,12 @@ export class Session {
 
   #expired(own: OwnTicket, isDeleted: boolean): void {
     this.forget(own)
-    if (own.isDoubtful) this.orphans.add(own.ticket)
+    if (own.isInDoubt) this.orphans.add(own.ticket)
     if (isDeleted) this.removed(own)
   }
 
   /** From now on it ends with its ttl; or at once, if another process has released it meanwhile. */
-  async #unpin(own: OwnTicket): Promise<void> {
+  async #endMinHold(own: OwnTicket): Promise<void> {
     own.minHoldOver()
     try {
       if (await this.keys.bind(own)) return
@@ -279,7 +279,7 @@ export class Session {
       this.left(own, pair.modRevision)
       await this.timers.expire(own)
     } catch {
-      own.unpinned()
+      own.rebindFailed()
     }
   }
 
@@ -307,8 +307,8 @@ export interface Written {
   readonly createRevision: number
   readonly revision: number
   /** What the key is bound to. */
-  readonly lease: Lease
-  readonly holdLease: Lease
+  readonly lease: EtcdLease
+  readonly holdLease: EtcdLease
   /** An acquire of it may still be on its way. */
-  readonly isDoubtful: boolean
+  readonly isInDoubt: boolean
 }

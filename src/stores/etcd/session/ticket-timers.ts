@@ -1,11 +1,11 @@
 import type { Clock } from '../../../contract/clock.ts'
 import type { Operation } from '../grpc/messages.ts'
-import type { Room } from '../rooms/room.ts'
+import type { EtcdRoom } from '../rooms/room.ts'
 import { Alarm } from './alarm.ts'
-import { insist } from './insist.ts'
 import type { LockDelays } from './lock-delays.ts'
 import type { OwnKeys } from './own-keys.ts'
 import type { OwnTicket } from './own-ticket.ts'
+import { retryUntil } from './retry-until.ts'
 
 export interface TicketTimersOptions {
   readonly clock: Clock
@@ -13,7 +13,7 @@ export interface TicketTimersOptions {
   readonly delays: Pick<LockDelays, 'operation' | 'begin'>
   readonly tickets: ReadonlyMap<string, OwnTicket>
   /** A room that is watched. */
-  roomOf(key: string): Room | undefined
+  roomOf(key: string): EtcdRoom | undefined
   /** Its key is no longer ours; `isDeleted`: and it is no longer there. */
   onExpired(own: OwnTicket, outcome: { readonly isDeleted: boolean }): void
   /** The minimum hold of a holder is over. */
@@ -43,12 +43,12 @@ export class TicketTimers {
   /** Deletes the key of a ticket whose time is over, if it is still as this process knows it. */
   expire(own: OwnTicket): Promise<void> {
     const { state } = own
-    if (state.tag === 'ended') return state.done
-    if (state.tag === 'over') return Promise.resolve()
+    if (state.tag === 'ending') return state.done
+    if (state.tag === 'forgotten') return Promise.resolve()
     if (state.tag === 'offered') this.#expireSilent(own)
     // Only a holder may leave unfinished work behind.
-    const closesUntil = state.tag === 'held' ? state.until + own.ticket.lockDelayMs : 0
-    const done = this.#delete(own, closesUntil)
+    const lockDelayUntil = state.tag === 'held' ? state.until + own.ticket.lockDelayMs : 0
+    const done = this.#delete(own, lockDelayUntil)
     own.expired(done)
     return done
   }
@@ -57,7 +57,7 @@ export class TicketTimers {
    * Tickets of this process at the front of a room: expires those whose time is over. Resolves when the keys of those that are being
    * deleted are gone; undefined when there are none.
    */
-  clearing(room: Room): Promise<void> | undefined {
+  expireFront(room: EtcdRoom): Promise<void> | undefined {
     const { holders, head } = room.divide()
     const now = this.#options.clock.monotonicMs()
     const endings: Promise<void>[] = []
@@ -65,7 +65,7 @@ export class TicketTimers {
       const own = this.#options.tickets.get(entry.id)
       if (own === undefined || own.createRevision !== entry.createRevision) continue
       const { state } = own
-      if (state.tag === 'ended') endings.push(state.done)
+      if (state.tag === 'ending') endings.push(state.done)
       else if (state.tag !== 'waiting' && dueAt(own) <= now && isOver(own, now))
         endings.push(this.expire(own))
     }
@@ -93,16 +93,16 @@ export class TicketTimers {
     }
   }
 
-  /** `closesUntil`: the end of the lock-delay that follows, if that lies ahead. */
-  async #delete(own: OwnTicket, closesUntil: number): Promise<void> {
+  /** `lockDelayUntil`: the end of the lock-delay that follows, if that lies ahead. */
+  async #delete(own: OwnTicket, lockDelayUntil: number): Promise<void> {
     const { clock, keys, delays } = this.#options
     const { key, id, lockDelayMs } = own.ticket
     let isDeleted = false
     // However long it takes: the lease is kept alive for others, and only etcd can say that it has dropped it all the same.
     const isToStop = () => this.#isClosed || own.binding.lease.isLost
-    await insist(clock, isToStop, async () => {
+    await retryUntil(clock, isToStop, async () => {
       const operations: Operation[] = [{ tag: 'delete', key: own.name }]
-      const leftMs = closesUntil - clock.monotonicMs()
+      const leftMs = lockDelayUntil - clock.monotonicMs()
       if (lockDelayMs > 0 && leftMs > 0) {
         const delay = await delays.operation(key, id, leftMs)
         operations.push(delay)
@@ -126,7 +126,7 @@ export class TicketTimers {
 }
 
 /** When something is to be done about a ticket. */
-function dueAt({ state, binding: { isPinned } }: OwnTicket): number {
+function dueAt({ state, binding: { isForMinHold } }: OwnTicket): number {
   switch (state.tag) {
     case 'waiting':
       return state.rememberedUntil + LATE_MS
@@ -135,9 +135,9 @@ function dueAt({ state, binding: { isPinned } }: OwnTicket): number {
       return state.until
     case 'held':
       // Once its minimum hold is over, the request that unpins it is under way.
-      return isPinned && state.minHoldUntil > 0 ? Math.min(state.until, state.minHoldUntil) : state.until
-    case 'ended':
-    case 'over':
+      return isForMinHold && state.minHoldUntil > 0 ? Math.min(state.until, state.minHoldUntil) : state.until
+    case 'ending':
+    case 'forgotten':
       return Number.POSITIVE_INFINITY
     default:
       return state satisfies never

@@ -2,7 +2,11 @@ import { type Backoff, backoffMs } from '../../../base/backoff.ts'
 import type { Clock } from '../../../contract/clock.ts'
 
 /** Tries `work` again until it succeeds, however long that takes, or until `isOver`. */
-export async function insist(clock: Clock, isOver: () => boolean, work: () => Promise<void>): Promise<void> {
+export async function retryUntil(
+  clock: Clock,
+  isOver: () => boolean,
+  work: () => Promise<void>,
+): Promise<void> {
   for (let tries = 1; !isOver(); tries += 1) {
     try {
       return await work()

@@ -1,9 +1,9 @@
 /** Lets the requests of this process for one key be sent one after the other: etcd carries out concurrent requests in any order. */
-export class Turns {
+export class SerialRequests {
   /** By key: the request that was sent last, while it is under way. */
   readonly #last = new Map<string, Promise<void>>()
 
-  take<T>(key: string, request: () => Promise<T>): Promise<T> {
+  run<T>(key: string, request: () => Promise<T>): Promise<T> {
     const before = this.#last.get(key)
     const turn = before === undefined ? request() : before.then(request)
     const done = turn.then(

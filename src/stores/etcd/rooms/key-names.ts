@@ -10,7 +10,7 @@ import type { KeyRange } from '../grpc/messages.ts'
  * What sorts before the space, and the space itself, is written as in a URL when it is part of a key. So a key comes before
  * all that begin with it, and no key is the beginning of another one's tickets.
  */
-export class RoomNames {
+export class KeyNames {
   readonly meta: string
   /** All tickets of all rooms. */
   readonly tickets: Required<KeyRange>
@@ -30,7 +30,7 @@ export class RoomNames {
     return `${this.tickets.key}${escaped(key)} ${escaped(id)}`
   }
 
-  closing(key: string, id: string): string {
+  lockDelay(key: string, id: string): string {
     return `${this.tickets.key}${escaped(key)} !${escaped(id)}`
   }
 

@@ -1,19 +1,22 @@
 import { type Backoff, backoffMs } from '../../../base/backoff.ts'
 import type { Cluster } from '../grpc/cluster.ts'
-import type { Stream } from '../grpc/connection.ts'
+import type { MemberStream } from '../grpc/connection.ts'
 import { encoded, TXN, WATCH, type WatchReply } from '../grpc/messages.ts'
 import { MessageReader } from '../grpc/wire.ts'
-import { Room } from './room.ts'
-import type { RoomNames } from './room-names.ts'
-import { type Entry, entryOf } from './ticket-value.ts'
+import type { KeyNames } from './key-names.ts'
+import { EtcdRoom } from './room.ts'
+import { entryOf, type RoomEntry } from './room-entry.ts'
 
-export interface RoomsOptions {
+export interface WatchedRoomsOptions {
   readonly cluster: Cluster
-  readonly names: RoomNames
+  readonly names: KeyNames
   /** A room is watched from now on. */
-  onOpen(room: Room): void
+  onOpen(room: EtcdRoom): void
   /** Something has happened in a room: `entries` as they are now, `gone` those that are deleted. */
-  onChange(room: Room, change: { readonly entries: readonly Entry[]; readonly gone: readonly string[] }): void
+  onChange(
+    room: EtcdRoom,
+    change: { readonly entries: readonly RoomEntry[]; readonly gone: readonly string[] },
+  ): void
 }
 
 /**
@@ -23,11 +26,11 @@ export interface RoomsOptions {
  * If the stream ends, a new one goes on where it was, so nothing is missed. If etcd has compacted that part of its history, the
  * room is read again.
  */
-export class Rooms {
-  readonly #options: RoomsOptions
+export class WatchedRooms {
+  readonly #options: WatchedRoomsOptions
   readonly #rooms = new Map<string, Watched>()
   readonly #byWatch = new Map<number, Watched>()
-  #stream: Stream | undefined
+  #stream: MemberStream | undefined
   #isConnecting = false
   /** When the stream began, by the monotonic clock; infinity where there was none. */
   #connectedAt = Number.POSITIVE_INFINITY
@@ -35,11 +38,11 @@ export class Rooms {
   #lastWatch = 0
   #isClosed = false
 
-  constructor(options: RoomsOptions) {
+  constructor(options: WatchedRoomsOptions) {
     this.#options = options
   }
 
-  get(key: string): Room | undefined {
+  get(key: string): EtcdRoom | undefined {
     return this.#rooms.get(key)?.room
   }
 
@@ -47,18 +50,18 @@ export class Rooms {
     return this.#rooms.size
   }
 
-  values(): Room[] {
+  values(): EtcdRoom[] {
     return [...this.#rooms.values()].map(({ room }) => room)
   }
 
   /** Watches a room from now on; `entries` is all there was at a revision. */
-  open(key: string, entries: readonly Entry[], revision: number): Room {
+  open(key: string, entries: readonly RoomEntry[], revision: number): EtcdRoom {
     const present = this.#rooms.get(key)
     if (present !== undefined) {
       this.#refill(present, entries, revision)
       return present.room
     }
-    const watched: Watched = { room: new Room(key), watch: 0, reached: [], refreshing: undefined }
+    const watched: Watched = { room: new EtcdRoom(key), watch: 0, reached: [], refreshing: undefined }
     watched.room.fill(entries, revision)
     this.#rooms.set(key, watched)
     this.#watch(watched)
@@ -67,7 +70,7 @@ export class Rooms {
   }
 
   /** Reads a room, and watches it from now on. */
-  async read(key: string): Promise<Room> {
+  async read(key: string): Promise<EtcdRoom> {
     const { names, cluster } = this.#options
     const request = { when: [], apply: [{ tag: 'range', ...names.room(key) }], otherwise: [] } as const
     const { reply } = await cluster.ask(TXN, request)
@@ -79,7 +82,7 @@ export class Rooms {
    * Resolves when the room is not older than this call. All calls of one tick share one small request, which asks whether the
    * number of keys is the known one, and none of them is newer.
    */
-  refresh(room: Room): Promise<void> {
+  refresh(room: EtcdRoom): Promise<void> {
     const watched = this.#rooms.get(room.key)
     if (watched?.room !== room) return this.read(room.key).then(() => {})
     watched.refreshing ??= this.#refresh(watched)
@@ -87,7 +90,7 @@ export class Rooms {
   }
 
   /** Resolves with whether all that happened up to this revision is known. */
-  reached(room: Room, revision: number): Promise<boolean> {
+  reached(room: EtcdRoom, revision: number): Promise<boolean> {
     const watched = this.#rooms.get(room.key)
     if (room.revision >= revision) return Promise.resolve(true)
     if (watched?.room !== room) return Promise.resolve(false)
@@ -192,7 +195,7 @@ export class Rooms {
     if (watched === undefined) return
     if (reply.canceled) return this.#canceled(watched, reply)
     const { room } = watched
-    const entries: Entry[] = []
+    const entries: RoomEntry[] = []
     const gone: string[] = []
     try {
       for (const { deleted, pair } of reply.events) {
@@ -239,7 +242,7 @@ export class Rooms {
     this.#connectLater()
   }
 
-  #refill(watched: Watched, entries: readonly Entry[], revision: number): void {
+  #refill(watched: Watched, entries: readonly RoomEntry[], revision: number): void {
     const { room } = watched
     if (revision <= room.revision) return
     const before = [...room.tickets.keys()]
@@ -255,7 +258,7 @@ export class Rooms {
 }
 
 interface Watched {
-  readonly room: Room
+  readonly room: EtcdRoom
   watch: number
   /** Each is called when the revision has changed, and says whether it has waited long enough. */
   reached: (() => boolean)[]
