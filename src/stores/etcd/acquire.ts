@@ -1,19 +1,26 @@
 import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
 import { isHoldfastError } from '../../errors.ts'
+import { answerFound, answerOwn, answerWritten, withAhead } from './answer.ts'
 import { isEmpty, isNew, isOlder, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import type { KeyValue, Operation } from './grpc/messages.ts'
 import { untilChangeMs } from './hints.ts'
-import { answer, answerFound, answerNew, withAhead } from './renew.ts'
 import { EtcdRoom } from './rooms/room.ts'
 import { ticketText, ticketValue } from './rooms/room-entry.ts'
 import { termMs } from './session/own-ticket.ts'
 import type { Session } from './session/session.ts'
 
-/** Writes the key of a ticket, unless it is there, and says whether the ticket holds. */
+/**
+ * Writes the key of a ticket, unless it is there, and answers whether the ticket holds. On its way a ticket passes through:
+ *
+ *  1. this file: where the ticket belongs in its room, and the transaction that writes its key;
+ *  2. answer.ts: the ticket becomes one of this process (session/session.ts, session/own-ticket.ts);
+ *  3. for a holder session/own-keys.ts: its key is bound to a lease that lasts for its ttl;
+ *     for a waiter rooms/watched-rooms.ts: its room is watched.
+ */
 export async function acquire(session: Session, ticket: Ticket): Promise<AcquireAnswer> {
   try {
     const own = session.tickets.get(ticket.id)
-    const known = own && withAhead(session, ticket, await answer(session, own, ticket))
+    const known = own && withAhead(session, ticket, await answerOwn(session, own, ticket))
     return known ?? (await enter(session, ticket))
   } catch (error) {
     if (isHoldfastError(error, 'store-unavailable')) session.orphans.add(ticket)
@@ -22,70 +29,78 @@ export async function acquire(session: Session, ticket: Ticket): Promise<Acquire
 }
 
 async function enter(session: Session, ticket: Ticket): Promise<AcquireAnswer> {
-  const comeIn = () => write(session, ticket)
+  const write = () => writeKey(session, ticket)
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-    const { coming } = await (ticket.patienceMs === 0 ? comeIn() : session.serial.run(ticket.key, comeIn))
+    const { coming } = await (ticket.patienceMs === 0 ? write() : session.serial.run(ticket.key, write))
     const answer = await coming
     if (answer !== undefined) return answer
   }
   throw tooBusy(ticket.key)
 }
 
-async function write(session: Session, ticket: Ticket): Promise<Coming> {
-  let seen = ticket.patienceMs > 0 ? session.rooms.get(ticket.key) : undefined
+async function writeKey(session: Session, ticket: Ticket): Promise<KeyDecided> {
+  let room = ticket.patienceMs > 0 ? session.rooms.get(ticket.key) : undefined
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-    const way = wayIn(ticket, seen, tries)
-    const tried = way.tag === 'none' ? await refuse(session, way.room) : await tryIn(session, ticket, way)
-    if ('coming' in tried) return tried
-    seen = tried.seen
+    const place = placeIn(room, ticket, tries)
+    const tried =
+      place.tag === 'refused' ? await refuse(session, place.room) : await tryToWrite(session, ticket, place)
+    if (tried.tag === 'decided') return tried
+    room = tried.room
   }
   throw tooBusy(ticket.key)
 }
 
-/** One try to write the key. If the room is not as it was seen, it returns how the room is. */
-async function tryIn(session: Session, ticket: Ticket, way: WayIn): Promise<Coming | Seen> {
+/** One try to write the key. If the room is not as it was known, the result is the room as it is. */
+async function tryToWrite(
+  session: Session,
+  ticket: Ticket,
+  place: TicketPlace,
+): Promise<KeyDecided | StaleRoom> {
   const { fences, names, leases, rooms } = session
   const base = await fences.value()
   const holdLease = await leases.shared(termMs(ticket))
   // Sent in parallel with the transaction below.
   leases.ensure(holdLease, termMs(ticket)).catch(() => {})
-  const lease = way.tag === 'behind' ? await leases.waiting() : holdLease
+  const lease = place.tag === 'behind' ? await leases.waiting() : holdLease
   const name = names.ticket(ticket.key, ticket.id)
   const range = names.room(ticket.key)
   const at = Date.now()
-  const value = ticketText(ticketValue(ticket, { at }))
-  const put: Operation = { tag: 'put', key: name, value, lease: lease.id }
+  const put: Operation = {
+    tag: 'put',
+    key: name,
+    value: ticketText(ticketValue(ticket, { at })),
+    lease: lease.id,
+  }
   const read: Operation = { tag: 'range', ...range }
-  // Where there is a watch, it tells a waiter who is there.
-  const isUnwatched = way.tag === 'behind' && rooms.get(ticket.key) === undefined
+  // If the room is watched, the watch tells a waiter who else is there.
+  const isUnwatched = place.tag === 'behind' && rooms.get(ticket.key) === undefined
   const told = await session
     .transact({
       when: [
         { that: 'value', is: 'equal', key: base.name, value: base.text },
-        way.tag === 'first' ? isEmpty(range) : isNew(name),
-        ...(way.tag === 'beside' ? [isOlder(range, way.revision)] : []),
+        place.tag === 'first' ? isEmpty(range) : isNew(name),
+        ...(place.tag === 'beside' ? [isOlder(range, place.revision)] : []),
       ],
       apply: isUnwatched ? [read, put] : [put],
       otherwise: [{ tag: 'range', key: base.name }, read],
     })
     .catch((error: unknown) => session.leaseGone(error, lease))
-  if (told === undefined) return { seen: undefined }
+  if (told === undefined) return UNKNOWN_ROOM
   const { reply, isInDoubt } = told
   const { revision } = reply
   if (reply.succeeded) {
-    const key = { name, at, createRevision: revision, revision, lease, holdLease, isInDoubt }
-    const own = session.track(ticket, key)
-    if (way.tag !== 'behind') own.offered(performance.now(), ticket.ttlMs)
+    const written = { name, at, createRevision: revision, revision, lease, holdLease, isInDoubt }
     const others = isUnwatched ? reply.ranges[0]?.pairs : undefined
-    return { coming: answerNew(session, own, { others, revision }) }
+    const isFirst = place.tag !== 'behind'
+    return decided(answerWritten(session, ticket, written, { revision, isFirst, others }))
   }
   const pairs = reply.ranges[1]?.pairs ?? []
   const present = pairs.find((pair) => pair.key === name)
-  // An earlier try of it may come in yet, after its caller has left.
+  // An earlier try may still write the key, after its caller has left.
   if (isInDoubt && present === undefined) session.orphans.add(ticket)
-  if (fences.changed(reply.ranges[0]?.pairs[0])) return { seen: undefined }
-  if (present !== undefined) return { coming: answerFound(session, present, ticket, { isInDoubt }) }
-  return { seen: roomOf(session, ticket, pairs, revision) }
+  if (fences.changed(reply.ranges[0]?.pairs[0])) return UNKNOWN_ROOM
+  if (present !== undefined) return decided(answerFound(session, present, ticket, { isInDoubt }))
+  return { tag: 'stale', room: roomOf(session, ticket, pairs, revision) }
 }
 
 function roomOf(session: Session, ticket: Ticket, pairs: readonly KeyValue[], revision: number): EtcdRoom {
@@ -98,15 +113,15 @@ function roomOf(session: Session, ticket: Ticket, pairs: readonly KeyValue[], re
   return room
 }
 
-/** Tickets of this process whose time is over are no reason to refuse anybody. */
-async function refuse(session: Session, room: EtcdRoom): Promise<Coming | Seen> {
-  const clearing = session.timers.expireFront(room)
-  if (clearing === undefined) {
+/** Answers `busy`, unless tickets of this process whose time is over stand in front. These are deleted first. */
+async function refuse(session: Session, room: EtcdRoom): Promise<KeyDecided | StaleRoom> {
+  const ending = session.timers.expireFront(room)
+  if (ending === undefined) {
     const retryMs = untilChangeMs(session, room)
-    return { coming: Promise.resolve({ tag: 'busy', retryMs }) }
+    return decided(Promise.resolve({ tag: 'busy', retryMs }))
   }
-  await clearing
-  return { seen: undefined }
+  await ending
+  return UNKNOWN_ROOM
 }
 
 /**
@@ -150,7 +165,7 @@ async function enterAll(
         value: ticketText(ticketValue(ticket, { at })),
         lease: lease.id,
       })),
-      // Ours may be there already, by a request whose answer was lost.
+      // The keys of these tickets may be there already, by a request whose answer was lost.
       otherwise: named.map(({ name }) => ({ tag: 'range', key: name })),
     })
     .catch((error: unknown) => session.leaseGone(error, lease))
@@ -159,16 +174,14 @@ async function enterAll(
   const { revision } = reply
   const answers = named.map(({ ticket, name }, index) => {
     if (reply.succeeded) {
-      const key = { name, at, createRevision: revision, revision, lease, holdLease: lease, isInDoubt }
-      const own = session.track(ticket, key)
-      own.offered(performance.now(), ticket.ttlMs)
-      return answerNew(session, own, { others: undefined, revision })
+      const written = { name, at, createRevision: revision, revision, lease, holdLease: lease, isInDoubt }
+      return answerWritten(session, ticket, written, { revision, isFirst: true, others: undefined })
     }
     const pair = reply.ranges[index]?.pairs[0]
     return pair && answerFound(session, pair, ticket, { isInDoubt })
   })
   if (answers.every((answer) => answer === undefined)) {
-    // An earlier try may come in yet, once nobody is there.
+    // An earlier try may still write the keys, once the rooms are empty.
     if (isInDoubt) for (const ticket of tickets) session.orphans.add(ticket)
     return undefined
   }
@@ -179,39 +192,49 @@ async function enterAll(
 }
 
 /**
- * What a ticket is put into a room for: to hold as the first one, to hold beside others, or to wait behind them. A key that
- * waits is bound to the lease of waiters, and a key that holds is not, so this is known before the key is written.
+ * Where a ticket belongs in its room. A key that waits is bound to the lease of waiters, and a key that holds is not, so this has to be
+ * known before the key is written.
  */
-function wayIn(ticket: Ticket, seen: EtcdRoom | undefined, tries: number): WayIn | NoWay {
+function placeIn(room: EtcdRoom | undefined, ticket: Ticket, tries: number): TicketPlace | Refused {
   const isPatient = ticket.patienceMs > 0
-  if (seen === undefined || seen.size === 0) return { tag: 'first' }
-  // Where many come at once, each of them changes the room for the others. Behind them nothing has to be as it was.
+  if (room === undefined || room.size === 0) return { tag: 'first' }
+  // If many come at once, each of them changes the room for the others. Behind them a ticket may come in whatever has changed.
   const isCrowded = isPatient && tries > MOST_BESIDE
-  if (seen.admits(ticket) && !isCrowded) return { tag: 'beside', revision: seen.revision }
-  return isPatient ? { tag: 'behind' } : { tag: 'none', room: seen }
+  if (room.admits(ticket) && !isCrowded) return { tag: 'beside', revision: room.revision }
+  return isPatient ? { tag: 'behind' } : { tag: 'refused', room }
 }
 
 const MOST_BESIDE = 2
 
-type WayIn =
+/** First in an empty room, beside the holders of a room that has not changed since this revision, or behind them. */
+type TicketPlace =
   | { readonly tag: 'first' }
   | { readonly tag: 'beside'; readonly revision: number }
   | { readonly tag: 'behind' }
 
-interface NoWay {
-  readonly tag: 'none'
+/** The key is taken, and the ticket does not wait. */
+interface Refused {
+  readonly tag: 'refused'
   readonly room: EtcdRoom
 }
 
-/** The key is written, and the next request for it may be sent. The answer may take more requests. */
-interface Coming {
+/** The key is written, found or refused, so the next request for it may be sent. The answer may take more requests. */
+interface KeyDecided {
+  readonly tag: 'decided'
   readonly coming: Promise<AcquireAnswer | undefined>
 }
 
-/** The key is not written. The room, or undefined where nothing is known of it. */
-interface Seen {
-  readonly seen: EtcdRoom | undefined
+function decided(coming: Promise<AcquireAnswer | undefined>): KeyDecided {
+  return { tag: 'decided', coming }
 }
 
-/** A comparison and an operation for each, of 128 that etcd takes in all unless it is told to take more; and one for the fence. */
+/** The key is not written: the room is not as it was known. Undefined: nothing is known of it. */
+interface StaleRoom {
+  readonly tag: 'stale'
+  readonly room: EtcdRoom | undefined
+}
+
+const UNKNOWN_ROOM: StaleRoom = { tag: 'stale', room: undefined }
+
+/** Each ticket needs a comparison and an operation, and the fence one more comparison. etcd takes 128 of each by default. */
 const MOST_AT_ONCE = 100

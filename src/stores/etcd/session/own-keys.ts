@@ -1,3 +1,4 @@
+import type { Ticket } from '../../../contract/store.ts'
 import type { Cluster } from '../grpc/cluster.ts'
 import { isAt, MOST_TRIES, tooBusy } from '../grpc/conditions.ts'
 import { isLeaseGone } from '../grpc/failures.ts'
@@ -14,8 +15,8 @@ export interface OwnKeysOptions {
 }
 
 /**
- * Writes the keys of tickets of this process. Each transaction names the revision of the key as it is known, which an earlier
- * request of this process may have changed without its reply being heard. Then the key is read, and the change is tried again.
+ * Writes the keys of tickets of this process. Each transaction names the known revision of the key. If the key has another revision,
+ * perhaps by an earlier request of this process whose answer was lost, the key is read and the change is tried again.
  */
 export class OwnKeys {
   readonly #options: OwnKeysOptions
@@ -24,7 +25,7 @@ export class OwnKeys {
     this.#options = options
   }
 
-  /** Carries out a plan, which is made anew for each try. Undefined when the key is not ours any more. */
+  /** Carries out a plan, which is made anew for each try. Undefined if the ticket is not one of this process any more. */
   async change(own: OwnTicket, plan: (tries: number) => Plan): Promise<TxnReply | undefined> {
     const { cluster, names } = this.#options
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
@@ -41,7 +42,20 @@ export class OwnKeys {
     throw tooBusy(own.ticket.key)
   }
 
-  /** Binds the key of a holder to a lease that is long enough. False when the key is no longer ours, or the ticket holds no longer. */
+  /**
+   * Confirms or renews a ticket, and promises it its ttl once its key is bound to a lease that surely lasts as long. False if the ticket
+   * holds no longer.
+   */
+  async hold(own: OwnTicket, ticket: Ticket): Promise<boolean> {
+    own.confirmed(ticket, performance.now())
+    if (!(await this.bind(own))) return false
+    await this.#options.leases.ensure(own.binding.lease, termMs(ticket))
+    if (own.binding.lease.isLost || own.state.tag !== 'held') return false
+    own.renewed(ticket.ttlMs, performance.now())
+    return true
+  }
+
+  /** Binds the key of a holder to a lease that is long enough. False if the ticket holds no longer, or another process has it. */
   async bind(own: OwnTicket): Promise<boolean> {
     const { leases } = this.#options
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
@@ -53,9 +67,9 @@ export class OwnKeys {
       const lease = isForMinHold
         ? await leases.expiring(Math.max(holdMs, own.ticket.ttlMs) + own.ticket.lockDelayMs)
         : await leases.shared(needMs)
-      // Released while the lease was granted: this write would undo that its key says so.
+      // The ticket was released while the lease was granted, and its key says so. This write would undo that.
       if (own.state.tag !== 'held') return false
-      // Bound to it by another question meanwhile.
+      // Another request has bound it to that lease meanwhile.
       if (own.binding.lease === lease && own.binding.isForMinHold === isForMinHold) return true
       try {
         const value = ticketText(ticketValue(own.ticket, { at: own.at, isForMinHold }))
@@ -66,7 +80,7 @@ export class OwnKeys {
         return true
       } catch (error) {
         if (!isLeaseGone(error)) {
-          // Its key may outlive the lease to which it was bound, as far as this process knows.
+          // The write may be carried out later, so the key may outlive the lease to which it is bound as far as this process knows.
           own.putInDoubt()
           throw error
         }
@@ -76,7 +90,7 @@ export class OwnKeys {
     throw tooBusy(own.ticket.key)
   }
 
-  /** Takes note of how the key of a ticket was seen. False when another process has written it, or it is a tombstone. */
+  /** Notes the binding of a key that was read. False if another process has written the key, or it is a tombstone. */
   adopt(own: OwnTicket, { createRevision, modRevision, lease, value }: RoomEntry): boolean {
     const { leases } = this.#options
     if (createRevision !== own.createRevision || value.state !== 'here' || !leases.isOurs(lease)) return false
@@ -88,10 +102,10 @@ export class OwnKeys {
     return true
   }
 
-  /** The key of a ticket was bound to this lease at this revision. */
+  /** Notes that the key of a ticket has this binding. */
   bound(own: OwnTicket, binding: Binding): void {
     const before = own.binding.lease
-    // Once it is forgotten, it counts for no lease.
+    // A forgotten ticket counts for no lease.
     if (!own.bound(binding) || own.state.tag === 'forgotten') return
     before.tickets -= 1
     this.#options.leases.used(binding.lease)
@@ -99,7 +113,7 @@ export class OwnKeys {
 }
 
 interface Plan {
-  /** What else has to be so. */
+  /** Further conditions. */
   readonly when?: readonly Compare[]
   readonly apply: readonly Operation[]
 }

@@ -1,0 +1,238 @@
+import type { AcquireAnswer, Gone, RenewAnswer, Ticket } from '../../contract/store.ts'
+import { isAt, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
+import type { KeyValue, Operation } from './grpc/messages.ts'
+import { ahead, askAgainMs } from './hints.ts'
+import { EtcdRoom } from './rooms/room.ts'
+import { entryOf, ticketText, ticketValue } from './rooms/room-entry.ts'
+import { type OwnTicket, termMs } from './session/own-ticket.ts'
+import type { Session, Written } from './session/session.ts'
+
+/**
+ * Answers acquire and renew: finds out whether a ticket holds, and if so makes sure that it goes on holding. There are three ways in:
+ *
+ * - `answerOwn`: the ticket is one of this process. A holder's key is compared with etcd, a waiter's room is read.
+ * - `answerWritten`: its key was just written, and the reply tells who else is in the room.
+ * - `answerUnknown`: this process does not know the ticket. Its key is read, and the ticket becomes one of this process.
+ *
+ * All three end in `answerByState`. `undefined`: the key is gone or has changed meanwhile, and was not removed on purpose.
+ */
+export function answerOwn(
+  session: Session,
+  own: OwnTicket,
+  ticket: Ticket,
+): Promise<RenewAnswer | undefined> {
+  return own.during(async () => {
+    const now = performance.now()
+    if (own.state.tag === 'held') {
+      own.renewed(ticket.ttlMs, now)
+      await verify(session, [own])
+    } else if (own.state.tag === 'waiting') {
+      own.heard(ticket, now)
+      await lookAround(session, own)
+    }
+    return answerByState(session, own, ticket)
+  })
+}
+
+/** How the room was in the transaction that wrote or found a key. */
+interface Surroundings {
+  readonly revision: number
+  /** The transaction has shown that the ticket may hold. */
+  readonly isFirst: boolean
+  /** The other keys of the room; undefined if a watch tells them. */
+  readonly others: readonly KeyValue[] | undefined
+}
+
+export async function answerWritten(
+  session: Session,
+  ticket: Ticket,
+  written: Written,
+  { revision, isFirst, others }: Surroundings,
+): Promise<AcquireAnswer | undefined> {
+  const own = session.track(ticket, written)
+  if (isFirst) own.offered(performance.now(), ticket.ttlMs)
+  return own.during(async () => {
+    if (others !== undefined) place(session, own, others, revision)
+    return withAhead(session, ticket, await answerOwn(session, own, ticket))
+  })
+}
+
+export async function answerUnknown(session: Session, ticket: Ticket): Promise<RenewAnswer | undefined> {
+  for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    const { pairs } = await session.read({ key: session.names.ticket(ticket.key, ticket.id) })
+    if (pairs[0] === undefined) return undefined
+    const answer = await answerFound(session, pairs[0], ticket, { isInDoubt: false })
+    if (answer !== undefined && answer.tag !== 'busy') return answer
+  }
+  throw tooBusy(ticket.key)
+}
+
+/** The key of the ticket was found. Binds it to a lease of this process, if it is not. Undefined if it changed meanwhile. */
+export async function answerFound(
+  session: Session,
+  pair: KeyValue,
+  ticket: Ticket,
+  { isInDoubt }: { readonly isInDoubt: boolean },
+): Promise<AcquireAnswer | undefined> {
+  const { leases, names } = session
+  const { name, createRevision, modRevision, value } = entryOf(pair, names)
+  if (value.state === 'gone')
+    return value.evicted ? { tag: 'gone', evicted: true, reason: value.reason } : GONE
+  if (value.state !== 'here') return GONE
+  await session.fences.value()
+  const holdLease = await leases.shared(termMs(ticket))
+  const bound = leases.keptAlive(pair.lease)
+  // A ticket of another process may hold: its key must never be bound to the lease of waiters.
+  const lease = bound ?? holdLease
+  const isOurs = bound !== undefined
+  const { at } = value
+  const text = ticketText(ticketValue(ticket, { at }))
+  const put: Operation = { tag: 'put', key: name, value: text, lease: lease.id }
+  const range: Operation = { tag: 'range', ...names.room(ticket.key) }
+  const told = await session
+    .transact({
+      when: [isAt(name, modRevision)],
+      apply: isOurs ? [range] : [put, range],
+      otherwise: [],
+    })
+    .catch((error: unknown) => session.leaseGone(error, lease))
+  if (told === undefined || !told.reply.succeeded) return undefined
+  const { revision, ranges } = told.reply
+  const written = {
+    ...{ name, at, createRevision, lease, holdLease },
+    revision: isOurs ? modRevision : revision,
+    isInDoubt: isInDoubt || told.isInDoubt,
+  }
+  const others = ranges.at(-1)?.pairs.filter(({ key }) => key !== name) ?? []
+  return answerWritten(session, ticket, written, { revision, isFirst: false, others })
+}
+
+/** Adds to the answer of a waiter how many others are ahead. */
+export function withAhead(
+  session: Session,
+  ticket: Ticket,
+  answer: RenewAnswer | undefined,
+): AcquireAnswer | undefined {
+  return answer?.tag === 'queued' ? { ...answer, ahead: ahead(session, ticket) } : answer
+}
+
+/**
+ * Decides whether it is the turn of a ticket, by the others in its room, and offers it the key. If it is not, the room is watched from
+ * now on.
+ */
+function place(session: Session, own: OwnTicket, others: readonly KeyValue[], revision: number): void {
+  const { name, at, createRevision, binding, ticket } = own
+  const { key, id } = ticket
+  const isWatched = session.rooms.get(key) !== undefined
+  const isAlone = others.length === 0 && !isWatched
+  const mine = {
+    ...{ name, key, id, createRevision, value: ticketValue(ticket, { at }) },
+    ...{ modRevision: binding.revision, lease: binding.lease.id },
+  }
+  const entries = [...session.entries(others), mine]
+  const room = new EtcdRoom(key)
+  room.fill(entries, revision)
+  const isIn =
+    isAlone || (room.lockDelays.size === 0 && room.divide().holders.some((other) => other.id === id))
+  if (isIn && own.state.tag === 'waiting') own.offered(performance.now(), ticket.ttlMs)
+  if (!isIn || isWatched) session.rooms.open(key, entries, revision)
+}
+
+/** Answers by the state that the ticket has now. A ticket that was offered its key or holds is confirmed. */
+export async function answerByState(
+  session: Session,
+  own: OwnTicket,
+  ticket: Ticket,
+): Promise<RenewAnswer | undefined> {
+  if (own.state.tag === 'ending') await own.state.done
+  switch (own.state.tag) {
+    case 'waiting':
+      return keepWaiting(session, own, ticket)
+    case 'offered':
+    case 'held':
+      return confirm(session, own, ticket)
+    case 'leaving':
+      return GONE
+    // Taken over or ended meanwhile: etcd knows what became of the ticket.
+    case 'ending':
+    case 'forgotten':
+      return answerUnknown(session, ticket)
+    default:
+      return own.state satisfies never
+  }
+}
+
+async function keepWaiting(
+  session: Session,
+  own: OwnTicket,
+  ticket: Ticket,
+): Promise<RenewAnswer | undefined> {
+  const { lease } = own.binding
+  await session.leases.ensure(lease, Math.min(termMs(ticket), lease.ttlMs / 2))
+  if (own.binding.lease.isLost) return undefined
+  if (own.state.tag !== 'waiting') return answerByState(session, own, ticket)
+  own.waits(ticket)
+  return { tag: 'queued', askAgainMs: askAgainMs(session, own) }
+}
+
+async function confirm(session: Session, own: OwnTicket, ticket: Ticket): Promise<RenewAnswer | undefined> {
+  if (await session.keys.hold(own, ticket)) {
+    session.look(own)
+    return { tag: 'held', fence: own.fence }
+  }
+  // The ticket was evicted meanwhile, for example.
+  if (own.state.tag === 'ending') await own.state.done
+  return answerUnknown(session, ticket)
+}
+
+/** Asks whether the keys of holders are as this process left them. A ticket whose key is not is no longer one of this process. */
+export async function verify(session: Session, held: readonly OwnTicket[]): Promise<void> {
+  const batches: OwnTicket[][] = []
+  for (let start = 0; start < held.length; start += MOST_COMPARES)
+    batches.push(held.slice(start, start + MOST_COMPARES))
+  await Promise.all(
+    batches.map(async (batch) => {
+      const { reply } = await session.transact({
+        when: batch.map(({ name, binding }) => isAt(name, binding.revision)),
+        apply: [],
+        // If no branch had a read, etcd would let one member answer alone, which may be behind the others.
+        otherwise: batch.map(({ name }) => ({ tag: 'range', key: name })),
+      })
+      if (reply.succeeded) return
+      for (const [index, own] of batch.entries()) {
+        const pair = reply.ranges[index]?.pairs[0]
+        if (pair === undefined) session.forget(own)
+        else session.seen(own, entryOf(pair, session.names))
+      }
+    }),
+  )
+}
+
+/**
+ * Finds out whether it is a waiter's turn. The room as this process knows it is enough to say yes. To say no, the room has to be as
+ * new as this request: a release may have been answered before the watch tells of it.
+ */
+async function lookAround(session: Session, own: OwnTicket): Promise<void> {
+  const { rooms, timers } = session
+  const { key, id } = own.ticket
+  let room = rooms.get(key)
+  if (room !== undefined) {
+    if (!(await rooms.reached(room, own.createRevision))) room = undefined
+    else session.admit(room)
+    if (own.state.tag !== 'waiting') return
+  }
+  const isFirst = own.isFirstRead()
+  if (room === undefined) room = await rooms.read(key)
+  else if (!isFirst) await rooms.refresh(room)
+  if (rooms.get(key) === room && !room.tickets.has(id)) session.forget(own)
+  session.admit(room)
+  // Tickets in front of it whose time is over are deleted first.
+  for (let ending = timers.expireFront(room); ending !== undefined; ending = timers.expireFront(room)) {
+    await ending
+    session.admit(room)
+  }
+}
+
+const GONE: Gone = { tag: 'gone', evicted: false }
+/** etcd takes 128 comparisons in a transaction, unless it is configured to take more. */
+const MOST_COMPARES = 100
