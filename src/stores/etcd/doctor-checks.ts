@@ -2,13 +2,13 @@ import { type Finding, milliseconds } from '../../base/diagnosis.ts'
 import type { KnownMember, MemberStatus } from './grpc/doctor-messages.ts'
 
 export interface MemberFacts extends MemberStatus {
-  /** The median. */
+  /** The median of some requests. */
   readonly roundTripMs: number
-  /** All of the cluster; empty where the user may not ask. */
+  /** All members of the cluster. Empty if the user may not ask for them. */
   readonly known: readonly KnownMember[]
 }
 
-/** Each looks at one thing of one member, and says nothing where there is nothing to say. */
+/** Each check looks at one thing of one member. Undefined: there is nothing to report. */
 export const MEMBER_CHECKS: readonly ((facts: MemberFacts) => Finding | undefined)[] = [
   version,
   role,
@@ -99,7 +99,7 @@ function megabytes(bytes: number): string {
 const DEFAULT_QUOTA_BYTES = 2 * 1024 ** 3
 const NEARLY_FULL = 0.8
 
-/** What is to be said of the members together; `named` of them stand in the URL. */
+/** Findings about the members together. `named` is the number of members in the URL. */
 export function togetherOf(seen: readonly MemberFacts[], named: number): readonly Finding[] {
   if (new Set(seen.map(({ cluster }) => cluster)).size > 1) {
     return [
@@ -138,7 +138,7 @@ function members(voters: number, named: number): Finding {
   return { check, verdict: 'ok', text: `The URL names all ${voters} members.` }
 }
 
-/** Only where all are named: of the others nobody here knows whether they answer. */
+/** Only if the URL names all voters: nothing is known of the other ones. */
 function quorum(voters: number, seen: readonly MemberFacts[], named: number): readonly Finding[] {
   const check = 'quorum'
   const answering = new Set(seen.filter(({ isLearner }) => !isLearner).map(({ member }) => member)).size

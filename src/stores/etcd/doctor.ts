@@ -6,7 +6,7 @@ import { type KnownMember, MEMBER_LIST, STATUS } from './grpc/doctor-messages.ts
 import { LEASE_GRANT, type Method, TXN } from './grpc/messages.ts'
 import { parseUrl } from './open.ts'
 
-/** Of each member that a URL names, and of what they make together, beyond what the store itself notices. */
+/** Findings about each member that a URL names, and about the cluster, beyond what the store itself notices. */
 export async function diagnoseEtcd(url: string): Promise<readonly Finding[]> {
   const { endpoints, auth } = parseUrl(url)
   const options = { auth, tls: {}, prefix: PREFIX }
@@ -25,7 +25,7 @@ export async function diagnoseEtcd(url: string): Promise<readonly Finding[]> {
     return MEMBER_CHECKS.flatMap((check) => check(facts) ?? []).map((finding) => ({ ...finding, where }))
   })
   const seen = asked.flatMap(({ facts }) => ('problem' in facts ? [] : [facts]))
-  // That no member can be reached was noticed by the store.
+  // If no member can be reached, the store has reported that.
   if (seen.length === 0) return endpoints.length === 1 ? [] : findings
   const cluster = new Cluster({ ...options, endpoints })
   try {
@@ -50,7 +50,7 @@ async function factsOf(cluster: Cluster): Promise<MemberFacts | { readonly probl
     return {
       ...status,
       roundTripMs: times[Math.floor(ROUNDS / 2)] ?? 0,
-      // Newer ones tell it to whoever has a name only.
+      // Newer versions of etcd answer this only to a user who has authenticated.
       known: await ask(cluster, MEMBER_LIST, {}).catch((): readonly KnownMember[] => []),
     }
   } catch (error) {
@@ -68,7 +68,7 @@ async function ask<Request, Reply>(
   return (await cluster.ask(method, request)).reply
 }
 
-/** What the store needs beyond reading, which opening it has shown. */
+/** Whether the user may write. That the user may read was shown by opening the store. */
 async function permitted(cluster: Cluster): Promise<readonly Finding[]> {
   try {
     await ask(cluster, TXN, writesNothing())
@@ -81,7 +81,7 @@ async function permitted(cluster: Cluster): Promise<readonly Finding[]> {
   }
 }
 
-/** Carries out nothing, since no revision is below 0, and needs every right that it would if it did. */
+/** Changes nothing, because no revision is below 0, but needs the same rights as if it did. */
 function writesNothing(): Parameters<typeof TXN.encode>[0] {
   const key = `${PREFIX}tickets/is anybody there`
   return {
@@ -91,7 +91,7 @@ function writesNothing(): Parameters<typeof TXN.encode>[0] {
   }
 }
 
-/** The one way to learn of the election timeout: a lease that ends by itself, as etcd grants it. */
+/** Asks for a short lease, which ends by itself. Its granted length is the one way to learn the election timeout. */
 async function shortest(cluster: Cluster): Promise<Finding> {
   const check = 'shortest ttl'
   const id = 1 + Math.floor(Math.random() * (Number.MAX_SAFE_INTEGER - 1))

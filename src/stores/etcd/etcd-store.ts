@@ -20,9 +20,13 @@ import { renew, takeOffers } from './renew.ts'
 import { Session } from './session/session.ts'
 
 /**
- * Keys in etcd, one per ticket: `rooms/room.ts` says who holds, `session/leases.ts` what a crash costs, and
- * `session/ticket-timers.ts` what ends a single ticket. Every request is a transaction that names the revision it is about. So it may
- * be repeated, and come late, without any effect but the one that was meant.
+ * Keys in etcd, one per ticket. Every request is a transaction that names the revision it is about. So it may be repeated, and come
+ * late, and still has only the effect that was meant. Where to read on:
+ *
+ * - acquire.ts: the way of a ticket, from the request to the answer
+ * - rooms/room.ts: which tickets hold
+ * - session/own-ticket.ts: the states of a ticket of this process
+ * - session/leases.ts: what the death of a process costs; session/ticket-timers.ts: what ends a single ticket
  */
 export class EtcdStore implements Store {
   readonly name = 'etcd'
@@ -48,7 +52,7 @@ export class EtcdStore implements Store {
     return release(this.#session, request)
   }
 
-  /** Wakes come from the watches, which are there before anybody has to wait for one. */
+  /** Wakes come from the watches. A watch is there before its first waiter waits. */
   listen(onWake: (wake: Wake) => void): () => void {
     return this.#session.listen(onWake)
   }

@@ -5,7 +5,7 @@ import { EtcdRoom } from './rooms/room.ts'
 import { type RoomEntry, type TicketEntry, tombstoneText } from './rooms/room-entry.ts'
 import type { Session } from './session/session.ts'
 
-/** Removes tickets by force, all that are there at one moment. */
+/** Removes tickets by force: all that the room has at one moment. */
 export async function evict(session: Session, request: EvictRequest): Promise<readonly string[]> {
   const evicted = new Set<string>()
   for (let tries = 0; tries < MOST_TRIES; tries += 1)
@@ -29,7 +29,7 @@ async function tryToEvict(
   }
   const { holders } = room.divide()
   const targets = [...room.tickets.values()].filter((entry) => id === undefined || entry.id === id)
-  // From the end of the queue: nobody is let in who is to be evicted, too.
+  // From the end of the queue, so that no ticket is let in that is evicted a moment later.
   for (let end = targets.length; end > 0; end -= TOGETHER) {
     const some = targets.slice(Math.max(0, end - TOGETHER), end)
     const isDone = await evictSome(session, some, { holders, reason }).catch((error: unknown) =>
@@ -72,5 +72,5 @@ async function evictSome(
   return reply.succeeded
 }
 
-/** Two operations each at most, and etcd takes 128 in one transaction. */
+/** Each ticket needs two operations at most. etcd takes 128 in a transaction by default. */
 const TOGETHER = 50

@@ -9,21 +9,21 @@ export function ahead({ rooms }: Session, { key, id }: Ticket): number {
 }
 
 /**
- * When a waiter has to ask again: in time to stay remembered, and for the next expiry. Every waiter watches for that, as all in front
- * of it may be dead.
+ * When a waiter has to ask again: in time to stay remembered, and at the next expiry. Every waiter asks then, because all tickets in
+ * front of it may belong to dead processes.
  */
 export function askAgainMs(session: Session, { ticket }: OwnTicket): number {
   const stayingMs = Math.min(ticket.patienceMs / 3, (ticket.acceptMs * 2) / 3)
   const room = session.rooms.get(ticket.key)
   if (room === undefined) return Math.max(1, Math.ceil(stayingMs))
-  // As the law has it: none but the head asks too often, however short the lease in front of it is.
+  // As in the law: only the head asks often, however short the lease in front of it is.
   const isHead =
     room.lockDelays.size > 0 ? ahead(session, ticket) === 0 : room.divide().head?.id === ticket.id
   const leastMs = isHead ? 1 : ticket.acceptMs / 6
   return Math.ceil(Math.min(stayingMs, Math.max(leastMs, untilChangeMs(session, room))))
 }
 
-/** When time alone may let somebody in: exactly for tickets of this process, and at the latest for those of others. */
+/** When time alone may let a waiter in. This is exact for holders of this process. Others may be done sooner. */
 export function untilChangeMs({ tickets, delays }: Session, room: EtcdRoom): number {
   const now = performance.now()
   let changeMs = Number.POSITIVE_INFINITY

@@ -54,7 +54,7 @@ async function read(
   return { pairs: reply.ranges[0]?.pairs ?? [], more: reply.ranges[0]?.more ?? false }
 }
 
-/** What this process knows of a ticket of its own. */
+/** What this process knows of one of its tickets. */
 interface Known {
   readonly createRevision: number
   readonly acceptMs: number
@@ -122,7 +122,7 @@ async function viewOf(
   }
 }
 
-/** Its time is over, and its key is being deleted or will be. */
+/** Whether the time of a ticket is over. Then its key is being deleted, or will be. */
 function isOver(known: Known | undefined, now: number): boolean {
   if (known === undefined) return false
   const { state } = known
@@ -141,7 +141,7 @@ function isOver(known: Known | undefined, now: number): boolean {
   }
 }
 
-/** Of a ticket that stands at the front. A watch may not have told a waiter yet that it is its turn. */
+/** The times of a ticket that stands at the front. It may be a waiter whose turn the watch has not told yet. */
 function timesOf({ state, acceptMs }: Known, now: number): Pick<HolderView, 'heldMs' | 'remainingMs'> {
   if ('since' in state) return { heldMs: now - state.since, remainingMs: state.until - now }
   return { heldMs: 0, remainingMs: acceptMs }

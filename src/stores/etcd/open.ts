@@ -8,12 +8,11 @@ import { loadDial } from './grpc/connection.ts'
 import { checkedOptions, type EtcdStoreOptions, originOf } from './options.ts'
 
 /**
- * A store on etcd 3.4 or newer: one lease for each process, one key for each ticket, and a hand-over without any request.
- * Waits and fences are etcd's own: what one member has answered, a quorum knows.
+ * A store on etcd 3.4 or newer. A quorum of etcd's members knows each grant before it is answered, and fences are etcd's own revisions.
  *
- * Needs the package `@grpc/grpc-js` 1.13 or newer, which it loads with the first request; that is when it connects, too. It does
- * not keep the process alive. A process that dies, hangs or is cut off loses its tickets after their ttl and a fifth of it more,
- * in whole seconds, holders and waiters alike.
+ * Needs the package `@grpc/grpc-js` 1.13 or newer. It loads the package and connects with the first request. It does not keep the
+ * process alive. If a process dies, hangs or is cut off, what it holds is free after the ttl, a fifth of it and a second, in whole
+ * seconds. Its waiters are gone after about two seconds.
  *
  * ```ts
  * import { createLocks } from 'holdfast'
@@ -49,7 +48,7 @@ export async function openEtcd(
   checkOptions(options, ['tls', 'prefix'])
   const store = etcdStore({ ...options, ...parseUrl(url) })
   await loadDial()
-  // Needs what every request needs, finds nobody, and changes nothing.
+  // Needs the rights that every request needs, finds no ticket, and changes nothing.
   return opened(store, () => store.release({ key: 'is anybody there', id: '?', cancel: false }))
 }
 

@@ -3,9 +3,9 @@ import { checkOptions, expected } from '../../base/arguments.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 
 export interface EtcdStoreOptions {
-  /** The client URLs of the members, `http://` or all of them `https://`. Name all: the others are asked where one fails. */
+  /** The client URLs of the members: all `http://`, or all `https://`. Name all members: if one fails, the others are asked. */
   readonly endpoints: readonly string[]
-  /** For an etcd with authentication. Its role needs readwrite on all keys that begin with `prefix`. */
+  /** For an etcd with authentication. The user's role needs readwrite on all keys that begin with `prefix`. */
   readonly auth?: { readonly username: string; readonly password: string }
   readonly tls?: EtcdTls
   /** What all keys begin with. Default: `holdfast/`. */

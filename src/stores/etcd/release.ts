@@ -14,7 +14,7 @@ export async function release(session: Session, request: ReleaseRequest): Promis
   return answer
 }
 
-/** Undefined when the ticket is not one of this process, or no longer. */
+/** Undefined if the ticket is not one of this process, or no longer. */
 async function releaseIfOwn(session: Session, request: ReleaseRequest): Promise<ReleaseAnswer | undefined> {
   const own = session.tickets.get(request.id)
   if (own?.ticket.key !== request.key) return undefined
@@ -33,7 +33,7 @@ async function releaseOwn(
   const was = state.tag === 'waiting' ? 'queued' : 'held'
   const isEarly = state.tag === 'held' && state.minHoldUntil > performance.now()
   if (isEarly) return (await leave(session, own)) ? { was } : undefined
-  // Its deletion is our own doing, and wakes nobody.
+  // This process deletes the key itself, so nobody is woken for that.
   return own.during(async () => {
     const removal = await removalOf(session, own.name, request.cancel || own.isInDoubt)
     const reply = await remove(session, own, removal, nextOf(session, own))
@@ -44,7 +44,7 @@ async function releaseOwn(
   })
 }
 
-/** Released before its minimum hold was over: its key stays until then. False when it is no longer ours. */
+/** A release before the minimum hold is over: the key stays until then. False if the ticket is no longer one of this process. */
 async function leave(session: Session, own: OwnTicket): Promise<boolean> {
   const reply = await session.keys.change(own, () => {
     const { lease, isForMinHold } = own.binding
@@ -74,7 +74,7 @@ function nextOf({ rooms, tickets }: Session, own: OwnTicket): readonly OwnTicket
   return next.slice(0, MOST_NEXT)
 }
 
-/** Undefined when its key is not ours any more. */
+/** Deletes the key of a ticket and binds the keys of the next ones. Undefined if the ticket is no longer one of this process. */
 async function remove(
   session: Session,
   own: OwnTicket,
@@ -102,15 +102,15 @@ async function remove(
     return reply
   } catch (error) {
     if (next.length === 0) throw error
-    // One of their leases is gone, say, and the one who waits by it will find out.
+    // The lease of a next ticket is gone, for example. That ticket finds out by itself.
     if (isLeaseGone(error)) return remove(session, own, removal, [])
-    // Perhaps carried out: then their keys outlast the lease of waiters.
+    // The transaction may have been carried out. Then the keys of the next tickets outlast the lease of waiters.
     for (const other of next) other.putInDoubt()
     throw error
   }
 }
 
-/** Of another process, or of none. */
+/** Releases a ticket of another process, or one that is not there. */
 async function releaseFound(session: Session, request: ReleaseRequest): Promise<ReleaseAnswer> {
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
     const answer = await tryToRelease(session, request).catch((error: unknown) =>
@@ -121,7 +121,7 @@ async function releaseFound(session: Session, request: ReleaseRequest): Promise<
   throw tooBusy(request.key)
 }
 
-/** Undefined when its key changed meanwhile. */
+/** Undefined if the key changed meanwhile. */
 async function tryToRelease(
   session: Session,
   { key, id, cancel }: ReleaseRequest,
@@ -131,9 +131,9 @@ async function tryToRelease(
   const entries = session.entries(pairs)
   const present = entries.find((entry) => entry.name === name)
   if (present?.value.state !== 'here') {
-    // The tombstone of an eviction may end soon, and what comes late has to have no effect from now on.
-    const isBuried = cancel && present?.value.state !== 'leaving'
-    return isBuried && !(await bury(session, name, present)) ? undefined : { was: 'unknown' }
+    // The tombstone of an eviction may end soon, but late requests must have no effect for a minute from now.
+    const needsTombstone = cancel && present?.value.state !== 'leaving'
+    return needsTombstone && !(await leaveTombstone(session, name, present)) ? undefined : { was: 'unknown' }
   }
   const room = new EtcdRoom(key)
   room.fill(entries, revision)
@@ -150,8 +150,12 @@ async function tryToRelease(
   return reply.succeeded ? { was: isIn ? 'held' : 'queued' } : undefined
 }
 
-/** Leaves a tombstone where there is no ticket. False when something came there meanwhile. */
-async function bury(session: Session, name: string, present: RoomEntry | undefined): Promise<boolean> {
+/** Leaves a tombstone in place of a ticket that is not there. False if the key changed meanwhile. */
+async function leaveTombstone(
+  session: Session,
+  name: string,
+  present: RoomEntry | undefined,
+): Promise<boolean> {
   const { reply } = await session.transact({
     when: [present === undefined ? isNew(name) : isAt(name, present.modRevision)],
     apply: [await removalOf(session, name, true)],
@@ -160,11 +164,11 @@ async function bury(session: Session, name: string, present: RoomEntry | undefin
   return reply.succeeded
 }
 
-async function removalOf(session: Session, name: string, isBuried: boolean): Promise<Operation> {
-  if (!isBuried) return { tag: 'delete', key: name }
+async function removalOf(session: Session, name: string, needsTombstone: boolean): Promise<Operation> {
+  if (!needsTombstone) return { tag: 'delete', key: name }
   const { id } = await session.leases.tombstones(TOMBSTONE_MS)
   return { tag: 'put', key: name, value: tombstoneText({ evicted: false }), lease: id }
 }
 
-/** A condition and an operation for each, of 128 that etcd takes unless it is told to take more. */
+/** Each ticket needs a comparison and an operation. etcd takes 128 of each in a transaction by default. */
 const MOST_NEXT = 50

@@ -55,7 +55,7 @@ test('a waiter is remembered anew each time it asks, and a ticket that does not 
   expect(own.state).toEqual({ tag: 'offered', since: 300, until: 600 })
 })
 
-test('a ttl counts from the last question, never gets shorter, and does not end before the minimum hold', () => {
+test('a ttl counts from the last request, never gets shorter, and does not end before the minimum hold', () => {
   const own = inState('offered')
   own.confirmed(own.ticket, 200)
   expect(own.state).toEqual({ tag: 'held', since: 200, until: 1200, minHoldUntil: 5200 })
@@ -79,7 +79,7 @@ test('of two writes of its key the later one counts, in whichever order they are
   expect(own.binding).toMatchObject({ revision: binding.revision + 2, isForMinHold: true })
 })
 
-test('it is being asked about until the last question is answered, also when one fails', async () => {
+test('it has an open request until the last one is answered, also when one fails', async () => {
   const own = inState('waiting')
   let fail: (error: Error) => void = () => {}
   const failing = new Promise<void>((_, reject) => {
@@ -87,8 +87,8 @@ test('it is being asked about until the last question is answered, also when one
   })
   const first = own.during(() => failing)
   await own.during(async () => {})
-  expect(own.isAsked).toBe(true)
+  expect(own.hasOpenRequest).toBe(true)
   fail(new Error('no answer'))
   await expect(first).rejects.toThrow('no answer')
-  expect(own.isAsked).toBe(false)
+  expect(own.hasOpenRequest).toBe(false)
 })

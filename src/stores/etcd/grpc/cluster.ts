@@ -21,19 +21,19 @@ export interface EtcdClusterOptions {
   readonly endpoints: readonly string[]
   readonly auth: { readonly username: string; readonly password: string } | undefined
   readonly tls: EtcdTls
-  /** For messages. */
+  /** For error messages. */
   readonly prefix: string
 }
 
 export interface Replied<Reply> {
   readonly reply: Reply
-  /** An earlier try of this request got no answer: it may arrive later than everything that is asked from now on. */
+  /** An earlier try of this request got no answer, and may be carried out later than every request from now on. */
   readonly isInDoubt: boolean
 }
 
 /**
- * The members of one etcd. A request goes to the one that answered last, and where that one fails or says nothing, to the
- * others in turn, once each. All requests of the store may be repeated, so nothing is lost by asking twice.
+ * The members of one etcd. A request goes to the member that answered last. If that one fails or is silent, the request goes to each of
+ * the others once. All requests of the store may be repeated, so a second try does no harm.
  */
 export class Cluster {
   readonly #options: EtcdClusterOptions
@@ -76,7 +76,7 @@ export class Cluster {
         if (sentence !== undefined) refusal = refused(sentence, error)
         else if (isLeaseGone(error) || isLeaseThere(error)) throw error
         else if (!isTransient(error)) throw refused(REFUSED, error)
-        // It may have reached the member: there is never proof that it has not.
+        // The request may have reached the member: there is never proof that it has not.
         isInDoubt = true
         failure = error
         tries += 1
@@ -87,7 +87,7 @@ export class Cluster {
     throw refusal ?? unavailable(failure)
   }
 
-  /** A stream to the member that answered last. When it ends the next one is for another member. */
+  /** A stream to the member that answered last. When it ends, the next stream goes to another member. */
   async openStream(method: Method<never, unknown>, listener: StreamListener): Promise<MemberStream> {
     const members = this.#members ?? (await this.#load())
     this.#assertOpen()
@@ -106,7 +106,7 @@ export class Cluster {
     })
   }
 
-  /** The token is good for as long as it is used: a watch that was refused may only need a new one. */
+  /** A watch was refused, and may only need a new token: a token stays valid only while it is used. */
   forgetToken(): void {
     this.#token = undefined
   }
@@ -126,7 +126,7 @@ export class Cluster {
     return this.#members
   }
 
-  /** With others to ask, nobody waits long for one. */
+  /** How long one member may take. If there are others to ask, it is short. */
   get #patienceMs(): number {
     return this.#options.endpoints.length === 1 ? ALONE_MS : TRY_MS
   }
@@ -135,7 +135,7 @@ export class Cluster {
     if (this.#current === index) this.#current = (index + 1) % this.#options.endpoints.length
   }
 
-  /** Drops this token and no newer one: etcd works hard for each, and a thousand requests may find it expired at once. */
+  /** Drops this token and no newer one. A token costs etcd much, and a thousand requests may find the old one expired at once. */
   #drop(token: Promise<string> | string): void {
     if (this.#token === token) this.#token = undefined
   }
@@ -157,7 +157,7 @@ export class Cluster {
       const bytes = await member.request(request, this.#patienceMs)
       return AUTHENTICATE.decode(new MessageReader(bytes))
     } catch (error) {
-      // Authentication is off. Whether that is meant is not for the store to say.
+      // Authentication is off. Whether that is intended is not for the store to judge.
       if (isAuthOff(error)) return ''
       throw error
     }
@@ -179,7 +179,7 @@ function isTransient(error: unknown): boolean {
 }
 
 const TRY_MS = 1000
-/** As long as etcd itself waits for an answer of its members. */
+/** As long as etcd itself waits for an answer of its other members. */
 const ALONE_MS = 5000
-/** One may expire between two requests; more of them mean that something else is wrong. */
+/** A token may expire between two requests. If more tokens fail, something else is wrong. */
 const MOST_TOKENS = 2

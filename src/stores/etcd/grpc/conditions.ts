@@ -1,22 +1,22 @@
 import { StoreError } from '../../../errors.ts'
 import type { Compare } from './messages.ts'
 
-/** Nobody has written the key, or what was written is deleted. */
+/** The key is not there. */
 export function isNew(key: string): Compare {
   return { that: 'created', is: 'equal', key, revision: 0 }
 }
 
-/** Of a range without keys etcd says that it was created at revision 0. */
+/** The range has no keys. etcd gives such a range the create revision 0. */
 export function isEmpty(range: { readonly key: string; readonly end: string }): Compare {
   return { that: 'created', is: 'equal', ...range, revision: 0 }
 }
 
-/** Nothing was written there after this revision; something may have been deleted. */
+/** No key of the range was written after this revision. Some may have been deleted. */
 export function isOlder(range: { readonly key: string; readonly end: string }, revision: number): Compare {
   return { that: 'modified', is: 'less', ...range, revision: revision + 1 }
 }
 
-/** It is as it was written at this revision, by whomever. */
+/** The key was written last at this revision. */
 export function isAt(key: string, revision: number): Compare {
   return { that: 'modified', is: 'equal', key, revision }
 }
@@ -26,5 +26,5 @@ export function tooBusy(key: string): StoreError {
   return new StoreError('store-unavailable', message, { key })
 }
 
-/** How often a transaction that was overtaken by others is tried again. */
+/** How often a transaction is tried again whose conditions others have made false. */
 export const MOST_TRIES = 60

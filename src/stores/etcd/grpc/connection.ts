@@ -25,9 +25,9 @@ export interface MemberStream {
  * This file alone knows the library that speaks gRPC, and what its errors mean.
  */
 export interface MemberConnection {
-  /** By the monotonic clock: when the member was heard last. */
+  /** When something came from the member last, by the monotonic clock. */
   readonly heardAt: number
-  /** Whether it was made and can be used. */
+  /** Whether the connection is made and can be used. */
   readonly isReady: boolean
   /** One request and one reply. Returns how to give up, after which `done` is not called. */
   ask(request: MemberRequest, done: (error: Error | undefined, reply?: Buffer) => void): () => void
@@ -48,7 +48,7 @@ export interface Dialling {
   /** `http://host:port` or `https://host:port`. */
   readonly url: string
   readonly tls: EtcdTls
-  /** The member has asked us to leave, or is gone: no more requests. Those under way may still be answered. */
+  /** The member has said goodbye, or is gone. It gets no more requests here. Those under way may still be answered. */
   onLeft(): void
   /** No socket is left. */
   onClosed(): void
@@ -143,7 +143,7 @@ class GrpcConnection implements MemberConnection {
       this.#leavers.delete(leave)
       return true
     }
-    // The member might keep the stream open for ever, on a connection that is used for nothing else any more.
+    // Otherwise the member might keep the stream open for ever, on a connection that gets no more requests.
     const leave = () => {
       if (!end()) return
       stream.cancel()
@@ -161,7 +161,7 @@ class GrpcConnection implements MemberConnection {
         listener.onEnd(new ConnectionError(NOT_ETCD, { cause }))
       }
     })
-    // The status says the same, and always comes.
+    // The event `status` always follows, with the same reason.
     stream.on('error', () => {})
     stream.on('status', (status) => {
       if (end()) listener.onEnd(status.code === 0 ? undefined : this.#errorOf(status))
@@ -199,7 +199,7 @@ class GrpcConnection implements MemberConnection {
     this.#isLeft = true
     this.#dialling.onLeft()
     for (const leave of this.#leavers) leave()
-    // The library is in the middle of its own leaving.
+    // The library is in the middle of closing the connection itself.
     setImmediate(() => this.#closeIfLeft())
   }
 
@@ -222,7 +222,7 @@ class GrpcConnection implements MemberConnection {
    * it drops the codes of errors.
    */
   #attend(credentials: ChannelCredentials): void {
-    // A private method, by its name. Without it all works, except for what is said above.
+    // A private method of the library. Without it everything works, except that the process is kept alive and the codes are lost.
     if (typeof credentials._createSecureConnector !== 'function') return
     const create = credentials._createSecureConnector.bind(credentials)
     credentials._createSecureConnector = (...given) => {
@@ -249,9 +249,9 @@ class GrpcConnection implements MemberConnection {
     if (this.#sockets.has(socket)) return
     this.#sockets.add(socket)
     socket.unref()
-    // One that has not begun to connect has nothing to unref yet.
+    // A socket that has not begun to connect has nothing to unref yet.
     process.nextTick(() => socket.unref())
-    // A lock that nobody waits for must not keep the process; a request that somebody waits for does it by its time limit.
+    // An idle store must not keep the process alive. A request that a caller awaits does that, by the timer of its time limit.
     socket.ref = () => socket
     socket.on('error', (error) => {
       this.#failure = error
@@ -280,14 +280,14 @@ const same = (message: Buffer): Buffer => message
 const DEFAULT_PORTS: Readonly<Record<string, string>> = { 'http:': '80', 'https:': '443' }
 
 const OPTIONS = {
-  // Only while something is under way. etcd takes one in five seconds, and hangs up on whoever sends more.
+  // Pings, only while something is under way. etcd allows one in five seconds, and hangs up on clients that send more.
   'grpc.keepalive_time_ms': 10_000,
   'grpc.keepalive_timeout_ms': 2000,
-  // A room of two hundred thousand tickets. More than that is no etcd.
+  // Enough for a room of two hundred thousand tickets. A longer message is not of etcd.
   'grpc.max_receive_message_length': 64 * 1024 ** 2,
-  // Its own connection, its own end.
+  // Without this, two stores would share a connection, and closing one would end the other's.
   'grpc.use_local_subchannel_pool': 1,
-  // Neither the environment nor the name server has a say in where it goes.
+  // Neither the environment nor the name server may change where it connects.
   'grpc.enable_http_proxy': 0,
   'grpc.service_config_disable_resolution': 1,
   'grpc.enable_channelz': 0,

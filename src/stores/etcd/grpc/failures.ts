@@ -1,6 +1,6 @@
 import { StoreError } from '../../../errors.ts'
 
-/** An answer of gRPC that is not what was asked for. */
+/** The status of a gRPC request that failed. */
 export class StatusError extends Error {
   override readonly name = 'StatusError'
   /** https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
@@ -12,12 +12,12 @@ export class StatusError extends Error {
   }
 }
 
-/** No answer, or none that is of etcd. */
+/** No answer came, or one that is not of etcd. */
 export class ConnectionError extends Error {
   override readonly name = 'ConnectionError'
 }
 
-/** Whether the token is no longer good, or was not needed until now, and a new one may be. */
+/** Whether a new token may help: the old one is no longer valid, or none was needed until now. */
 export function needsNewToken(error: unknown): boolean {
   return (
     error instanceof StatusError &&
@@ -40,7 +40,7 @@ export function isAuthOff(error: unknown): boolean {
   return error instanceof StatusError && /authentication is not enabled/.test(error.message)
 }
 
-/** The reason for a definite no; undefined where asking another member, or again, may help. */
+/** Why etcd refuses for good. Undefined if another try, or another member, may help. */
 export function refusalOf(error: unknown, prefix: string): string | undefined {
   if (error instanceof StatusError) return refusedStatus(error, prefix)
   if (!(error instanceof ConnectionError)) return undefined
@@ -67,7 +67,7 @@ export function refusalOf(error: unknown, prefix: string): string | undefined {
 export const NOT_ETCD =
   'The server that answered is not etcd, or not an etcd that speaks its API version 3 there. Check the host and the client port in `endpoints`.'
 
-/** What a caller gets when no member has answered. */
+/** The error for the caller when no member has answered. */
 export function unavailable(error: unknown): StoreError {
   if (error instanceof StatusError) {
     return new StoreError(

@@ -16,7 +16,7 @@ export interface MemberOptions {
 export class Member {
   readonly #options: MemberOptions
   #connection: MemberConnection | undefined
-  /** The current connection, and those that are being left while something was under way. */
+  /** The current connection, and older ones that still have something under way. */
   readonly #connections = new Set<MemberConnection>()
   readonly #probed = new WeakSet<MemberConnection>()
   #isClosed = false
@@ -50,7 +50,7 @@ export class Member {
     })
   }
 
-  /** A stream of messages in both directions. Ends with `onEnd`, also when the member does not say a first word. */
+  /** A stream of messages in both directions. Ends with `onEnd`, also if no first message comes. */
   openStream(request: Omit<MemberRequest, 'message'>, listener: StreamListener): MemberStream {
     const connection = this.#connected()
     const startedAt = performance.now()
@@ -102,9 +102,9 @@ export class Member {
     return connection
   }
 
-  /** Nothing has come since then, although something was asked. The member gets one more second, and a request that etcd answers at once. */
+  /** The member is silent although something was asked. It gets one more second, and a request that etcd answers at once. */
   #doubt(connection: MemberConnection, since: number): void {
-    // One that is being made has a time limit of its own.
+    // A connection that is being made has a time limit of its own.
     if (connection.heardAt >= since || !connection.isReady || this.#probed.has(connection)) return
     this.#probed.add(connection)
     const giveUp = connection.ask({ path: STATUS.path, message: Buffer.alloc(0), token: '' }, () => {})
@@ -132,7 +132,7 @@ export class Member {
   }
 }
 
-/** A member that says nothing for so long is asked whether it is there, and left when it says nothing for as long again. */
+/** A member that is silent for so long is asked whether it is there. If it is silent for as long again, its connection is closed. */
 const SILENT_MS = 1000
-/** For a connection to be made, and for the first word on a stream. */
+/** The time limit for a new connection, and for the first message on a stream. */
 const CONNECT_MS = 5000

@@ -1,14 +1,14 @@
 import type { KeyRange } from '../grpc/messages.ts'
 
 /**
- * Names of the keys in etcd, readable in `etcdctl get --prefix holdfast/`:
+ * The names of the keys in etcd, readable in `etcdctl get --prefix holdfast/`:
  *
  *     holdfast/meta                       layout, and what fences are counted from
  *     holdfast/tickets/<key> <id>         a ticket that holds or waits, or the tombstone of one
  *     holdfast/tickets/<key> !<id>        a lock-delay
  *
- * What sorts before the space, and the space itself, is written as in a URL when it is part of a key. So a key comes before
- * all that begin with it, and no key is the beginning of another one's tickets.
+ * The characters up to the exclamation mark, and the percent sign, are written as in a URL when they are part of a key. So a key sorts
+ * before all keys that begin with it, and no key is the beginning of another key's tickets.
  */
 export class KeyNames {
   readonly meta: string
@@ -34,12 +34,12 @@ export class KeyNames {
     return `${this.tickets.key}${escaped(key)} !${escaped(id)}`
   }
 
-  /** Where rooms begin whose key begins with `prefix`. */
+  /** Where the rooms start whose key begins with `prefix`. */
   from(prefix: string): string {
     return this.tickets.key + escaped(prefix)
   }
 
-  /** What a name stands for; the id of a lock-delay begins with an exclamation mark. */
+  /** The key and the id in a name. The id of a lock-delay begins with an exclamation mark. */
   parse(name: string): { readonly key: string; readonly id: string } {
     const space = name.lastIndexOf(' ')
     const id = name.slice(space + 1)

@@ -3,11 +3,11 @@ import { Roster } from '../../../law/roster.ts'
 import type { RoomEntry, TicketEntry } from './room-entry.ts'
 
 /**
- * One key's tickets as they were at a revision of etcd, in order of arrival. The tickets at the front that may stand together hold.
- * Nothing but this order says so: all processes agree on it, and a deletion is the hand-over.
+ * The tickets of one key as they were at a revision of etcd, in order of arrival. The tickets at the front that may hold together do
+ * hold. Only the order decides that: all processes agree on it, and the deletion of a key is the hand-over.
  *
- * A holder goes on to hold, as no ticket can come before it and each that leaves only makes room. So a room that is a little out of
- * date never shows too many holders, except those that were evicted or lost with their lease.
+ * A ticket that holds goes on holding, because no ticket can come in front of it and each one that leaves only makes room. So a room
+ * that is a little out of date shows too many holders only if some of them were evicted or lost with their lease.
  */
 export class EtcdRoom {
   readonly key: string
@@ -15,7 +15,7 @@ export class EtcdRoom {
   readonly tickets: Roster<TicketEntry> = new Roster()
   /** Lock-delays: while there is one, nobody is admitted. */
   readonly lockDelays: Map<string, RoomEntry> = new Map()
-  /** The ticket that came last: mostly the one that asks how many are ahead. */
+  /** The ticket that came last. Usually it is the one that asks how many are ahead. */
   #last: string | undefined
   readonly #tombstones = new Set<string>()
   revision = 0
@@ -24,12 +24,12 @@ export class EtcdRoom {
     this.key = key
   }
 
-  /** How many keys it has in etcd. */
+  /** How many keys the room has in etcd. */
   get size(): number {
     return this.tickets.size + this.lockDelays.size + this.#tombstones.size
   }
 
-  /** All that there was at a revision, in whatever order. */
+  /** Replaces everything by the entries of a revision, which may come in any order. */
   fill(entries: readonly RoomEntry[], revision: number): void {
     for (const id of [...this.tickets.keys()]) this.tickets.delete(id)
     this.lockDelays.clear()
@@ -48,7 +48,7 @@ export class EtcdRoom {
     } else if (value.state === 'closing') this.lockDelays.set(entry.id, entry)
     else {
       const present = this.tickets.get(entry.id)
-      // A ticket that went and came again stands behind those that came meanwhile.
+      // A ticket that left and came again stands behind those that came meanwhile.
       if (present !== undefined && present.createRevision !== entry.createRevision)
         this.tickets.delete(entry.id)
       if (!this.tickets.has(entry.id)) this.#last = entry.id
@@ -63,7 +63,7 @@ export class EtcdRoom {
     this.#tombstones.delete(id)
   }
 
-  /** Whether a ticket that comes now may hold beside all that are there. */
+  /** Whether a new ticket may hold beside all tickets of the room. */
   admits(share: Share): boolean {
     if (this.lockDelays.size > 0) return false
     const sum = new Sum()
@@ -74,7 +74,7 @@ export class EtcdRoom {
     return sum.admits(share)
   }
 
-  /** The tickets that hold, and the first that does not; as if `without` were not there. */
+  /** The tickets that hold, and the first one that does not. Leaves the ticket `without` out of account. */
   divide({ without }: { readonly without?: string } = {}): {
     readonly holders: readonly RoomEntry[]
     readonly head: RoomEntry | undefined

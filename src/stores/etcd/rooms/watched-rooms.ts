@@ -12,7 +12,7 @@ export interface WatchedRoomsOptions {
   readonly names: KeyNames
   /** A room is watched from now on. */
   onOpen(room: EtcdRoom): void
-  /** Something has happened in a room: `entries` as they are now, `gone` those that are deleted. */
+  /** A room has changed: `entries` are the new values, `gone` the ids of deleted keys. */
   onChange(
     room: EtcdRoom,
     change: { readonly entries: readonly RoomEntry[]; readonly gone: readonly string[] },
@@ -20,11 +20,11 @@ export interface WatchedRoomsOptions {
 }
 
 /**
- * The rooms that this process watches, because its tickets are there. Each room is read once, and a watch keeps it up to date from
- * the next revision on. All watches share one stream.
+ * The rooms that this process watches, because it has tickets there. Each room is read once, and a watch keeps it up to date from the
+ * next revision on. All watches share one stream.
  *
- * If the stream ends, a new one goes on where it was, so nothing is missed. If etcd has compacted that part of its history, the
- * room is read again.
+ * If the stream ends, a new stream continues at the revision of each room, so nothing is missed. If etcd has compacted that part of its
+ * history, the room is read again.
  */
 export class WatchedRooms {
   readonly #options: WatchedRoomsOptions
@@ -32,7 +32,7 @@ export class WatchedRooms {
   readonly #byWatch = new Map<number, Watched>()
   #stream: MemberStream | undefined
   #isConnecting = false
-  /** When the stream began, by the monotonic clock; infinity where there was none. */
+  /** When the stream began, by the monotonic clock. Infinity if there is none. */
   #connectedAt = Number.POSITIVE_INFINITY
   #failures = 0
   #lastWatch = 0
@@ -54,7 +54,7 @@ export class WatchedRooms {
     return [...this.#rooms.values()].map(({ room }) => room)
   }
 
-  /** Watches a room from now on; `entries` is all there was at a revision. */
+  /** Watches a room from now on. `entries` are all its keys at the revision. */
   open(key: string, entries: readonly RoomEntry[], revision: number): EtcdRoom {
     const present = this.#rooms.get(key)
     if (present !== undefined) {
@@ -79,8 +79,8 @@ export class WatchedRooms {
   }
 
   /**
-   * Resolves when the room is not older than this call. All calls of one tick share one small request, which asks whether the
-   * number of keys is the known one, and none of them is newer.
+   * Resolves when the room is not older than this call. All calls of one tick share one small request. It asks whether the room still
+   * has the known number of keys and none of them is newer.
    */
   refresh(room: EtcdRoom): Promise<void> {
     const watched = this.#rooms.get(room.key)
@@ -89,7 +89,7 @@ export class WatchedRooms {
     return watched.refreshing
   }
 
-  /** Resolves with whether all that happened up to this revision is known. */
+  /** Waits until the watch has told everything up to this revision. Resolves with false if it has not after a while. */
   reached(room: EtcdRoom, revision: number): Promise<boolean> {
     const watched = this.#rooms.get(room.key)
     if (room.revision >= revision) return Promise.resolve(true)
@@ -130,7 +130,7 @@ export class WatchedRooms {
     if (this.#rooms.size === 0) this.#hangUp()
   }
 
-  /** etcd has lost its data: the revisions of these rooms say nothing about it any more. */
+  /** etcd has lost its data, so the revisions of these rooms mean nothing any more. */
   forgetAll(): void {
     for (const key of [...this.#rooms.keys()]) this.leave(key)
   }
@@ -167,7 +167,7 @@ export class WatchedRooms {
       this.#connectedAt = performance.now()
       for (const watched of this.#rooms.values()) this.#watch(watched)
     } catch {
-      // What is wrong shows in every other request.
+      // Other requests report what is wrong.
       this.#connectLater()
     } finally {
       this.#isConnecting = false
@@ -189,7 +189,7 @@ export class WatchedRooms {
   }
 
   #hear(reply: WatchReply): void {
-    // Newer ones do not say which watch it is that they refuse.
+    // Newer versions of etcd do not say which watch they refuse.
     if (reply.canceled && reply.id < 0) return this.#refused()
     const watched = this.#byWatch.get(reply.id)
     if (watched === undefined) return
@@ -199,7 +199,7 @@ export class WatchedRooms {
     const gone: string[] = []
     try {
       for (const { deleted, pair } of reply.events) {
-        // Read together with the room before.
+        // The room was read after this event.
         if (pair.modRevision <= room.revision) continue
         if (deleted) {
           const { id } = this.#options.names.parse(pair.key)
@@ -212,7 +212,7 @@ export class WatchedRooms {
         }
       }
     } catch {
-      // Another program writes there. The next acquire of the key reads it again, and says so.
+      // Another program writes in this range. The next acquire of the key reads it again and reports that.
       return this.leave(room.key)
     }
     const last = reply.events.at(-1)
@@ -233,8 +233,8 @@ export class WatchedRooms {
   }
 
   /**
-   * The token may have been too old: a new stream asks for a new one. If the user may not read there, the next request of a
-   * waiter says so.
+   * The token may have been too old, so a new stream asks for a new one. If the user may not read this range, the next request of a
+   * waiter reports that.
    */
   #refused(): void {
     this.#options.cluster.forgetToken()
@@ -260,12 +260,12 @@ export class WatchedRooms {
 interface Watched {
   readonly room: EtcdRoom
   watch: number
-  /** Each is called when the revision has changed, and says whether it has waited long enough. */
+  /** Each is called when the revision has changed, and returns whether it is done. */
   reached: (() => boolean)[]
   refreshing: Promise<void> | undefined
 }
 
-/** An event follows the answer to the request that caused it by much less; after this long the room is read again. */
+/** Usually an event follows the answer to its request much sooner. After this long the room is read again. */
 const LONGEST_LAG_MS = 500
 const CONNECTING: Backoff = { firstMs: 30, longestMs: 1000, jitter: 0.5 }
 const LASTING_MS = 5000

@@ -8,17 +8,17 @@ export interface EvictionWatchOptions {
   readonly clock: Clock
   readonly rooms: WatchedRooms
   readonly tickets: ReadonlyMap<string, OwnTicket>
-  /** Whether anybody listens to wakes. */
+  /** Whether the engine listens to wakes. */
   isHeard(): boolean
   /** The room was read, and is watched from now on. */
   onWatched(room: EtcdRoom): void
 }
 
-/** Watches the rooms of holders, so that an eviction is told at once and not with the next renewal. */
+/** Watches the rooms of holders, so that a holder hears of its eviction at once and not with the next renewal. */
 export class EvictionWatch {
   readonly #options: EvictionWatchOptions
   readonly #alarm: Alarm
-  /** When a room that could not be read is read again. */
+  /** By ticket: when its room is read next, if it could not be read. */
   readonly #again = new WeakMap<OwnTicket, number>()
 
   constructor(options: EvictionWatchOptions) {
@@ -26,12 +26,12 @@ export class EvictionWatch {
     this.#alarm = new Alarm(options.clock, () => this.#round())
   }
 
-  /** A ticket holds from now on. */
+  /** Call this when a ticket begins to hold. */
   look(own: OwnTicket): void {
     if (this.#options.isHeard()) this.#alarm.by(this.#dueAt(own))
   }
 
-  /** Somebody listens to wakes from now on. */
+  /** Call this when the engine begins to listen to wakes. */
   lookAtAll(): void {
     for (const own of this.#options.tickets.values()) this.look(own)
   }
@@ -61,8 +61,8 @@ export class EvictionWatch {
   }
 }
 
-/** Most leases are over before anybody could evict them, and need no watch. */
+/** Most leases are released sooner than this, and need no watch. */
 const FIRST_MS = 250
 const AGAIN_MS = 5000
-/** Beyond that an eviction is told with the next renewal: a watch for each of ten thousand leases is too much to ask. */
+/** Other holders hear of an eviction with the next renewal: ten thousand watches would be too much for etcd. */
 const MOST_WATCHED = 1000

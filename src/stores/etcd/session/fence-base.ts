@@ -18,7 +18,7 @@ export class FenceBase {
 
   readonly #onReset: () => void
 
-  /** `onReset`: all data was lost since it was read. */
+  /** `onReset`: the base has changed since it was read, because all data of etcd was lost. */
   constructor(cluster: Cluster, names: KeyNames, onReset: () => void) {
     this.#cluster = cluster
     this.#name = names.meta
@@ -33,7 +33,7 @@ export class FenceBase {
     return this.#reading
   }
 
-  /** Whether another one is in etcd than is known here. Takes note of it. */
+  /** Whether etcd has another base than this process knows. Notes the new one. */
   changed(found: KeyValue | undefined): boolean {
     if (found !== undefined && found.value === this.#known?.text) return false
     const wasKnown = this.#known !== undefined

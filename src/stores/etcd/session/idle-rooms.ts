@@ -11,8 +11,8 @@ export interface IdleRoomsOptions {
 }
 
 /**
- * Ends the watch of a room in which this process has no ticket any more; a moment later, so that a process that comes and goes
- * often need not read the room each time.
+ * Ends the watch of a room in which this process has no ticket any more. It waits a moment before, so that a process that comes and
+ * goes often need not read the room each time.
  */
 export class IdleRooms {
   readonly #options: IdleRoomsOptions
@@ -24,7 +24,7 @@ export class IdleRooms {
     this.#alarm = new Alarm(options.clock, () => this.#round())
   }
 
-  /** A room was opened, or a ticket has left one. */
+  /** Call this when a room was opened, or a ticket has left one. */
   look(): void {
     this.#alarm.by(this.#options.clock.monotonicMs() + SOON_MS)
   }

@@ -5,19 +5,19 @@ import { isLeaseThere } from '../grpc/failures.ts'
 import { LEASE_GRANT, LEASE_KEEP_ALIVE } from '../grpc/messages.ts'
 
 /**
- * A lease of etcd. Keys that are bound to it are deleted by etcd once it has not been kept alive for its time to live, so
- * it is what ends the tickets of a process that has died, hangs, or is cut off.
+ * A lease of etcd. If it is not kept alive for its time to live, etcd deletes all keys that are bound to it. That ends the tickets of a
+ * process that has died, hangs, or is cut off.
  */
 export class EtcdLease {
   readonly id: number
-  /** What etcd granted. */
+  /** Its time to live, as etcd granted it. */
   readonly ttlMs: number
-  /** The longest term of a ticket that may hold by it. */
+  /** The longest term (ttl and lock-delay) of a ticket that may hold by it. */
   readonly termMs: number
-  /** How many tickets are bound to it; without any it is not kept alive. */
+  /** How many tickets need it. It is kept alive only while there are any. */
   tickets = 0
   isLost = false
-  /** The instant before the last request that etcd answered was written: from here on the lease lasts for `ttlMs`. */
+  /** The instant before the last answered request was written. The lease lasts for `ttlMs` from here. */
   #since: Instant
   #asking: Promise<void> | undefined
 
@@ -28,17 +28,17 @@ export class EtcdLease {
     this.#since = since
   }
 
-  /** Whether it surely lasts for so long from now. */
+  /** Whether it surely lasts for this long from now. */
   lastsFor(durationMs: number): boolean {
     return !this.isLost && this.leftMs >= durationMs
   }
 
-  /** The least that is left of it. */
+  /** For how long it lasts at least. */
   get leftMs(): number {
     return this.ttlMs - elapsedMs(this.#since, now(systemClock))
   }
 
-  /** Resolves when etcd has kept it alive, or has said that it does not know it. */
+  /** Resolves when etcd has kept it alive, or does not know it any more. */
   keepAlive(cluster: Cluster): Promise<void> {
     this.#asking ??= this.#keepAlive(cluster).finally(() => {
       this.#asking = undefined
@@ -55,14 +55,14 @@ export class EtcdLease {
 }
 
 /**
- * The leases of one process: one for each length of time that its holders ask for, which is one for most, and a short one
- * for all its waiters.
+ * The etcd leases of one process: one for each length that its holders ask for, and a short one for all its waiters. Most processes
+ * have one length.
  *
- * A lease is longer than the ttl of its tickets, by a fifth and a second, and is kept alive so often that at any moment it
- * surely lasts for that ttl. So a ticket can be promised its ttl without a request: when it is renewed, and when its own
- * process hands the key to it. As long as the process lives, it ends each single ticket in time (`ticket-timers.ts`).
+ * A lease of holders is longer than the ttl of its tickets, by a fifth and a second. It is kept alive so often that at any moment
+ * it surely lasts for that ttl. So a ticket can be promised its ttl without a request: when it is renewed, and when its own process
+ * hands the key to it. As long as the process lives, it ends each single ticket in time (`ticket-timers.ts`).
  *
- * If the process dies, hangs or is cut off, its waiters vanish with the short lease, so they hold up nobody for long.
+ * If the process dies, hangs or is cut off, its waiters vanish with the short lease, so they delay nobody for long.
  */
 export class EtcdLeases {
   readonly #cluster: Cluster
@@ -77,17 +77,17 @@ export class EtcdLeases {
     this.#onLost = onLost
   }
 
-  /** The one for holders that have to be kept for `termMs`. */
+  /** The lease of holders whose keys have to be kept for `termMs`. */
   async shared(termMs: number): Promise<EtcdLease> {
     const ttl = lengthFor(termMs)
-    const lease = await this.#lasting(ttl)
+    const lease = await this.#current(ttl)
     if (lease.ttlMs > ttl * 1000) throw tooShort(ttl, lease.ttlMs / 1000)
     return lease
   }
 
-  /** The one for waiters: the shortest that etcd grants. A key never comes back to it from a longer one. */
+  /** The lease of waiters: the shortest that etcd grants. A key never returns to it from a longer one. */
   waiting(): Promise<EtcdLease> {
-    return this.#lasting(SHORTEST)
+    return this.#current(SHORTEST)
   }
 
   /** A lease that this process keeps alive, by its id. */
@@ -96,18 +96,18 @@ export class EtcdLeases {
     return undefined
   }
 
-  #lasting(ttl: number): Promise<EtcdLease> {
+  #current(ttl: number): Promise<EtcdLease> {
     let shared = this.#shared.get(ttl)
     if (shared === undefined) {
-      shared = { lease: undefined, granting: undefined, beat: undefined }
+      shared = { lease: undefined, granting: undefined, timer: undefined }
       this.#shared.set(ttl, shared)
     }
     const { lease } = shared
     if (lease !== undefined && !lease.isLost && lease.leftMs > 0) return Promise.resolve(lease)
-    return this.#renewed(shared, ttl)
+    return this.#renew(shared, ttl)
   }
 
-  /** A lease that is not kept alive: its keys end at their time, whatever becomes of this process. */
+  /** A lease of its own that is not kept alive: its keys end at their time, whatever becomes of this process. */
   async expiring(durationMs: number, { mayBeLonger = false }: ExpiringLeaseOptions = {}): Promise<EtcdLease> {
     const ttl = lengthFor(durationMs)
     const lease = await this.#grant(ttl)
@@ -116,7 +116,7 @@ export class EtcdLeases {
     return lease
   }
 
-  /** For tombstones: one for many, so each lasts for a minute, or for two. */
+  /** The lease of tombstones. Many share it, so a tombstone lasts for `lastMs` at least, and for about twice as long at most. */
   tombstones(lastMs: number): Promise<EtcdLease> {
     if (this.#tombstones === undefined || elapsedMs(this.#tombstones.since, now(systemClock)) > lastMs) {
       const lease = this.#grant(Math.ceil((2 * lastMs) / 1000) + 1)
@@ -128,10 +128,10 @@ export class EtcdLeases {
     return this.#tombstones.lease
   }
 
-  /** etcd no longer knows it, and with it all its keys are gone. */
+  /** etcd does not know this lease any more, so all its keys are gone. */
   lost(lease: EtcdLease): void {
     lease.isLost = true
-    // What it has forgotten may be all there was.
+    // etcd may have lost all its data, and the lease of tombstones with it.
     this.tombstonesLost()
     this.#onLost(lease)
   }
@@ -140,25 +140,25 @@ export class EtcdLeases {
     this.#tombstones = undefined
   }
 
-  /** Resolves when it surely lasts for so long, or is lost. */
+  /** Resolves when a lease surely lasts for this long, or is lost. */
   async ensure(lease: EtcdLease, durationMs: number): Promise<void> {
     for (let tries = 0; !lease.isLost && !lease.lastsFor(durationMs); tries += 1) {
       await lease.keepAlive(this.#cluster)
-      // After a keep-alive it has its whole time, unless it took that long to be answered.
+      // After a keep-alive the lease has its whole time to live, less the time that the answer took.
       if (lease.isLost) this.lost(lease)
-      else if (tries > MOST_BEATS)
+      else if (tries > MOST_KEEP_ALIVES)
         throw new StoreError('store-unavailable', 'etcd answers too slowly to keep a lease.')
     }
   }
 
-  /** Finds out soon which of them etcd still knows. */
+  /** Begins to find out which leases etcd still knows. */
   check(): void {
     for (const { lease } of this.#shared.values())
-      if (lease !== undefined && lease.tickets > 0) this.#ask(lease)
+      if (lease !== undefined && lease.tickets > 0) this.#keepAlive(lease)
   }
 
-  /** In the background: a verb that needs the lease keeps it alive itself, and this only saves it the wait. */
-  #ask(lease: EtcdLease): void {
+  /** Keeps a lease alive in the background. If that fails, the verb that needs the lease does it, and fails itself. */
+  #keepAlive(lease: EtcdLease): void {
     void lease
       .keepAlive(this.#cluster)
       .then(() => lease.isLost && this.lost(lease))
@@ -172,18 +172,18 @@ export class EtcdLeases {
 
   close(): void {
     this.#isClosed = true
-    for (const { beat } of this.#shared.values()) clearInterval(beat)
+    for (const { timer } of this.#shared.values()) clearInterval(timer)
   }
 
-  #renewed(shared: Shared, ttl: number): Promise<EtcdLease> {
-    shared.granting ??= this.#asked(shared, ttl).finally(() => {
+  #renew(shared: Shared, ttl: number): Promise<EtcdLease> {
+    shared.granting ??= this.#keepOrGrant(shared, ttl).finally(() => {
       shared.granting = undefined
     })
     return shared.granting
   }
 
-  /** By our clock the lease is over. By that of etcd it may not be, if ours has jumped or this process was frozen. */
-  async #asked(shared: Shared, ttl: number): Promise<EtcdLease> {
+  /** By our clock the lease is over. By etcd's clock it may not be, if our clock has jumped or this process was frozen. */
+  async #keepOrGrant(shared: Shared, ttl: number): Promise<EtcdLease> {
     const { lease: before } = shared
     if (before !== undefined && !before.isLost && before.tickets > 0) {
       await before.keepAlive(this.#cluster)
@@ -193,35 +193,36 @@ export class EtcdLeases {
     const lease = await this.#grant(ttl)
     if (before !== undefined) this.#forgetLater(before)
     shared.lease = lease
-    shared.beat ??= this.#beat(shared, ttl)
+    shared.timer ??= this.#startKeepAlive(shared, ttl)
     return lease
   }
 
-  /** Keeps the lease alive, twice in the time by which it is longer than its tickets ask for. */
-  #beat(shared: Shared, ttl: number): NodeJS.Timeout {
-    const everyMs = Math.max(SHORTEST_BEAT_MS, (ttl * 1000 - longestTerm(ttl)) / 2)
-    const beat = setInterval(() => {
+  /** Keeps the lease alive twice in each span by which it is longer than its tickets need. */
+  #startKeepAlive(shared: Shared, ttl: number): NodeJS.Timeout {
+    const everyMs = Math.max(SHORTEST_PAUSE_MS, (ttl * 1000 - longestTerm(ttl)) / 2)
+    const timer = setInterval(() => {
       const { lease } = shared
       if (lease === undefined || lease.tickets === 0 || lease.isLost || this.#isClosed) {
-        clearInterval(beat)
-        shared.beat = undefined
+        clearInterval(timer)
+        shared.timer = undefined
         return
       }
-      this.#ask(lease)
+      this.#keepAlive(lease)
     }, everyMs)
-    beat.unref()
-    return beat
+    timer.unref()
+    return timer
   }
 
-  /** Lets it beat again when it has tickets again. */
+  /** One more ticket needs this lease. Starts its keep-alives again if they have stopped. */
   used(lease: EtcdLease): void {
     lease.tickets += 1
     for (const [ttl, shared] of this.#shared)
-      if (shared.lease === lease && shared.beat === undefined) shared.beat = this.#beat(shared, ttl)
+      if (shared.lease === lease && shared.timer === undefined)
+        shared.timer = this.#startKeepAlive(shared, ttl)
   }
 
   async #grant(ttl: number): Promise<EtcdLease> {
-    // Chosen here, so that the request may be repeated.
+    // This process chooses the id, so that the request may be repeated.
     const id = 1 + Math.floor(Math.random() * (Number.MAX_SAFE_INTEGER - 1))
     const since = now(systemClock)
     this.#ids.add(id)
@@ -234,24 +235,24 @@ export class EtcdLeases {
     }
   }
 
-  /** By then etcd has ended it, and its keys with it. */
+  /** Forgets the id of a lease when etcd has surely ended it, and its keys with it. */
   #forgetLater({ id, ttlMs }: EtcdLease): void {
     setTimeout(() => this.#ids.delete(id), 2 * ttlMs).unref()
   }
 }
 
 interface ExpiringLeaseOptions {
-  /** This process deletes what is bound to it in time. If it cannot, the key may stay for longer. */
+  /** Whether etcd may grant a longer lease: this process deletes the key in time, and only if it cannot the key stays longer. */
   readonly mayBeLonger?: boolean
 }
 
 interface Shared {
   lease: EtcdLease | undefined
   granting: Promise<EtcdLease> | undefined
-  beat: NodeJS.Timeout | undefined
+  timer: NodeJS.Timeout | undefined
 }
 
-/** In whole seconds, in steps that grow with it: tickets of similar terms share a lease. */
+/** The length of a lease in whole seconds. Its steps grow with it, so that tickets of similar terms share a lease. */
 function lengthFor(termMs: number): number {
   const seconds = Math.max(SHORTEST, Math.ceil((termMs * SPARE) / 1000 + 1))
   const step = 10 ** Math.max(0, Math.floor(Math.log10(seconds)) - 1) * (seconds >= 20 ? 5 : 1)
@@ -264,10 +265,10 @@ function longestTerm(ttl: number): number {
 }
 
 const SPARE = 1.2
-/** What etcd grants at least as it comes: one and a half election timeouts, in whole seconds. */
+/** The shortest lease that etcd grants by default: one and a half election timeouts, in whole seconds. */
 const SHORTEST = 2
-const SHORTEST_BEAT_MS = 250
-const MOST_BEATS = 2
+const SHORTEST_PAUSE_MS = 250
+const MOST_KEEP_ALIVES = 2
 
 function tooShort(asked: number, granted: number): StoreError {
   const leastMs = Math.floor(longestTerm(granted))

@@ -15,11 +15,11 @@ export interface LockDelaysOptions {
   readonly names: KeyNames
   readonly leases: EtcdLeases
   readonly rooms: WatchedRooms
-  /** A room is open again. */
+  /** The lock-delay of a room is over. */
   onOpen(room: EtcdRoom): void
 }
 
-/** The lock-delays that this process has begun. It deletes each at its time; where the process has died, a lease does. */
+/** The lock-delays that this process has begun. It deletes each one at its time. If the process has died, an etcd lease does it. */
 export class LockDelays {
   readonly #options: LockDelaysOptions
   readonly #until = new Map<string, number>()
@@ -31,21 +31,21 @@ export class LockDelays {
     this.#alarm = new Alarm(options.clock, () => this.#round())
   }
 
-  /** What writes the lock-delay of a ticket. */
+  /** The operation that writes the lock-delay of a ticket. */
   async operation(key: string, id: string, durationMs: number): Promise<Operation & { readonly tag: 'put' }> {
     const { names, leases } = this.#options
     const lease = await leases.expiring(durationMs, { mayBeLonger: true })
     return { tag: 'put', key: names.lockDelay(key, id), value: lockDelayText(durationMs), lease: lease.id }
   }
 
-  /** The lock-delay of this name is written, or about to be: this process ends it. */
+  /** The lock-delay of this name is written, or is about to be. From now on this process ends it. */
   begin(name: string, durationMs: number): void {
     const until = this.#options.clock.monotonicMs() + durationMs
     this.#until.set(name, until)
     this.#alarm.by(until)
   }
 
-  /** How much longer a lock-delay lasts; at most, where another process has begun it. */
+  /** How much longer a lock-delay lasts. If another process has begun it, this is the longest possible time. */
   leftMs({ name, value }: RoomEntry): number {
     const until = this.#until.get(name)
     if (until !== undefined) return Math.max(0, until - this.#options.clock.monotonicMs())
@@ -82,5 +82,5 @@ export class LockDelays {
   }
 }
 
-/** After that its own lease has ended it. */
+/** After so long the lease of the lock-delay has ended it. */
 const LONGEST_TRY_MS = 10_000

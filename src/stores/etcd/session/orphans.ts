@@ -16,9 +16,9 @@ export interface OrphansOptions {
 }
 
 /**
- * Tickets whose key may be in etcd, or may still come there, although this process does not know it as its own: a request that
- * writes the key got no answer. The key would be bound to a lease that is kept alive for other tickets, so it would never end.
- * Such a key is looked for when the time of its ticket is over, and once more when hardly any request is that late.
+ * Deletes keys that no ticket of this process owns: a request that writes such a key got no answer, and may be carried out late. The
+ * key would be bound to a lease that is kept alive for other tickets, so it would never end. It is looked for when the time of its
+ * ticket is over, and once more a minute later, when hardly any request is still under way.
  */
 export class Orphans {
   readonly #options: OrphansOptions
@@ -36,7 +36,7 @@ export class Orphans {
     this.#lookIn(AGAIN_MS)
   }
 
-  /** The ticket has left a tombstone, and a request that comes late finds that. */
+  /** The ticket has left a tombstone, so a late request has no effect. */
   drop(id: string): void {
     this.#orphans.delete(id)
   }
@@ -57,7 +57,7 @@ export class Orphans {
     const due: Orphan[] = []
     for (const orphan of this.#orphans.values()) {
       const own = this.#options.tickets.get(orphan.ticket.id)
-      // Asked for again, and known by now. Should it end by its time, it is looked for after that.
+      // Its caller asked again, and the ticket is one of this process now. If it ends by its time, it becomes an orphan again.
       if (own !== undefined) {
         own.putInDoubt()
         this.#orphans.delete(orphan.ticket.id)
@@ -67,7 +67,7 @@ export class Orphans {
       for (let start = 0; start < due.length; start += TOGETHER)
         await this.#remove(due.slice(start, start + TOGETHER))
     } catch (error) {
-      // The right to ask was taken away, and will not come back by asking.
+      // Rights were taken away, and trying again does not bring them back.
       if (isHoldfastError(error, 'store-refused')) this.#orphans.clear()
     }
     this.#timer = undefined
@@ -86,7 +86,7 @@ export class Orphans {
     for (const [index, orphan] of orphans.entries()) {
       const { id } = orphan.ticket
       const pair = reply.ranges[index]?.pairs[0]
-      // If another process has taken it over, that process ends it. A tombstone has a lease that no ticket has.
+      // If another process has taken the ticket over, that process ends it. A tombstone has a lease of its own kind.
       const isOurs = pair !== undefined && leases.isOurs(pair.lease) && !tickets.has(id)
       if (isOurs && entryOf(pair, names).value.state === 'here')
         await cluster.ask(TXN, {
@@ -103,9 +103,9 @@ export class Orphans {
 
 interface Orphan {
   readonly ticket: Ticket
-  /** When it is looked for, by the monotonic clock. */
+  /** When its key is looked for, by the monotonic clock. */
   readonly at: number
-  /** Whether it was looked for once. */
+  /** Whether this is the second time. */
   readonly isLast: boolean
 }
 

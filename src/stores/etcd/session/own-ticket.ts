@@ -3,19 +3,34 @@ import type { Ticket } from '../../../contract/store.ts'
 import type { EtcdLease } from './leases.ts'
 
 /**
- * The state of a ticket of this process, as far as the process knows. All instants are of the monotonic clock.
+ * The state of a ticket of this process, as far as the process knows. The keys in etcd show only the order in which the tickets
+ * came. Only its own process knows whether a ticket was offered the key, whether it has confirmed, and until when it holds.
  *
- * | method    | from                    | to      | because                                                            |
- * |-----------|-------------------------|---------|--------------------------------------------------------------------|
- * | offered   | waiting                 | offered | it is its turn, or nobody was in front of it when it came          |
- * | confirmed | offered, held           | held    | its holder asked                                                   |
- * | renewed   | held                    | held    | its holder asked, or was answered: its ttl counts anew             |
- * | left      | held                    | leaving | it was released before its minimum hold was over                   |
- * | expired   | waiting … leaving       | ended   | its time is over, and its key is being deleted                     |
- * | forgotten | any, but once           | over    | its key is gone, or belongs to another process                     |
+ * A new ticket is **waiting**, even if the key is free. When its turn comes it is **offered** the key. When its caller asks
+ * again, the ticket is confirmed and **held**, and each renewal counts its ttl anew. A holder that is released before its minimum
+ * hold is over is **leaving**: nobody has the lease any more, and the key stays taken. Each of these four states ends at its own
+ * time. Then the ticket is **ending**: the process deletes its key. Any of them may be **forgotten**, which is final.
+ *
+ *     waiting ──offered──▶ offered ──confirmed──▶ held ──left──▶ leaving
+ *        └───────────────────┴───── expired ──────────┴──────────────┴─────▶ ending ──forgotten──▶ forgotten
+ *
+ * | event       | from                            | to        | when                                                        |
+ * |-------------|---------------------------------|-----------|-------------------------------------------------------------|
+ * | heard       | waiting                         | waiting   | its caller asked: it is remembered anew                     |
+ * | waits       | waiting                         | waiting   | its caller was told to go on waiting                        |
+ * | offered     | waiting                         | offered   | nobody is in front of it, or it may hold beside all who are |
+ * | confirmed   | offered, held                   | held      | its caller asked: the ttl counts from now                   |
+ * | renewed     | held                            | held      | its caller asked or was answered: the ttl counts from now   |
+ * | minHoldOver | held                            | held      | its minimum hold is over                                    |
+ * | left        | held                            | leaving   | it was released before its minimum hold was over            |
+ * | expired     | waiting, offered, held, leaving | ending    | its time is over: the deletion of its key begins            |
+ * | forgotten   | any but forgotten               | forgotten | its key is gone, or belongs to another process              |
+ *
+ * An event in any other state is a mistake of the program, and throws; only `heard` is ignored there. All instants are of the
+ * monotonic clock.
  */
 export type TicketState =
-  /** Its place in the queue is remembered until then; `heardAt`: when it was asked about last. */
+  /** `heardAt`: when its caller asked last. Its place in the queue is remembered until `rememberedUntil`. */
   | { readonly tag: 'waiting'; readonly heardAt: number; readonly rememberedUntil: number }
   | { readonly tag: 'offered'; readonly since: number; readonly until: number }
   | Held
@@ -28,16 +43,17 @@ export interface Held {
   readonly tag: 'held'
   readonly since: number
   readonly until: number
-  /** The end of its minimum hold; 0 without one, and once it is over. */
+  /** The end of its minimum hold. 0 if it has none, or once that is over. */
   readonly minHoldUntil: number
 }
 
-/** The lease to which a key is bound, since which revision of the key. */
+/** To which lease of etcd the key is bound. This changes beside the state. */
 export interface Binding {
+  /** The revision of the key. An answer about an older one says nothing any more. */
   readonly revision: number
-  /** The lease of waiters until it is its turn, and then one that lasts for its term. */
+  /** The lease of waiters until it is the ticket's turn, and then one that lasts for its ttl. */
   readonly lease: EtcdLease
-  /** Whether that lease lasts for the minimum hold, whatever becomes of this process. */
+  /** Whether that lease belongs to this key alone and lasts for the minimum hold, whatever becomes of this process. */
   readonly isForMinHold: boolean
 }
 
@@ -52,7 +68,7 @@ export interface OwnTicketOptions {
   readonly holdLease: EtcdLease
   /** When it came, by the wall clock: for people. */
   readonly at: number
-  /** An acquire of it may still be on its way. */
+  /** A request that writes its key got no answer, and may be carried out later than every request from now on. */
   readonly isInDoubt: boolean
 }
 
@@ -67,8 +83,8 @@ export class OwnTicket {
   #binding: Binding
   #state: TicketState
   #isInDoubt: boolean
-  /** Questions about it that are under way: it is answered by these, and needs no wake. */
-  #questions = 0
+  /** How many requests about it are under way. Their answers tell its caller the news, so it needs no wake. */
+  #openRequests = 0
   /** The revision of its key when its room was read for it last. */
   #readAt = 0
 
@@ -84,7 +100,7 @@ export class OwnTicket {
     this.#state = { tag: 'waiting', heardAt: now, rememberedUntil: now + options.ticket.patienceMs }
   }
 
-  /** As it was last asked for. */
+  /** With the terms of the last request. */
   get ticket(): Ticket {
     return this.#ticket
   }
@@ -101,46 +117,46 @@ export class OwnTicket {
     return this.#isInDoubt
   }
 
-  get isAsked(): boolean {
-    return this.#questions > 0
+  get hasOpenRequest(): boolean {
+    return this.#openRequests > 0
   }
 
-  /** A request of it got no answer: it may be carried out later than everything that is asked from now on. */
+  /** A request that writes its key got no answer, and may be carried out later than every request from now on. */
   putInDoubt(): void {
     this.#isInDoubt = true
   }
 
-  /** While `work` runs, whoever asks is answered by it, and is not woken. */
+  /** Answers a request about it by `work`. Until then it is not woken. */
   async during<T>(work: () => Promise<T>): Promise<T> {
-    this.#questions += 1
+    this.#openRequests += 1
     try {
       return await work()
     } finally {
-      this.#questions -= 1
+      this.#openRequests -= 1
     }
   }
 
-  /** Whether its room is read for the first time since its key was written: the room is as new as that write. */
+  /** Whether this is the first look at its room since its key was written. Then the room is at least as new as that write. */
   isFirstRead(): boolean {
     const isFirst = this.#readAt !== this.#binding.revision
     this.#readAt = this.#binding.revision
     return isFirst
   }
 
-  /** Its key was written with this lease, or was seen so. An older revision says nothing. Returns whether it was taken note of. */
+  /** Its key was written or read with this binding. False if that is older than the known one, and ignored. */
   bound(binding: Binding): boolean {
     if (binding.revision < this.#binding.revision) return false
     this.#binding = binding
     return true
   }
 
-  /** A waiter asks: it is remembered anew. Says nothing of a ticket that does not wait. */
+  /** A waiter's caller asks: the ticket is remembered anew. Without effect in other states. */
   heard(ticket: Ticket, now: number): void {
     if (this.#state.tag !== 'waiting') return
     this.#state = { tag: 'waiting', heardAt: now, rememberedUntil: now + ticket.patienceMs }
   }
 
-  /** It was told that it goes on waiting, on these terms. */
+  /** Its caller was told that it goes on waiting, on these terms. */
   waits(ticket: Ticket): void {
     this.#from('waiting')
     this.#ticket = ticket
@@ -151,7 +167,7 @@ export class OwnTicket {
     this.#state = { tag: 'offered', since: now, until: now + forMs }
   }
 
-  /** Its ttl counts from now. It never gets shorter, as a request with a shorter ttl may arrive late. */
+  /** Its ttl counts from now. Its end never moves back, because a request with a shorter ttl may arrive late. */
   confirmed(ticket: Ticket, now: number): void {
     const before = this.#from('offered', 'held')
     const minHoldUntil = ticket.minHoldMs > 0 ? now + ticket.minHoldMs : 0
@@ -161,18 +177,18 @@ export class OwnTicket {
     this.#state = { ...held, until: Math.max(held.until, now + ticket.ttlMs) }
   }
 
-  /** Its ttl counts from now, and does not end before its minimum hold. */
+  /** Its ttl counts from now, and ends no sooner than its minimum hold. */
   renewed(ttlMs: number, now: number): void {
     const held = this.#from('held')
     this.#state = { ...held, until: Math.max(held.until, now + ttlMs, held.minHoldUntil) }
   }
 
-  /** From now on it ends with its ttl. */
+  /** From now on only its ttl ends it. */
   minHoldOver(): void {
     this.#state = { ...this.#from('held'), minHoldUntil: 0 }
   }
 
-  /** The request that unbinds it from the lease of its minimum hold has failed, and is not tried again: that lease ends by itself. */
+  /** The key could not be bound to another lease after the minimum hold. This is not tried again: the lease ends by itself. */
   rebindFailed(): void {
     this.#binding = { ...this.#binding, isForMinHold: false }
   }
@@ -182,7 +198,7 @@ export class OwnTicket {
     this.#state = { tag: 'leaving', since, until: minHoldUntil }
   }
 
-  /** `done` is the deletion of its key. */
+  /** `done` resolves when its key is deleted. */
   expired(done: Promise<void>): void {
     this.#from('waiting', 'offered', 'held', 'leaving')
     this.#state = { tag: 'ending', done }
@@ -207,7 +223,7 @@ function isIn<Tag extends TicketState['tag']>(
   return tags.some((tag) => tag === state.tag)
 }
 
-/** How long its key has to outlast its last sign of life. */
+/** How long etcd has to keep the key of a holder that it does not hear of any more. */
 export function termMs({ ttlMs, lockDelayMs }: Ticket): number {
   return ttlMs + lockDelayMs
 }

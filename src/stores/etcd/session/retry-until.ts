@@ -1,7 +1,7 @@
 import { type Backoff, backoffMs } from '../../../base/backoff.ts'
 import type { Clock } from '../../../contract/clock.ts'
 
-/** Tries `work` again until it succeeds, however long that takes, or until `isOver`. */
+/** Tries `work` until it succeeds, however long that takes, or until `isOver`. */
 export async function retryUntil(
   clock: Clock,
   isOver: () => boolean,

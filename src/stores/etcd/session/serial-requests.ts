@@ -1,6 +1,6 @@
-/** Lets the requests of this process for one key be sent one after the other: etcd carries out concurrent requests in any order. */
+/** Sends the requests of this process for one key one after the other, because etcd carries out concurrent requests in any order. */
 export class SerialRequests {
-  /** By key: the request that was sent last, while it is under way. */
+  /** By key: the last request, while it is under way. */
   readonly #last = new Map<string, Promise<void>>()
 
   run<T>(key: string, request: () => Promise<T>): Promise<T> {

@@ -18,7 +18,7 @@ import { OwnTicket } from './own-ticket.ts'
 import { SerialRequests } from './serial-requests.ts'
 import { TicketTimers } from './ticket-timers.ts'
 
-/** All that one process has in etcd: its leases, its tickets, the rooms that it watches, and its listeners. */
+/** All that one process has in etcd: its etcd leases, its tickets, the rooms that it watches, and its listeners. */
 export class Session {
   readonly cluster: Cluster
   readonly names: KeyNames
@@ -98,7 +98,7 @@ export class Session {
     return this.cluster.ask(TXN, request)
   }
 
-  /** Reads what there is in a range. */
+  /** Reads all keys of a range. */
   async read(range: {
     readonly key: string
     readonly end?: string
@@ -125,7 +125,7 @@ export class Session {
     return undefined
   }
 
-  /** Keeps a ticket alive from now on, whose key was written or found by this process. */
+  /** Makes a ticket one of this process, which has written or found its key, and keeps it alive from now on. */
   track(ticket: Ticket, written: Written): OwnTicket {
     const { name, at, createRevision, revision, lease, holdLease, isInDoubt } = written
     const present = this.#tickets.get(ticket.id)
@@ -147,13 +147,13 @@ export class Session {
     return own
   }
 
-  /** The state of a ticket, or one of its times, has changed. */
+  /** Call this when the state or a time of a ticket has changed. */
   look(own: OwnTicket): void {
     this.timers.look(own)
     this.#evictions.look(own)
   }
 
-  /** No longer ours to keep alive. */
+  /** Ends the care for a ticket: its key is gone, or another process has it. */
   forget(own: OwnTicket): void {
     if (own.state.tag === 'forgotten') return
     own.forgotten()
@@ -163,7 +163,7 @@ export class Session {
     if (this.rooms.get(own.ticket.key) !== undefined) this.#idleRooms.look()
   }
 
-  /** Its key is deleted, which may let others in: no need to wait until the watch tells of it. */
+  /** This process has deleted the key of a ticket. Others may hold now, so they need not wait for the watch to tell it. */
   removed(own: OwnTicket): void {
     const room = this.rooms.get(own.ticket.key)
     if (room === undefined) return
@@ -171,7 +171,7 @@ export class Session {
     this.admit(room)
   }
 
-  /** Evicted by this process: no need to wait until a watch tells of it, and where the room is not watched there is none. */
+  /** This process has evicted a ticket. It is told at once, as the room may not be watched. */
   evicted({ id, createRevision }: RoomEntry): void {
     const own = this.#tickets.get(id)
     if (own?.createRevision !== createRevision) return
@@ -179,17 +179,17 @@ export class Session {
     this.#wake(id)
   }
 
-  /** It was released before its minimum hold was over, and its key says so since this revision. */
+  /** A ticket was released before its minimum hold was over. Its key says so since this revision. */
   left(own: OwnTicket, revision: number): void {
     own.bound({ ...own.binding, revision })
     if (own.state.tag === 'held') own.left()
     this.look(own)
   }
 
-  /** Takes note of how the key of a ticket was seen. False when it is no longer ours. */
+  /** The key of a ticket was read. False, and the ticket is forgotten, if it is no longer one of this process. */
   seen(own: OwnTicket, entry: RoomEntry): boolean {
     const isLeaving = entry.value.state === 'leaving' && entry.createRevision === own.createRevision
-    // Released by another process before its minimum hold was over: this one still ends it.
+    // Another process has released it before its minimum hold was over. This process still ends it.
     if (isLeaving && this.leases.isOurs(entry.lease)) this.left(own, entry.modRevision)
     else if (!this.keys.adopt(own, entry)) {
       this.forget(own)
@@ -209,7 +209,7 @@ export class Session {
       else if (entry !== head && room.lockDelays.size === 0) {
         own.offered(now, own.ticket.acceptMs)
         this.look(own)
-        if (!own.isAsked) this.#wake(entry.id)
+        if (!own.hasOpenRequest) this.#wake(entry.id)
       }
     }
   }
@@ -225,18 +225,18 @@ export class Session {
     this.cluster.close()
   }
 
-  /** Its holder asks, and is told that it is gone. */
+  /** The key of a ticket is gone. Its caller is woken, asks, and learns that. */
   #lose(own: OwnTicket): void {
     this.forget(own)
     if (own.isInDoubt) this.orphans.add(own.ticket)
-    if (!own.isAsked) this.#wake(own.ticket.id)
+    if (!own.hasOpenRequest) this.#wake(own.ticket.id)
   }
 
   #loseAll(lease: EtcdLease): void {
     for (const own of [...this.#tickets.values()]) if (own.binding.lease === lease) this.#lose(own)
   }
 
-  /** The room is watched from now on, and the watch tells only what happens after this. */
+  /** A room is watched from now on. The watch does not tell of keys that were deleted before, so their tickets are lost now. */
   #loseMissing(room: EtcdRoom): void {
     for (const own of [...this.#tickets.values()]) {
       const isThere = own.ticket.key !== room.key || room.tickets.has(own.ticket.id)
@@ -249,12 +249,12 @@ export class Session {
       const own = this.#tickets.get(entry.id)
       if (own?.ticket.key !== room.key || entry.modRevision <= own.binding.revision) continue
       const isEvicted = entry.value.state === 'gone' && entry.value.evicted
-      // Cancelled, its caller waits for nothing; taken over by another process, that process goes on with it.
+      // Only an evicted ticket is woken. The caller of a cancelled one waits for nothing, and another process may have taken it over.
       if (!this.seen(own, entry) && isEvicted) this.#wake(entry.id)
     }
     for (const id of gone) {
       const own = this.#tickets.get(id)
-      // What this process deletes itself is no loss.
+      // A key that this process deletes itself is no loss.
       if (own === undefined || own.ticket.key !== room.key || own.state.tag === 'ending') continue
       if (own.createRevision <= room.revision) this.#lose(own)
     }
@@ -267,7 +267,7 @@ export class Session {
     if (isDeleted) this.removed(own)
   }
 
-  /** From now on it ends with its ttl; or at once, if another process has released it meanwhile. */
+  /** The minimum hold of a holder is over: from now on it ends with its ttl, or at once if another process has released it meanwhile. */
   async #endMinHold(own: OwnTicket): Promise<void> {
     own.minHoldOver()
     try {
@@ -284,14 +284,14 @@ export class Session {
   }
 
   /**
-   * Called when all data of etcd was lost. Revisions begin anew, so this process forgets the rooms that it knows by the old
-   * ones. Its tickets are gone with their leases, so it checks the leases. If only the fence base was deleted, the tickets still
-   * exist, and this process still has to end them.
+   * Called when the fence base has changed, as after a loss of all data. Then revisions begin anew, so this process forgets the rooms
+   * that it knows by the old ones. It also checks its leases, because its tickets are gone with them. If only the fence base was
+   * deleted, the tickets still exist, and this process still has to end them.
    */
   #reset(): void {
     this.rooms.forgetAll()
     this.leases.check()
-    for (const own of this.#tickets.values()) if (!own.isAsked) this.#wake(own.ticket.id)
+    for (const own of this.#tickets.values()) if (!own.hasOpenRequest) this.#wake(own.ticket.id)
   }
 
   #wake(id: string): void {
@@ -306,9 +306,9 @@ export interface Written {
   readonly at: number
   readonly createRevision: number
   readonly revision: number
-  /** What the key is bound to. */
+  /** The lease to which the key is bound. */
   readonly lease: EtcdLease
   readonly holdLease: EtcdLease
-  /** An acquire of it may still be on its way. */
+  /** A request that writes the key got no answer, and may be carried out later. */
   readonly isInDoubt: boolean
 }

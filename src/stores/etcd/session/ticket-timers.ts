@@ -12,18 +12,18 @@ export interface TicketTimersOptions {
   readonly keys: Pick<OwnKeys, 'change'>
   readonly delays: Pick<LockDelays, 'operation' | 'begin'>
   readonly tickets: ReadonlyMap<string, OwnTicket>
-  /** A room that is watched. */
+  /** The room, if it is watched. */
   roomOf(key: string): EtcdRoom | undefined
-  /** Its key is no longer ours; `isDeleted`: and it is no longer there. */
+  /** The ticket is over. `isDeleted`: this process has deleted its key. Otherwise the key is gone, or another process has it. */
   onExpired(own: OwnTicket, outcome: { readonly isDeleted: boolean }): void
   /** The minimum hold of a holder is over. */
   onMinHoldOver(own: OwnTicket): void
 }
 
 /**
- * Ends each ticket of this process at its time: its ttl, its acceptance term, its patience, its minimum hold. etcd cannot do it, as
- * the ticket shares its lease with others, which live on. If the process dies, hangs or is cut off, etcd ends the lease, and with it
- * all tickets.
+ * Ends each ticket of this process at its time: its ttl, its acceptance term, its patience, its minimum hold. etcd cannot do that,
+ * because the ticket shares its etcd lease with other tickets. If the process dies, hangs or is cut off, etcd ends the lease and
+ * with it all tickets.
  */
 export class TicketTimers {
   readonly #options: TicketTimersOptions
@@ -35,7 +35,7 @@ export class TicketTimers {
     this.#alarm = new Alarm(options.clock, () => this.#round())
   }
 
-  /** The times of a ticket have changed. */
+  /** Call this when a time of a ticket has changed. */
   look(own: OwnTicket): void {
     this.#alarm.by(dueAt(own))
   }
@@ -46,7 +46,7 @@ export class TicketTimers {
     if (state.tag === 'ending') return state.done
     if (state.tag === 'forgotten') return Promise.resolve()
     if (state.tag === 'offered') this.#expireSilent(own)
-    // Only a holder may leave unfinished work behind.
+    // A lock-delay follows only a holder: nobody else may leave unfinished work behind.
     const lockDelayUntil = state.tag === 'held' ? state.until + own.ticket.lockDelayMs : 0
     const done = this.#delete(own, lockDelayUntil)
     own.expired(done)
@@ -54,8 +54,8 @@ export class TicketTimers {
   }
 
   /**
-   * Tickets of this process at the front of a room: expires those whose time is over. Resolves when the keys of those that are being
-   * deleted are gone; undefined when there are none.
+   * Expires the tickets of this process that hold in a room, or are next, and whose time is over. Resolves when their keys are
+   * deleted. Undefined if there are none.
    */
   expireFront(room: EtcdRoom): Promise<void> | undefined {
     const { holders, head } = room.divide()
@@ -78,8 +78,8 @@ export class TicketTimers {
   }
 
   /**
-   * An offer that lapses also lapses for the waiters right behind it that have been silent for as long as an offer to them would
-   * stand. Those of another process are the matter of that process.
+   * Called when an offer lapses. Expires the waiters right behind it that were silent for an acceptance term, as an offer to them
+   * would lapse, too. Stops at a waiter of another process, which that process expires.
    */
   #expireSilent({ ticket: { key }, createRevision }: OwnTicket): void {
     const { clock, tickets, roomOf } = this.#options
@@ -93,12 +93,13 @@ export class TicketTimers {
     }
   }
 
-  /** `lockDelayUntil`: the end of the lock-delay that follows, if that lies ahead. */
+  /** `lockDelayUntil`: when the lock-delay ends that follows. None follows if that is over. */
   async #delete(own: OwnTicket, lockDelayUntil: number): Promise<void> {
     const { clock, keys, delays } = this.#options
     const { key, id, lockDelayMs } = own.ticket
     let isDeleted = false
-    // However long it takes: the lease is kept alive for others, and only etcd can say that it has dropped it all the same.
+    // It tries however long that takes. The lease is kept alive for other tickets, so the key ends by itself only if etcd has
+    // dropped the lease.
     const isToStop = () => this.#isClosed || own.binding.lease.isLost
     await retryUntil(clock, isToStop, async () => {
       const operations: Operation[] = [{ tag: 'delete', key: own.name }]
@@ -125,7 +126,7 @@ export class TicketTimers {
   }
 }
 
-/** When something is to be done about a ticket. */
+/** When a ticket is due: its state ends, or its minimum hold. */
 function dueAt({ state, binding: { isForMinHold } }: OwnTicket): number {
   switch (state.tag) {
     case 'waiting':
@@ -134,7 +135,7 @@ function dueAt({ state, binding: { isForMinHold } }: OwnTicket): number {
     case 'leaving':
       return state.until
     case 'held':
-      // Once its minimum hold is over, the request that unpins it is under way.
+      // After its minimum hold a request is under way that binds the key to another lease.
       return isForMinHold && state.minHoldUntil > 0 ? Math.min(state.until, state.minHoldUntil) : state.until
     case 'ending':
     case 'forgotten':
@@ -144,10 +145,10 @@ function dueAt({ state, binding: { isForMinHold } }: OwnTicket): number {
   }
 }
 
-/** Whether what is due is its end. */
+/** Whether a ticket that is due is at its end, and not only at the end of its minimum hold. */
 function isOver({ state }: OwnTicket, now: number): boolean {
   return state.tag !== 'held' || state.until <= now
 }
 
-/** A waiter that is not heard of in time is passed over when its turn comes. If its turn never comes, it is forgotten after so long. */
+/** A waiter that was silent for too long is expired when its turn comes. If its turn does not come, it is expired this much later. */
 const LATE_MS = 5000
