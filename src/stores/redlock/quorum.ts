@@ -11,12 +11,12 @@ import type { TicketRecord, Tickets } from './tickets.ts'
  *
  * 1. **Votes.** A ticket asks every server for its *vote*. A server gives it by letting the ticket hold in a room of its own, by
  *    the same law and the same expiry as a single Redis server. A *quorum* is more than half of the servers. A ticket holds the key
- *    if a quorum votes for it. Two quorums share a server, and no server votes at the same time for two tickets that exclude
- *    each other. A server that may have lost votes (by a restart, a flush, or a clock that was set back) is *forgetful*: for `maxTtl` its votes count
- *    for no new holder. (acquire.ts, renew.ts, server-identity.ts, lua/identity.lua)
+ *    if a quorum votes for it. Two quorums share a server, and no server votes at the same time for two tickets that exclude each
+ *    other. After a restart, a flush, or a step back of its clock a server
+ *    may have lost votes. It is *forgetful*: for `maxTtl` its votes count for no new holder. (acquire.ts, renew.ts, server-identity.ts, lua/identity.lua)
  * 2. **Validity.** A grant counts from the moment before its request was written, for the ttl less an allowance for clocks. Until
- *    then the votes of that quorum stand, so no other ticket can have one. Each acquire and each renewal is a
- *    *round* of its own, with a validity of its own. (tickets.ts)
+ *    then the votes of that quorum stand, so no other ticket can have one. Each acquire and each renewal is a *round* of its own,
+ *    with a validity of its own. (tickets.ts)
  * 3. **Fences.** Each vote has a fence. A ticket *proposes* a fence when it asks for votes. If a quorum votes with that fence, it is
  *    the fence of the lease. Otherwise the ticket *claims* the largest fence of its votes on a quorum, with a second request.
  *    (proposals.ts, fencing.ts, lua/claim.lua, lua/parts/proposal.lua)
