@@ -192,8 +192,8 @@ async function enterAll(
 }
 
 /**
- * Where a ticket belongs in its room. A key that waits is bound to the lease of waiters, and a key that holds is not, so this has to be
- * known before the key is written.
+ * Where a ticket belongs in its room. A key that waits is bound to the lease of waiters, and a key that holds is not, so this has
+ * to be known before the key is written.
  */
 function placeIn(room: EtcdRoom | undefined, ticket: Ticket, tries: number): TicketPlace | Refused {
   const isPatient = ticket.patienceMs > 0

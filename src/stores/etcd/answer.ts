@@ -8,7 +8,8 @@ import { type OwnTicket, termMs } from './session/own-ticket.ts'
 import type { Session, Written } from './session/session.ts'
 
 /**
- * Answers acquire and renew: finds out whether a ticket holds, and if so makes sure that it goes on holding. There are three ways in:
+ * Answers acquire and renew: finds out whether a ticket holds, and if so makes sure that it goes on holding. There are
+ * three ways in:
  *
  * - `answerOwn`: the ticket is one of this process. A holder's key is compared with etcd, a waiter's room is read.
  * - `answerWritten`: its key was just written, and the reply tells who else is in the room.
@@ -117,8 +118,8 @@ export function withAhead(
 }
 
 /**
- * Decides whether it is the turn of a ticket, by the others in its room, and offers it the key. If it is not, the room is watched from
- * now on.
+ * Decides whether it is the turn of a ticket, by the others in its room, and offers it the key. If it is not, the room is watched
+ * from now on.
  */
 function place(session: Session, own: OwnTicket, others: readonly KeyValue[], revision: number): void {
   const { name, at, createRevision, binding, ticket } = own
@@ -209,8 +210,8 @@ export async function verify(session: Session, held: readonly OwnTicket[]): Prom
 }
 
 /**
- * Finds out whether it is a waiter's turn. The room as this process knows it is enough to say yes. To say no, the room has to be as
- * new as this request: a release may have been answered before the watch tells of it.
+ * Finds out whether it is a waiter's turn. The room as this process knows it is enough to say yes. To say no, the room has to be
+ * as new as this request: a release may have been answered before the watch tells of it.
  */
 async function lookAround(session: Session, own: OwnTicket): Promise<void> {
   const { rooms, timers } = session

@@ -20,8 +20,8 @@ import { renew, takeOffers } from './renew.ts'
 import { Session } from './session/session.ts'
 
 /**
- * Keys in etcd, one per ticket. Every request is a transaction that names the revision it is about. So it may be repeated, and come
- * late, and still has only the effect that was meant. Where to read on:
+ * Keys in etcd, one per ticket. Every request is a transaction that names the revision it is about. So it may be repeated, and
+ * come late, and still has only the effect that was meant. Where to read on:
  *
  * - acquire.ts: the way of a ticket, from the request to the answer
  * - rooms/room.ts: which tickets hold

@@ -50,12 +50,12 @@ async function evictSome(
   { holders, reason }: { readonly holders: readonly RoomEntry[]; readonly reason: string },
 ): Promise<boolean> {
   const { names, tickets, leases, delays } = session
-  const tombs = await leases.tombstones(TOMBSTONE_MS)
+  const lease = await leases.tombstones(TOMBSTONE_MS)
   const value = tombstoneText({ evicted: true, reason })
   const operations: Operation[] = []
   const lockDelays: [name: string, ms: number][] = []
   for (const entry of targets) {
-    operations.push({ tag: 'put', key: entry.name, value, lease: tombs.id })
+    operations.push({ tag: 'put', key: entry.name, value, lease: lease.id })
     const { lockDelayMs, state } = entry.value
     const isOffered = tickets.get(entry.id)?.state.tag === 'offered'
     const wasConfirmed = holders.includes(entry) && state === 'here' && !isOffered

@@ -9,8 +9,8 @@ export function ahead({ rooms }: Session, { key, id }: Ticket): number {
 }
 
 /**
- * When a waiter has to ask again: in time to stay remembered, and at the next expiry. Every waiter asks then, because all tickets in
- * front of it may belong to dead processes.
+ * When a waiter has to ask again: in time to stay remembered, and at the next expiry. Every waiter asks then, because all tickets
+ * in front of it may belong to dead processes.
  */
 export function askAgainMs(session: Session, { ticket }: OwnTicket): number {
   const stayingMs = Math.min(ticket.patienceMs / 3, (ticket.acceptMs * 2) / 3)

@@ -8,11 +8,12 @@ import { loadDial } from './grpc/connection.ts'
 import { checkedOptions, type EtcdStoreOptions, originOf } from './options.ts'
 
 /**
- * A store on etcd 3.4 or newer. A quorum of etcd's members knows each grant before it is answered, and fences are etcd's own revisions.
+ * A store on etcd 3.4 or newer. A quorum of etcd's members knows each grant before it is answered, and fences are etcd's own
+ * revisions.
  *
  * Needs the package `@grpc/grpc-js` 1.13 or newer. It loads the package and connects with the first request. It does not keep the
- * process alive. If a process dies, hangs or is cut off, what it holds is free after the ttl, a fifth of it and a second, in whole
- * seconds. Its waiters are gone after about two seconds.
+ * process alive. If a process dies, hangs or is cut off, what it holds is free after the ttl, a fifth of it and a second, in
+ * whole seconds. Its waiters are gone after about two seconds.
  *
  * ```ts
  * import { createLocks } from 'holdfast'

@@ -6,8 +6,8 @@ import type { Session } from './session/session.ts'
 
 /**
  * The hand-over within this process: if all tickets were offered their keys, and the leases of these keys surely last for long
- * enough, it confirms them without a request. It answers in the same tick. Otherwise the process that has just released would ask for
- * the key again before.
+ * enough, it confirms them without a request. It answers in the same tick. Otherwise the process that has just released would ask
+ * for the key again first.
  */
 export function takeOffers(session: Session, tickets: readonly Ticket[]): readonly RenewAnswer[] | undefined {
   const now = performance.now()

@@ -18,8 +18,8 @@ type Decision =
   | Gone
 
 /**
- * Acquires on a quorum, by the rules in quorum.ts: asks every server for its vote with a proposed fence, claims a fence if none was
- * agreed, and otherwise waits, gives way or asks again in another round.
+ * Acquires on a quorum, by the rules in quorum.ts: asks every server for its vote with a proposed fence, claims a fence if none
+ * was agreed, and otherwise waits, gives way or asks again in another round.
  */
 export function acquire(quorum: Quorum, ticket: Ticket): Promise<AcquireAnswer> {
   const record = quorum.tickets.of(ticket)
@@ -149,8 +149,9 @@ class AcquireRound {
 }
 
 /**
- * The fence of a ticket that holds already: an acquire that is sent again must get the same fence, also after the wall clock was set
- * forward. Undefined if that lease is over: its validity has ended, or no server knows its fence any more, as after a suspend.
+ * The fence of a ticket that holds already: an acquire that is sent again must get the same fence, also after the wall clock was
+ * set forward. Undefined if that lease is over: its validity has ended, or no server knows its fence any more, as after a
+ * suspend.
  */
 function knownFence(record: TicketRecord, votes: readonly Vote[]): bigint | undefined {
   const { fence } = record

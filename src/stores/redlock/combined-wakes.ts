@@ -2,9 +2,9 @@ import type { Wake } from '../../contract/store.ts'
 import { has, NO_SERVERS, type ServerSet, withServer } from './server-set.ts'
 
 /**
- * Makes one wake of the wakes that the servers send for the same event. Each server admits a ticket by itself. The ticket is woken
- * when a quorum has admitted it. It is also woken a moment after the first of these wakes: perhaps no more come, because the other
- * servers admitted another ticket.
+ * Makes one wake of the wakes that the servers send for the same event. Each server admits a ticket by itself. The ticket is
+ * woken when a quorum has admitted it. It is also woken a moment after the first of these wakes: perhaps no more come, because
+ * the other servers admitted another ticket.
  */
 export class CombinedWakes {
   readonly #majority: number

@@ -31,9 +31,9 @@ export async function contend(
     record.splitVotes = 0
     return answer
   }
-  // The ticket asks again soon, in two cases. It is the one that keeps its votes: the others are about to give way, unless they read
-  // the votes before this ticket had its own. Or it gives way, and not every server has taken its vote back: no other ticket can
-  // have the key before.
+  // The ticket asks again soon, in two cases. It is the one that keeps its votes: the others are about to give way, unless they
+  // read the votes before this ticket had its own. Or it gives way, and not every server has taken its vote back: no other ticket
+  // can have the key before.
   record.splitVotes += 1
   const againMs = backoffMs(SPLIT, record.splitVotes)
   return answer.tag === 'queued' ? { ...answer, askAgainMs: Math.min(answer.askAgainMs, againMs) } : answer
@@ -61,7 +61,10 @@ function giveWay(
 interface VoteCounts {
   /** The servers on which this ticket has a vote, and when each vote ends. */
   readonly votes: ReadonlyMap<number, string>
-  /** The other ticket with the most votes. Of two readers, one may stand before a writer and the other one wait behind that writer. */
+  /**
+   * The other ticket with the most votes. Of two readers, one may stand before a writer and the other one wait behind that
+   * writer.
+   */
   readonly rival: { readonly id: string; readonly votes: number } | undefined
 }
 
@@ -83,8 +86,8 @@ async function countVotes(quorum: Quorum, ticket: Ticket): Promise<VoteCounts> {
 }
 
 /**
- * The answer to a ticket without a quorum. On a quorum of the servers at most `ahead` others are before it. `missing` is the number of
- * votes that it still needs: it asks again as soon as so many more servers may have let it in.
+ * The answer to a ticket without a quorum. On a quorum of the servers at most `ahead` others are before it. `missing` is the
+ * number of votes that it still needs: it asks again as soon as so many more servers may have let it in.
  */
 function waiting(
   { majority }: Quorum,

@@ -14,7 +14,9 @@ import {
   version,
 } from '../redis/server/doctor-checks.ts'
 
-/** The checks of a server that votes: those of a single server, except that role and durability mean something else for a vote. */
+/**
+ * The checks of a server that votes: those of a single server, except that role and durability mean something else for a vote.
+ */
 export const VOTER_CHECKS: readonly ServerCheck[] = [
   visibility,
   version,

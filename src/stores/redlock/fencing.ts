@@ -28,8 +28,8 @@ export async function claimFence(
   proposal?: number,
 ): Promise<bigint | undefined> {
   const agreed = quorum.fences ? agreedFence(votes, quorum.majority) : undefined
-  // Fences that are equal and not the proposed one are a coincidence: these servers had the same last fence. They have not checked
-  // whether they may have lost a holder. A ticket of another process has that fence already.
+  // Fences that are equal and not the proposed one are a coincidence: these servers had the same last fence. They have not
+  // checked whether they may have lost a holder. A ticket of another process has that fence already.
   if (agreed !== undefined && (!isOurs(record) || Number(agreed) === proposal)) return agreed
   if (!quorum.fences && ticket.minHoldMs === 0) return NO_FENCE
   let fence = votes.reduce((largest, vote) => larger(largest, vote.fence), 0n)
@@ -41,7 +41,8 @@ export async function claimFence(
     if (outcome.tag === 'lost' && (record.isOver || nodes === quorum.nodes)) {
       return lost(quorum, outcome.tally, ticket.key)
     }
-    // A server has one last fence for all keys. If many readers of many keys claim at once, only a larger step gets ahead of them.
+    // A server has one last fence for all keys. If many readers of many keys claim at once, only a larger step gets ahead of
+    // them.
     if (outcome.tag === 'too-low') fence = outcome.above + 1n + randomBelow(2 ** Math.min(2 * attempt, 20))
     nodes = quorum.nodes
   }

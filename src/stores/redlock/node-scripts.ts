@@ -66,8 +66,8 @@ export class NodeScripts {
   }
 
   /**
-   * Gives back the vote that ends at `endsAt`, and puts the ticket at the end of the queue. False: the ticket keeps its vote, because
-   * nobody else waits there, or because it has another vote by now.
+   * Gives back the vote that ends at `endsAt`, and puts the ticket at the end of the queue. False: the ticket keeps its vote,
+   * because nobody else waits there, or because it has another vote by now.
    */
   async requeue(ticket: Ticket, endsAt: string): Promise<boolean> {
     return (await this.#takeBack(ticket, 'q', endsAt)) !== 'h'

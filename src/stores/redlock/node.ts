@@ -42,7 +42,8 @@ export interface NodeOptions {
 
 /**
  * One of the servers, with its rooms. It gets requests only while it answers. A server that hangs or is gone gets one probe now
- * and then, so that no caller waits for it and no requests pile up. After each new connection the server first tells its identity.
+ * and then, so that no caller waits for it and no requests pile up. After each new connection the server first tells its
+ * identity.
  */
 export class RedlockNode {
   readonly index: number
@@ -168,7 +169,9 @@ export class RedlockNode {
     this.#link.replace()
   }
 
-  /** The memory that the server has had for `maxTtl` by our clock: its own clock may have been set back. Empty if there is none. */
+  /**
+   * The memory that the server has had for `maxTtl` by our clock: its own clock may have been set back. Empty if there is none.
+   */
   get #memory(): string {
     if (this.identity === undefined || !this.counts) return ''
     const { name, run } = this.identity
@@ -231,7 +234,9 @@ export class RedlockNode {
     }
   }
 
-  /** Gives the server up if the oldest request is overdue. First it reads replies that have arrived: perhaps this process hung. */
+  /**
+   * Gives the server up if the oldest request is overdue. First it reads replies that have arrived: perhaps this process hung.
+   */
   readonly #checkSilence = (): void => {
     this.#silenceTimer = undefined
     const now = performance.now()
@@ -260,7 +265,9 @@ export class RedlockNode {
     this.#silenceTimer = setTimeout(this.#checkSilence, leftMs).unref()
   }
 
-  /** How much longer the oldest request may take. After a late timer it may take longer: the servers may have had no time either. */
+  /**
+   * How much longer the oldest request may take. After a late timer it may take longer: the servers may have had no time either.
+   */
   #leftMs(wasLate: boolean): number {
     const oldest = this.#oldest()
     if (oldest === undefined) return Number.POSITIVE_INFINITY

@@ -1,7 +1,7 @@
 /**
- * Chooses the fences that tickets propose when they ask for votes; rule 3 in quorum.ts. If a quorum votes with the proposed fence,
- * no claim is needed. A proposal is a little above the time of the servers, as their answers to the last claims tell it. It is
- * only a guess: a server that cannot use it gives a fence of its own.
+ * Chooses the fences that tickets propose when they ask for votes; rule 3 in quorum.ts. If a quorum votes with the proposed
+ * fence, no claim is needed. A proposal is a little above the time of the servers, as their answers to the last claims tell it.
+ * It is only a guess: a server that cannot use it gives a fence of its own.
  */
 export class Proposals {
   /** How far the time of the servers is ahead of our monotonic clock, in µs. Undefined until a server has told its time. */
@@ -21,8 +21,8 @@ export class Proposals {
   learn(serverUs: number, askedAt: number): void {
     const aheadUs = serverUs - askedAt * 1000
     const before = this.#aheadUs ?? aheadUs
-    // The quickest answer is the most exact. A slow one would put the proposals of this process ahead of those of all others, which
-    // would have to claim theirs.
+    // The quickest answer is the most exact. A slow one would put the proposals of this process ahead of those of all others,
+    // which would have to claim theirs.
     this.#aheadUs = aheadUs < before ? aheadUs : before + (aheadUs - before) / 4
     this.#learnedAt = performance.now()
   }

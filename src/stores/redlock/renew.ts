@@ -14,8 +14,8 @@ type NodeAnswer = RenewAnswer | Extract<AcquireAnswer, { tag: 'busy' }>
 type NodeTally = Tally<NodeAnswer>
 
 /**
- * Renews tickets with one request to each server for all of them, by the rules in quorum.ts. If too few servers tell what became of
- * a ticket, its answer stays empty. If all answers are empty, the call fails.
+ * Renews tickets with one request to each server for all of them, by the rules in quorum.ts. If too few servers tell what became
+ * of a ticket, its answer stays empty. If all answers are empty, the call fails.
  */
 export async function renew(quorum: Quorum, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
   const all = tickets.map((ticket, place) => ({ ticket, place, record: quorum.tickets.of(ticket) }))
@@ -156,8 +156,8 @@ class Renewal {
   }
 
   /**
-   * Called when servers were restarted or flushed and have forgotten the holder. They are forgetful, so no other ticket can have a
-   * quorum before the holder's validity ends. Until then the holder may ask for these votes again.
+   * Called when servers were restarted or flushed and have forgotten the holder. They are forgetful, so no other ticket can have
+   * a quorum before the holder's validity ends. Until then the holder may ask for these votes again.
    */
   async #heal(tally: NodeTally): Promise<RenewAnswer> {
     const record = this.#record

@@ -4,7 +4,9 @@ import type { Script } from '../redis/server/scripts.ts'
 
 /** Which server an address leads to, and since when the server has forgotten nothing. */
 export interface ServerIdentity {
-  /** The name of its memory: what the server has known without a loss. Two addresses with the same name lead to the same server. */
+  /**
+   * The name of its memory: what the server has known without a loss. Two addresses with the same name lead to the same server.
+   */
   readonly name: string
   /** The id of the server's process. Undefined if the user may not ask for it. */
   readonly run: string | undefined
@@ -53,7 +55,8 @@ async function keepsEveryWrite(settings: () => Promise<unknown>): Promise<boolea
     const setting = (name: string): string | undefined => list[list.indexOf(name) + 1]
     return setting('appendonly') === 'yes' && setting('appendfsync') === 'always'
   } catch (error) {
-    // A refusal is an answer. Without any answer the identity is not asked for: it would record a loss that may not have happened.
+    // A refusal is an answer. Without any answer the identity is not asked for: it would record a loss that may not have
+    // happened.
     if (replyCode(error) === undefined) throw error
     return false
   }

@@ -11,8 +11,8 @@ import type { Script } from '../redis/server/scripts.ts'
 type Command = 'EVAL' | 'EVALSHA' | 'SCAN' | 'CONFIG'
 
 /**
- * One connection that the rooms of a server and the scripts of the quorum share, so that the server runs all their commands in the
- * order in which they were sent.
+ * One connection that the rooms of a server and the scripts of the quorum share, so that the server runs all their commands in
+ * the order in which they were sent.
  */
 export class SharedLink implements RedisLink {
   readonly keyPrefix: string

@@ -14,7 +14,7 @@ let room: EtcdRoom
 let tickets: Map<string, OwnTicket>
 /** What was written when each ticket was ended, and whose minimum hold was over. */
 let ended: { readonly own: OwnTicket; readonly atMs: number; readonly apply: readonly Operation[] }[]
-let unpinned: OwnTicket[]
+let withoutMinHold: OwnTicket[]
 /** How often etcd does not answer. */
 let failures: number
 
@@ -23,7 +23,7 @@ beforeEach(() => {
   room = new EtcdRoom('k')
   tickets = new Map()
   ended = []
-  unpinned = []
+  withoutMinHold = []
   failures = 0
   timers = new TicketTimers({
     clock,
@@ -48,7 +48,7 @@ beforeEach(() => {
     },
     onMinHoldOver(own) {
       own.minHoldOver()
-      unpinned.push(own)
+      withoutMinHold.push(own)
     },
   })
 })
@@ -133,7 +133,7 @@ test('the end of a minimum hold is told once, and of a ticket that leaves it is 
   leaving.left()
   timers.look(leaving)
   await clock.advance(999)
-  expect(unpinned).toEqual([own])
+  expect(withoutMinHold).toEqual([own])
   expect(ended.map((one) => one.own)).toEqual([leaving])
   await clock.advance(1)
   expect(ended.map((one) => one.own)).toEqual([leaving, own])

@@ -32,8 +32,8 @@ export interface Replied<Reply> {
 }
 
 /**
- * The members of one etcd. A request goes to the member that answered last. If that one fails or is silent, the request goes to each of
- * the others once. All requests of the store may be repeated, so a second try does no harm.
+ * The members of one etcd. A request goes to the member that answered last. If that one fails or is silent, the request goes to
+ * each of the others once. All requests of the store may be repeated, so a second try does no harm.
  */
 export class Cluster {
   readonly #options: EtcdClusterOptions

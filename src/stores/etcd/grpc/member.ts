@@ -132,7 +132,9 @@ export class Member {
   }
 }
 
-/** A member that is silent for so long is asked whether it is there. If it is silent for as long again, its connection is closed. */
+/**
+ * A member that is silent for so long is asked whether it is there. If it is silent for as long again, its connection is closed.
+ */
 const SILENT_MS = 1000
 /** The time limit for a new connection, and for the first message on a stream. */
 const CONNECT_MS = 5000

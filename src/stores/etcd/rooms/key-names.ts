@@ -7,8 +7,8 @@ import type { KeyRange } from '../grpc/messages.ts'
  *     holdfast/tickets/<key> <id>         a ticket that holds or waits, or the tombstone of one
  *     holdfast/tickets/<key> !<id>        a lock-delay
  *
- * The characters up to the exclamation mark, and the percent sign, are written as in a URL when they are part of a key. So a key sorts
- * before all keys that begin with it, and no key is the beginning of another key's tickets.
+ * The characters up to the exclamation mark, and the percent sign, are written as in a URL when they are part of a key. So a key
+ * sorts before all keys that begin with it, and no key is the beginning of another key's tickets.
  */
 export class KeyNames {
   readonly meta: string

@@ -3,11 +3,11 @@ import { Roster } from '../../../law/roster.ts'
 import type { RoomEntry, TicketEntry } from './room-entry.ts'
 
 /**
- * The tickets of one key as they were at a revision of etcd, in order of arrival. The tickets at the front that may hold together do
- * hold. Only the order decides that: all processes agree on it, and the deletion of a key is the hand-over.
+ * The tickets of one key as they were at a revision of etcd, in order of arrival. The tickets at the front that may hold together
+ * do hold. Only the order decides that: all processes agree on it, and the deletion of a key is the hand-over.
  *
- * A ticket that holds goes on holding, because no ticket can come in front of it and each one that leaves only makes room. So a room
- * that is a little out of date shows too many holders only if some of them were evicted or lost with their lease.
+ * A ticket that holds goes on holding, because no ticket can come in front of it and each one that leaves only makes room. So a
+ * room that is a little out of date shows too many holders only if some of them were evicted or lost with their lease.
  */
 export class EtcdRoom {
   readonly key: string

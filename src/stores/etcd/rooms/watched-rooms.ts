@@ -20,11 +20,11 @@ export interface WatchedRoomsOptions {
 }
 
 /**
- * The rooms that this process watches, because it has tickets there. Each room is read once, and a watch keeps it up to date from the
- * next revision on. All watches share one stream.
+ * The rooms that this process watches, because it has tickets there. Each room is read once, and a watch keeps it up to date from
+ * the next revision on. All watches share one stream.
  *
- * If the stream ends, a new stream continues at the revision of each room, so nothing is missed. If etcd has compacted that part of its
- * history, the room is read again.
+ * If the stream ends, a new stream continues at the revision of each room, so nothing is missed. If etcd has compacted that part
+ * of its history, the room is read again.
  */
 export class WatchedRooms {
   readonly #options: WatchedRoomsOptions
@@ -79,8 +79,8 @@ export class WatchedRooms {
   }
 
   /**
-   * Resolves when the room is not older than this call. All calls of one tick share one small request. It asks whether the room still
-   * has the known number of keys and none of them is newer.
+   * Resolves when the room is not older than this call. All calls of one tick share one small request. It asks whether the room
+   * still has the known number of keys and none of them is newer.
    */
   refresh(room: EtcdRoom): Promise<void> {
     const watched = this.#rooms.get(room.key)
@@ -233,8 +233,8 @@ export class WatchedRooms {
   }
 
   /**
-   * The token may have been too old, so a new stream asks for a new one. If the user may not read this range, the next request of a
-   * waiter reports that.
+   * The token may have been too old, so a new stream asks for a new one. If the user may not read this range, the next request of
+   * a waiter reports that.
    */
   #refused(): void {
     this.#options.cluster.forgetToken()

@@ -11,8 +11,8 @@ export interface IdleRoomsOptions {
 }
 
 /**
- * Ends the watch of a room in which this process has no ticket any more. It waits a moment before, so that a process that comes and
- * goes often need not read the room each time.
+ * Ends the watch of a room in which this process has no ticket any more. It waits a moment before, so that a process that comes
+ * and goes often need not read the room each time.
  */
 export class IdleRooms {
   readonly #options: IdleRoomsOptions

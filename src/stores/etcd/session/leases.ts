@@ -5,8 +5,8 @@ import { isLeaseThere } from '../grpc/failures.ts'
 import { LEASE_GRANT, LEASE_KEEP_ALIVE } from '../grpc/messages.ts'
 
 /**
- * A lease of etcd. If it is not kept alive for its time to live, etcd deletes all keys that are bound to it. That ends the tickets of a
- * process that has died, hangs, or is cut off.
+ * A lease of etcd. If it is not kept alive for its time to live, etcd deletes all keys that are bound to it. That ends the
+ * tickets of a process that has died, hangs, or is cut off.
  */
 export class EtcdLease {
   readonly id: number
@@ -55,12 +55,12 @@ export class EtcdLease {
 }
 
 /**
- * The etcd leases of one process: one for each length that its holders ask for, and a short one for all its waiters. Most processes
- * have one length.
+ * The etcd leases of one process: one for each length that its holders ask for, and a short one for all its waiters. Most
+ * processes have one length.
  *
  * A lease of holders is longer than the ttl of its tickets, by a fifth and a second. It is kept alive so often that at any moment
- * it surely lasts for that ttl. So a ticket can be promised its ttl without a request: when it is renewed, and when its own process
- * hands the key to it. As long as the process lives, it ends each single ticket in time (`ticket-timers.ts`).
+ * it surely lasts for that ttl. So a ticket can be promised its ttl without a request: when it is renewed, and when its own
+ * process hands the key to it. As long as the process lives, it ends each single ticket in time (`ticket-timers.ts`).
  *
  * If the process dies, hangs or is cut off, its waiters vanish with the short lease, so they delay nobody for long.
  */

@@ -19,7 +19,9 @@ export interface LockDelaysOptions {
   onOpen(room: EtcdRoom): void
 }
 
-/** The lock-delays that this process has begun. It deletes each one at its time. If the process has died, an etcd lease does it. */
+/**
+ * The lock-delays that this process has begun. It deletes each one at its time. If the process has died, an etcd lease does it.
+ */
 export class LockDelays {
   readonly #options: LockDelaysOptions
   readonly #until = new Map<string, number>()

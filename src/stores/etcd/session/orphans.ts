@@ -16,9 +16,9 @@ export interface OrphansOptions {
 }
 
 /**
- * Deletes keys that no ticket of this process owns: a request that writes such a key got no answer, and may be carried out late. The
- * key would be bound to a lease that is kept alive for other tickets, so it would never end. It is looked for when the time of its
- * ticket is over, and once more a minute later, when hardly any request is still under way.
+ * Deletes keys that no ticket of this process owns: a request that writes such a key got no answer, and may be carried out late.
+ * The key would be bound to a lease that is kept alive for other tickets, so it would never end. It is looked for when the time
+ * of its ticket is over, and once more a minute later, when hardly any request is still under way.
  */
 export class Orphans {
   readonly #options: OrphansOptions

@@ -15,8 +15,8 @@ export interface OwnKeysOptions {
 }
 
 /**
- * Writes the keys of tickets of this process. Each transaction names the known revision of the key. If the key has another revision,
- * perhaps by an earlier request of this process whose answer was lost, the key is read and the change is tried again.
+ * Writes the keys of tickets of this process. Each transaction names the known revision of the key. If the key has another
+ * revision, perhaps by an earlier request of this process whose answer was lost, the key is read and the change is tried again.
  */
 export class OwnKeys {
   readonly #options: OwnKeysOptions
@@ -43,8 +43,8 @@ export class OwnKeys {
   }
 
   /**
-   * Confirms or renews a ticket, and promises it its ttl once its key is bound to a lease that surely lasts as long. False if the ticket
-   * holds no longer.
+   * Confirms or renews a ticket, and promises it its ttl once its key is bound to a lease that surely lasts as long. False if the
+   * ticket holds no longer.
    */
   async hold(own: OwnTicket, ticket: Ticket): Promise<boolean> {
     own.confirmed(ticket, performance.now())
@@ -80,7 +80,8 @@ export class OwnKeys {
         return true
       } catch (error) {
         if (!isLeaseGone(error)) {
-          // The write may be carried out later, so the key may outlive the lease to which it is bound as far as this process knows.
+          // The write may be carried out later, so the key may outlive the lease to which it is bound as far as this process
+          // knows.
           own.putInDoubt()
           throw error
         }

@@ -1,4 +1,6 @@
-/** Sends the requests of this process for one key one after the other, because etcd carries out concurrent requests in any order. */
+/**
+ * Sends the requests of this process for one key one after the other, because etcd carries out concurrent requests in any order.
+ */
 export class SerialRequests {
   /** By key: the last request, while it is under way. */
   readonly #last = new Map<string, Promise<void>>()

@@ -249,7 +249,8 @@ export class Session {
       const own = this.#tickets.get(entry.id)
       if (own?.ticket.key !== room.key || entry.modRevision <= own.binding.revision) continue
       const isEvicted = entry.value.state === 'gone' && entry.value.evicted
-      // Only an evicted ticket is woken. The caller of a cancelled one waits for nothing, and another process may have taken it over.
+      // Only an evicted ticket is woken. The caller of a cancelled one waits for nothing, and another process may have taken it
+      // over.
       if (!this.seen(own, entry) && isEvicted) this.#wake(entry.id)
     }
     for (const id of gone) {
@@ -267,7 +268,10 @@ export class Session {
     if (isDeleted) this.removed(own)
   }
 
-  /** The minimum hold of a holder is over: from now on it ends with its ttl, or at once if another process has released it meanwhile. */
+  /**
+   * The minimum hold of a holder is over: from now on it ends with its ttl, or at once if another process has released it
+   * meanwhile.
+   */
   async #endMinHold(own: OwnTicket): Promise<void> {
     own.minHoldOver()
     try {
@@ -284,9 +288,9 @@ export class Session {
   }
 
   /**
-   * Called when the fence base has changed, as after a loss of all data. Then revisions begin anew, so this process forgets the rooms
-   * that it knows by the old ones. It also checks its leases, because its tickets are gone with them. If only the fence base was
-   * deleted, the tickets still exist, and this process still has to end them.
+   * Called when the fence base has changed, as after a loss of all data. Then revisions begin anew, so this process forgets the
+   * rooms that it knows by the old ones. It also checks its leases, because its tickets are gone with them. If only the fence
+   * base was deleted, the tickets still exist, and this process still has to end them.
    */
   #reset(): void {
     this.rooms.forgetAll()

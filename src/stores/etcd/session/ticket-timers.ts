@@ -21,9 +21,9 @@ export interface TicketTimersOptions {
 }
 
 /**
- * Ends each ticket of this process at its time: its ttl, its acceptance term, its patience, its minimum hold. etcd cannot do that,
- * because the ticket shares its etcd lease with other tickets. If the process dies, hangs or is cut off, etcd ends the lease and
- * with it all tickets.
+ * Ends each ticket of this process at its time: its ttl, its acceptance term, its patience, its minimum hold. etcd cannot do
+ * that, because the ticket shares its etcd lease with other tickets. If the process dies, hangs or is cut off, etcd ends the
+ * lease and with it all tickets.
  */
 export class TicketTimers {
   readonly #options: TicketTimersOptions
@@ -150,5 +150,7 @@ function isOver({ state }: OwnTicket, now: number): boolean {
   return state.tag !== 'held' || state.until <= now
 }
 
-/** A waiter that was silent for too long is expired when its turn comes. If its turn does not come, it is expired this much later. */
+/**
+ * A waiter that was silent for too long is expired when its turn comes. If its turn does not come, it is expired this much later.
+ */
 const LATE_MS = 5000

@@ -8,7 +8,8 @@
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Lone holders and free rooms come first. Then the hand-over in a crowd (crowd.lua), to the head of its queue. All others go by
--- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are admitted.
+-- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are
+-- admitted.
 --@ start
 -- A lone holder without a minimum hold; see room.lua for where its expiry is.
 local function isPlain(content, id)

@@ -1201,7 +1201,8 @@ return type(heard) == 'table' and heard.err or ''
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Lone holders and free rooms come first. Then the hand-over in a crowd (crowd.lua), to the head of its queue. All others go by
--- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are admitted.
+-- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are
+-- admitted.
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')

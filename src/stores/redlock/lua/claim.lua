@@ -1,8 +1,9 @@
--- Gives a holder the fence that its process has chosen, if that is above all fences that the other tickets of the room were given.
+-- Gives a holder the fence that its process has chosen, if that is above all fences that the other tickets of the room were
+-- given.
 --
 -- A writer or a mutex holds alone. When it was let in, its fence here was above every earlier claim, and no other ticket can have
--- claimed a fence since. So the claimed fence need only be at least that one. Readers share the room, so the fence of a reader has to
--- be above everything that this server ever gave.
+-- claimed a fence since. So the claimed fence need only be at least that one. Readers share the room, so the fence of a reader
+-- has to be above everything that this server ever gave.
 --
 -- KEYS    1 the last fence · 2 the room · 3 the note since when this server remembers everything; see identity.lua
 -- ARGV    1 the fence · 2 maxTtl: for how long this server must have remembered everything, in ms · 3 minHoldMs · 4 the id

@@ -4,8 +4,8 @@
 -- ARGV    1 a name for the memory, if it begins now · 2 `d` if a restart of the server forgets nothing
 -- Result  <name of the memory> <run id, or -> <age of the memory, in ms> · or `replica`
 --
--- Without a note the memory begins now. After a restart that may have lost something it begins with the restart. Otherwise it is as
--- old as the note says.
+-- Without a note the memory begins now. After a restart that may have lost something it begins with the restart. Otherwise it is
+-- as old as the note says.
 --@ start
 -- A user without INFO does not notice a restart that lost a part of the memory. A loss of everything is always noticed.
 local function fact(section, pattern)

@@ -11,11 +11,12 @@ export const scripts: {
   readonly release: string
   readonly renew: string
 } = {
-  claim: `-- Gives a holder the fence that its process has chosen, if that is above all fences that the other tickets of the room were given.
+  claim: `-- Gives a holder the fence that its process has chosen, if that is above all fences that the other tickets of the room were
+-- given.
 --
 -- A writer or a mutex holds alone. When it was let in, its fence here was above every earlier claim, and no other ticket can have
--- claimed a fence since. So the claimed fence need only be at least that one. Readers share the room, so the fence of a reader has to
--- be above everything that this server ever gave.
+-- claimed a fence since. So the claimed fence need only be at least that one. Readers share the room, so the fence of a reader
+-- has to be above everything that this server ever gave.
 --
 -- KEYS    1 the last fence · 2 the room · 3 the note since when this server remembers everything; see identity.lua
 -- ARGV    1 the fence · 2 maxTtl: for how long this server must have remembered everything, in ms · 3 minHoldMs · 4 the id
@@ -65,8 +66,8 @@ local function raise()
 end
 
 -- The note is read in the same step as the vote: a flush of this server deletes both.
--- Whether this server has forgotten nothing for \`neededMs\`, by the note of identity.lua. If its clock was set back, the memory seems
--- younger than it is. Then it is enough that the process has known the same memory for as long by its own clock: \`known\`.
+-- Whether this server has forgotten nothing for \`neededMs\`, by the note of identity.lua. If its clock was set back, the memory
+-- seems younger than it is. Then it is enough that the process has known the same memory for as long by its own clock: \`known\`.
 local function remembers(written, neededMs, known)
   if not written then return false end
   if known ~= '' and string.sub(written, 1, #known + 1) == known .. ' ' then return true end
@@ -570,8 +571,8 @@ return answer
 -- ARGV    1 a name for the memory, if it begins now · 2 \`d\` if a restart of the server forgets nothing
 -- Result  <name of the memory> <run id, or -> <age of the memory, in ms> · or \`replica\`
 --
--- Without a note the memory begins now. After a restart that may have lost something it begins with the restart. Otherwise it is as
--- old as the note says.
+-- Without a note the memory begins now. After a restart that may have lost something it begins with the restart. Otherwise it is
+-- as old as the note says.
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')
@@ -626,8 +627,8 @@ elseif lone then
 end
 return table.concat(lines, '\\n')
 `,
-  withdraw: `-- Takes the vote of a ticket back, because the ticket has no quorum: it lets another ticket go first, or leaves. Unlike a release this
--- ignores the minimum hold, as a ticket without a quorum has held nothing.
+  withdraw: `-- Takes the vote of a ticket back, because the ticket has no quorum: it lets another ticket go first, or leaves. Unlike a release
+-- this ignores the minimum hold, as a ticket without a quorum has held nothing.
 --
 -- KEYS    1 the last fence · 2 the room
 -- ARGV    1 \`q\` to wait again, at the end of the queue, or \`r\` to leave the room · 2 patienceMs · 3 the id
@@ -1182,15 +1183,15 @@ end
 -- 1. Nearly every request is for a free room, and needs one small key. All else is defined only when it is needed.
 if #KEYS == 2 and plain then
   local fence = usText
--- Only on redlock: ARGV[6] is \`<proposed fence> <maxTtl in ms> <memory, or nothing>\`. The servers agree on a fence within their votes
--- if a quorum gives the proposed one. This server gives it in place of its own fence if all of this is true:
+-- Only on redlock: ARGV[6] is \`<proposed fence> <maxTtl in ms> <memory, or nothing>\`. The servers agree on a fence within their
+-- votes if a quorum gives the proposed one. This server gives it in place of its own fence if all of this is true:
 -- - It is not below the time here, and above the last fence, which acquire.lua looks at as for any fence.
 -- - It is ahead of the time by less than a second, and by less than maxTtl. If this server forgets the fence, its time is above it
 --   before its votes count again.
 -- - This server has forgotten nothing for maxTtl. The note is read in the same step: a flush deletes it together with the vote.
   if ARGV[6] then
--- Whether this server has forgotten nothing for \`neededMs\`, by the note of identity.lua. If its clock was set back, the memory seems
--- younger than it is. Then it is enough that the process has known the same memory for as long by its own clock: \`known\`.
+-- Whether this server has forgotten nothing for \`neededMs\`, by the note of identity.lua. If its clock was set back, the memory
+-- seems younger than it is. Then it is enough that the process has known the same memory for as long by its own clock: \`known\`.
 local function remembers(written, neededMs, known)
   if not written then return false end
   if known ~= '' and string.sub(written, 1, #known + 1) == known .. ' ' then return true end
@@ -2344,7 +2345,8 @@ return type(heard) == 'table' and heard.err or ''
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Lone holders and free rooms come first. Then the hand-over in a crowd (crowd.lua), to the head of its queue. All others go by
--- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are admitted.
+-- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are
+-- admitted.
 -- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
 -- costs about as much as a small command: it is looked for among all that the server knows.
 local time = redis.call('TIME')

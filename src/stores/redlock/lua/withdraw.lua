@@ -1,5 +1,5 @@
--- Takes the vote of a ticket back, because the ticket has no quorum: it lets another ticket go first, or leaves. Unlike a release this
--- ignores the minimum hold, as a ticket without a quorum has held nothing.
+-- Takes the vote of a ticket back, because the ticket has no quorum: it lets another ticket go first, or leaves. Unlike a release
+-- this ignores the minimum hold, as a ticket without a quorum has held nothing.
 --
 -- KEYS    1 the last fence · 2 the room
 -- ARGV    1 `q` to wait again, at the end of the queue, or `r` to leave the room · 2 patienceMs · 3 the id

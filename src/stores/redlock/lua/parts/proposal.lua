@@ -1,5 +1,5 @@
--- Only on redlock: ARGV[6] is `<proposed fence> <maxTtl in ms> <memory, or nothing>`. The servers agree on a fence within their votes
--- if a quorum gives the proposed one. This server gives it in place of its own fence if all of this is true:
+-- Only on redlock: ARGV[6] is `<proposed fence> <maxTtl in ms> <memory, or nothing>`. The servers agree on a fence within their
+-- votes if a quorum gives the proposed one. This server gives it in place of its own fence if all of this is true:
 -- - It is not below the time here, and above the last fence, which acquire.lua looks at as for any fence.
 -- - It is ahead of the time by less than a second, and by less than maxTtl. If this server forgets the fence, its time is above it
 --   before its votes count again.
