@@ -23,7 +23,7 @@ import type { Exchange } from './instant.ts'
 import { isLater } from './later.ts'
 import type { Renewable } from './renewal-loop.ts'
 import { evictionOf, silenceOf, timeoutOf } from './ticket-errors.ts'
-import type { Waiter } from './wakes.ts'
+import type { PendingAcquisition } from './wakes.ts'
 
 /**
  * The life of one attempt to hold a key that the store did not settle in the same tick.
@@ -41,7 +41,7 @@ import type { Waiter } from './wakes.ts'
  * released at once; a late answer to a renewal never gets here. If an attempt ends without a lease, its ticket is released
  * in the background. So a late grant is neither delivered nor left behind.
  */
-export class Acquisition implements Renewable, Waiter, Abortable {
+export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   readonly ticket: Ticket
   readonly promise: Promise<HeldLease | null>
   dueAt: number = Number.POSITIVE_INFINITY

@@ -13,7 +13,7 @@ import { HeldLease } from './held-lease.ts'
 import { isLater } from './later.ts'
 import type { StoreVerb } from './lock-events.ts'
 import { closedError } from './ticket-errors.ts'
-import type { Waiter } from './wakes.ts'
+import type { PendingAcquisition } from './wakes.ts'
 
 /**
  * What holds for every store, built once: asking, waiting, renewing, losing, releasing. One engine looks after all tickets
@@ -44,7 +44,7 @@ export class Engine {
   }
 
   /** What waits, by ticket id. */
-  get waiting(): ReadonlyMap<string, Waiter> {
+  get waiting(): ReadonlyMap<string, PendingAcquisition> {
     return this.#context.wakes.waiters
   }
 

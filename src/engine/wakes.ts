@@ -7,7 +7,7 @@ import { isLater } from './later.ts'
 import type { Leases } from './leases.ts'
 
 /** What waits for a key. */
-export interface Waiter {
+export interface PendingAcquisition {
   readonly ticket: Ticket
   /** Asking the store again is worth it. */
   wake(): void
@@ -28,7 +28,7 @@ export interface WakesContext {
 /** The wakes of one store: one subscription, begun when something first waits, and who hears each wake. */
 export class Wakes {
   readonly #context: WakesContext
-  readonly #waiters = new Map<string, Waiter>()
+  readonly #waiters = new Map<string, PendingAcquisition>()
   #flowingSince = Number.POSITIVE_INFINITY
   #strangers = 0
   #state: 'none' | 'starting' | 'flowing' = 'none'
@@ -40,7 +40,7 @@ export class Wakes {
   }
 
   /** By ticket id. */
-  get waiters(): ReadonlyMap<string, Waiter> {
+  get waiters(): ReadonlyMap<string, PendingAcquisition> {
     return this.#waiters
   }
 
@@ -57,7 +57,7 @@ export class Wakes {
     return this.#strangers
   }
 
-  add(id: string, waiter: Waiter): void {
+  add(id: string, waiter: PendingAcquisition): void {
     this.#waiters.set(id, waiter)
   }
 

@@ -70,7 +70,7 @@ export interface StoreTime {
   readonly us: number
 }
 
-export interface Outcome<A> {
+export interface VerbResult<A> {
   readonly answer: A
   readonly offered: readonly string[]
 }
@@ -87,7 +87,7 @@ export function openRoom(fenceFloor: number): Room {
   }
 }
 
-export function acquire(room: Room, ticket: Ticket, time: StoreTime): Outcome<AcquireAnswer> {
+export function acquire(room: Room, ticket: Ticket, time: StoreTime): VerbResult<AcquireAnswer> {
   // Before `settle` drops anything: a waiter that comes back late keeps its place if the queue still has it.
   remember(room, ticket, time)
   const offered = settle(room, time, ticket.id)
@@ -105,13 +105,13 @@ export function acquire(room: Room, ticket: Ticket, time: StoreTime): Outcome<Ac
   return { answer: { tag: 'queued', ahead, askAgainMs: askAgain(room, ticket, time) }, offered }
 }
 
-export function renew(room: Room, ticket: Ticket, time: StoreTime): Outcome<RenewAnswer> {
+export function renew(room: Room, ticket: Ticket, time: StoreTime): VerbResult<RenewAnswer> {
   remember(room, ticket, time)
   const offered = settle(room, time, ticket.id)
   return { answer: find(room, ticket, time) ?? GONE, offered }
 }
 
-export function release(room: Room, request: ReleaseRequest, time: StoreTime): Outcome<ReleaseAnswer> {
+export function release(room: Room, request: ReleaseRequest, time: StoreTime): VerbResult<ReleaseAnswer> {
   const offeredBefore = settle(room, time)
   const was = depart(room, request.id, time)
   if (request.cancel) bury(room, request.id, { until: time.ms + TOMBSTONE_MS, evicted: false, reason: '' })
@@ -126,7 +126,7 @@ export function release(room: Room, request: ReleaseRequest, time: StoreTime): O
  * Takes back an offer when the store knows that the process of the waiter is gone. If the ticket was confirmed meanwhile,
  * it stays.
  */
-export function withdrawOffer(room: Room, id: string, time: StoreTime): Outcome<undefined> {
+export function withdrawOffer(room: Room, id: string, time: StoreTime): VerbResult<undefined> {
   const offered = settle(room, time)
   const holder = room.holders.get(id)
   if (holder?.state !== 'offered') return { answer: undefined, offered }
@@ -139,7 +139,7 @@ export function evict(
   room: Room,
   request: { readonly id: string | undefined; readonly reason: string },
   time: StoreTime,
-): Outcome<readonly string[]> {
+): VerbResult<readonly string[]> {
   const before = settle(room, time)
   const present = [...room.holders.keys(), ...room.queue.keys()]
   const evicted = request.id === undefined ? present : present.filter((id) => id === request.id)

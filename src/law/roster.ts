@@ -5,18 +5,18 @@
  * its first entry, a Map steps over all removed ones: with 1,000 waiters that is half the cost of a hand-over.
  */
 export class Roster<T> {
-  #first: Entry<T> | undefined
-  #last: Entry<T> | undefined
+  #first: RosterEntry<T> | undefined
+  #last: RosterEntry<T> | undefined
   #size = 0
   /** Present only above `FEW` entries: among fewer, a look at each is faster. */
-  #index: Map<string, Entry<T>> | undefined
+  #index: Map<string, RosterEntry<T>> | undefined
 
   get size(): number {
     return this.#size
   }
 
   /** The head of the linked list. To follow `next` is several times as fast as the iterators. */
-  get first(): Entry<T> | undefined {
+  get first(): RosterEntry<T> | undefined {
     return this.#first
   }
 
@@ -65,14 +65,14 @@ export class Roster<T> {
     for (let entry = this.#first; entry !== undefined; entry = entry.next) yield entry.value
   }
 
-  #find(id: string): Entry<T> | undefined {
+  #find(id: string): RosterEntry<T> | undefined {
     if (this.#index !== undefined) return this.#index.get(id)
     for (let entry = this.#first; entry !== undefined; entry = entry.next) if (entry.id === id) return entry
     return undefined
   }
 
   #append(id: string, value: T): void {
-    const entry: Entry<T> = { id, value, previous: this.#last, next: undefined }
+    const entry: RosterEntry<T> = { id, value, previous: this.#last, next: undefined }
     if (this.#last === undefined) this.#first = entry
     else this.#last.next = entry
     this.#last = entry
@@ -81,19 +81,19 @@ export class Roster<T> {
     else if (this.#size > FEW) this.#index = this.#indexed()
   }
 
-  #indexed(): Map<string, Entry<T>> {
-    const index = new Map<string, Entry<T>>()
+  #indexed(): Map<string, RosterEntry<T>> {
+    const index = new Map<string, RosterEntry<T>>()
     for (let entry = this.#first; entry !== undefined; entry = entry.next) index.set(entry.id, entry)
     return index
   }
 }
 
 /** A deleted entry keeps its `next`, so a loop may delete the entry that it stands on. */
-export interface Entry<T> {
+export interface RosterEntry<T> {
   readonly id: string
   value: T
-  previous: Entry<T> | undefined
-  next: Entry<T> | undefined
+  previous: RosterEntry<T> | undefined
+  next: RosterEntry<T> | undefined
 }
 
 const FEW = 8

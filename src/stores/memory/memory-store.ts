@@ -14,12 +14,12 @@ import {
   acquire,
   evict,
   isIdle,
-  type Outcome,
   openRoom,
   type Room,
   release,
   renew,
   type StoreTime,
+  type VerbResult,
   view,
 } from '../../law/room.ts'
 
@@ -157,7 +157,7 @@ class MemoryStore implements Store {
     }
   }
 
-  #settled<A>(outcome: Outcome<A>): A {
+  #settled<A>(outcome: VerbResult<A>): A {
     for (const id of outcome.offered) for (const onWake of this.#listeners) onWake({ tag: 'ticket', id })
     return outcome.answer
   }

@@ -2,11 +2,11 @@ import type { Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import {
   type Holder,
-  type Outcome,
   openRoom,
   type Room,
   type StoreTime,
   type Tombstone,
+  type VerbResult,
   type Waiter,
 } from '../../law/room.ts'
 import { isGood, type Moment, timeSince } from './fence-clock.ts'
@@ -49,7 +49,7 @@ export interface Notice {
 export function step<A>(
   statements: SqliteStatements,
   request: StepRequest,
-  verb: (room: Room, time: StoreTime) => Outcome<A>,
+  verb: (room: Room, time: StoreTime) => VerbResult<A>,
 ): StepResult<A> {
   for (let width = request.id === undefined ? EVERYBODY : FIRST_WIDTH; ; width *= 8) {
     const window = new RoomWindow(statements, request, width)
