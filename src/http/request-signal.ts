@@ -6,13 +6,13 @@ export interface OutgoingResponse {
   readonly destroyed?: boolean
   /** Null until it is this one's turn on its connection. */
   readonly socket?: object | null
-  readonly req?: { readonly socket?: Connection | null }
+  readonly req?: { readonly socket?: RequestSocket | null }
   /** Of HTTP/2. */
   readonly stream?: { readonly destroyed?: boolean }
   once(event: 'close', listener: () => void): unknown
 }
 
-interface Connection {
+interface RequestSocket {
   readonly destroyed?: boolean
   once(event: 'close', listener: () => void): unknown
 }
@@ -69,7 +69,7 @@ export function isResponse(value: unknown): value is OutgoingResponse {
 }
 
 /** One listener for all: a client may pipeline more requests than a socket has room for without a warning. */
-function waitingAt(socket: Connection): Set<() => void> {
+function waitingAt(socket: RequestSocket): Set<() => void> {
   const known = sockets.get(socket)
   if (known !== undefined) return known
   const waiting = new Set<() => void>()
@@ -80,7 +80,7 @@ function waitingAt(socket: Connection): Set<() => void> {
   return waiting
 }
 
-const sockets = new WeakMap<Connection, Set<() => void>>()
+const sockets = new WeakMap<RequestSocket, Set<() => void>>()
 const signals = new WeakMap<OutgoingResponse, AbortSignal>()
 
 /** The status is for logs only, as in nginx, because the client has gone. */

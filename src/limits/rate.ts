@@ -48,9 +48,9 @@ export async function consume(turn: Turn): Promise<Verdict> {
   return { admitted: false, retryAfterMs: comesBack ? msBeforeNext : undefined }
 }
 
-type Answer = { readonly tag: 'consumed' } | { readonly tag: 'rejected'; readonly rejection: unknown }
+type LimiterAnswer = { readonly tag: 'consumed' } | { readonly tag: 'rejected'; readonly rejection: unknown }
 
-async function ask({ rate, key, terms }: Turn): Promise<Answer> {
+async function ask({ rate, key, terms }: Turn): Promise<LimiterAnswer> {
   try {
     await rate.consume(key, terms.points)
     return { tag: 'consumed' }

@@ -53,7 +53,7 @@ export async function updateRow<Row extends object>(
   const { version = 'version' } = update
   const id = parseId(update.id)
   const table = quotedTable('table', update.table)
-  const target: Target = {
+  const target: UpdateTarget = {
     executor: executorOf(client),
     table,
     id,
@@ -81,7 +81,7 @@ export async function updateRow<Row extends object>(
   )
 }
 
-interface Target {
+interface UpdateTarget {
   readonly executor: SqlExecutor
   readonly table: string
   readonly id: Columns
@@ -110,7 +110,7 @@ async function read({
   given,
   isRow,
   answer,
-}: Target): Promise<Found | undefined> {
+}: UpdateTarget): Promise<Found | undefined> {
   const rows = await executor.query(`select ${answer} from ${table} as t, ${given} where ${isRow}`, [
     rowText(id),
   ])
@@ -123,7 +123,11 @@ async function read({
   return { row: rest, version: found }
 }
 
-function differing(next: object, before: ReadonlyMap<string, string>, { id, version }: Target): Columns {
+function differing(
+  next: object,
+  before: ReadonlyMap<string, string>,
+  { id, version }: UpdateTarget,
+): Columns {
   const columns = Object.entries(parseColumns('change()', next)).filter(([name, value]) => {
     return name !== version && rowText({ value }) !== before.get(name)
   })
@@ -132,7 +136,7 @@ function differing(next: object, before: ReadonlyMap<string, string>, { id, vers
   return Object.fromEntries(columns)
 }
 
-async function write(target: Target, set: Columns, seen: string): Promise<SqlRow> {
+async function write(target: UpdateTarget, set: Columns, seen: string): Promise<SqlRow> {
   const { executor, table, id, given, isRow, answer } = target
   const version = quoted('version', target.version)
   const values = Object.keys(set)

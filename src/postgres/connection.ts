@@ -20,10 +20,13 @@ export interface StatementOptions {
  * Opens a connection on which statements run READ COMMITTED and under our own time limit. The first packet asks for that. If
  * a pooler refuses such a packet, we connect without it, and put each statement into a transaction that sets the same.
  */
-export async function openConnection(driver: PostgresDriver, start: ConnectionStart): Promise<Connection> {
+export async function openConnection(
+  driver: PostgresDriver,
+  start: ConnectionStart,
+): Promise<PostgresConnection> {
   const { applicationName, limitMs } = start
   const settings = { ...start.settings, ...ownSettings(limitMs) }
-  const open = async (first: Readonly<Record<string, string>>): Promise<Connection> => {
+  const open = async (first: Readonly<Record<string, string>>): Promise<PostgresConnection> => {
     const signal = AbortSignal.timeout(OPEN_LIMIT_MS)
     try {
       const session = await driver.open({ applicationName, settings: first, signal })
@@ -46,11 +49,11 @@ async function identified(
   session: DriverSession,
   start: ConnectionStart,
   { tookSettings, signal }: { readonly tookSettings: boolean; readonly signal: AbortSignal },
-): Promise<Connection> {
+): Promise<PostgresConnection> {
   const giveUp = (): void => session.close()
   signal.addEventListener('abort', giveUp)
   try {
-    const connection = new Connection(session, start)
+    const connection = new PostgresConnection(session, start)
     await connection.identify({ tookSettings })
     return connection
   } catch (error) {
@@ -90,7 +93,7 @@ const GRACE_MS = 1000
 const MOST_PREPARED = 100
 
 /** One connection. It is never opened again: when it is lost, its owner opens another one. */
-export class Connection {
+export class PostgresConnection {
   readonly session: DriverSession
   isLost = false
   isPooled = false

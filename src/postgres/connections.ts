@@ -1,7 +1,12 @@
 import { expected } from '../base/arguments.ts'
 import { closedStoreError } from '../base/closed.ts'
 import { InvalidArgumentError } from '../errors.ts'
-import { type Connection, type ConnectionStart, openConnection, type StatementOptions } from './connection.ts'
+import {
+  type ConnectionStart,
+  openConnection,
+  type PostgresConnection,
+  type StatementOptions,
+} from './connection.ts'
 import type { PostgresDriver } from './driver.ts'
 import type { SqlExecutor, SqlRow } from './executor.ts'
 import { type PgClient, type PgPool, pgClientDriver, pgPoolDriver } from './pg-driver.ts'
@@ -104,7 +109,7 @@ function has(client: unknown, ...names: readonly string[]): client is object {
 const DEFAULT_LIMIT_MS = 10_000
 
 interface WaitingCall {
-  readonly resolve: (connection: Connection) => void
+  readonly resolve: (connection: PostgresConnection) => void
   readonly reject: (error: unknown) => void
 }
 
@@ -112,7 +117,7 @@ class Connections implements PostgresConnections {
   readonly #driver: PostgresDriver
   readonly #max: number
   readonly #start: ConnectionStart
-  readonly #idle: Connection[] = []
+  readonly #idle: PostgresConnection[] = []
   /** Connections of the pool that are open or being opened. */
   #count = 0
   #waiting: WaitingCall[] = []
@@ -199,7 +204,7 @@ class Connections implements PostgresConnections {
     for (const each of this.#open) each.close()
   }
 
-  #take(): Promise<Connection> {
+  #take(): Promise<PostgresConnection> {
     if (this.#closed) return Promise.reject(closedStoreError(MAKERS))
     return new Promise((resolve, reject) => {
       const waiting: WaitingCall = {
@@ -237,7 +242,7 @@ class Connections implements PostgresConnections {
     )
   }
 
-  #giveBack(connection: Connection): void {
+  #giveBack(connection: PostgresConnection): void {
     if (connection.isLost) return
     const next = this.#waiting.shift()
     if (next !== undefined) next.resolve(connection)
@@ -247,7 +252,7 @@ class Connections implements PostgresConnections {
     }
   }
 
-  #lose(connection: Connection): void {
+  #lose(connection: PostgresConnection): void {
     this.#count -= 1
     const index = this.#idle.indexOf(connection)
     if (index >= 0) this.#idle.splice(index, 1)
@@ -260,13 +265,13 @@ class Connections implements PostgresConnections {
     for (const { reject } of waiting) reject(error)
   }
 
-  async #openOther(limitMs: number): Promise<Connection> {
+  async #openOther(limitMs: number): Promise<PostgresConnection> {
     const connection = await this.#openConnection(limitMs)
     connection.session.keepProcess(false)
     return connection
   }
 
-  async #openConnection(limitMs: number): Promise<Connection> {
+  async #openConnection(limitMs: number): Promise<PostgresConnection> {
     if (this.#closed) throw closedStoreError(MAKERS)
     const connection = await openConnection(this.#driver, { ...this.#start, limitMs })
     const { session } = connection

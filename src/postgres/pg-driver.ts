@@ -47,8 +47,8 @@ function driverOf(Client: OwnClientClass, given: object): PostgresDriver {
       const parameters = parametersOf(new Client({ ...given, stream: new Socket() }))
       const { connectionString: _, stream: own, ...rest } = given as GivenOptions
       // Kept here, so that it can be unref'd and destroyed.
-      let stream: Stream = typeof own === 'object' && own !== null ? own : new Socket()
-      const makeOwn = (config: object): Stream => {
+      let stream: PgStream = typeof own === 'object' && own !== null ? own : new Socket()
+      const makeOwn = (config: object): PgStream => {
         stream = (own as StreamFactory)(config) ?? stream
         return stream
       }
@@ -86,12 +86,12 @@ function driverOf(Client: OwnClientClass, given: object): PostgresDriver {
 interface GivenOptions {
   readonly connectionString?: string
   /** The user's own way to the server, through a proxy for instance. */
-  readonly stream?: Stream | StreamFactory | null
+  readonly stream?: PgStream | StreamFactory | null
 }
 
-type StreamFactory = (config: object) => Stream | undefined
+type StreamFactory = (config: object) => PgStream | undefined
 
-type Stream = Duplex & Partial<Pick<Socket, 'ref' | 'unref'>>
+type PgStream = Duplex & Partial<Pick<Socket, 'ref' | 'unref'>>
 
 /** Without the time limits of the application's own statements. */
 function parametersOf(client: OwnClient): object {
@@ -112,14 +112,14 @@ const AS_TEXT = { getTypeParser: () => (value: unknown) => value }
 class PgSession implements DriverSession {
   readonly closed: Promise<unknown>
   readonly #client: OwnClient
-  readonly #stream: Stream
+  readonly #stream: PgStream
   /** Names of prepared statements, by their text. */
   readonly #names = new Map<string, string>()
   /** The answer to the last statement: the package takes the next statement only after it. */
   #last: Promise<unknown> = Promise.resolve()
   #busy = 0
 
-  constructor(client: OwnClient, stream: Stream) {
+  constructor(client: OwnClient, stream: PgStream) {
     this.#client = client
     this.#stream = stream
     this.closed = new Promise((resolve) => {

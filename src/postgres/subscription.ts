@@ -1,6 +1,6 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { StoreError } from '../errors.ts'
-import type { Connection } from './connection.ts'
+import type { PostgresConnection } from './connection.ts'
 import { quoteIdentifier } from './identifiers.ts'
 
 export interface ChannelListener {
@@ -27,7 +27,7 @@ export interface ChannelSubscription {
 export async function subscribe(
   channel: string,
   listener: ChannelListener,
-  open: () => Promise<Connection>,
+  open: () => Promise<PostgresConnection>,
 ): Promise<ChannelSubscription> {
   const listen = `listen ${quoteIdentifier(channel)}`
   const begin = listener.presence === undefined ? listen : `${listen}; ${listener.presence}`
@@ -54,7 +54,7 @@ export async function subscribe(
     },
   }
 
-  async function opened(): Promise<Connection> {
+  async function opened(): Promise<PostgresConnection> {
     const fresh = await open()
     try {
       if (fresh.isPooled) throw new StoreError('store-refused', POOLED)

@@ -199,8 +199,8 @@ export class LeaderWatch {
    * Asks who leads, and whether the term has changed since the last look. Looks run one at a time, so that changes are
    * reported in order. While the leadership is offered and not yet confirmed, the look reports no change.
    */
-  #look(): Promise<Look> {
-    const look = this.#looking.then(async (): Promise<Look> => {
+  #look(): Promise<LookResult> {
+    const look = this.#looking.then(async (): Promise<LookResult> => {
       const { leader, term, isOffered } = await lookAt(this.#context.engine, this.#key)
       if (isOffered) return { leads: 'soon', changed: false }
       const leads = leader === null ? 'nobody' : 'somebody'
@@ -225,7 +225,7 @@ export class LeaderWatch {
   }
 }
 
-interface Look {
+interface LookResult {
   readonly leads: 'nobody' | 'soon' | 'somebody'
   readonly changed: boolean
 }

@@ -22,7 +22,7 @@ import {
   type TaskWork,
   waitedTooLong,
 } from './task.ts'
-import { type Place, Turns } from './turns.ts'
+import { GroupTurns, type Place } from './turns.ts'
 
 /** A task that is over when its function is. */
 export type RunTask<T> = (context: RunContext) => T | PromiseLike<T>
@@ -104,7 +104,7 @@ export function createTaskQueue(options: TaskQueueOptions): TaskQueue {
 /** Invariant: no task that could start waits. So a task that finds a free place and a free group overtakes nobody. */
 class GroupedTaskQueue implements TaskQueue, TaskOwner {
   readonly #settings: QueueSettings
-  readonly #turns = new Turns<QueuedTask>()
+  readonly #turns = new GroupTurns<QueuedTask>()
   /** All tasks that are not over, in order of arrival. */
   readonly #places = new Map<QueuedTask, Place<QueuedTask>>()
   readonly #signals = new SignalWatch()

@@ -20,7 +20,7 @@ interface Group<Item> {
  * do stand in a round: after its turn a group goes to the back, so a group of a million items delays another one by a
  * single turn. Every step is constant time, however many groups and items there are.
  */
-export class Turns<Item> {
+export class GroupTurns<Item> {
   readonly #groups = new Map<string, Group<Item>>()
   readonly #round = new LinkedList<Group<Item>>()
   #size = 0

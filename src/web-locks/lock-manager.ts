@@ -10,8 +10,8 @@ import {
   type LockMode,
   type LockOptions,
   parseRequest,
-  type Request,
   unescapeName,
+  type WebLockRequest,
 } from './request.ts'
 import { Unanswered } from './unanswered.ts'
 
@@ -141,7 +141,7 @@ class StoreLockManager implements LockManager {
   }
 
   /** Waits without a limit. If a thief evicts the waiter, it queues again, after a pause in which the thief gets the lock. */
-  async #take({ name, options: { mode, signal } }: Request<unknown>): Promise<Lease> {
+  async #take({ name, options: { mode, signal } }: WebLockRequest<unknown>): Promise<Lease> {
     const terms = { ...this.#terms, wait: Number.POSITIVE_INFINITY, signal }
     for (;;) {
       try {
@@ -172,7 +172,7 @@ class StoreLockManager implements LockManager {
     enough.abort()
   }
 
-  #tryTake({ name, options: { mode } }: Request<unknown>): Promise<Lease | null> {
+  #tryTake({ name, options: { mode } }: WebLockRequest<unknown>): Promise<Lease | null> {
     const key = this.#keyOf(name)
     return mode === 'exclusive'
       ? this.#locks.tryAcquire(key, this.#terms)
@@ -180,7 +180,7 @@ class StoreLockManager implements LockManager {
   }
 
   /** The thieves of a name run one after the other, so that the last one of this process wins. */
-  async #steal(request: Request<unknown>): Promise<Lease> {
+  async #steal(request: WebLockRequest<unknown>): Promise<Lease> {
     const { name } = request
     const before = this.#thefts.get(name)
     const theft = Promise.resolve(before).then(() => this.#rob(request))
@@ -197,7 +197,7 @@ class StoreLockManager implements LockManager {
    * Evicts all tickets and takes the lock before the evicted waiters queue again. If another ticket is faster, it is evicted in
    * turn: one of a thief in another process, or of a request that came in between.
    */
-  async #rob(request: Request<unknown>): Promise<Lease> {
+  async #rob(request: WebLockRequest<unknown>): Promise<Lease> {
     for (let tries = 0; tries < MOST_THEFTS; tries += 1) {
       await this.#locks.evictAll(this.#keyOf(request.name), { reason: 'stolen by a web lock' })
       const lease = await this.#tryTake(request)
@@ -206,7 +206,7 @@ class StoreLockManager implements LockManager {
     return this.#take(request)
   }
 
-  async #hold<T>({ name, options, callback }: Request<T>, lease: Lease | null): Promise<T> {
+  async #hold<T>({ name, options, callback }: WebLockRequest<T>, lease: Lease | null): Promise<T> {
     if (lease === null) return callback(null)
     const { fence, signal } = lease
     const breaking = new Promise<never>((_, reject) => {

@@ -21,7 +21,7 @@ export interface LockOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-export interface Request<T> {
+export interface WebLockRequest<T> {
   readonly name: string
   readonly options: {
     readonly mode: LockMode
@@ -36,7 +36,7 @@ export interface Request<T> {
  * The arguments as the specification takes them: converted as WebIDL does, and refused in the order of the algorithm
  * (https://w3c.github.io/web-locks/#dom-lockmanager-request).
  */
-export function parseRequest<T>(args: readonly unknown[]): Request<T> {
+export function parseRequest<T>(args: readonly unknown[]): WebLockRequest<T> {
   const [first, second, third] = args
   const callback = args.length > 2 ? third : second
   if (args.length < 2) throw new TypeError(`Expected 2 arguments or more, got ${args.length}.`)
@@ -59,7 +59,7 @@ export function parseRequest<T>(args: readonly unknown[]): Request<T> {
   if (escapeName(name).length > LONGEST_NAME) {
     throw notSupported(`a name of at most ${LONGEST_NAME} characters`, `${name.length}`)
   }
-  return { name, options, callback: callback as Request<T>['callback'] }
+  return { name, options, callback: callback as WebLockRequest<T>['callback'] }
 }
 
 export const LONGEST_NAME = 960

@@ -1,12 +1,12 @@
 import { expect, test } from 'vitest'
-import { type Place, Turns } from '../../src/queue/turns.ts'
+import { GroupTurns, type Place } from '../../src/queue/turns.ts'
 
-function join(turns: Turns<string>, item: string, group: string | undefined): Place<string> {
+function join(turns: GroupTurns<string>, item: string, group: string | undefined): Place<string> {
   return turns.join(item, group)
 }
 
 test('a group has one turn at a time, and goes to the back of the round after it', () => {
-  const turns = new Turns<string>()
+  const turns = new GroupTurns<string>()
   const places = new Map(['a1', 'a2', 'b1'].map((item) => [item, join(turns, item, item[0])]))
   const end = (item: string) => turns.end(places.get(item) as Place<string>)
   expect([turns.begin(), turns.begin(), turns.begin()]).toEqual(['a1', 'b1', undefined])
@@ -19,14 +19,14 @@ test('a group has one turn at a time, and goes to the back of the round after it
 })
 
 test('items without a group do not wait for one another', () => {
-  const turns = new Turns<string>()
+  const turns = new GroupTurns<string>()
   join(turns, 'x', undefined)
   join(turns, 'y', undefined)
   expect([turns.begin(), turns.begin()]).toEqual(['x', 'y'])
 })
 
 test('nothing is left of a group when its last item ended its turn or left', () => {
-  const turns = new Turns<string>()
+  const turns = new GroupTurns<string>()
   const ends = join(turns, 'ends', 'a')
   const leaves = join(turns, 'leaves', 'a')
   turns.begin()
@@ -48,7 +48,7 @@ test.each([
   ['middle', 1, ['1', '3']],
   ['last', 2, ['1', '2']],
 ])('when the %s of three leaves, the others keep their order', (_, index, rest) => {
-  const turns = new Turns<string>()
+  const turns = new GroupTurns<string>()
   const places = ['1', '2', '3'].map((item) => join(turns, item, 'a'))
   turns.leave(places[index] as Place<string>)
   const later = join(turns, '4', 'a')

@@ -9,19 +9,16 @@ const SAME_MEANING: Readonly<Record<string, string>> = {
   Semaphore: 'index.ts exports the public members of the class.',
 }
 
-/** Names that still mean different things. The list only shrinks: who removes one of them deletes its line. */
-const AMBIGUOUS: readonly string[] = ['Answer', 'Connection', 'Subscription', 'Target']
-
 // A reader who has learned a name in one folder should not meet another thing of that name in the next one.
 test('a type, class or interface of the sources is declared in one file', () => {
   const repeated = [...filesByName()].filter(([, files]) => files.length > 1)
-  const excused = new Set([...Object.keys(SAME_MEANING), ...AMBIGUOUS])
+  const excused = new Set(Object.keys(SAME_MEANING))
   expect(Object.fromEntries(repeated.filter(([name]) => !excused.has(name)))).toEqual({})
 })
 
 test('a name that is excused is still declared in several files', () => {
   const files = filesByName()
-  const excused = [...Object.keys(SAME_MEANING), ...AMBIGUOUS]
+  const excused = Object.keys(SAME_MEANING)
   expect(excused.filter((name) => (files.get(name)?.length ?? 0) < 2)).toEqual([])
 })
 

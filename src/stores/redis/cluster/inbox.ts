@@ -1,4 +1,4 @@
-import type { MessageListener, Subscription } from '../server/client-link.ts'
+import type { MessageListener, MessageSubscription } from '../server/client-link.ts'
 import { needsPerson } from '../server/failures.ts'
 import { MovingSubscription } from '../server/moving-subscription.ts'
 import type { RoomNames } from '../server/room-names.ts'
@@ -14,7 +14,7 @@ export interface ClusterInboxOptions {
 }
 
 /** Receives on one server the messages that are sent to all. Moves to another server when that one is lost or hangs. */
-export class ClusterInbox implements Subscription {
+export class ClusterInbox implements MessageSubscription {
   readonly name: string
   readonly #listener: MessageListener
   readonly #subscription: MovingSubscription<ClusterNode>

@@ -1,5 +1,5 @@
 import type { ChannelsConnection, RedisLink } from '../server/client-link.ts'
-import { Connection } from '../server/connection.ts'
+import { ServerConnection } from '../server/connection.ts'
 import { clusterScripts } from './scripts.ts'
 
 export interface ClusterNodeOptions {
@@ -14,7 +14,7 @@ export interface ClusterNodeOptions {
 export class ClusterNode {
   readonly address: string
   readonly link: RedisLink
-  readonly connection: Connection
+  readonly connection: ServerConnection
   /** It may be gone: it did not answer, or its connection was lost. */
   suspect = false
   /** It is importing a slot, and may have none yet. */
@@ -35,7 +35,7 @@ export class ClusterNode {
           onLost()
         }),
     }
-    this.connection = new Connection(watched, { replicas, scripts: clusterScripts, onMute })
+    this.connection = new ServerConnection(watched, { replicas, scripts: clusterScripts, onMute })
   }
 
   /** Subscribes to a channel of one slot, for so long at least. Where that fails, the message comes by the inbox for all servers. */

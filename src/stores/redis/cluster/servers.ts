@@ -2,7 +2,7 @@ import { type Backoff, backoffMs } from '../../../base/backoff.ts'
 import { systemClock } from '../../../base/clock.ts'
 import { closedStoreError } from '../../../base/closed.ts'
 import { StoreError } from '../../../errors.ts'
-import type { ClusterLink, MessageListener, Subscription } from '../server/client-link.ts'
+import type { ClusterLink, MessageListener, MessageSubscription } from '../server/client-link.ts'
 import { replyCode, storeErrorOf } from '../server/failures.ts'
 import { warnOfMissingMessages } from '../server/missing-messages.ts'
 import { NotReplicatedError } from '../server/replication.ts'
@@ -67,7 +67,7 @@ export class ClusterServers implements Topology, SlotRouter {
     return [...parts]
   }
 
-  subscribe(inbox: string, listener: MessageListener): Subscription {
+  subscribe(inbox: string, listener: MessageListener): MessageSubscription {
     const subscription = new ClusterInbox({
       inbox,
       listener,

@@ -1,4 +1,4 @@
-import type { Connection } from '../server/connection.ts'
+import type { ServerConnection } from '../server/connection.ts'
 import type { Script } from '../server/scripts.ts'
 import type { Partition } from '../server/topology.ts'
 
@@ -10,9 +10,9 @@ export interface SlotRouter {
 }
 
 export interface SlotRequest {
-  readonly run: (connection: Connection) => Promise<unknown>
+  readonly run: (connection: ServerConnection) => Promise<unknown>
   /** On a server that is importing the slot, sent there by the server that still has it. */
-  readonly ask: (connection: Connection) => Promise<unknown>
+  readonly ask: (connection: ServerConnection) => Promise<unknown>
 }
 
 /** One slot of a cluster. */

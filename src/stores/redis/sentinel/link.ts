@@ -2,11 +2,11 @@ import { StoreError } from '../../../errors.ts'
 import type {
   ChannelsConnection,
   ChannelsListener,
+  OtherServer,
   RawConnection,
   RedisLink,
   ServerAccess,
   ServerAddress,
-  Target,
 } from '../server/client-link.ts'
 import { isSame, MasterWatch } from './master-watch.ts'
 
@@ -20,7 +20,7 @@ export interface SentinelSettings {
   readonly reach?: ((announced: ServerAddress) => ServerAddress) | undefined
 }
 
-type LinkTo = (target?: Target) => RedisLink
+type LinkTo = (target?: OtherServer) => RedisLink
 
 /**
  * Connections to the server that is the master. The clients' own support of Sentinel is not used: ioredis asks the Sentinels

@@ -1,6 +1,6 @@
 import { StoreError } from '../../../errors.ts'
 import { textsOf } from '../server/answers.ts'
-import type { RawConnection, RedisLink, ServerAddress, Subscription } from '../server/client-link.ts'
+import type { MessageSubscription, RawConnection, RedisLink, ServerAddress } from '../server/client-link.ts'
 import { replyCode, unexpectedReply, wordsOf } from '../server/failures.ts'
 import { MovingSubscription } from '../server/moving-subscription.ts'
 
@@ -23,7 +23,7 @@ export class MasterWatch {
   readonly #name: string
   readonly #sentinels: readonly RedisLink[]
   readonly #listeners = new Set<(master: ServerAddress) => void>()
-  #subscriptions: readonly Subscription[] | undefined
+  #subscriptions: readonly MessageSubscription[] | undefined
   #known: NonNullable<MasterReport> | undefined
   #round: Promise<ServerAddress> | undefined
   #closed = false
@@ -103,7 +103,7 @@ export class MasterWatch {
     }
   }
 
-  #listenTo(sentinel: RedisLink): Subscription {
+  #listenTo(sentinel: RedisLink): MessageSubscription {
     const look = (): void => {
       this.#ask(sentinel).then(
         (answer) => this.#learnIfNewer(answer),

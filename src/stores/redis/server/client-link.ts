@@ -30,7 +30,7 @@ export interface ServerAddress {
 }
 
 /** A server other than the one that the client was made for. */
-export interface Target extends ServerAddress {
+export interface OtherServer extends ServerAddress {
   /** Default: the user, password and TLS of the client. */
   readonly access?: ServerAccess
 }
@@ -75,7 +75,7 @@ export interface ChannelsConnection {
   close(): void
 }
 
-export interface Subscription {
+export interface MessageSubscription {
   /** Resolves once messages flow, rejects when they cannot. */
   readonly flowing: Promise<void>
   /** Whether messages flow now. If so, a server that counts no receiver of a message may conclude that this process is gone. */

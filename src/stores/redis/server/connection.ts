@@ -15,7 +15,7 @@ export interface ConnectionOptions {
 }
 
 /** The store's connection for commands to one server. The first command opens it; one that is silent or refuses is replaced. */
-export class Connection {
+export class ServerConnection {
   readonly #link: RedisLink
   readonly #probe: Script
   readonly #replication: Replication | undefined

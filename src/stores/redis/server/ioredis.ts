@@ -3,10 +3,10 @@ import {
   type ChannelsConnection,
   type ChannelsListener,
   KEEP_ALIVE_MS,
+  type OtherServer,
   type RawConnection,
   type RedisLink,
   reconnectDelayMs,
-  type Target,
 } from './client-link.ts'
 import { unrefReconnectTimer } from './undocumented.ts'
 
@@ -34,7 +34,7 @@ interface ShardSubscriber extends IoredisConnection {
   sunsubscribe(channel: string): Promise<unknown>
 }
 
-export function ioredisLink(client: IoredisClient, target?: Target): RedisLink {
+export function ioredisLink(client: IoredisClient, target?: OtherServer): RedisLink {
   const { keyPrefix } = client.options as { readonly keyPrefix?: unknown }
   // A Sentinel has no databases.
   const database = target?.access === undefined ? databaseOf(client) : 0
@@ -77,7 +77,7 @@ const OWN_OPTIONS = {
   readOnly: false,
 }
 
-function duplicateOf(client: IoredisClient, target: Target | undefined): IoredisConnection {
+function duplicateOf(client: IoredisClient, target: OtherServer | undefined): IoredisConnection {
   const redis = client.duplicate(
     target === undefined ? OWN_OPTIONS : { ...OWN_OPTIONS, ...optionsFor(client, target) },
   )
@@ -89,7 +89,7 @@ function duplicateOf(client: IoredisClient, target: Target | undefined): Ioredis
 }
 
 /** Of a client that may find its server by Sentinels, these are the options of a plain one. */
-function optionsFor(client: IoredisClient, { host, port, access }: Target): object {
+function optionsFor(client: IoredisClient, { host, port, access }: OtherServer): object {
   const at = { host, port, path: undefined, sentinels: null, name: null }
   if (access !== undefined) {
     const { username = null, password = null, tls } = access

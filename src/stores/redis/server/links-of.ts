@@ -1,11 +1,11 @@
 import { expected } from '../../../base/arguments.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
-import type { RedisLink, Target } from './client-link.ts'
+import type { OtherServer, RedisLink } from './client-link.ts'
 import { type IoredisClient, ioredisLink } from './ioredis.ts'
 import { type NodeRedisClient, nodeRedisLink } from './node-redis.ts'
 
 /** Makes links with the settings of a client: to the server that it was made for, or to another one. */
-export type LinkMaker = (target?: Target) => RedisLink
+export type LinkMaker = (target?: OtherServer) => RedisLink
 
 /** Undefined for what is no client of one server. */
 export function serverLinksOf(client: unknown): LinkMaker | undefined {

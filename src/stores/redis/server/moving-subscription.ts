@@ -1,9 +1,9 @@
 import {
   type ChannelsConnection,
   type MessageListener,
+  type MessageSubscription,
   type RedisLink,
   reconnectDelayMs,
-  type Subscription,
 } from './client-link.ts'
 
 /** A server that a subscription can be on. */
@@ -23,7 +23,7 @@ export interface MovingSubscriptionOptions<Host extends SubscriptionHost> {
 }
 
 /** Messages of one channel. When their connection is lost, the subscription moves to a new one, on the same server or on another. */
-export class MovingSubscription<Host extends SubscriptionHost> implements Subscription {
+export class MovingSubscription<Host extends SubscriptionHost> implements MessageSubscription {
   readonly flowing: Promise<void>
   readonly #options: MovingSubscriptionOptions<Host>
   #flows: { resolve(): void; reject(error: unknown): void } | undefined

@@ -3,9 +3,9 @@ import {
   type ChannelsConnection,
   type ChannelsListener,
   KEEP_ALIVE_MS,
+  type OtherServer,
   type RawConnection,
   type RedisLink,
-  type Target,
 } from './client-link.ts'
 
 /** What the store uses of a client of the package `redis`, version 5 or 6. */
@@ -29,7 +29,7 @@ export interface NodeRedisConnection {
   unref(): void
 }
 
-export function nodeRedisLink(client: NodeRedisClient, target?: Target): RedisLink {
+export function nodeRedisLink(client: NodeRedisClient, target?: OtherServer): RedisLink {
   const { keyPrefix } = (client.options ?? {}) as { readonly keyPrefix?: unknown }
   const duplicate = (): NodeRedisConnection => duplicateOf(client, target)
   return {
@@ -40,7 +40,7 @@ export function nodeRedisLink(client: NodeRedisClient, target?: Target): RedisLi
 }
 
 /** The settings of our connections where they must not be the application's. */
-function duplicateOf(client: NodeRedisClient, target: Target | undefined): NodeRedisConnection {
+function duplicateOf(client: NodeRedisClient, target: OtherServer | undefined): NodeRedisConnection {
   const { socket } = (client.options ?? {}) as { readonly socket?: object }
   const redis = client.duplicate({
     ...accessFor(target),
@@ -71,7 +71,7 @@ function duplicateOf(client: NodeRedisClient, target: Target | undefined): NodeR
   return redis
 }
 
-function accessFor(target: Target | undefined): object {
+function accessFor(target: OtherServer | undefined): object {
   if (target === undefined) return {}
   // The client has merged its URL into its other options, and would do so again.
   if (target.access === undefined) return { url: undefined }
@@ -79,7 +79,7 @@ function accessFor(target: Target | undefined): object {
   return { url: undefined, credentialsProvider: undefined, username, password, database: 0 }
 }
 
-function socketFor(target: Target | undefined): object {
+function socketFor(target: OtherServer | undefined): object {
   if (target === undefined) return {}
   const { host, port, access } = target
   const at = { host, port }

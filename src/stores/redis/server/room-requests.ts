@@ -12,7 +12,7 @@ import type {
 } from '../../../contract/store.ts'
 import { acquireAnswer, answerLines, evictAnswer, releaseAnswer, renewAnswer } from './answers.ts'
 import { type Batch, batchesOf } from './batches.ts'
-import type { Subscription } from './client-link.ts'
+import type { MessageSubscription } from './client-link.ts'
 import { fenceErrorOf, isMissingRight, layoutErrorOf } from './failures.ts'
 import { GrantTerms, sameTerms } from './grant-terms.ts'
 import { warnOfMissingMessages } from './missing-messages.ts'
@@ -45,7 +45,7 @@ export class RoomRequests {
   readonly #inbox: string = randomBytes(9).toString('base64url')
   readonly #terms: GrantTerms
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
-  #subscription: Subscription | undefined
+  #subscription: MessageSubscription | undefined
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
   #acquires: Pending<Ticket, AcquireAnswer>[] = []
 
@@ -256,7 +256,7 @@ export class RoomRequests {
     return this.#subscription?.provesLife === true
   }
 
-  #subscribe(): Subscription {
+  #subscribe(): MessageSubscription {
     return this.#topology.subscribe(this.#inbox, {
       onMessage: (id) => this.#wake({ tag: 'ticket', id }),
       onResubscribed: () => this.#wake({ tag: 'all' }),

@@ -42,7 +42,7 @@ export function roomView(
 
 const STATES: Readonly<Record<string, HolderView['state']>> = { h: 'held', o: 'offered', l: 'leaving' }
 
-interface KeptTicket {
+interface ParsedTicket {
   readonly id: string
   readonly state: string
   /** The fence of a holder, the number of arrival of a waiter. */
@@ -55,7 +55,7 @@ interface KeptTicket {
   readonly owner: string
 }
 
-function parseTicket(entry: string): KeptTicket | undefined {
+function parseTicket(entry: string): ParsedTicket | undefined {
   const parts = TICKET.exec(entry)
   if (parts === null) return undefined
   const [, id = '', state = '', number = '', sinceUs, until, units, limit, lockDelay, owner = ''] = parts

@@ -1,6 +1,6 @@
 import type { StoreError } from '../../../errors.ts'
-import type { MessageListener, RedisLink, Subscription } from './client-link.ts'
-import { Connection } from './connection.ts'
+import type { MessageListener, MessageSubscription, RedisLink } from './client-link.ts'
+import { ServerConnection } from './connection.ts'
 import { needsPerson } from './failures.ts'
 import { warnOfMissingMessages } from './missing-messages.ts'
 import { MovingSubscription } from './moving-subscription.ts'
@@ -21,14 +21,18 @@ export class SingleServer implements Topology, Partition {
   readonly fence: string
   readonly #link: RedisLink
   readonly #names: RoomNames
-  readonly #connection: Connection
+  readonly #connection: ServerConnection
 
   constructor(link: RedisLink, { names, replicas, scripts }: SingleServerOptions) {
     this.scripts = scripts
     this.fence = names.fence
     this.#link = link
     this.#names = names
-    this.#connection = new Connection(link, { replicas, scripts, onMute: () => warnOfMissingMessages(names) })
+    this.#connection = new ServerConnection(link, {
+      replicas,
+      scripts,
+      onMute: () => warnOfMissingMessages(names),
+    })
   }
 
   divide<Asked>(asked: readonly Asked[]): readonly (readonly [Partition, readonly Asked[]])[] {
@@ -43,7 +47,7 @@ export class SingleServer implements Topology, Partition {
     return this.#connection.runUnproven(script, args)
   }
 
-  subscribe(inbox: string, listener: MessageListener): Subscription {
+  subscribe(inbox: string, listener: MessageListener): MessageSubscription {
     const channel = this.#names.channel(inbox)
     const host = { link: this.#link }
     return new MovingSubscription({ channel, listener, find: () => host, isFinal: needsPerson })

@@ -1,5 +1,5 @@
 import type { StoreError } from '../../../errors.ts'
-import type { MessageListener, Subscription } from './client-link.ts'
+import type { MessageListener, MessageSubscription } from './client-link.ts'
 import type { Script, Scripts } from './scripts.ts'
 
 /** The servers of a store: one, or those of a cluster. */
@@ -10,7 +10,7 @@ export interface Topology {
     asked: readonly Asked[],
   ): readonly (readonly [Partition, readonly Asked[]])[]
   /** For the wakes of this store object. */
-  subscribe(inbox: string, listener: MessageListener): Subscription
+  subscribe(inbox: string, listener: MessageListener): MessageSubscription
   /** One step through the Redis keys that match a pattern. */
   scan(from: string, request: ScanRequest): Promise<Scanned>
   /** @throws {StoreError} when it was closed. */
