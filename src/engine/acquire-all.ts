@@ -35,8 +35,8 @@ export async function acquireAll(
     if (fences === undefined) return undefined
     const when = { askedAt, answeredAt }
     const leases = requests.map(
-      (request, index) =>
-        new HeldLease(context, request.ticket, fences[index] as bigint, when, request.lease),
+      ({ ticket, lease }, index) =>
+        new HeldLease(context, { ticket, fence: fences[index] as bigint, when, options: lease }),
     )
     if (leases.some((lease) => lease.isOverAt(answeredAt))) {
       for (const lease of leases) lease.forget()

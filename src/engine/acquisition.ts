@@ -288,7 +288,12 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   }
 
   #deliver(fence: bigint, when: Exchange): void {
-    const lease = new HeldLease(this.#context, this.ticket, fence, when, this.#request.lease)
+    const lease = new HeldLease(this.#context, {
+      ticket: this.ticket,
+      fence,
+      when,
+      options: this.#request.lease,
+    })
     if (this.#openRequests > 0) lease.origin = this
     if (!lease.isOverAt(when.answeredAt)) {
       this.#end(lease)

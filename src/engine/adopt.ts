@@ -32,7 +32,8 @@ export async function adopt(
   // Held by the same id under another fence: not this lease, and none that may be released here.
   if (answer.fence !== fence) return { evicted: false }
   const answeredAt = context.now()
-  const adopted = new HeldLease(context, ticket, fence, { askedAt, answeredAt }, lease)
+  const when = { askedAt, answeredAt }
+  const adopted = new HeldLease(context, { ticket, fence, when, options: lease })
   if (adopted.isOverAt(answeredAt)) {
     adopted.forget()
     return { evicted: false }

@@ -78,7 +78,8 @@ export class Engine {
     }
     const when = { askedAt, answeredAt: askedAt }
     if (answer?.tag === 'held') {
-      const lease = new HeldLease(context, request.ticket, answer.fence, when, request.lease)
+      const { ticket, lease: options } = request
+      const lease = new HeldLease(context, { ticket, fence: answer.fence, when, options })
       tellAcquired(context.events, request, answer.fence, 0)
       return lease
     }

@@ -40,6 +40,14 @@ const JEOPARDY: LeasePhase = { tag: 'jeopardy' }
 export const RELEASED: LeasePhase = { tag: 'released' }
 export const DETACHED: LeasePhase = { tag: 'detached' }
 
+/** What the store has granted, and what the caller wants of the lease. */
+interface GrantedTicket {
+  readonly ticket: Ticket
+  readonly fence: bigint
+  readonly when: Exchange
+  readonly options: LeaseOptions
+}
+
 /** The half of a lease that the store decides: it is renewed until it ends, and lost if the store or the clocks say so. */
 export abstract class RenewedLease extends LeaseDeadline implements ListedLease {
   readonly fence: bigint
@@ -58,7 +66,7 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
   /** Somebody wants to know whether it was evicted, however long it has until its next renewal. */
   #checking = false
 
-  constructor(context: EngineContext, ticket: Ticket, fence: bigint, when: Exchange, options: LeaseOptions) {
+  constructor(context: EngineContext, { ticket, fence, when, options }: GrantedTicket) {
     super(when.askedAt, ticket.ttlMs, options)
     this.context = context
     this.ticket = ticket

@@ -88,8 +88,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('the deadline of a grant counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/acquisition.ts',
-    find: 'this.ticket, fence, when, this.#request.lease)',
-    replace: 'this.ticket, fence, { ...when, askedAt: when.answeredAt }, this.#request.lease)',
+    find: 'fence,\n      when,',
+    replace: 'fence,\n      when: { ...when, askedAt: when.answeredAt },',
   }),
   mutant('the deadline of a renewal counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/renewal-loop.ts',
@@ -124,7 +124,7 @@ export const mutants: readonly Mutant[] = [
       file: 'engine/acquisition.ts',
       find: "if (this.#state.tag === 'over') return this.#settleLate(this.#state, answer)",
       replace:
-        "if (this.#state.tag === 'over') {\n      if (answer.tag === 'held')\n        new HeldLease(this.#context, this.ticket, answer.fence, when, this.#request.lease)\n      return\n    }",
+        "if (this.#state.tag === 'over') {\n      if (answer.tag === 'held')\n        new HeldLease(this.#context, { ticket: this.ticket, fence: answer.fence, when, options: this.#request.lease })\n      return\n    }",
     },
     {
       file: 'engine/acquisition.ts',
