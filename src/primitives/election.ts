@@ -200,7 +200,7 @@ async function elected(
 ): Promise<HeldLease> {
   for (let refusals = 1; ; refusals += 1) {
     try {
-      return await hold(context, key, EXCLUSIVE, settings)
+      return await hold(context, { key, shape: EXCLUSIVE, settings })
     } catch (error) {
       // First, because the caller's reason may itself be a `LeaseLostError`, of another lease.
       settings.signal?.throwIfAborted()

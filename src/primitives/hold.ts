@@ -21,12 +21,17 @@ export type Outcome<T> = { readonly ran: true; readonly value: T } | { readonly 
 
 const NOT_RUN = { ran: false } as const
 
+/** The key, how much of it, and the parsed options of the call. */
+export interface HoldRequest {
+  readonly key: string
+  readonly shape: Shape
+  readonly settings: HoldSettings
+}
+
 /** Waits for the key. Throws if the call itself is wrong. Returns without a promise when the store answers at once. */
 export function hold(
   context: LocksContext,
-  key: string,
-  shape: Shape,
-  settings: HoldSettings,
+  { key, shape, settings }: HoldRequest,
 ): HeldLease | Promise<HeldLease> {
   checkKey(key)
   if (heldHere(context.engine, key) !== undefined) throw selfDeadlock(key)
@@ -50,9 +55,7 @@ export function hold(
 /** Does not wait: `null` when it is busy. Returns without a promise when the store answers at once. */
 export function tryHold(
   context: LocksContext,
-  key: string,
-  shape: Shape,
-  settings: HoldSettings,
+  { key, shape, settings }: HoldRequest,
 ): HeldLease | null | Promise<HeldLease | null> {
   checkKey(key)
   return context.engine.acquire({
@@ -80,15 +83,13 @@ export function promised<T>(take: () => T | Promise<T>): Promise<T> {
 
 export async function withHold<T>(
   context: LocksContext,
-  key: string,
-  shape: Shape,
-  settings: HoldSettings,
+  request: HoldRequest,
   work: (lease: Lease) => Promise<T> | T,
 ): Promise<T> {
   checkCallback(work)
-  const outer = settings.reentrant ? heldAlready(context, key, shape) : undefined
+  const outer = request.settings.reentrant ? heldAlready(context, request) : undefined
   if (outer !== undefined) return runInside(context, outer, work)
-  const held = hold(context, key, shape, settings)
+  const held = hold(context, request)
   const lease = held instanceof Promise ? await held : held
   try {
     return await runUnder(context, lease, work, runObserved)
@@ -99,15 +100,13 @@ export async function withHold<T>(
 
 export async function tryWithHold<T>(
   context: LocksContext,
-  key: string,
-  shape: Shape,
-  settings: HoldSettings,
+  request: HoldRequest,
   work: (lease: Lease) => Promise<T> | T,
 ): Promise<Outcome<T>> {
   checkCallback(work)
-  const outer = settings.reentrant ? heldAlready(context, key, shape) : undefined
+  const outer = request.settings.reentrant ? heldAlready(context, request) : undefined
   if (outer !== undefined) return { ran: true, value: await runInside(context, outer, work) }
-  const held = tryHold(context, key, shape, settings)
+  const held = tryHold(context, request)
   const lease = held instanceof Promise ? await held : held
   if (lease === null) return NOT_RUN
   try {
@@ -173,7 +172,7 @@ async function granted(
 }
 
 /** The lease to run under, if it covers the shape: a write lock covers a read lock, but not the other way round. */
-function heldAlready(context: LocksContext, key: string, shape: Shape): HeldLease | undefined {
+function heldAlready(context: LocksContext, { key, shape }: HoldRequest): HeldLease | undefined {
   checkKey(key)
   const held = heldHere(context.engine, key)
   if (held === undefined) return undefined
@@ -206,11 +205,8 @@ export function makeTicket(
   }
 }
 
-interface NewTicket {
-  readonly key: string
+interface NewTicket extends HoldRequest {
   readonly id: string
-  readonly shape: Shape
-  readonly settings: HoldSettings
   /** 0: never queue, whatever the settings say. */
   readonly patienceMs: number
 }

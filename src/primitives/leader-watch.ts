@@ -148,7 +148,11 @@ export class LeaderWatch {
   async #rest(durationMs: number): Promise<boolean> {
     const isTold = this.#vacancy !== null && this.#vacancy.state !== 'lost'
     if (!isTold && durationMs >= WORTH_A_REQUEST_MS) {
-      this.#vacancy = await tryHold(this.#context, vacancyOf(this.#key), SHARED, this.#vacantSettings)
+      this.#vacancy = await tryHold(this.#context, {
+        key: vacancyOf(this.#key),
+        shape: SHARED,
+        settings: this.#vacantSettings,
+      })
       // A leader that was elected before this moment has not evicted this ticket, so the caller has to look again.
       if (this.#vacancy !== null) return false
     }

@@ -199,7 +199,7 @@ export class LeaderTerm implements Leadership {
     const settings = { ...this.#settings, minHoldMs: 0, lockDelayMs: 0, signal: gone, quiet: true }
     for (let failures = 0; !gone.aborted; failures += 1) {
       try {
-        const mark = await hold(this.#context, markOf(this.key), EXCLUSIVE, settings)
+        const mark = await hold(this.#context, { key: markOf(this.key), shape: EXCLUSIVE, settings })
         failures = 0
         const end = await Promise.race([abortOf(mark.signal), over])
         await mark.release()

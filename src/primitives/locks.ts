@@ -121,13 +121,8 @@ export class Locks {
   ): Promise<T>
   async withLock<T>(key: string, ...rest: WorkArguments<CallbackOptions, Work<Lease, T>>): Promise<T> {
     const [options, work] = splitWork(rest)
-    return withHold(
-      this.#context,
-      key,
-      EXCLUSIVE,
-      parseSettings(options, TAKES.callback, this.#defaults),
-      work,
-    )
+    const settings = parseSettings(options, TAKES.callback, this.#defaults)
+    return withHold(this.#context, { key, shape: EXCLUSIVE, settings }, work)
   }
 
   /** Like {@link withLock}, but never waits: `{ ran: false }` when the key is busy, and `work` does not run. */
@@ -142,13 +137,8 @@ export class Locks {
     ...rest: WorkArguments<TryCallbackOptions, Work<Lease, T>>
   ): Promise<Outcome<T>> {
     const [options, work] = splitWork(rest)
-    return tryWithHold(
-      this.#context,
-      key,
-      EXCLUSIVE,
-      parseSettings(options, TAKES.tryCallback, this.#defaults),
-      work,
-    )
+    const settings = parseSettings(options, TAKES.tryCallback, this.#defaults)
+    return tryWithHold(this.#context, { key, shape: EXCLUSIVE, settings }, work)
   }
 
   /**
@@ -157,16 +147,18 @@ export class Locks {
    * @throws like {@link withLock}.
    */
   acquire(key: string, options?: WaitOptions): Promise<Lease> {
-    return promised<Lease>(() =>
-      hold(this.#context, key, EXCLUSIVE, parseSettings(options, TAKES.wait, this.#defaults)),
-    )
+    return promised<Lease>(() => {
+      const settings = parseSettings(options, TAKES.wait, this.#defaults)
+      return hold(this.#context, { key, shape: EXCLUSIVE, settings })
+    })
   }
 
   /** Takes the key if it is free; `null` when it is busy. Never waits for the key. */
   tryAcquire(key: string, options?: HoldOptions): Promise<Lease | null> {
-    return promised<Lease | null>(() =>
-      tryHold(this.#context, key, EXCLUSIVE, parseSettings(options, TAKES.try, this.#defaults)),
-    )
+    return promised<Lease | null>(() => {
+      const settings = parseSettings(options, TAKES.try, this.#defaults)
+      return tryHold(this.#context, { key, shape: EXCLUSIVE, settings })
+    })
   }
 
   /** Waits for all keys and runs `work` while holding them: all or nothing. Two such calls never deadlock each other. */

@@ -47,7 +47,8 @@ export async function runOnce<T>(
   const mark = markedKey(key, '#done')
   if (await isTaken(context, mark, settings)) return DONE_BEFORE
   await checkRemember(context, mark, key, rememberMs)
-  return withHold(context, key, EXCLUSIVE, { ...settings, reentrant: false }, async (lease) => {
+  const request = { key, shape: EXCLUSIVE, settings: { ...settings, reentrant: false } }
+  return withHold(context, request, async (lease) => {
     // The earlier holder, for which this call waited, may have succeeded.
     if (await isTaken(context, mark, settings)) return DONE_BEFORE
     // The request for the mark took time: the lease may be over by now.
@@ -68,7 +69,7 @@ async function isTaken(
   { ttlMs, signal }: HoldSettings,
 ): Promise<boolean> {
   const looking = { ...LOOKING, ...ttlFields(Math.min(ttlMs, LOOKING.ttlMs)), signal }
-  const lease = await tryHold(context, mark, SHARED, looking)
+  const lease = await tryHold(context, { key: mark, shape: SHARED, settings: looking })
   await lease?.release()
   return lease === null
 }
@@ -112,7 +113,8 @@ const remembered = new WeakMap<Engine, number>()
 
 async function take(context: LocksContext, mark: string, key: string, rememberMs: number): Promise<void> {
   try {
-    const marked = await hold(context, mark, EXCLUSIVE, { ...MARKING, ...ttlFields(rememberMs) })
+    const settings = { ...MARKING, ...ttlFields(rememberMs) }
+    const marked = await hold(context, { key: mark, shape: EXCLUSIVE, settings })
     marked.detach()
   } catch (cause) {
     // Still queued after every reader must be gone: another process holds the mark. It did the work after our lease was lost.

@@ -1,6 +1,7 @@
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease } from '../engine/lease.ts'
 import {
+  type HoldRequest,
   hold,
   type LocksContext,
   type Outcome,
@@ -68,40 +69,26 @@ export class ReadWriteLock {
   }
 
   acquireRead(options?: WaitOptions): Promise<Lease> {
-    return promised<Lease>(() =>
-      hold(this.#context, this.key, SHARED, parseSettings(options, TAKES.wait, this.#defaults)),
-    )
+    return promised<Lease>(() => hold(this.#context, this.#request(SHARED, options, TAKES.wait)))
   }
 
   acquireWrite(options?: WaitOptions): Promise<Lease> {
-    return promised<Lease>(() =>
-      hold(this.#context, this.key, EXCLUSIVE, parseSettings(options, TAKES.wait, this.#defaults)),
-    )
+    return promised<Lease>(() => hold(this.#context, this.#request(EXCLUSIVE, options, TAKES.wait)))
   }
 
   /** `null` when it is busy; never waits. */
   tryAcquireRead(options?: HoldOptions): Promise<Lease | null> {
-    return promised<Lease | null>(() =>
-      tryHold(this.#context, this.key, SHARED, parseSettings(options, TAKES.try, this.#defaults)),
-    )
+    return promised<Lease | null>(() => tryHold(this.#context, this.#request(SHARED, options, TAKES.try)))
   }
 
   /** `null` when it is busy; never waits. */
   tryAcquireWrite(options?: HoldOptions): Promise<Lease | null> {
-    return promised<Lease | null>(() =>
-      tryHold(this.#context, this.key, EXCLUSIVE, parseSettings(options, TAKES.try, this.#defaults)),
-    )
+    return promised<Lease | null>(() => tryHold(this.#context, this.#request(EXCLUSIVE, options, TAKES.try)))
   }
 
   async #run<T>(shape: Shape, rest: WorkArguments<CallbackOptions, Work<Lease, T>>): Promise<T> {
     const [options, work] = splitWork(rest)
-    return withHold(
-      this.#context,
-      this.key,
-      shape,
-      parseSettings(options, TAKES.callback, this.#defaults),
-      work,
-    )
+    return withHold(this.#context, this.#request(shape, options, TAKES.callback), work)
   }
 
   async #tryRun<T>(
@@ -109,7 +96,10 @@ export class ReadWriteLock {
     rest: WorkArguments<TryCallbackOptions, Work<Lease, T>>,
   ): Promise<Outcome<T>> {
     const [options, work] = splitWork(rest)
-    const settings = parseSettings(options, TAKES.tryCallback, this.#defaults)
-    return tryWithHold(this.#context, this.key, shape, settings, work)
+    return tryWithHold(this.#context, this.#request(shape, options, TAKES.tryCallback), work)
+  }
+
+  #request(shape: Shape, options: CallbackOptions | undefined, takes: ReadonlySet<string>): HoldRequest {
+    return { key: this.key, shape, settings: parseSettings(options, takes, this.#defaults) }
   }
 }

@@ -2,6 +2,7 @@ import { checkObject, parseCount } from '../base/arguments.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { Lease } from '../engine/lease.ts'
 import {
+  type HoldRequest,
   hold,
   type LocksContext,
   type Outcome,
@@ -48,16 +49,12 @@ export class Semaphore {
   }
 
   acquire(options?: WaitOptions & Permits): Promise<Lease> {
-    return promised<Lease>(() =>
-      hold(this.#context, this.key, this.#shape(options), this.#settings(options, TAKES.wait)),
-    )
+    return promised<Lease>(() => hold(this.#context, this.#request(options, TAKES.wait)))
   }
 
   /** `null` when there are too few permits; never waits. */
   tryAcquire(options?: HoldOptions & Permits): Promise<Lease | null> {
-    return promised<Lease | null>(() =>
-      tryHold(this.#context, this.key, this.#shape(options), this.#settings(options, TAKES.try)),
-    )
+    return promised<Lease | null>(() => tryHold(this.#context, this.#request(options, TAKES.try)))
   }
 
   /** Waits for the permits, runs `work` while holding them, and gives them back. */
@@ -65,13 +62,7 @@ export class Semaphore {
   withPermits<T>(options: (CallbackOptions & Permits) | undefined, work: Work<Lease, T>): Promise<T>
   async withPermits<T>(...rest: WorkArguments<CallbackOptions & Permits, Work<Lease, T>>): Promise<T> {
     const [options, work] = splitWork(rest)
-    return withHold(
-      this.#context,
-      this.key,
-      this.#shape(options),
-      this.#settings(options, TAKES.callback),
-      work,
-    )
+    return withHold(this.#context, this.#request(options, TAKES.callback), work)
   }
 
   /** Like {@link withPermits}, but never waits. */
@@ -84,13 +75,11 @@ export class Semaphore {
     ...rest: WorkArguments<TryCallbackOptions & Permits, Work<Lease, T>>
   ): Promise<Outcome<T>> {
     const [options, work] = splitWork(rest)
-    return tryWithHold(
-      this.#context,
-      this.key,
-      this.#shape(options),
-      this.#settings(options, TAKES.tryCallback),
-      work,
-    )
+    return tryWithHold(this.#context, this.#request(options, TAKES.tryCallback), work)
+  }
+
+  #request(options: (CallbackOptions & Permits) | undefined, takes: ReadonlySet<string>): HoldRequest {
+    return { key: this.key, shape: this.#shape(options), settings: this.#settings(options, takes) }
   }
 
   #shape(options: Permits | undefined): Shape {

@@ -52,7 +52,8 @@ export async function holdTogether(
       // At least 1 ms: a ticket with `wait: 0` has no patience, so a taken key would refuse it without a place in the queue.
       const waitMs = settings.waitMs === 0 ? 0 : Math.max(1, settings.waitMs - waitedMs)
       // Inside the scopes of the keys that are held already, so that a cycle through a half-taken set is found, too.
-      const take = () => hold(context, key, EXCLUSIVE, { ...settings, waitMs, startedAtMs })
+      const request = { key, shape: EXCLUSIVE, settings: { ...settings, waitMs, startedAtMs } }
+      const take = () => hold(context, request)
       leases.push(await runInScopes(context.engine, leases, take))
     }
     // The first may have been lost while the last was awaited.
@@ -76,7 +77,7 @@ export async function tryHoldTogether(
   const leases: HeldLease[] = []
   try {
     for (const key of ordered) {
-      const lease = await tryHold(context, key, EXCLUSIVE, settings)
+      const lease = await tryHold(context, { key, shape: EXCLUSIVE, settings })
       if (lease === null) {
         await releaseAll(leases)
         return null
