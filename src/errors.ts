@@ -213,19 +213,42 @@ export class ClosedError extends HoldfastError {
   }
 }
 
+/** The class of each code. `StoreError` is the only class with two codes. */
+export interface HoldfastErrorClasses {
+  readonly 'acquire-timeout': AcquireTimeoutError
+  readonly 'start-timeout': StartTimeoutError
+  readonly 'lease-lost': LeaseLostError
+  readonly 'store-unavailable': StoreError
+  readonly 'store-refused': StoreError
+  readonly deadlock: DeadlockError
+  readonly 'stale-fence': StaleFenceError
+  readonly conflict: ConflictError
+  readonly 'step-down': StepDownError
+  readonly 'invalid-argument': InvalidArgumentError
+  readonly closed: ClosedError
+  readonly 'queue-full': QueueFullError
+  readonly 'task-failed': TaskFailedError
+}
+
 /**
- * Whether a value is an error of this library, and has this code if one is given. It checks the shape and not the class, so
- * it also recognises errors of a second copy of the library in the same process.
+ * Whether a value is an error of this library. With a code: whether it is an error with this code, which then has the type of
+ * the code's class. It checks the shape and not the class, so it also recognises errors of a second copy of the library in
+ * the same process.
  *
  * ```ts
  * import { isHoldfastError } from 'holdfast'
  *
- * export function isBusy(error: unknown): boolean {
- *   return isHoldfastError(error, 'acquire-timeout')
+ * export function waitedMsOf(error: unknown): number | undefined {
+ *   return isHoldfastError(error, 'acquire-timeout') ? error.waitedMs : undefined
  * }
  * ```
  */
-export function isHoldfastError(error: unknown, code?: HoldfastErrorCode): error is HoldfastError {
+export function isHoldfastError(error: unknown): error is HoldfastError
+export function isHoldfastError<Code extends HoldfastErrorCode>(
+  error: unknown,
+  code: Code,
+): error is HoldfastErrorClasses[Code]
+export function isHoldfastError(error: unknown, code?: HoldfastErrorCode): boolean {
   try {
     if (!(error instanceof Error) || !('code' in error)) return false
     const { code: own } = error

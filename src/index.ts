@@ -18,6 +18,7 @@ export {
   ConflictError,
   DeadlockError,
   HoldfastError,
+  type HoldfastErrorClasses,
   type HoldfastErrorCode,
   type HoldfastErrorOptions,
   InvalidArgumentError,

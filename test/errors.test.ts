@@ -1,6 +1,6 @@
 import { inspect } from 'node:util'
 import { describe, expect, test } from 'vitest'
-import type { HoldfastErrorCode, Lease } from '../src/index.ts'
+import type { HoldfastErrorClasses, HoldfastErrorCode, Lease } from '../src/index.ts'
 import * as holdfast from '../src/index.ts'
 import { createTaskQueue } from '../src/queue/index.ts'
 import { errorOf, scene } from './engine/scene.ts'
@@ -9,7 +9,7 @@ import { readProjectFile } from './tidy/project.ts'
 const { isHoldfastError, HoldfastError } = holdfast
 
 /** One of every code; the compiler misses a code that is not here. */
-const all: Readonly<Record<HoldfastErrorCode, (cause?: unknown) => holdfast.HoldfastError>> = {
+const all: { readonly [Code in HoldfastErrorCode]: (cause?: unknown) => HoldfastErrorClasses[Code] } = {
   'acquire-timeout': (cause) =>
     new holdfast.AcquireTimeoutError('m', { key: 'k', waitedMs: 5, ahead: 1, cause }),
   'start-timeout': (cause) => new holdfast.StartTimeoutError('m', { key: 'k', waitedMs: 5, cause }),
@@ -94,6 +94,12 @@ describe('isHoldfastError', () => {
     const caught: unknown = all['lease-lost']()
     const key = isHoldfastError(caught) ? caught.key : 'none'
     expect(key).toBe('k')
+  })
+
+  test('narrows to the class of the code, so that what only this class has may be read', () => {
+    const caught: unknown = all['lease-lost']()
+    const reason = isHoldfastError(caught, 'lease-lost') ? caught.reason : 'none'
+    expect(reason).toBe('expired')
   })
 })
 

@@ -1,10 +1,5 @@
 import { splitWork, type WorkArguments } from '../base/work.ts'
-import {
-  type AcquireTimeoutError,
-  type HoldfastError,
-  isHoldfastError,
-  StartTimeoutError,
-} from '../errors.ts'
+import { type AcquireTimeoutError, isHoldfastError, StartTimeoutError } from '../errors.ts'
 import type { Lease, Locks, Semaphore } from '../index.ts'
 import {
   checkWork,
@@ -110,8 +105,8 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
   }
 }
 
-function noSlot(cause: HoldfastError, concurrency: number, waitMs: number): StartTimeoutError {
-  const { key, waitedMs } = cause as AcquireTimeoutError
+function noSlot(cause: AcquireTimeoutError, concurrency: number, waitMs: number): StartTimeoutError {
+  const { key, waitedMs } = cause
   return new StartTimeoutError(
     `The work under ${JSON.stringify(key)} was not started: as many run already as may (\`concurrency\`: ${concurrency}), and none ended within ${waitMs} ms (\`wait\`).`,
     { key, waitedMs, cause },

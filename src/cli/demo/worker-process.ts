@@ -3,7 +3,7 @@
  * write goes to the register with the fence of the lease.
  */
 import { messageOf } from '../../base/thrown.ts'
-import { connect, isHoldfastError, type LeaseLostError, type Locks } from '../../index.ts'
+import { connect, isHoldfastError, type Locks } from '../../index.ts'
 import { monotonicMs } from '../machine-time.ts'
 import { FencedRegister } from './register.ts'
 import { Shift } from './shift.ts'
@@ -53,7 +53,7 @@ async function serve(shift: Shift): Promise<void> {
     await shift.serve()
   } catch (error) {
     if (!isHoldfastError(error, 'lease-lost')) throw error
-    tell({ tag: 'lost', reason: (error as LeaseLostError).reason })
+    tell({ tag: 'lost', reason: error.reason })
     shift.writeLate()
   } finally {
     await shift.end()
