@@ -74,8 +74,9 @@ class PostgresJobs implements Jobs {
     const bytes = { least: 1, most: 256 * 1024 * 1024 }
     this.#maxPayloadBytes = parseCount('maxPayloadBytes', options.maxPayloadBytes ?? 1_048_576, bytes)
     const max = parseCount('maxConnections', options.maxConnections ?? 2, { least: 1, most: 100 })
-    this.#connections = connectionsOf(client, { max, applicationName: 'holdfast jobs' })
-    this.#renewing = connectionsOf(client, { max: 1, applicationName: 'holdfast jobs renewal' })
+    const maker = 'createJobs()'
+    this.#connections = connectionsOf(client, { max, applicationName: 'holdfast jobs', maker })
+    this.#renewing = connectionsOf(client, { max: 1, applicationName: 'holdfast jobs renewal', maker })
     this.#tables = new JobTables(this.#connections, schema)
     this.#renewals = new JobTables(this.#renewing, schema)
     const keepsCompleted = this.#keepCompletedMs > 0

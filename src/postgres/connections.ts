@@ -28,6 +28,8 @@ export interface ConnectionsOptions {
   readonly statementLimitMs?: number
   /** More settings of our sessions: `{ synchronous_commit: 'off' }`. */
   readonly settings?: Readonly<Record<string, string>>
+  /** What the user called to open these connections, for the message after `close()`. Default: `postgresStore()`. */
+  readonly maker?: string
 }
 
 /**
@@ -116,6 +118,7 @@ interface WaitingCall {
 class Connections implements PostgresConnections {
   readonly #driver: PostgresDriver
   readonly #max: number
+  readonly #maker: string
   readonly #start: ConnectionStart
   readonly #idle: PostgresConnection[] = []
   /** Connections of the pool that are open or being opened. */
@@ -127,10 +130,17 @@ class Connections implements PostgresConnections {
 
   constructor(
     driver: PostgresDriver,
-    { max, applicationName, statementLimitMs = DEFAULT_LIMIT_MS, settings = {} }: ConnectionsOptions,
+    {
+      max,
+      applicationName,
+      statementLimitMs = DEFAULT_LIMIT_MS,
+      settings = {},
+      maker = 'postgresStore()',
+    }: ConnectionsOptions,
   ) {
     this.#driver = driver
     this.#max = max
+    this.#maker = maker
     this.#start = { applicationName, limitMs: statementLimitMs, settings }
   }
 
@@ -177,7 +187,7 @@ class Connections implements PostgresConnections {
     // Closed meanwhile: a subscription resubscribes until it is closed itself.
     if (this.#closed) {
       subscription.close()
-      throw closedStoreError(MAKERS)
+      throw closedStoreError(this.#maker)
     }
     this.#open.add(subscription)
     return {
@@ -200,12 +210,14 @@ class Connections implements PostgresConnections {
 
   async close(): Promise<void> {
     this.#closed = true
-    this.#refuseWaiting(closedStoreError(MAKERS))
+    // The sessions end a moment later. A call in between gets the error of a closed store, and not that of a lost connection.
+    this.#idle.length = 0
+    this.#refuseWaiting(closedStoreError(this.#maker))
     for (const each of this.#open) each.close()
   }
 
   #take(): Promise<PostgresConnection> {
-    if (this.#closed) return Promise.reject(closedStoreError(MAKERS))
+    if (this.#closed) return Promise.reject(closedStoreError(this.#maker))
     return new Promise((resolve, reject) => {
       const waiting: WaitingCall = {
         resolve(connection) {
@@ -243,7 +255,7 @@ class Connections implements PostgresConnections {
   }
 
   #giveBack(connection: PostgresConnection): void {
-    if (connection.isLost) return
+    if (connection.isLost || this.#closed) return
     const next = this.#waiting.shift()
     if (next !== undefined) next.resolve(connection)
     else {
@@ -272,7 +284,7 @@ class Connections implements PostgresConnections {
   }
 
   async #openConnection(limitMs: number): Promise<PostgresConnection> {
-    if (this.#closed) throw closedStoreError(MAKERS)
+    if (this.#closed) throw closedStoreError(this.#maker)
     const connection = await openConnection(this.#driver, { ...this.#start, limitMs })
     const { session } = connection
     this.#open.add(session)
@@ -281,6 +293,3 @@ class Connections implements PostgresConnections {
     return connection
   }
 }
-
-/** Who asks for these connections. */
-const MAKERS = 'postgresStore() or createJobs()'

@@ -151,6 +151,7 @@ test('closing stops the workers, ends the connections, and takes no more jobs', 
   expect(worker.running).toBe(0)
   await expect(jobs.enqueue('a')).rejects.toMatchObject({ code: 'closed' })
   expect(() => jobs.work({ a: () => {} })).toThrow('closed')
+  await expect(jobs.find('1')).rejects.toThrow('The store was closed. Open a new one with createJobs().')
   await until('no connection is left', async () => {
     const rows = await scene.sql(
       `select 1 from pg_stat_activity where application_name like 'holdfast jobs%'`,
