@@ -141,12 +141,12 @@ class PostgresJobs implements Jobs {
     names: string | readonly string[],
     options: ClaimOptions = {},
   ): Promise<readonly ClaimedJob<never>[]> {
-    checkOptions(options, ['limit', 'ttl', 'worker'])
-    const { limit = 1, ttl = '30s', worker = `pid ${process.pid}` } = options
+    checkOptions(options, ['limit', 'ttl', 'label'])
+    const { limit = 1, ttl = '30s', label = `pid ${process.pid}` } = options
     const request = {
       names: parseNames('names', names),
       limit: parseCount('limit', limit, { least: 1, most: 1000 }),
-      worker: parseText('worker', worker),
+      worker: parseText('label', label),
       ttlMs: parseDuration('ttl', ttl, TTL_RANGE),
     }
     this.#assertOpen()

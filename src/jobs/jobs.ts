@@ -34,8 +34,8 @@ export interface ClaimOptions {
    * may claim the jobs that are not settled. Default: `'30s'`.
    */
   readonly ttl?: Duration | undefined
-  /** The name of the claimer, for people to read. Default: `pid` and the process id. */
-  readonly worker?: string | undefined
+  /** A name for people, which `inspect` and `holdfast jobs` show as the `worker`. Default: `pid` and the process id. */
+  readonly label?: string | undefined
 }
 
 export interface InspectOptions {

@@ -42,7 +42,7 @@ test('jobs counts by name and state, for people and for programs', async () => {
 
 test('jobs list and show tell what failed and why, and text of strangers does nothing to the terminal', async () => {
   const id = (await jobs.enqueue('mail\x1b[2J', { to: 'a\x1b]0;x\x07' }, { maxAttempts: 1 })) ?? ''
-  const [job] = await jobs.claim('mail\x1b[2J', { worker: 'web-1' })
+  const [job] = await jobs.claim('mail\x1b[2J', { label: 'web-1' })
   await job?.fail('no such\x1b[1m address\nsecond line')
   const listed = await shell.run(['jobs', 'list', '--state', 'dead'])
   expect(listed.stdout).toMatch(new RegExp(`^ *${id} +mail\\\\x1b\\[2J +dead +1 of 1 .* web-1 +no such`, 'm'))

@@ -500,7 +500,7 @@ test('jobs are shown beside the locks, and their payloads are not', async () => 
   await jobs.migrate()
   await jobs.enqueueAll([{ name: 'mail' }, { name: 'mail' }])
   await jobs.enqueue('<b>bill</b>', { card: 'secret' }, { maxAttempts: 1 })
-  const [job] = await jobs.claim('<b>bill</b>', { worker: 'web-1' })
+  const [job] = await jobs.claim('<b>bill</b>', { label: 'web-1' })
   await job?.fail('no such card')
   const locks = createLocks(memoryStore())
   {

@@ -84,7 +84,7 @@ test('a job that kills its workers is dead after its last attempt', async () => 
   const id = (await jobs.enqueue('a', null, { maxAttempts: 2, backoff: 0 })) ?? ''
   for (const attempt of [1, 2]) {
     const [job] = await until('it is claimed', async () => {
-      const claimed = await jobs.claim('a', { ttl: 500, worker: 'web-1' })
+      const claimed = await jobs.claim('a', { ttl: 500, label: 'web-1' })
       return claimed.length > 0 && claimed
     })
     expect(job?.attempt).toBe(attempt)
