@@ -5,32 +5,43 @@ import type { HoldOptions, Locks, WaitOptions } from '../index.ts'
 import type { RateLimiter } from './rate-limiter.ts'
 import { slidingWindow } from './sliding-window.ts'
 
-/** At most so many points in any stretch of time of that length, counted by the store of the locks. */
+/** A rate limit that the store of the locks counts: at most `points` in any stretch of time as long as `window`. */
 export interface SlidingWindow {
-  /** 1 to 1000; each call costs one, if its `points` do not say otherwise. */
+  /** How many points there are for one key, from 1 to 1000. A call costs one, unless its own `points` say otherwise. */
   readonly points: number
-  /** From 50 ms to 24 days. */
+  /** How long a point is gone for once the store has given it, from 50 ms to 24 days. */
   readonly window: Duration
 }
 
+/** Options of a limit. A wrong value is an {@link InvalidArgumentError}. */
 export interface LimitOptions {
-  /** How many may run at once for one key, over all processes. */
+  /** How many calls for one key may run at once, over all processes. From 1 to 1,000,000. */
   readonly concurrency: number
   /**
-   * How many may begin within a window for one key. `{ points: 10, window: '1m' }`: at most ten in any minute. Or a limiter of
-   * `rate-limiter-flexible`, whose points, window and store are its own, and whose key is the one that `run` is given. Its windows
-   * are fixed, so up to twice as many may begin at the edge of two. Default: as many as there is room for.
+   * How many calls for one key may begin within a window. Default: no rate limit.
+   *
+   * - `{ points: 10, window: '1m' }`: at most ten in any minute.
+   * - A limiter of `rate-limiter-flexible`, with points, window and store of its own. It gets the key that `run` got. Its windows
+   *   are fixed, so up to twice as many calls may begin where one window ends and the next begins.
    */
   readonly rate?: SlidingWindow | RateLimiter | undefined
-  /** How long a `run` waits for its slot and its window together. Default: 30 s, whatever the locks say. */
+  /**
+   * How long `run` waits for its slot and its points together, from 0 to 24 days; `Infinity` is allowed. After that it throws
+   * {@link StartTimeoutError}. Default: 30 s, whatever the `wait` of the locks is.
+   */
   readonly wait?: Duration | undefined
 }
 
+/** Options of `tryRun`. `ttl`, `renew`, `maxHold` and `signal` are those of `locks.acquire`, for the lease on the slot. */
 export interface TryRunOptions extends Pick<HoldOptions, 'ttl' | 'renew' | 'maxHold' | 'signal'> {
-  /** How many points of the rate limiter this one costs. Default: 1. */
+  /**
+   * How many points this call costs: from 1 to the points of the window (or, if the limiter does not say them, to 1,000,000).
+   * Only for a limit with a `rate`; without one it is an error. Default: 1.
+   */
   readonly points?: number | undefined
 }
 
+/** Options of `run`: those of `tryRun`, and a `wait` of its own. Default of `wait`: that of the limit. */
 export interface RunOptions extends TryRunOptions, Pick<WaitOptions, 'wait'> {}
 
 export interface LimitSettings {

@@ -7,54 +7,73 @@ import type { Clock, StopOptions } from '../index.ts'
 import type { FinishedRun } from './run.ts'
 import { checkTimezone } from './ticks.ts'
 
+/** Options of all jobs of a schedule. A wrong value is an {@link InvalidArgumentError}. */
 export interface ScheduleOptions {
-  /** The time zone of all jobs that do not name their own. Default: UTC, whatever zone the machine is in. */
+  /** The time zone of the jobs that do not name their own: an IANA name such as `'Europe/Berlin'`. Default: UTC on every machine. */
   readonly timezone?: string | undefined
-  /** How long `stop()` lets work go on before it aborts its signal. Default: 10 s. */
+  /** How long `stop()` waits for the work before it aborts the work's signal. From 0 to 24 days. Default: 10 s. */
   readonly grace?: Duration | undefined
-  /** Told of every run that ended in this process, whatever its result. */
+  /** Called after every run that ended in this process, whatever its result. Default: none. */
   readonly onRun?: ((run: FinishedRun) => void) | undefined
   /**
-   * Told of everything that went wrong: work that failed (`run`), and a store that could not be asked, or a lease that ended
-   * before the work began (`store`); then it asks again. Default: a process warning.
+   * Called after each failure. `during: 'run'`: the work failed. `during: 'store'`: the store did not answer, or the lease ended
+   * before the work began; the schedule asks again. Default: a process warning.
    */
   readonly onError?:
     | ((error: unknown, context: { readonly name: string; readonly during: 'run' | 'store' }) => void)
     | undefined
-  /** Default: the clocks of this machine. */
+  /** The clocks and timers, for tests. Default: those of this machine. */
   readonly clock?: Clock | undefined
 }
 
+/** Options of one job. A wrong value is an {@link InvalidArgumentError}. */
 export interface ScheduledJobOptions {
-  /** Default: that of the schedule. */
+  /** The time zone in which the expression counts. Default: that of the schedule. */
   readonly timezone?: string | undefined
   /**
-   * What becomes of ticks for which no process was there in time, because none ran, or all were suspended or busy. `skip`: a tick
-   * that nobody has begun within 30 s is left out. `once`: of those that were missed, the last one is made up for. `all`: each of
-   * them, in order. Default: `skip`.
+   * What becomes of missed ticks: no process began them in time, because all were down, suspended or busy. Default: `skip`.
+   *
+   * - `skip`: a tick that no process has begun within 30 s is left out.
+   * - `once`: only the last missed tick runs.
+   * - `all`: every missed tick runs, in order.
    */
   readonly missed?: 'skip' | 'once' | 'all' | undefined
-  /** With `once` and `all`: how late a tick is still made up for. Default: 1 h. */
+  /**
+   * How late a missed tick may still run, from 0 to 24 days. Only with `missed` `once` or `all`; with `skip` it is an error.
+   * Default: 1 h.
+   */
   readonly catchUp?: Duration | undefined
   /**
-   * What becomes of ticks that come while a run of this job is going on anywhere; runs of one job never overlap. `skip`: they are
-   * left out. `queue`: the last of them is run when the other one is over (with `missed: 'all'`: each of them that is not older
-   * than `catchUp`). Default: `skip`.
+   * What becomes of ticks that come while a run of this job is going on in any process. Runs of one job never overlap. Default:
+   * `skip`.
+   *
+   * - `skip`: these ticks are left out.
+   * - `queue`: the last of them runs when the current run is over. With `missed: 'all'` each of them runs that is not older than
+   *   `catchUp`.
    */
   readonly overlap?: 'skip' | 'queue' | undefined
   /**
-   * What becomes of a tick whose process died, or lost its lease, in the middle. `retry`: another process takes it over when the
-   * `ttl` is over, until three have died of it; then it has failed. `skip`: it has failed. Default: `retry`.
+   * What becomes of a tick whose process died or lost its lease during the run. Default: `retry`.
+   *
+   * - `retry`: another process takes the tick over when the `ttl` is over. After three such ends the tick has failed.
+   * - `skip`: the tick has failed.
    */
   readonly afterCrash?: 'retry' | 'skip' | undefined
-  /** The job stays taken for at least this long from the begin of a run; ticks in that time overlap with it. Default: 0. */
+  /**
+   * The job stays taken for at least this long from the beginning of a run, and a tick in this time overlaps with the run. From 0
+   * to 24 days. Default: 0.
+   */
   readonly minHold?: Duration | undefined
   /**
-   * How long a run may take. Then it has failed: its signal aborts, and 5 s later the job is free for the next tick even if the
-   * work has not ended. Default: no bound.
+   * How long a run may take, from 50 ms to 24 days, and not shorter than `minHold`. After that the run has failed with a
+   * {@link TaskFailedError}: its signal aborts, and 5 s later the job is free for the next tick, even if the work has not ended.
+   * Default: no limit.
    */
   readonly maxRun?: Duration | undefined
-  /** What a crash costs the next run, as for `locks.acquire`. Default: that of the locks. */
+  /**
+   * How long the store keeps the job for a process that it does not hear of, as for `locks.acquire`. After a crash the next run
+   * has to wait for this. From 50 ms to 24 days. Default: that of the locks.
+   */
   readonly ttl?: Duration | undefined
 }
 

@@ -11,10 +11,20 @@ import { type ShutdownSignal, stopOnSignals } from './shutdown.ts'
 import type { LockWorkerMachine, LockWorkerStateValue } from './signature.ts'
 
 /**
- * `idle`: not started · `trying`: asks whether the key is free · `waiting`: queued behind its holder · `leaving`: was stopped
- * before it had the key, and gives its place back · `starting`, `working`, `stopping`: holds the key, and where its work is ·
- * `jeopardy`: works, while a renewal is overdue · `overdue`: the work did not end within `grace`, and until it does nothing
- * else is started · `releasing`: gives the key back · `pausing`: after a loss or a failure · `stopped`: for good.
+ * What a worker is doing.
+ *
+ * - `idle`: it was not started yet.
+ * - `trying`: it asks whether the key is free.
+ * - `waiting`: it is queued for the key.
+ * - `leaving`: it was stopped before it had the key, and gives up its place in the queue.
+ * - `starting`: it holds the key, and the promise of `start` is pending.
+ * - `working`: it holds the key, and the work runs.
+ * - `jeopardy`: as `working`, but a renewal has failed or is overdue.
+ * - `stopping`: the work is to end, because the worker was stopped, the lease was lost, or the work has failed.
+ * - `overdue`: the work did not end within `grace`. The worker starts nothing else before it has ended.
+ * - `releasing`: the work has ended, and the worker releases the key.
+ * - `pausing`: it waits for `backoff` after a loss or a failure.
+ * - `stopped`: it was stopped, and tries no more.
  */
 export type WorkerState =
   | 'idle'
@@ -33,7 +43,7 @@ export type WorkerState =
 export interface WorkerChange {
   readonly from: WorkerState
   readonly to: WorkerState
-  /** What it holds, or is about to give back. */
+  /** The lease that the worker holds, or is about to release. */
   readonly lease: Lease | undefined
 }
 
