@@ -187,7 +187,7 @@ function ownerText(owner: string): string {
   return facts === undefined ? owner : `${facts.host}:${facts.pid} ${facts.label ?? ''}`
 }
 
-function holderJson(holder: HolderView, room: number): HolderJson {
+function holderJson(holder: HolderView, longest: number): HolderJson {
   const { id, fence, state, heldMs, remainingMs, owner } = holder
   return {
     id,
@@ -196,14 +196,14 @@ function holderJson(holder: HolderView, room: number): HolderJson {
     state,
     heldMs,
     remainingMs,
-    value: cut(leaderValueOf(owner), room),
-    owner: ownerJson(owner, room),
+    value: cut(leaderValueOf(owner), longest),
+    owner: ownerJson(owner, longest),
   }
 }
 
-function waiterJson(waiter: WaiterView, room: number): WaiterJson {
+function waiterJson(waiter: WaiterView, longest: number): WaiterJson {
   const { id, waitedMs, owner } = waiter
-  return { id, mode: modeOf(waiter), waitedMs, owner: ownerJson(owner, room) }
+  return { id, mode: modeOf(waiter), waitedMs, owner: ownerJson(owner, longest) }
 }
 
 function holdJson(hold: HoldRecord): HoldJson {
@@ -224,14 +224,14 @@ function sampleJson({ at, holding, waiting }: KeySample): SampleJson {
   return [at, holding, waiting]
 }
 
-function ownerJson(owner: string, room: number): OwnerJson {
+function ownerJson(owner: string, longest: number): OwnerJson {
   const facts = ownerFactsOf(owner)
-  if (facts === undefined) return { text: cut(owner, room) }
-  return { host: cut(facts.host, room), pid: facts.pid, label: cut(facts.label, room) }
+  if (facts === undefined) return { text: cut(owner, longest) }
+  return { host: cut(facts.host, longest), pid: facts.pid, label: cut(facts.label, longest) }
 }
 
-function cut(text: string | undefined, room: number): string | undefined {
-  return text === undefined ? undefined : shortened(text, room)
+function cut(text: string | undefined, longest: number): string | undefined {
+  return text === undefined ? undefined : shortened(text, longest)
 }
 
 const PAGE_ROWS = 100
