@@ -1,11 +1,9 @@
-import pg from 'pg'
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import type { Store } from '../../../src/contract/store.ts'
-import { type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
+import { afterAll, beforeAll, expect, test } from 'vitest'
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
+import { storeAt } from './store-at.ts'
 
 let server: PostgresServer
 beforeAll(async () => {
@@ -16,16 +14,6 @@ beforeAll(async () => {
   await server.sql('create extension pg_stat_statements')
 })
 afterAll(() => server?.close())
-
-function storeAt(url: string, options: PostgresStoreOptions = {}): Store {
-  const pool = new pg.Pool({ connectionString: url })
-  const store = postgresStore(pool, options)
-  onTestFinished(async () => {
-    await store.close()
-    await pool.end()
-  })
-  return store
-}
 
 async function isOnDisk(): Promise<boolean> {
   const [row] = await server.sql<{ done: boolean }>(

@@ -1,31 +1,19 @@
 import pg from 'pg'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import type { Store } from '../../../src/contract/store.ts'
 import { UNLIMITED } from '../../../src/contract/store.ts'
-import { migrate, type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
+import { migrate, postgresStore } from '../../../src/stores/postgres/index.ts'
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
+import { poolAt, storeAt, urlAs } from './store-at.ts'
 
 let server: PostgresServer
 beforeAll(async () => {
   server = await startPostgres()
 })
 afterAll(() => server?.close())
-
-const poolAt = (url: string) => new pg.Pool({ connectionString: url })
-
-function storeAt(url: string, options: PostgresStoreOptions = {}): Store {
-  const store = postgresStore(poolAt(url), options)
-  onTestFinished(() => store.close())
-  return store
-}
-
-function as(role: string, url: string): string {
-  return url.replace('holdfast@', `${role}@`)
-}
 
 async function clientAt(url: string): Promise<pg.Client> {
   const client = new pg.Client(url)
@@ -115,7 +103,7 @@ test('whoever may create functions in a schema of the search path is not run wit
     grant create on schema public to intruder;
     create table public.runs (role text);
     grant insert on public.runs to public`)
-  const intruder = await clientAt(as('intruder', url))
+  const intruder = await clientAt(urlAs('intruder', url))
   // A closer match than array_length(anyarray, integer), which is PostgreSQL's.
   await intruder.query(`
     create function public.array_length(text[], integer) returns integer language plpgsql as $$
@@ -184,7 +172,7 @@ test('the documented grants are enough where functions are not for everybody, an
     grant select on holdfast.holdfast_versions to plain;
     grant select, insert, update, delete on all tables in schema holdfast to plain;
     grant execute on all functions in schema holdfast to plain`)
-  const store = storeAt(as('plain', url), { migrate: false })
+  const store = storeAt(urlAs('plain', url), { migrate: false })
   const reader = ticket({ limit: UNLIMITED })
   fenceOf(await store.acquire(reader))
   const session = async () =>

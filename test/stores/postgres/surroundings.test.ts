@@ -1,38 +1,19 @@
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
-import type { Store } from '../../../src/contract/store.ts'
 import { createLocks } from '../../../src/index.ts'
-import {
-  advisorySession,
-  migrate,
-  openPostgres,
-  type PostgresStoreOptions,
-  postgresStore,
-} from '../../../src/stores/postgres/index.ts'
+import { advisorySession, migrate, openPostgres, postgresStore } from '../../../src/stores/postgres/index.ts'
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
 import { ticket } from '../tickets.ts'
 import { clients } from './clients.ts'
+import { poolAt, storeAt, urlAs } from './store-at.ts'
 
 let server: PostgresServer
 beforeAll(async () => {
   server = await startPostgres({ access: ['host all secret 127.0.0.1/32 scram-sha-256'] })
 })
 afterAll(() => server?.close())
-
-const poolAt = (url: string) => new pg.Pool({ connectionString: url })
-
-function storeAt(url: string, options: PostgresStoreOptions = {}): Store {
-  const store = postgresStore(poolAt(url), options)
-  onTestFinished(() => store.close())
-  return store
-}
-
-/** The url of a database for another role. */
-function as(role: string, url: string): string {
-  return url.replace('holdfast@', `${role}@`)
-}
 
 describe.each(Object.entries(clients))('behind a pooler that shares connections, on %s,', (_, newClient) => {
   test('everything works, and nobody is left listening on a shared connection', async () => {
@@ -97,7 +78,7 @@ describe('a surrounding that cannot work is one clear sentence:', () => {
     }
     for (const newClient of Object.values(clients)) {
       for (const user of ['secret:guess', 'secret']) {
-        const store = postgresStore(newClient(as(user, server.url)))
+        const store = postgresStore(newClient(urlAs(user, server.url)))
         await expect(store.acquire(ticket())).rejects.toMatchObject(refused)
         await expect(store.acquire(ticket())).rejects.not.toMatchObject({
           message: expect.stringContaining('guess'),
@@ -109,7 +90,7 @@ describe('a surrounding that cannot work is one clear sentence:', () => {
 
   test('a role that may not create the schema', async () => {
     await server.sql('create role nobody login')
-    await expect(openPostgres(as('nobody', server.url))).rejects.toMatchObject({
+    await expect(openPostgres(urlAs('nobody', server.url))).rejects.toMatchObject({
       code: 'store-refused',
       message: expect.stringMatching(/role may not do what has to be done.*preparing the schema holdfast/),
     })
@@ -215,8 +196,8 @@ test('a role without rights is told which page lists those that it needs', async
   const url = await server.createDatabase('barred')
   await migrate(poolAt(url))
   await server.sql('create role barred login')
-  const pool = poolAt(as('barred', url))
-  await expect(storeAt(as('barred', url), { migrate: false }).acquire(ticket())).rejects.toMatchObject({
+  const pool = poolAt(urlAs('barred', url))
+  await expect(storeAt(urlAs('barred', url), { migrate: false }).acquire(ticket())).rejects.toMatchObject({
     code: 'store-refused',
     message: expect.stringContaining('Grant it what docs/postgres.md lists'),
   })

@@ -1,11 +1,13 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import type { RenewAnswer, Wake } from '../../../../src/contract/store.ts'
+import type { RenewAnswer } from '../../../../src/contract/store.ts'
 import { createLocks } from '../../../../src/index.ts'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
 import { type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
 import type { RedisServer } from '../../../servers/redis-server.ts'
 import { until } from '../../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
+import { startCrew } from '../crew.ts'
+import { answered, hearsReset, keepsPlaces } from '../fail-over.ts'
 import { clusterClients, newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster
@@ -40,26 +42,15 @@ describe.each(['ioredis 6', 'redis 6'])('through %s', (name) => {
 
   test('a master that is killed is followed at once, with holders, queue and rising fences', async () => {
     const store = redisStore(newClient(cluster))
-    const wakes: Wake[] = []
-    await store.listen?.((wake) => wakes.push(wake))
-    const [holder, waiter] = [ticket({ key: 'killed' }), ticket({ key: 'killed' })]
-    const fence = fenceOf(await store.acquire(holder))
-    await store.acquire(waiter)
-    const former = await cluster.masterOf('holdfast:{killed}')
-    await replicated(former)
-    await former.kill()
-    await cluster.successorOf(former, 'holdfast:{killed}')
-    await until('everything is to be asked again', () => wakes.some(({ tag }) => tag === 'all'))
-    expect(await answered(() => store.renew([holder, waiter]))).toMatchObject([
-      { tag: 'held', fence },
-      { tag: 'queued' },
-    ])
-    await store.release(releaseOf(holder))
-    await until('the head is woken', () =>
-      wakes.some((wake) => wake.tag === 'ticket' && wake.id === waiter.id),
-    )
-    expect(fenceOf((await store.renew([waiter]))[0]) > fence).toBe(true)
-    await store.release(releaseOf(waiter))
+    await keepsPlaces(store, {
+      key: 'killed',
+      failOver: async () => {
+        const former = await cluster.masterOf('holdfast:{killed}')
+        await replicated(former)
+        await former.kill()
+        await cluster.successorOf(former, 'holdfast:{killed}')
+      },
+    })
     await store.close()
   }, 60_000)
 })
@@ -75,19 +66,12 @@ test('a grant that was lost with its master is told at once, and the next fence 
   await replica.command('CONFIG', 'SET', 'masteruser', 'nobody', 'masterauth', 'nothing')
   await former.command('CLIENT', 'KILL', 'TYPE', 'replica')
   const lost = await locks.acquire('lost', { ttl: '60s' })
-  const told = new Promise<unknown>((resolve) => {
-    lost.signal.addEventListener('abort', () => resolve(lost.signal.reason))
-  })
+  const isTold = hearsReset(lost)
   await former.kill()
   await cluster.successorOf(former, room)
   await replica.command('CONFIG', 'SET', 'masteruser', '', 'masterauth', '')
   // The next renewal would be due after 20 s.
-  let reason: unknown
-  void told.then((why) => {
-    reason = why
-  })
-  await until('the holder is told', () => reason !== undefined)
-  expect(reason).toMatchObject({ code: 'lease-lost', reason: 'store-reset' })
+  await isTold()
   const next = await locks.acquire('lost')
   expect(next.fence > lost.fence).toBe(true)
 }, 60_000)
@@ -141,35 +125,17 @@ test('a master that hangs holds up no key of another, until it is replaced', asy
 }, 60_000)
 
 test('a master that hands over to its replica under load loses nothing and gives nothing twice', async () => {
-  const crews = [
+  const clients = [
     createLocks(redisStore(newClusterClient(cluster))),
     createLocks(redisStore(clusterClients['redis 5']?.(cluster) as never)),
   ]
-  const fences: bigint[] = []
-  let inside = 0
-  let stop = false
-  const work = async (locks: (typeof crews)[number]): Promise<void> => {
-    while (!stop) {
-      await locks.withLock('handed over', { wait: '60s' }, async (lease) => {
-        inside += 1
-        expect(inside).toBe(1)
-        fences.push(lease.fence)
-        await lease.extend()
-        expect(inside).toBe(1)
-        inside -= 1
-      })
-    }
-  }
-  const atWork = Promise.all(crews.flatMap((locks) => [work(locks), work(locks)]))
+  const crew = startCrew(clients, { key: 'handed over', callsEach: 2 })
   for (let round = 0; round < 2; round += 1) {
     await cluster.handOver('holdfast:{handed over}')
-    const before = fences.length
-    await until('it goes on', () => fences.length > before + 5, { withinMs: 20_000 })
+    const before = crew.turns
+    await until('it goes on', () => crew.turns > before + 5, { withinMs: 20_000 })
   }
-  stop = true
-  await atWork
-  expect(fences.every((fence, at) => at === 0 || fence > (fences[at - 1] as bigint))).toBe(true)
-  for (const locks of crews) await locks.close()
+  await crew.stop()
 }, 60_000)
 
 test('masters that are killed while four keys are taken and given back cost no fence its order', async () => {
@@ -238,14 +204,4 @@ async function replicated(server: RedisServer): Promise<void> {
     const [, got] = /slave0:.*offset=(\d+)/.exec(info) ?? []
     return at !== undefined && at === got
   })
-}
-
-async function answered<T>(ask: () => T | Promise<T>): Promise<T> {
-  return (await until('the store answers again', async () => {
-    try {
-      return await ask()
-    } catch {
-      return undefined
-    }
-  })) as T
 }

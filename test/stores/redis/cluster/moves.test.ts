@@ -7,6 +7,7 @@ import { type RedisCluster, type SlotMove, startCluster } from '../../../servers
 import { type RedisOptions, type RedisServer, startRedis } from '../../../servers/redis-server.ts'
 import { until } from '../../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
+import { startCrew } from '../crew.ts'
 import { clusterClients, newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster
@@ -19,35 +20,17 @@ test.each(Object.entries(clusterClients))(
   'a slot that moves from master to master under load loses nothing and gives nothing twice, through %s',
   async (name, newClient) => {
     const key = `moving with ${name}`
-    const crews = Array.from({ length: 2 }, () => createLocks(redisStore(newClient(cluster))))
-    const fences: bigint[] = []
-    let inside = 0
-    let stop = false
-    const work = async (locks: (typeof crews)[number]): Promise<void> => {
-      while (!stop) {
-        await locks.withLock(key, { wait: '60s' }, async (lease) => {
-          inside += 1
-          expect(inside).toBe(1)
-          fences.push(lease.fence)
-          await lease.extend()
-          expect(inside).toBe(1)
-          inside -= 1
-        })
-      }
-    }
-    const crewsAtWork = Promise.all(crews.flatMap((locks) => [work(locks), work(locks), work(locks)]))
+    const clients = Array.from({ length: 2 }, () => createLocks(redisStore(newClient(cluster))))
+    const crew = startCrew(clients, { key, callsEach: 3 })
     for (let moves = 0; moves < 3; moves += 1) {
-      const before = fences.length
+      const before = crew.turns
       const move = await cluster.beginMove(roomOf(key), await anotherMaster(roomOf(key)))
       for (let keys = 0; keys < 2; keys += 1) await move.moveKey()
       await move.finish()
       // It goes on where it is now.
-      await expect.poll(() => fences.length, { timeout: 20_000 }).toBeGreaterThan(before + 5)
+      await expect.poll(() => crew.turns, { timeout: 20_000 }).toBeGreaterThan(before + 5)
     }
-    stop = true
-    await crewsAtWork
-    expect(fences.every((fence, at) => at === 0 || fence > (fences[at - 1] as bigint))).toBe(true)
-    for (const locks of crews) await locks.close()
+    await crew.stop()
     expect(((await cluster.command('KEYS', `*${key}*`)) as string[][]).flat()).toEqual([])
   },
   60_000,

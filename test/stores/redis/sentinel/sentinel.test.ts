@@ -5,14 +5,15 @@ import { Redis as Redis6 } from 'ioredis6'
 import { createClient, createSentinel } from 'redis'
 import { createClient as createClient6 } from 'redis6'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
-import type { Store, Wake } from '../../../../src/contract/store.ts'
+import type { Store } from '../../../../src/contract/store.ts'
 import { connect, createLocks } from '../../../../src/index.ts'
 import { openRedisSentinel, redisStore } from '../../../../src/stores/redis/index.ts'
 import { storeConformance } from '../../../../src/testing/index.ts'
 import { type SentinelGroup, startSentinels } from '../../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../../servers/redis-server.ts'
 import { until } from '../../../servers/until.ts'
-import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
+import { fenceOf, ticket } from '../../tickets.ts'
+import { hearsReset, keepsPlaces } from '../fail-over.ts'
 
 /** The stores that a user may make over Sentinels. */
 const stores: Readonly<Record<string, (group: SentinelGroup) => Store>> = {
@@ -31,26 +32,17 @@ describe.each(Object.entries(stores))('over Sentinels, through %s', (_, newStore
   test('a master that is killed is followed at once, with holders, queue and rising fences', async () => {
     await using group = await startSentinels()
     const store = newStore(group)
-    const wakes: Wake[] = []
-    await store.listen?.((wake) => wakes.push(wake))
-    const [holder, waiter] = [ticket(), ticket()]
-    const fence = fenceOf(await store.acquire(holder))
-    await store.acquire(waiter)
     const former = await group.master()
-    await group.servers[1]?.follows(former)
-    await former.kill()
-    const successor = await group.successorOf(former)
-    await until('everything is to be asked again', () => wakes.some(({ tag }) => tag === 'all'))
-    expect(await answered(() => store.renew([holder, waiter]))).toMatchObject([
-      { tag: 'held', fence },
-      { tag: 'queued' },
-    ])
-    await store.release(releaseOf(holder))
-    await until('the head is woken', () =>
-      wakes.some((wake) => wake.tag === 'ticket' && wake.id === waiter.id),
-    )
-    expect(fenceOf((await store.renew([waiter]))[0]) > fence).toBe(true)
-    expect(await successor.command('EXISTS', 'holdfast:{key}')).toBe(1)
+    await keepsPlaces(store, {
+      key: 'key',
+      failOver: async () => {
+        await group.servers[1]?.follows(former)
+        await former.kill()
+        await group.successorOf(former)
+      },
+    })
+    fenceOf(await store.acquire(ticket({ key: 'after' })))
+    expect(await (await group.successorOf(former)).command('EXISTS', 'holdfast:{after}')).toBe(1)
     await store.close()
   })
 })
@@ -75,16 +67,11 @@ describe('a fail-over under two processes', () => {
       await group.servers[1]?.follows(former)
       await group.cutOffReplicas()
       const lost = await locks.acquire('lost', { ttl: '60s' })
-      const told = new Promise<unknown>((resolve) => {
-        lost.signal.addEventListener('abort', () => resolve(lost.signal.reason))
-      })
+      const isTold = hearsReset(lost)
       await strike(group)
       const successor = await group.successorOf(former)
       // The next renewal would be due after 20 s.
-      const reason = await until('the holder is told', () =>
-        Promise.race([told, new Promise<undefined>((resolve) => setImmediate(resolve, undefined))]),
-      )
-      expect(reason).toMatchObject({ code: 'lease-lost', reason: 'store-reset' })
+      await isTold()
       const next = await locks.acquire('lost')
       expect(next.fence > lost.fence).toBe(true)
       expect(await kept.extend()).toBeUndefined()
@@ -303,16 +290,6 @@ describe('a store over Sentinels', () => {
 
 function sentinelClient({ addresses, name }: SentinelGroup): Redis {
   return new Redis({ sentinels: [...addresses], name, lazyConnect: true })
-}
-
-async function answered<T>(ask: () => T | Promise<T>): Promise<T> {
-  return (await until('the store answers again', async () => {
-    try {
-      return await ask()
-    } catch {
-      return undefined
-    }
-  })) as T
 }
 
 interface Worker {
