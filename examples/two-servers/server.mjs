@@ -23,7 +23,7 @@ worker.subscribe(async ({ to }) => {
 
 async function mailer() {
   for await (const room of locks.inspect({ prefix: 'mailer' })) {
-    for (const { owner } of room.holders) return JSON.parse(owner).label
+    for (const { owner } of room.holders) return owner.label
   }
   return 'nobody'
 }

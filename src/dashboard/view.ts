@@ -1,9 +1,9 @@
 import { shortened } from '../base/text.ts'
-import type { HolderView, RoomView, WaiterView } from '../index.ts'
+import type { InspectedHolder, InspectedRoom, InspectedWaiter, Owner } from '../index.ts'
 import { contentionIn } from '../room-watch/contention.ts'
 import type { HoldRecord, KeyHistory, KeySample } from '../room-watch/room-history.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
-import { electionsIn, LEADER_MARK, leaderValueOf, modeOf, ownerFactsOf } from '../room-watch/ticket-facts.ts'
+import { electionsIn, LEADER_MARK, modeOf } from '../room-watch/ticket-facts.ts'
 
 import type {
   ContentionJson,
@@ -100,7 +100,7 @@ function keysView(
   }
 }
 
-function rowJson(watch: RoomWatch, room: RoomView): RowJson {
+function rowJson(watch: RoomWatch, room: InspectedRoom): RowJson {
   return {
     key: room.key,
     holding: room.holders.length,
@@ -141,10 +141,10 @@ function keyView(watch: RoomWatch, key: string): KeyJson {
   }
 }
 
-const FREE: Omit<RoomView, 'key'> = { holders: [], queue: [], closedMs: 0 }
+const FREE: Omit<InspectedRoom, 'key'> = { holders: [], queue: [], closedMs: 0 }
 
 /** Largest first. `key`: the snapshot is sorted by key already. */
-const SORTS: Readonly<Record<SortName, ((room: RoomView) => number) | undefined>> = {
+const SORTS: Readonly<Record<SortName, ((room: InspectedRoom) => number) | undefined>> = {
   key: undefined,
   waiting: ({ queue }) => queue.length,
   wait: longestWaitMs,
@@ -154,27 +154,27 @@ const SORTS: Readonly<Record<SortName, ((room: RoomView) => number) | undefined>
 }
 
 /** The queue is in order of arrival, so its first waiter waits longest. */
-function longestWaitMs({ queue }: RoomView): number {
+function longestWaitMs({ queue }: InspectedRoom): number {
   return queue[0]?.waitedMs ?? 0
 }
 
 /** Found once for each snapshot, as all viewers share it. */
-function knownElections(rooms: readonly RoomView[]): ReadonlyMap<string, number> {
+function knownElections(rooms: readonly InspectedRoom[]): ReadonlyMap<string, number> {
   const known = electionsOf.get(rooms) ?? electionsIn(rooms)
   electionsOf.set(rooms, known)
   return known
 }
 
-const electionsOf = new WeakMap<readonly RoomView[], ReadonlyMap<string, number>>()
+const electionsOf = new WeakMap<readonly InspectedRoom[], ReadonlyMap<string, number>>()
 
 function isMarkOf(elections: ReadonlyMap<string, number>, key: string): boolean {
   return key.endsWith(LEADER_MARK) && elections.has(key.slice(0, -LEADER_MARK.length))
 }
 
 /** Whether an owner in the room contains the text. Most rooms have the same few owners, so each owner is parsed once. */
-function ownedBy(wanted: string): (room: RoomView) => boolean {
-  const known = new Map<string, boolean>()
-  const isWanted = ({ owner }: { readonly owner: string }): boolean => {
+function ownedBy(wanted: string): (room: InspectedRoom) => boolean {
+  const known = new Map<Owner, boolean>()
+  const isWanted = ({ owner }: { readonly owner: Owner }): boolean => {
     const answer = known.get(owner) ?? ownerText(owner).toLowerCase().includes(wanted)
     known.set(owner, answer)
     return answer
@@ -182,12 +182,11 @@ function ownedBy(wanted: string): (room: RoomView) => boolean {
   return ({ holders, queue }) => holders.some(isWanted) || queue.some(isWanted)
 }
 
-function ownerText(owner: string): string {
-  const facts = ownerFactsOf(owner)
-  return facts === undefined ? owner : `${facts.host}:${facts.pid} ${facts.label ?? ''}`
+function ownerText({ host, pid, label, text }: Owner): string {
+  return text ?? `${host ?? '?'}:${pid ?? '?'} ${label ?? ''}`
 }
 
-function holderJson(holder: HolderView, longest: number): HolderJson {
+function holderJson(holder: InspectedHolder, longest: number): HolderJson {
   const { id, fence, state, heldMs, remainingMs, owner } = holder
   return {
     id,
@@ -196,12 +195,12 @@ function holderJson(holder: HolderView, longest: number): HolderJson {
     state,
     heldMs,
     remainingMs,
-    value: cut(leaderValueOf(owner), longest),
+    value: cut(owner.value, longest),
     owner: ownerJson(owner, longest),
   }
 }
 
-function waiterJson(waiter: WaiterView, longest: number): WaiterJson {
+function waiterJson(waiter: InspectedWaiter, longest: number): WaiterJson {
   const { id, waitedMs, owner } = waiter
   return { id, mode: modeOf(waiter), waitedMs, owner: ownerJson(owner, longest) }
 }
@@ -224,10 +223,11 @@ function sampleJson({ at, holding, waiting }: KeySample): SampleJson {
   return [at, holding, waiting]
 }
 
-function ownerJson(owner: string, longest: number): OwnerJson {
-  const facts = ownerFactsOf(owner)
-  if (facts === undefined) return { text: cut(owner, longest) }
-  return { host: cut(facts.host, longest), pid: facts.pid, label: cut(facts.label, longest) }
+function ownerJson(owner: Owner, longest: number): OwnerJson {
+  const { host, pid, label, text } = owner
+  if (text !== undefined || host === undefined || pid === undefined)
+    return { text: cut(ownerText(owner), longest) }
+  return { host: cut(host, longest), pid, label: cut(label, longest) }
 }
 
 function cut(text: string | undefined, longest: number): string | undefined {

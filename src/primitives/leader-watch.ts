@@ -6,6 +6,7 @@ import type { HeldLease } from '../engine/held-lease.ts'
 import { ttlFields } from '../engine/ticket-fields.ts'
 import { isHoldfastError } from '../errors.ts'
 import { type LocksContext, makeTicket, tryHold } from './hold.ts'
+import { type Owner, parseOwner } from './inspected.ts'
 import { markOf, vacancyOf } from './leadership.ts'
 import { type HoldSettings, SHARED } from './options.ts'
 
@@ -16,7 +17,7 @@ export interface Leader {
   /** The `value` that the leader gave to `campaign`. */
   readonly value: string | undefined
   /** Host, process id and label, for people. */
-  readonly owner: Readonly<Record<string, unknown>>
+  readonly owner: Owner
 }
 
 export async function currentLeader(engine: Engine, key: string): Promise<Leader | null> {
@@ -44,8 +45,8 @@ async function lookAt(
   const holder = holders.find(({ state }) => state === 'held')
   if (holder === undefined)
     return { leader: null, term: null, isOffered: holders.some(({ state }) => state === 'offered') }
-  const { value, ...owner } = JSON.parse(holder.owner) as Record<string, unknown>
-  const leader = { fence: holder.fence, value: typeof value === 'string' ? value : undefined, owner }
+  const { value, ...owner } = parseOwner(holder.owner)
+  const leader = { fence: holder.fence, value, owner }
   // The id alone would not do: a ticket may be admitted again under another fence. Nor the fence: a store may have none.
   return { leader, term: `${holder.id} ${holder.fence}`, isOffered: false }
 }

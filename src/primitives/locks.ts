@@ -1,7 +1,7 @@
 import { checkOptions, expected, parseCount } from '../base/arguments.ts'
 import { systemClock } from '../base/clock.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
-import type { RoomView, Store } from '../contract/store.ts'
+import type { Store } from '../contract/store.ts'
 import { Engine } from '../engine/engine.ts'
 import { listen } from '../engine/events.ts'
 import { HeldLease } from '../engine/held-lease.ts'
@@ -21,6 +21,7 @@ import {
   type Work,
   withHold,
 } from './hold.ts'
+import { type InspectedRoom, inspector } from './inspected.ts'
 import { parseLeaseJson } from './lease-json.ts'
 import { type OnceOptions, parseOnce, runOnce } from './once.ts'
 import {
@@ -281,17 +282,18 @@ export class Locks {
    */
   async *inspect(
     options: { readonly prefix?: string; readonly pageSize?: number } = {},
-  ): AsyncGenerator<RoomView, void, void> {
+  ): AsyncGenerator<InspectedRoom, void, void> {
     checkOptions(options, ['prefix', 'pageSize'])
     const { prefix = '', pageSize = 100 } = options
     if (typeof prefix !== 'string') throw expected('prefix', 'a string', prefix)
     const count = parseCount('pageSize', pageSize, { least: 1, most: 10_000 })
+    const inspected = inspector()
     let cursor: string | undefined
     do {
       const page = await this.#ask('inspect', () =>
         this.#context.engine.store.inspect({ prefix, cursor, count }),
       )
-      yield* page.rooms
+      for (const room of page.rooms) yield inspected(room)
       cursor = page.next
     } while (cursor !== undefined)
   }

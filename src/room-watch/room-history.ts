@@ -1,10 +1,10 @@
-import type { HolderView, RoomView } from '../index.ts'
+import type { InspectedHolder, InspectedRoom, Owner } from '../index.ts'
 
 /** One ticket's hold of a key, as far as periodic looks at the store can tell. */
 export interface HoldRecord {
   readonly id: string
   readonly fence: bigint
-  readonly owner: string
+  readonly owner: Owner
   readonly units: number
   readonly limit: number
   /** When the hold began, by this process's clock in milliseconds since 1970: the time of the look less `heldMs`. */
@@ -68,7 +68,7 @@ export class RoomHistory {
   readonly #byKey: Map<string, Recorded> = new Map()
   readonly #totals: Totals[] = []
   #size = 0
-  #rooms: ReadonlyMap<string, RoomView> | undefined
+  #rooms: ReadonlyMap<string, InspectedRoom> | undefined
   /** By id, the most time left that was ever seen of each present holder: about its ttl. */
   #longestMs: ReadonlyMap<string, number> = new Map()
   /** Keys without a record have not changed since then. */
@@ -99,7 +99,7 @@ export class RoomHistory {
   }
 
   /** Records the rooms of a complete look. `begunMs`: its beginning by the monotonic clock. `at`: its end, which is now. */
-  look(rooms: ReadonlyMap<string, RoomView>, { at, begunMs }: { at: number; begunMs: number }): void {
+  look(rooms: ReadonlyMap<string, InspectedRoom>, { at, begunMs }: { at: number; begunMs: number }): void {
     const before = this.#rooms
     // The monotonic clock may stand still while the machine sleeps, and the wall clock may be set: take the larger.
     this.#elapsedMs = Math.max(at - this.#lookedAt, performance.now() - this.#begunMs)
@@ -141,7 +141,12 @@ export class RoomHistory {
     this.#forget()
   }
 
-  #compare(key: string, before: RoomView | undefined, room: RoomView | undefined, at: number): Changes {
+  #compare(
+    key: string,
+    before: InspectedRoom | undefined,
+    room: InspectedRoom | undefined,
+    at: number,
+  ): Changes {
     const holders = room?.holders ?? []
     const known = before?.holders ?? []
     const waiting = room?.queue.length ?? 0
@@ -164,14 +169,14 @@ export class RoomHistory {
     return { begun: begun.length, expired: ends.filter((end) => end === 'expired').length }
   }
 
-  #endOf({ id, state, remainingMs }: HolderView): HoldEnd {
+  #endOf({ id, state, remainingMs }: InspectedHolder): HoldEnd {
     if (state === 'leaving' || remainingMs > this.#elapsedMs) return 'released'
     // A living holder renews long before half of its ttl is over.
     return remainingMs < (this.#longestMs.get(id) ?? 0) / 2 ? 'expired' : 'unclear'
   }
 
   /** The record of a key that changes now, moved to the end of the order. `before`: the room before the change. */
-  #record(key: string, before: RoomView | undefined): Recorded {
+  #record(key: string, before: InspectedRoom | undefined): Recorded {
     const known = this.#byKey.get(key)
     const recorded = known ?? (before && this.#begun(before)) ?? new Recorded(this.#limits.entries)
     this.#byKey.delete(key)
@@ -181,7 +186,7 @@ export class RoomHistory {
   }
 
   /** A new record of a room that has not changed for as long as looks can tell. */
-  #begun({ holders, queue }: RoomView): Recorded {
+  #begun({ holders, queue }: InspectedRoom): Recorded {
     const recorded = new Recorded(this.#limits.entries)
     for (const holder of holders) recorded.begin(holder, this.#lookedAt)
     recorded.sample({ at: this.#calmSinceAt, holding: holders.length, waiting: queue.length })
@@ -206,7 +211,10 @@ interface Changes {
 
 const NO_CHANGES: Changes = { begun: 0, expired: 0 }
 
-function without(some: readonly HolderView[], others: readonly HolderView[]): readonly HolderView[] {
+function without(
+  some: readonly InspectedHolder[],
+  others: readonly InspectedHolder[],
+): readonly InspectedHolder[] {
   const ids = new Set(others.map(({ id }) => id))
   return some.filter(({ id }) => !ids.has(id))
 }
@@ -225,7 +233,7 @@ class Recorded implements KeyHistory {
     return this.holds.length + this.samples.length
   }
 
-  begin({ id, fence, owner, units, limit, heldMs }: HolderView, at: number): void {
+  begin({ id, fence, owner, units, limit, heldMs }: InspectedHolder, at: number): void {
     // The hold is known: an earlier look missed it, and it is still there.
     if (this.holds.some((hold) => hold.id === id)) return
     this.holds.push({ id, fence, owner, units, limit, fromAt: at - heldMs })

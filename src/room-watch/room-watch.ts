@@ -1,5 +1,5 @@
 import { messageOf } from '../base/thrown.ts'
-import { isHoldfastError, type Locks, type RoomView } from '../index.ts'
+import { type InspectedRoom, isHoldfastError, type Locks } from '../index.ts'
 import { type HistoryLimits, type KeyHistory, RoomHistory, type Totals } from './room-history.ts'
 import { boundedRoom } from './ticket-facts.ts'
 
@@ -22,7 +22,7 @@ export interface Snapshot {
   /** When that look ended, by this process's clock in milliseconds since 1970; 0 before the first. */
   readonly at: number
   /** Sorted by key. Durations are as of `at`. */
-  readonly rooms: readonly RoomView[]
+  readonly rooms: readonly InspectedRoom[]
   /** Whether there are more rooms than a look reads. */
   readonly isCut: boolean
   readonly store: StoreState
@@ -116,7 +116,7 @@ class Watch implements RoomWatch {
   /** Resolves with whether the look was complete. */
   async #look(begunMs: number): Promise<boolean> {
     const { prefix = '', maxRooms = 50_000 } = this.#options
-    const rooms = new Map<string, RoomView>()
+    const rooms = new Map<string, InspectedRoom>()
     let heardAt = begunMs
     let isCut = false
     // A request is given up after 10 s. People who look at a screen should learn of the silence sooner.

@@ -1,60 +1,35 @@
 import { shortened } from '../base/text.ts'
 import { UNLIMITED } from '../contract/index.ts'
-import type { HolderView, RoomView, WaiterView } from '../index.ts'
+import type { InspectedHolder, InspectedRoom, InspectedWaiter, Owner } from '../index.ts'
 
 /** A holder or a waiter as `inspect` shows it. */
-export type TicketView = HolderView | WaiterView
-
-export interface OwnerFacts {
-  readonly host: string
-  readonly pid: number
-  readonly label?: string
-}
+export type InspectedTicket = InspectedHolder | InspectedWaiter
 
 /** `mutex`, `shared`, or how many permits of how many. */
-export function modeOf({ units, limit }: Pick<TicketView, 'units' | 'limit'>): string {
+export function modeOf({ units, limit }: Pick<InspectedTicket, 'units' | 'limit'>): string {
   if (limit === 1) return 'mutex'
   return limit === UNLIMITED ? 'shared' : `${units} of ${limit}`
 }
 
-/** `undefined` where another program wrote the text. */
-export function ownerFactsOf(owner: string): OwnerFacts | undefined {
-  const { host, pid, label } = parsed(owner)
-  if (typeof host !== 'string' || typeof pid !== 'number') return undefined
-  return { host, pid, ...(typeof label === 'string' ? { label } : {}) }
-}
-
-/** The `value` that a leader publishes. */
-export function leaderValueOf(owner: string): string | undefined {
-  const { value } = parsed(owner)
-  return typeof value === 'string' ? value : undefined
-}
-
-function parsed(owner: string): Partial<Record<string, unknown>> {
-  if (owner.length > LONGEST_OWNER) return {}
-  try {
-    const facts: unknown = JSON.parse(owner)
-    return typeof facts === 'object' && facts !== null ? (facts as Record<string, unknown>) : {}
-  } catch {
-    return {}
-  }
-}
-
 /** The room with all texts cut to the longest that Holdfast writes: a row of another program may hold megabytes. */
-export function boundedRoom(room: RoomView): RoomView {
+export function boundedRoom(room: InspectedRoom): InspectedRoom {
   const { key, holders, queue } = room
   // Hardly any room of a look has to be copied.
-  if (isBounded({ id: key, owner: '' }) && holders.every(isBounded) && queue.every(isBounded)) return room
-  const own = <T extends TicketView>(ticket: T): T => ({
+  if (isBounded({ id: key, owner: {} }) && holders.every(isBounded) && queue.every(isBounded)) return room
+  const own = <T extends InspectedTicket>(ticket: T): T => ({
     ...ticket,
     id: bounded(ticket.id, LONGEST_NAME),
-    owner: bounded(ticket.owner, LONGEST_OWNER),
+    owner: boundedOwner(ticket.owner),
   })
   return { ...room, key: bounded(key, LONGEST_NAME), holders: holders.map(own), queue: queue.map(own) }
 }
 
-function isBounded({ id, owner }: Pick<TicketView, 'id' | 'owner'>): boolean {
-  return id.length <= LONGEST_NAME && owner.length <= LONGEST_OWNER
+function isBounded({ id, owner }: Pick<InspectedTicket, 'id' | 'owner'>): boolean {
+  return id.length <= LONGEST_NAME && (owner.text ?? '').length <= LONGEST_TEXT
+}
+
+function boundedOwner({ text, ...facts }: Owner): Owner {
+  return text === undefined ? facts : { text: bounded(text, LONGEST_TEXT) }
 }
 
 function bounded(text: string, most: number): string {
@@ -65,15 +40,15 @@ function bounded(text: string, most: number): string {
 
 /** As long as a key may be; ids are shorter. */
 const LONGEST_NAME = 1024
-/** Longer than an owner that Holdfast writes: a host, a label and a value, where JSON may make six characters of one. */
-const LONGEST_OWNER = 16_384
+/** What another program wrote instead of an owner. From a longer text than this nothing can be read anyway. */
+const LONGEST_TEXT = 16_384
 const SHOWN_OF_LONGER = 1000
 
 /**
  * The keys that are elections, each with its number of watchers. Besides the key itself, a leader holds a mark named after it
  * (`LEADER_MARK`). Watchers of the election wait on the mark as readers.
  */
-export function electionsIn(rooms: readonly RoomView[]): ReadonlyMap<string, number> {
+export function electionsIn(rooms: readonly InspectedRoom[]): ReadonlyMap<string, number> {
   const watchers = new Map<string, number>()
   for (const { key, holders, queue } of rooms) {
     if (!key.endsWith(LEADER_MARK)) continue

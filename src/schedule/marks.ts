@@ -1,4 +1,4 @@
-import { type HolderView, isHoldfastError, type Lease, type Locks } from '../index.ts'
+import { type InspectedHolder, isHoldfastError, type Lease, type Locks, type Owner } from '../index.ts'
 
 export type TickResult = 'ok' | 'failed' | 'skipped'
 
@@ -11,7 +11,7 @@ export interface Begin {
 /** A holder as the store shows it. */
 export interface Sighting {
   /** Host, process id and label, for people. */
-  readonly owner: Readonly<Record<string, unknown>>
+  readonly owner: Owner
   readonly sinceMs: number
 }
 
@@ -134,7 +134,7 @@ export class Marks {
     return look === null
   }
 
-  async #holderOf(key: string): Promise<HolderView | undefined> {
+  async #holderOf(key: string): Promise<InspectedHolder | undefined> {
     // Some stores read all their keys before they answer that there is none.
     if (!(await this.#isTaken(key))) return undefined
     // The prefix is the whole key, so if the key has a room, that room comes first.
@@ -153,8 +153,8 @@ function begun(attempt: number): `begun${string}` {
   return attempt === 1 ? 'begun' : `begun-${attempt}`
 }
 
-function sightingOf({ owner, heldMs }: HolderView): Sighting {
-  return { owner: JSON.parse(owner) as Record<string, unknown>, sinceMs: heldMs }
+function sightingOf({ owner, heldMs }: InspectedHolder): Sighting {
+  return { owner, sinceMs: heldMs }
 }
 
 /** Whatever the defaults of the locks are. */

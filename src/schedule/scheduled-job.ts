@@ -1,4 +1,4 @@
-import type { StopOptions } from '../index.ts'
+import type { Owner, StopOptions } from '../index.ts'
 import type { TickResult } from './marks.ts'
 import type { FinishedRun } from './run.ts'
 
@@ -6,7 +6,7 @@ import type { FinishedRun } from './run.ts'
 export interface ScheduleStatus {
   readonly next: Date | undefined
   /** Who runs it, and since when by this machine's clock. */
-  readonly running: { readonly owner: Readonly<Record<string, unknown>>; readonly since: Date } | undefined
+  readonly running: { readonly owner: Owner; readonly since: Date } | undefined
   /**
    * The last tick that somebody settled, among the last two. `skipped`: it overlapped with a run. The store remembers a tick until
    * the next one, and then for as long as it may be made up for and 5 minutes more.
@@ -16,7 +16,7 @@ export interface ScheduleStatus {
         readonly scheduledAt: Date
         readonly endedAt: Date
         readonly result: TickResult
-        readonly owner: Readonly<Record<string, unknown>>
+        readonly owner: Owner
       }
     | undefined
 }

@@ -2,7 +2,7 @@ import { checkOptions, expected } from '../base/arguments.ts'
 import { paused, systemClock } from '../base/clock.ts'
 import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import { UNLIMITED } from '../contract/index.ts'
-import { isHoldfastError, type Lease, type Locks, type WaitOptions } from '../index.ts'
+import { isHoldfastError, type Lease, type Locks, type Owner, type WaitOptions } from '../index.ts'
 import {
   escapeName,
   type HeldLock,
@@ -244,11 +244,10 @@ function broken(name: string, cause: unknown): DOMException {
   return error
 }
 
-function infoOf(name: string, ticket: { readonly limit: number; readonly owner: string }): LockInfo {
+function infoOf(name: string, ticket: { readonly limit: number; readonly owner: Owner }): LockInfo {
   return { name, mode: ticket.limit === UNLIMITED ? 'shared' : 'exclusive', clientId: clientOf(ticket.owner) }
 }
 
-function clientOf(owner: string): string {
-  const { host, pid, label } = JSON.parse(owner) as Readonly<Record<string, unknown>>
+function clientOf({ host, pid, label }: Owner): string {
   return [host, pid, label].filter((part) => part !== undefined).join(':')
 }

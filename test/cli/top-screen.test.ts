@@ -7,7 +7,7 @@ import { filtered, rowOf, SORTS, sorted } from '../../src/cli/top/rows.ts'
 import { frameOf } from '../../src/cli/top/screen.ts'
 import { sumsOf } from '../../src/cli/top/sums.ts'
 import { firstView, pressed, type TopView } from '../../src/cli/top/view.ts'
-import type { RoomView } from '../../src/index.ts'
+import type { InspectedRoom } from '../../src/index.ts'
 import { until } from '../servers/until.ts'
 
 const KEYS = [
@@ -39,14 +39,12 @@ const ticket = fc.record({
   units: fc.constantFrom(1, 3),
   limit: fc.constantFrom(1, 5, Number.MAX_SAFE_INTEGER),
   owner: fc.oneof(
-    fc.string({ unit: 'binary', maxLength: 60 }),
-    fc
-      .string({ unit: 'binary', maxLength: 30 })
-      .map((label) => JSON.stringify({ host: 'web', pid: 7, label })),
+    fc.string({ unit: 'binary', maxLength: 60 }).map((text) => ({ text })),
+    fc.string({ unit: 'binary', maxLength: 30 }).map((label) => ({ host: 'web', pid: 7, label })),
   ),
 })
 const durations = fc.double({ min: 0, max: 1e9, noNaN: true })
-const room: fc.Arbitrary<RoomView> = fc.record({
+const room: fc.Arbitrary<InspectedRoom> = fc.record({
   key: fc.oneof(
     fc.string({ unit: 'binary', minLength: 1, maxLength: 80 }),
     fc.constantFrom('\x1b[2J', '🔒'.repeat(70)),
@@ -141,7 +139,7 @@ test('sorting by holder reads each of them once', () => {
           ...{ id: 'x', units: 1, limit: 1, fence: 1n, heldMs: 1, remainingMs: 1, state: 'held' },
           get owner() {
             reads += 1
-            return JSON.stringify({ host: `h${(n * 7919) % 1000}`, pid: 1 })
+            return { host: `h${(n * 7919) % 1000}`, pid: 1 }
           },
         },
       ],

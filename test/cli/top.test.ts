@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { width } from '../../src/cli/text.ts'
-import { connect, type Locks, type RoomView } from '../../src/index.ts'
+import { connect, type InspectedRoom, type Locks } from '../../src/index.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 import { openSqlite, sharedStores, type TestStore } from './stores.ts'
@@ -250,8 +250,8 @@ function isRunning(pid: number): boolean {
   }
 }
 
-async function rooms(): Promise<readonly RoomView[]> {
-  const found: RoomView[] = []
+async function rooms(): Promise<readonly InspectedRoom[]> {
+  const found: InspectedRoom[] = []
   for await (const room of locks.inspect({ prefix: '' })) found.push(room)
   return found
 }

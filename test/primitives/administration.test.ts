@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest'
+import type { Owner } from '../../src/index.ts'
 import { errorOf, scene } from '../engine/scene.ts'
+import { releaseOf, ticket } from '../stores/tickets.ts'
 
 const TTL = 30_000
 
@@ -25,9 +27,34 @@ describe('inspect', () => {
         closedMs: 0,
       },
     ])
-    expect(JSON.parse(rooms[0]?.holders[0]?.owner ?? '')).toEqual({ label: 'test' })
+    expect(rooms[0]?.holders[0]?.owner).toEqual({ label: 'test' })
     await held.release()
     await (await clock.until(waiting)).release()
+  })
+
+  test.each<[string, Owner]>([
+    [
+      '{"host":"web","pid":7,"label":"mailer","value":"v","more":1}',
+      { host: 'web', pid: 7, label: 'mailer', value: 'v' },
+    ],
+    ['{"host":5,"label":"mailer"}', { label: 'mailer' }],
+    ['{}', { text: '{}' }],
+    ['null', { text: 'null' }],
+    ['no JSON', { text: 'no JSON' }],
+  ])('shows the owner %s of another program as far as it can be read', async (owner, seen) => {
+    const { locks, store } = scene()
+    const foreign = ticket({ key: 'k', owner })
+    await store.acquire(foreign)
+    await store.acquire(ticket({ key: 'k', id: 'waits', owner }))
+    const [room] = await all(locks.inspect())
+    expect(room).toMatchObject({ holders: [{ owner: seen }], queue: [{ owner: seen }] })
+    expect(room?.holders[0]?.owner).toEqual(seen)
+    expect(await locks.election('k').leader()).toMatchObject({
+      value: seen.value,
+      fence: room?.holders[0]?.fence,
+    })
+    await locks.evictAll('k', { reason: 'the end of the test' })
+    await store.release(releaseOf(foreign))
   })
 
   test('changes nothing: what is looked at all the time expires all the same', async () => {

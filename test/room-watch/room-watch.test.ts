@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Store } from '../../src/contract/index.ts'
-import { createLocks, type HolderView, type Locks, type RoomView } from '../../src/index.ts'
+import { createLocks, type InspectedHolder, type InspectedRoom, type Locks } from '../../src/index.ts'
 import { contentionIn } from '../../src/room-watch/contention.ts'
 import { RoomHistory } from '../../src/room-watch/room-history.ts'
 import {
@@ -33,7 +33,7 @@ function watch(options: WatchOptions = {}, of: Pick<Locks, 'inspect'> = locks): 
   return started
 }
 
-function roomOf({ snapshot }: RoomWatch, key: string): RoomView | undefined {
+function roomOf({ snapshot }: RoomWatch, key: string): InspectedRoom | undefined {
   return snapshot.rooms.find((room) => room.key === key)
 }
 
@@ -86,7 +86,7 @@ test('the history of a key has every hold that was seen, and how it ended', asyn
 
 test('an end is not taken for a release where the time may have run down while the looks took long', () => {
   const history = new RoomHistory({ keys: 10, entries: 10, total: 100, looks: 10 })
-  const holder = { id: 'a', units: 1, limit: 1, fence: 1n, owner: '', heldMs: 0, state: 'held' } as const
+  const holder = { id: 'a', units: 1, limit: 1, fence: 1n, owner: {}, heldMs: 0, state: 'held' } as const
   const seen = (remainingMs: number) => new Map([['k', roomWith({ ...holder, remainingMs })]])
   const at = Date.now()
   const now = performance.now()
@@ -97,7 +97,7 @@ test('an end is not taken for a release where the time may have run down while t
   expect(history.of('k')?.holds).toMatchObject([{ id: 'a', end: 'unclear' }])
 })
 
-function roomWith(holder: HolderView): RoomView {
+function roomWith(holder: InspectedHolder): InspectedRoom {
   return { key: 'k', holders: [holder], queue: [], closedMs: 0 }
 }
 
@@ -131,11 +131,11 @@ test('history is kept for so many keys, holds and looks, and not for more', asyn
 })
 
 describe('the history', () => {
-  const holder = (id: string, heldMs = 0): HolderView => ({
-    ...{ id, heldMs, units: 1, limit: 1, fence: 1n, owner: '' },
+  const holder = (id: string, heldMs = 0): InspectedHolder => ({
+    ...{ id, heldMs, units: 1, limit: 1, fence: 1n, owner: {} },
     ...{ state: 'held', remainingMs: 30_000 },
   })
-  const rooms = (held: Readonly<Record<string, HolderView>>): ReadonlyMap<string, RoomView> =>
+  const rooms = (held: Readonly<Record<string, InspectedHolder>>): ReadonlyMap<string, InspectedRoom> =>
     new Map(
       Object.entries(held).map(([key, each]) => [key, { key, holders: [each], queue: [], closedMs: 0 }]),
     )
@@ -194,19 +194,22 @@ describe('the history', () => {
 })
 
 describe('contention', () => {
-  const seen = (holders: readonly string[], waiting: number, heldMs = 0): Omit<RoomView, 'key'> => ({
+  const seen = (holders: readonly string[], waiting: number, heldMs = 0): Omit<InspectedRoom, 'key'> => ({
     holders: holders.map((id) => ({
-      ...{ id, units: 1, limit: 1, fence: 1n, owner: '' },
+      ...{ id, units: 1, limit: 1, fence: 1n, owner: {} },
       ...{ heldMs, remainingMs: 30_000, state: 'held' as const },
     })),
     queue: Array.from({ length: waiting }, (_, n) => ({
-      ...{ id: `w${n}`, units: 1, limit: 1, owner: '', waitedMs: 0 },
+      ...{ id: `w${n}`, units: 1, limit: 1, owner: {}, waitedMs: 0 },
     })),
     closedMs: 0,
   })
-  const contentionAfter = (looks: readonly Readonly<Record<string, Omit<RoomView, 'key'>>>[], most = 20) => {
+  const contentionAfter = (
+    looks: readonly Readonly<Record<string, Omit<InspectedRoom, 'key'>>>[],
+    most = 20,
+  ) => {
     const history = new RoomHistory({ keys: 100, entries: 100, total: 1000, looks: 100 })
-    let rooms: readonly RoomView[] = []
+    let rooms: readonly InspectedRoom[] = []
     const at = (look: number) => 1_000_000 + look * 10_000
     for (const [look, held] of looks.entries()) {
       rooms = Object.entries(held).map(([key, room]) => ({ key, ...room }))

@@ -1,4 +1,4 @@
-import type { RoomView } from '../../index.ts'
+import type { InspectedRoom } from '../../index.ts'
 import { boundedRoom } from '../../room-watch/ticket-facts.ts'
 import type { ParsedArguments, Subcommand } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
@@ -51,7 +51,7 @@ function printTable(rows: readonly (readonly string[])[]): void {
   for (const line of lines) print(line)
 }
 
-function rowsOf(room: RoomView): string[][] {
+function rowsOf(room: InspectedRoom): string[][] {
   const key = plain(room.key)
   const waiting = String(room.queue.length)
   if (room.holders.length === 0) {

@@ -1,4 +1,4 @@
-import type { RoomView } from '../../index.ts'
+import type { InspectedRoom } from '../../index.ts'
 import type { ParsedArguments, Subcommand } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { findRoom } from '../room.ts'
@@ -26,7 +26,7 @@ export const show: Subcommand = {
   },
 }
 
-function pageOf(room: RoomView, paint: Paint): readonly string[] {
+function pageOf(room: InspectedRoom, paint: Paint): readonly string[] {
   const lines = [`${paint('bold', plain(room.key))}  ${stateOf(room)}`]
   if (room.holders.length > 0) {
     const columns = [
@@ -65,7 +65,7 @@ function pageOf(room: RoomView, paint: Paint): readonly string[] {
   return lines
 }
 
-function stateOf({ holders, queue, closedMs }: RoomView): string {
+function stateOf({ holders, queue, closedMs }: InspectedRoom): string {
   const parts = [
     holders.length > 0 ? `${holders.length} holding` : undefined,
     closedMs > 0 ? `closed by a lock-delay for ${age(closedMs)}` : undefined,

@@ -1,4 +1,4 @@
-import type { RoomView } from '../../index.ts'
+import type { InspectedRoom } from '../../index.ts'
 import type { HoldEnd, HoldRecord, KeyHistory } from '../../room-watch/room-history.ts'
 import { modeOf, ownerOf, remainingOf } from '../room-text.ts'
 import { type Column, table } from '../table.ts'
@@ -9,7 +9,7 @@ import { counted, timeOf } from './header.ts'
 export interface KeyFacts {
   readonly key: string
   /** `undefined` when the key has neither holders nor waiters. */
-  readonly room: RoomView | undefined
+  readonly room: InspectedRoom | undefined
   readonly history: KeyHistory | undefined
 }
 
@@ -34,7 +34,7 @@ export function keyLines(
   ]
 }
 
-function closedLine({ closedMs }: RoomView): readonly string[] {
+function closedLine({ closedMs }: InspectedRoom): readonly string[] {
   return closedMs > 0 ? [`Closed by a lock-delay for ${age(closedMs)} more.`] : []
 }
 
@@ -47,7 +47,7 @@ const HOLDERS: readonly Column[] = [
   { title: 'ID', narrow: 'drop' },
 ]
 
-function holderLines(room: RoomView | undefined, columns: number): readonly string[] {
+function holderLines(room: InspectedRoom | undefined, columns: number): readonly string[] {
   const holders = room?.holders ?? []
   if (holders.length === 0) return []
   const rows = holders
@@ -71,7 +71,7 @@ const WAITERS: readonly Column[] = [
   { title: 'ID', narrow: 'drop' },
 ]
 
-function waiterLines(room: RoomView | undefined, columns: number): readonly string[] {
+function waiterLines(room: InspectedRoom | undefined, columns: number): readonly string[] {
   const queue = room?.queue ?? []
   if (queue.length === 0) return []
   const rows = queue

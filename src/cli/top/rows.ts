@@ -1,10 +1,10 @@
-import type { HolderView, RoomView } from '../../index.ts'
+import type { InspectedHolder, InspectedRoom } from '../../index.ts'
 import { modeOf, ownerOf } from '../room-text.ts'
 import { age, plain } from '../text.ts'
 
 /** One key, as a line of the table. */
 export interface Row {
-  readonly room: RoomView
+  readonly room: InspectedRoom
   readonly key: string
   /** A letter: see {@link STATES}. */
   readonly state: string
@@ -28,7 +28,7 @@ export const STATES: Readonly<Record<string, string>> = {
 }
 
 /** The row of a room. Texts are built on first use, as most rows are not on the screen. */
-export function rowOf(room: RoomView): Row {
+export function rowOf(room: InspectedRoom): Row {
   const { holders, queue } = room
   let holder: string | undefined
   return {
@@ -54,22 +54,22 @@ export function rowOf(room: RoomView): Row {
   }
 }
 
-function holderOf({ holders }: RoomView): string {
+function holderOf({ holders }: InspectedRoom): string {
   const [first, ...others] = holders
   if (first === undefined) return '–'
   return others.length === 0 ? ownerOf(first) : `${ownerOf(first)} +${others.length}`
 }
 
-function stateOf({ holders, queue, closedMs }: RoomView): string {
+function stateOf({ holders, queue, closedMs }: InspectedRoom): string {
   const states = holders.map(({ state }) => LETTERS[state])
   for (const letter of ['H', 'O', 'M']) if (states.includes(letter)) return letter
   return closedMs > 0 || queue.length === 0 ? 'D' : 'W'
 }
 
-const LETTERS: Readonly<Record<HolderView['state'], string>> = { held: 'H', offered: 'O', leaving: 'M' }
+const LETTERS: Readonly<Record<InspectedHolder['state'], string>> = { held: 'H', offered: 'O', leaving: 'M' }
 
 /** How long until the first holder expires, or the lock-delay ends. */
-function leftOf({ holders, closedMs }: RoomView): number | undefined {
+function leftOf({ holders, closedMs }: InspectedRoom): number | undefined {
   if (holders.length === 0) return closedMs > 0 ? closedMs : undefined
   return holders.reduce((least, { remainingMs }) => Math.min(least, remainingMs), Number.POSITIVE_INFINITY)
 }

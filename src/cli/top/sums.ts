@@ -1,4 +1,4 @@
-import type { RoomView } from '../../index.ts'
+import type { InspectedRoom } from '../../index.ts'
 import type { Totals } from '../../room-watch/room-history.ts'
 
 /** The numbers of the header, over all keys. */
@@ -14,7 +14,7 @@ export interface Sums {
   readonly expired: number
 }
 
-export function sumsOf(rooms: readonly RoomView[], totals: readonly Totals[]): Sums {
+export function sumsOf(rooms: readonly InspectedRoom[], totals: readonly Totals[]): Sums {
   let [held, offered, waiting] = [0, 0, 0]
   let longestMs: number | undefined
   for (const { holders, queue } of rooms) {

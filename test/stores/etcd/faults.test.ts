@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { Store } from '../../../src/contract/store.ts'
-import { createLocks, type Locks, type RoomView } from '../../../src/index.ts'
+import { createLocks, type InspectedRoom, type Locks } from '../../../src/index.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
 import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
@@ -36,7 +36,7 @@ async function names(): Promise<string[]> {
 }
 
 /** What is to be seen of a key. */
-async function room(locks: Locks, key: string): Promise<RoomView | undefined> {
+async function room(locks: Locks, key: string): Promise<InspectedRoom | undefined> {
   for await (const one of locks.inspect({ prefix: key })) if (one.key === key) return one
   return undefined
 }

@@ -1,0 +1,71 @@
+import type { HolderView, RoomView, WaiterView } from '../contract/store.ts'
+
+/** The process of a ticket, for people. No decision may depend on it: another program may write anything here. */
+export interface Owner {
+  readonly host?: string
+  readonly pid?: number
+  /** The `label` of its locks. */
+  readonly label?: string
+  /** The `value` that a leader gave to `campaign`. */
+  readonly value?: string
+  /** What is stored instead, if another program wrote it and none of the others can be read from it. */
+  readonly text?: string
+}
+
+/** A holder, as `locks.inspect` shows it. */
+export interface InspectedHolder extends Omit<HolderView, 'owner'> {
+  readonly owner: Owner
+}
+
+/** A waiter, as `locks.inspect` shows it. */
+export interface InspectedWaiter extends Omit<WaiterView, 'owner'> {
+  readonly owner: Owner
+}
+
+/** The holders and waiters of one key, as `locks.inspect` shows them. */
+export interface InspectedRoom extends Omit<RoomView, 'holders' | 'queue'> {
+  readonly holders: readonly InspectedHolder[]
+  /** In order of arrival. */
+  readonly queue: readonly InspectedWaiter[]
+}
+
+/** Reads what a store shows. Tickets of one process have the same owner, so it is parsed once for all of them. */
+export function inspector(): (room: RoomView) => InspectedRoom {
+  const known = new Map<string, Owner>()
+  const ownerOf = (text: string): Owner => {
+    const owner = known.get(text) ?? parseOwner(text)
+    if (known.size < MOST_KNOWN && text.length <= LONGEST_OWNER) known.set(text, owner)
+    return owner
+  }
+  return ({ key, holders, queue, closedMs }) => ({
+    key,
+    holders: holders.map((holder) => ({ ...holder, owner: ownerOf(holder.owner) })),
+    queue: queue.map((waiter) => ({ ...waiter, owner: ownerOf(waiter.owner) })),
+    closedMs,
+  })
+}
+
+export function parseOwner(text: string): Owner {
+  const { host, pid, label, value } = parsed(text)
+  const owner: Owner = {
+    ...(typeof host === 'string' ? { host } : {}),
+    ...(typeof pid === 'number' ? { pid } : {}),
+    ...(typeof label === 'string' ? { label } : {}),
+    ...(typeof value === 'string' ? { value } : {}),
+  }
+  return Object.keys(owner).length === 0 ? { text } : owner
+}
+
+function parsed(text: string): Partial<Record<string, unknown>> {
+  if (text.length > LONGEST_OWNER) return {}
+  try {
+    const facts: unknown = JSON.parse(text)
+    return typeof facts === 'object' && facts !== null ? (facts as Record<string, unknown>) : {}
+  } catch {
+    return {}
+  }
+}
+
+/** Longer than an owner that Holdfast writes: a host, a label and a value, where JSON may make six characters of one. */
+const LONGEST_OWNER = 16_384
+const MOST_KNOWN = 1000
