@@ -58,6 +58,8 @@ export class RedlockNode {
   readonly #openRequests = new Set<OpenRequest>()
   #silenceTimer: NodeJS.Timeout | undefined
   #checkAt = 0
+  /** When the server answered last. A server that works through many requests is slow, not silent. */
+  #heardAt = Number.NEGATIVE_INFINITY
   #releaseTimer: NodeJS.Timeout | undefined
   /** Why the server gets no requests now. Undefined while it gets them. */
   #fault: unknown
@@ -192,6 +194,7 @@ export class RedlockNode {
   async #askIdentity(): Promise<void> {
     const generation = this.#link.generation
     const identity = await this.scripts.identity()
+    this.#heardAt = performance.now()
     const refusal = this.#options.watch.onIdentity(this, identity)
     if (refusal !== undefined) throw refusal
     const known = this.identity
@@ -203,6 +206,7 @@ export class RedlockNode {
   }
 
   #heard(): void {
+    this.#heardAt = performance.now()
     this.#probes = 0
     if (this.#fault === undefined) return
     this.#fault = undefined
@@ -235,7 +239,7 @@ export class RedlockNode {
   }
 
   /**
-   * Gives the server up if the oldest request is overdue. First it reads replies that have arrived: perhaps this process hung.
+   * Gives the server up if it was silent for too long. First it reads replies that have arrived: perhaps this process hung.
    */
   readonly #checkSilence = (): void => {
     this.#silenceTimer = undefined
@@ -253,6 +257,7 @@ export class RedlockNode {
 
   /** No server is silent while this process stands still: its requests may not even be sent. */
   #discountStandstill(stoodStillMs: number, now: number): void {
+    this.#heardAt = Math.min(now, this.#heardAt + stoodStillMs)
     for (const open of this.#openRequests) {
       open.silentSince = Math.min(now, open.silentSince + stoodStillMs)
     }
@@ -266,13 +271,14 @@ export class RedlockNode {
   }
 
   /**
-   * How much longer the oldest request may take. After a late timer it may take longer: the servers may have had no time either.
+   * How much longer the server may be silent. After a late timer it may be silent for longer: the servers may have had no time either.
    */
   #leftMs(wasLate: boolean): number {
     const oldest = this.#oldest()
     if (oldest === undefined) return Number.POSITIVE_INFINITY
     const isSpare = this.#options.watch.canSpare(this) && !wasLate
-    return oldest.silentSince + (isSpare ? SILENCE_MS : LONG_SILENCE_MS) - performance.now()
+    const silentSince = Math.max(oldest.silentSince, this.#heardAt)
+    return silentSince + (isSpare ? SILENCE_MS : LONG_SILENCE_MS) - performance.now()
   }
 
   #oldest(): OpenRequest | undefined {
