@@ -1,12 +1,13 @@
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
+import { type Browser, type BrowserContextOptions, chromium, type Page, type Request } from 'playwright-core'
 import { ensureBinary } from '../servers/install.ts'
+import { until } from '../servers/until.ts'
 
 /** The distribution's Chromium, without a screen. */
 export function startBrowser(): Promise<Browser> {
   return chromium.launch({
     executablePath: ensureBinary('chromium'),
     args: ['--no-sandbox', '--disable-gpu'],
-    timeout: 60_000,
+    timeout: 120_000,
   })
 }
 
@@ -22,7 +23,7 @@ export async function visit(
   options: BrowserContextOptions = {},
 ): Promise<Visit> {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options })
-  context.setDefaultTimeout(45_000)
+  context.setDefaultTimeout(60_000)
   const page = await context.newPage()
   const wrongs: string[] = []
   page.on('pageerror', (error) => wrongs.push(error.message))
@@ -38,9 +39,32 @@ export async function visit(
   page.on('request', (request) => {
     if (!request.url().startsWith(new URL(url).origin)) wrongs.push(request.url())
   })
-  await page.goto(url)
+  await until('the page is loaded with all of its files', () => isLoaded(page, url))
   return { page, wrongs, [Symbol.asyncDispose]: () => context.close() }
 }
+
+/**
+ * Opens the page. False if a network interface of this machine came or went meanwhile, as for other tests: Chromium then drops
+ * the requests under way, and a page without one of its scripts shows nothing.
+ */
+async function isLoaded(page: Page, url: string): Promise<boolean> {
+  let isWhole = true
+  const note = (request: Request): void => {
+    if (request.failure()?.errorText === NETWORK_CHANGED) isWhole = false
+  }
+  page.on('requestfailed', note)
+  try {
+    await page.goto(url)
+  } catch (error) {
+    if (!String(error).includes(NETWORK_CHANGED)) throw error
+    isWhole = false
+  } finally {
+    page.off('requestfailed', note)
+  }
+  return isWhole
+}
+
+const NETWORK_CHANGED = 'net::ERR_NETWORK_CHANGED'
 
 /** Whether one has to scroll sideways to see all of it. */
 export function isTooWide(page: Page): Promise<boolean> {
