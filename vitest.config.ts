@@ -8,9 +8,9 @@ export default defineConfig({
     // cores of a small machine busy, and leave each of them room.
     pool: 'forks',
     maxWorkers: 3,
-    // They end what hangs. How long something may take is said by the tests themselves.
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    // They end what hangs, and say nothing of how long something may take: on a busy machine everything takes ten times as long.
+    testTimeout: 180_000,
+    hookTimeout: 180_000,
     coverage: { include: ['src/**/*.ts'], exclude: ['src/**/*.generated.ts'] },
   },
 })

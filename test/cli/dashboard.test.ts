@@ -94,7 +94,7 @@ test('dashboard prints no token where a journal or a file may keep it, and says 
       expect([await program.exit, program.stderr]).toEqual([0, ''])
     }
   }
-}, 60_000)
+})
 
 test('dashboard makes no token that nobody would see', async () => {
   const { code, stdout, stderr } = await shell.run(['dashboard', '--port', '0', '--allow-evict'])
@@ -118,7 +118,7 @@ test('dashboard shows jobs where there are tables for them', async () => {
     expect([await program.exit, program.stderr]).toEqual([0, ''])
   }
   expect(sites).toMatchObject([{ hasJobs: false }, { hasJobs: true }])
-}, 60_000)
+})
 
 test('dashboard needs a token beyond this machine, and takes it from the environment', async () => {
   for (const host of ['0.0.0.0', '::', 'locks.example']) {

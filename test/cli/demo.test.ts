@@ -21,7 +21,7 @@ afterEach(async () => {
 const quick = ['demo', '--kill-every', '1200ms', '--for', '6s']
 
 describe.each(sharedStores)('the demo on $name', ({ open }) => {
-  test('shows every way in which a hold ends, and finds nothing broken', { timeout: 60_000 }, async () => {
+  test('shows every way in which a hold ends, and finds nothing broken', async () => {
     await using store = await open()
     const { code, stdout, stderr } = await shell.run([...quick, '--json', '--store', store.url])
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
@@ -56,9 +56,7 @@ describe.each(sharedStores)('the demo on $name', ({ open }) => {
   })
 })
 
-test('the demo without options needs nothing but a temporary file, and prints for people', {
-  timeout: 60_000,
-}, async () => {
+test('the demo without options needs nothing but a temporary file, and prints for people', async () => {
   const { code, stdout, stderr } = await shell.run(quick)
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   for (const word of [
@@ -77,9 +75,7 @@ test('the demo without options needs nothing but a temporary file, and prints fo
   expect(stdout).not.toContain('\x1b')
 })
 
-test('the demo finds out when every process is alone with its store, and exits with 1', {
-  timeout: 60_000,
-}, async () => {
+test('the demo finds out when every process is alone with its store, and exits with 1', async () => {
   const { code, stdout } = await shell.run([...quick, '--store', 'memory:'])
   expect(code).toBe(1)
   expect(stdout).toMatch(/^ {2}double holders +[1-9]\d* {2}BROKEN$/m)
@@ -98,9 +94,7 @@ test('Ctrl-C ends the demo early, with a summary and without its processes', asy
   expect(folders()).toEqual([])
 })
 
-test('a second Ctrl-C ends the demo at once, also while a worker stands still', {
-  timeout: 30_000,
-}, async () => {
+test('a second Ctrl-C ends the demo at once, also while a worker stands still', async () => {
   const demo = shell.start(['demo', '--kill-every', '600ms'])
   await demo.prints('SIGSTOP')
   demo.signal('SIGINT')

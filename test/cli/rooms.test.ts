@@ -116,7 +116,7 @@ describe.each(sharedStores)('on $name', ({ open }) => {
       'stuck since monday',
     ])
     expect([code, stdout]).toEqual([0, `evicted ${lease.id}\n`])
-    await expect.poll(() => lease.state, { timeout: 2000 }).toBe('lost')
+    await expect.poll(() => lease.state, { timeout: 60_000 }).toBe('lost')
     expect(() => lease.assertHeld()).toThrow('stuck since monday')
     await queued.leave()
   })

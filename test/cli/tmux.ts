@@ -68,7 +68,6 @@ export class Tmux implements AsyncDisposable {
     try {
       await until('the terminal shows it', () => matches(this.screen, text), {
         everyMs: 50,
-        withinMs: 15_000,
       })
     } catch {
       throw new Error(`Waited in vain for ${text} in a terminal that shows:\n${this.screen}`)
@@ -77,7 +76,7 @@ export class Tmux implements AsyncDisposable {
 
   async shownNoMore(text: string | RegExp): Promise<void> {
     try {
-      await until('it is gone', () => !matches(this.screen, text), { everyMs: 50, withinMs: 15_000 })
+      await until('it is gone', () => !matches(this.screen, text), { everyMs: 50 })
     } catch {
       throw new Error(`Waited in vain until ${text} was gone from a terminal that shows:\n${this.screen}`)
     }

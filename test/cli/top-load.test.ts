@@ -8,7 +8,6 @@ import { Tmux } from './tmux.ts'
 
 test.each([...sharedStores, { name: 'postgres', open: startPostgres }])(
   'under load on $name top goes on telling who holds, who waits and how often keys change hands',
-  { timeout: 60_000 },
   async ({ open }) => {
     await using store = await open()
     await using locks = await connect(store.url, { label: 'tester' })

@@ -131,7 +131,7 @@ describe('connect to redis:', () => {
     const { stdout } = await promisify(execFile)(
       process.execPath,
       ['--input-type=module', '--eval', program],
-      { timeout: 10_000 },
+      { timeout: 120_000 },
     )
     expect(stdout).toBe('held\n')
   })

@@ -1,6 +1,6 @@
 import pg from 'pg'
 import type { Browser } from 'playwright-core'
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createDashboard, type DashboardOptions } from '../../src/dashboard/index.ts'
 import { connect, createLocks, type Locks } from '../../src/index.ts'
 import { createJobs } from '../../src/jobs/index.ts'
@@ -12,13 +12,10 @@ import { until } from '../servers/until.ts'
 import { isTooWide, startBrowser, type Visit, visit } from './browser.ts'
 import { serve, type TestServer } from './dashboard-server.ts'
 
-// A browser on a machine that does much else.
-vi.setConfig({ testTimeout: 60_000 })
-
 let browser: Browser
 beforeAll(async () => {
   browser = await startBrowser()
-}, 90_000)
+})
 afterAll(() => browser.close())
 
 const stores: { name: string; open: () => Promise<TestStore> }[] = [

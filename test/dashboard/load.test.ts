@@ -13,7 +13,7 @@ import { serve } from './dashboard-server.ts'
 let browser: Browser
 beforeAll(async () => {
   browser = await startBrowser()
-}, 90_000)
+})
 afterAll(() => browser.close())
 
 test.each([
@@ -22,7 +22,6 @@ test.each([
   ['postgres', startPostgres],
 ])(
   'under load on %s the page tells each second who holds and who waits, and its numbers and lines are those of the load',
-  { timeout: 60_000 },
   async (_, open) => {
     await using store = await open()
     const [shown, other] = await Promise.all(['web-1', 'web-2'].map((label) => connect(store.url, { label })))

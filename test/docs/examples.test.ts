@@ -37,10 +37,10 @@ test('there are examples', () => {
 
 // As a reader runs them: against the built package, with a Redis at REDIS_URL, a PostgreSQL at
 // POSTGRES_URL, an etcd at ETCD_URL, three Redis masters at REDLOCK_URL and an empty working folder.
-test.each(examples)('%s runs to its end', { timeout: 60_000 }, async (path) => {
+test.each(examples)('%s runs to its end', async (path) => {
   await promisify(execFile)(process.execPath, ['--import', import.meta.resolve('tsx'), join(root, path)], {
     cwd: folder,
-    timeout: 30_000,
+    timeout: 120_000,
     killSignal: 'SIGKILL',
     env: {
       ...process.env,

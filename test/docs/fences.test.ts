@@ -4,13 +4,13 @@ import { typeErrorsInFences } from './fences.ts'
 
 const readPage = (path: string) => ({ path, text: readProjectFile(path) })
 
-test('every ts snippet of the documentation compiles', { timeout: 60_000 }, () => {
+test('every ts snippet of the documentation compiles', () => {
   const pages = projectFiles().filter((path) => /^(README\.md|CONTRIBUTING\.md|docs\/.*\.md)$/.test(path))
   expect(pages).toContain('README.md')
   expect(typeErrorsInFences(pages.map(readPage))).toEqual([])
 })
 
-test('every example in a docstring compiles', { timeout: 60_000 }, () => {
+test('every example in a docstring compiles', () => {
   const sources = projectFiles().filter((path) => /^src\/.*\.ts$/.test(path))
   expect(typeErrorsInFences(sources.map(readPage))).toEqual([])
 })

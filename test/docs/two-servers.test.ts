@@ -42,9 +42,7 @@ test('the Redis for those who have Docker is where the page looks for it, and on
 
 // As a reader runs them: against the built package, in an empty folder.
 describe.concurrent.each(['embedded', 'redis'])('two servers over the %s store', (kind) => {
-  test('the other one takes over when the holder is ended by Ctrl-C, and when it is killed', {
-    timeout: 60_000,
-  }, async () => {
+  test('the other one takes over when the holder is ended by Ctrl-C, and when it is killed', async () => {
     const env = kind === 'redis' ? { STORE: redis.url } : { STORE: 'sqlite:./locks.db' }
     const servers: Server[] = []
     const start = async () => {
@@ -81,9 +79,7 @@ describe.concurrent.each(['embedded', 'redis'])('two servers over the %s store',
 })
 
 describe.concurrent('a server', () => {
-  test('stays when its store is away, says so, and works again when it is back', {
-    timeout: 60_000,
-  }, async () => {
+  test('stays when its store is away, says so, and works again when it is back', async () => {
     const store = await startRedis()
     const server = await startServer({ STORE: store.url })
     try {
@@ -105,7 +101,7 @@ describe.concurrent('a server', () => {
     }
   })
 
-  test('whose port is taken ends, and keeps the key from nobody', { timeout: 60_000 }, async () => {
+  test('whose port is taken ends, and keeps the key from nobody', async () => {
     const store = await startRedis()
     const taken = createServer().listen(0, '127.0.0.1')
     try {
@@ -137,14 +133,10 @@ async function startServer(env: NodeJS.ProcessEnv): Promise<Server> {
   const port = await freePort()
   const { child, said, complaints } = spawnServer(port, env)
   const name = `server ${port}`
-  await until(
-    'it listens',
-    () => {
-      if (child.exitCode !== null) throw new Error(complaints())
-      return said().includes('listens')
-    },
-    { withinMs: 20_000 },
-  )
+  await until('it listens', () => {
+    if (child.exitCode !== null) throw new Error(complaints())
+    return said().includes('listens')
+  })
   return {
     port,
     child,
@@ -159,7 +151,7 @@ async function startServer(env: NodeJS.ProcessEnv): Promise<Server> {
           const response = await fetch(`http://127.0.0.1:${port}`)
           return (await response.text()) === expected
         },
-        { withinMs: 20_000, everyMs: 50 },
+        { everyMs: 50 },
       )
     },
   }

@@ -57,7 +57,7 @@ describe('a wait that is over in time', () => {
     expect(await outcomeOf(waiting)).toBe('pending')
     await held.release()
     await (await clock.until(waiting)).release()
-  }, 60_000)
+  })
 
   test('comes at once with wait: 0 when the key is held, and not when it is free', async () => {
     const { locks, other, store } = scene()

@@ -46,7 +46,6 @@ describe.each(clientKinds)('on %s, close() takes a few seconds at most', (kind) 
         },
         { cancels: true },
       ),
-      30_000,
     )
   }
 })

@@ -32,7 +32,6 @@ describe.each(clientKinds)('on %s, a connection that', (kind) => {
         expect((await scene.room('k')).holders).toMatchObject([{ id: lease.id, fence, state: 'held' }])
         await lease.release()
       }),
-      30_000,
     )
   }
 
@@ -55,7 +54,6 @@ describe.each(clientKinds)('on %s, a connection that', (kind) => {
         expect((await scene.room('k')).holders).toMatchObject([{ id: next.id, fence: next.fence }])
         await next.release()
       }),
-      30_000,
     )
   }
 
@@ -73,7 +71,6 @@ describe.each(clientKinds)('on %s, a connection that', (kind) => {
       await first.release()
       await (await behind).release()
     }),
-    30_000,
   )
 
   test.concurrent(
@@ -95,7 +92,6 @@ describe.each(clientKinds)('on %s, a connection that', (kind) => {
       },
       { cancels: true },
     ),
-    30_000,
   )
 
   async function twoWaiters(

@@ -27,7 +27,6 @@ test(
     expect(fences).toEqual([...new Set(fences)].sort((one, other) => (one < other ? -1 : 1)))
     expect((await scene.requests()) / 1000).toBeLessThanOrEqual(2.1)
   }),
-  60_000,
 )
 
 test(
@@ -55,7 +54,6 @@ test(
     await holder.release()
     for (const waiter of waiters) await (await waiter).release()
   }),
-  40_000,
 )
 
 test(
@@ -71,16 +69,12 @@ test(
       const blocking = client.blpop('never', 2)
       const load = sendMuch(client)
       let last = lease.remainingMs
-      await until(
-        'more than twice the ttl has passed',
-        () => {
-          states.add(lease.state)
-          if (lease.remainingMs > last) renewals.push(lease.remainingMs)
-          last = lease.remainingMs
-          return performance.now() - startedAt > 5000
-        },
-        { withinMs: 15_000 },
-      )
+      await until('more than twice the ttl has passed', () => {
+        states.add(lease.state)
+        if (lease.remainingMs > last) renewals.push(lease.remainingMs)
+        last = lease.remainingMs
+        return performance.now() - startedAt > 5000
+      })
       lease.assertHeld()
       expect([...states]).not.toContain('lost')
       expect(renewals.length).toBeGreaterThanOrEqual(4)
@@ -93,7 +87,6 @@ test(
       client.disconnect()
     }
   }),
-  40_000,
 )
 
 test(

@@ -28,7 +28,6 @@ describe.each(clientKinds)('while the server hangs, on %s,', (kind) => {
         server.resume()
       }
     }),
-    30_000,
   )
 
   test(

@@ -61,7 +61,6 @@ test(
     // They were lost indeed: each hand-over had to wait until somebody asked by himself.
     expect(proxy.swallowed).toBeGreaterThanOrEqual(5)
   }),
-  30_000,
 )
 
 test(

@@ -33,7 +33,6 @@ test(
     },
     { appendOnly: true },
   ),
-  30_000,
 )
 
 test(
@@ -72,7 +71,6 @@ test(
     expect(last?.fence).toBeGreaterThan(next.fence)
     await last?.release()
   }),
-  30_000,
 )
 
 test(
@@ -104,7 +102,6 @@ test(
       [...new Set([before.fence, ...fences])].sort((one, other) => (one < other ? -1 : 1)),
     )
   }),
-  30_000,
 )
 
 test(
@@ -142,5 +139,4 @@ test(
     }
     expect(lost).toBeLessThanOrEqual(3)
   }),
-  40_000,
 )

@@ -33,7 +33,7 @@ test('a holder that was paused past its ttl wakes up and writes; the account kee
   const child = fork(PROGRAM, [redisServer.url, server.url, '1000'], { execArgv: ['--import', 'tsx'] })
   leftovers.add(child)
   try {
-    const limit = { signal: AbortSignal.timeout(50_000) }
+    const limit = { signal: AbortSignal.timeout(120_000) }
     const [{ fence: old }] = await once(child, 'message', limit)
     child.kill('SIGSTOP')
     // In the pipe already when it wakes up, so that nothing it learns about its lease comes first.
@@ -60,4 +60,4 @@ test('a holder that was paused past its ttl wakes up and writes; the account kee
     redis.disconnect()
     await sql.end()
   }
-}, 60_000)
+})

@@ -105,7 +105,7 @@ describe('in a cluster', () => {
   let cluster: RedisCluster
   beforeAll(async () => {
     cluster = await startCluster({ replicas: 0 })
-  }, 90_000)
+  })
   afterAll(() => cluster.close())
 
   const opened: Record<string, () => Promise<{ client: Guarded; end: () => unknown }>> = {

@@ -175,9 +175,7 @@ test('options of workers and claims are checked', async () => {
   expect(() => createJobs(scene.pool, { keepCompleted: -1 })).toThrow('Expected `keepCompleted`')
 })
 
-test('without tables, without rights, and on a standby the error says what to do', {
-  timeout: 60_000,
-}, async () => {
+test('without tables, without rights, and on a standby the error says what to do', async () => {
   await using server = await startPostgres()
   await using scene = new JobsScene(server)
   const jobs = scene.open()

@@ -5,9 +5,7 @@ import { closeSharedServer, openScene, sharedServer } from './scene.ts'
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
 
-test('jobs of one group run one at a time and in order, with many workers that claim at once', {
-  timeout: 60_000,
-}, async () => {
+test('jobs of one group run one at a time and in order, with many workers that claim at once', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -40,7 +38,7 @@ test('jobs of one group run one at a time and in order, with many workers that c
   await until(
     'all are done',
     async () => (await jobs.count()).every(({ state }) => state === 'completed') && free === 100,
-    { withinMs: 50_000, everyMs: 50 },
+    { everyMs: 50 },
   )
   expect(overlaps).toBe(0)
   const inOrder = Array.from({ length: each }, (_, turn) => turn)
@@ -102,7 +100,7 @@ test('ten thousand jobs of a busy group keep nobody else waiting, nor does a cla
   const [holder] = await jobs.claim('a')
   const done: unknown[] = []
   const worker = scene.open().work({ a: ({ payload }) => done.push(payload) }, { concurrency: 50 })
-  await until('the other one is done', () => done.length > 0, { withinMs: 15_000 })
+  await until('the other one is done', () => done.length > 0)
   expect(done).toEqual(['other'])
   await until('no claim reads them any more', async () =>
     (await jobs.count()).some(({ state, count }) => state === 'blocked' && count === 9999),

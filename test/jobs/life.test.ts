@@ -372,4 +372,4 @@ test('functions of the user that throw or reject do not end a worker', async () 
     await pool.end()
     await server.close()
   }
-}, 40_000)
+})

@@ -107,9 +107,6 @@ test('a worker that is stopped gives back what a claim took whose answer was los
 
 test.each(['worker.stop', 'jobs.close'])(
   '%s keeps to its grace while the database hangs, and the leases run out',
-  {
-    timeout: 60_000,
-  },
   async (call) => {
     await using server = await startPostgres()
     await using scene = new JobsScene(server)

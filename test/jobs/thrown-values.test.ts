@@ -72,4 +72,4 @@ test('listeners of a worker that throw or reject with a value without a text end
   } finally {
     process.off('warning', warn)
   }
-}, 60_000)
+})

@@ -34,11 +34,11 @@ const detectors: Readonly<Record<Detector, (mutated: Mutated) => Promise<void>>>
 }
 
 describe.concurrent('each of three layers of tests', () => {
-  test('finds nothing wrong with the law and the store as they are', { timeout: 120_000 }, async () => {
+  test('finds nothing wrong with the law and the store as they are', async () => {
     expect(await detectorsThatNotice(await mutate(undefined))).toEqual([])
   })
 
-  test.for(mutants)('notices that $name', { timeout: 120_000 }, async (mutant) => {
+  test.for(mutants)('notices that $name', async (mutant) => {
     const expected = Object.keys(detectors).filter((name) => !mutant.missedBy.includes(name as Detector))
     expect(expected).not.toEqual([])
     expect(await detectorsThatNotice(await mutate(mutant))).toEqual(expected)

@@ -51,7 +51,7 @@ const documented: Readonly<Record<string, Documented>> = {
 describe.each(Object.entries(documented))(
   'a role with the rights that the documentation lists for %s',
   (_, of) => {
-    test('can do everything, and has no right too many', { timeout: 60_000 }, async () => {
+    test('can do everything, and has no right too many', async () => {
       const { url, role, owner } = await grantedBy(of)
       await of.work(url)
       const rights = await rightsOf(owner, role)

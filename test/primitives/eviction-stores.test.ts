@@ -11,7 +11,6 @@ const HEARD_WITHIN_MS = 6000
 
 test.concurrent.each(Object.entries(places))(
   'on %s an eviction is heard at once, also before anybody has looked at the signal',
-  { timeout: 60_000 },
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-evictions-'))
     const place = await open(folder)

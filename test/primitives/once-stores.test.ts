@@ -10,7 +10,6 @@ import { places } from '../servers/places.ts'
 
 test.concurrent.each(Object.entries(places))(
   'on %s each work is done once by three clients that all want it, and what fails is tried again',
-  { timeout: 60_000 },
   async (store, open) => {
     // As long as a redlock: URL allows; elsewhere longer than any machine is slow.
     const options = { remember: store === 'redlock' ? '30s' : '10m', ttl: '20s', wait: '50s' }
@@ -62,7 +61,6 @@ test.concurrent.each(Object.entries(places))(
 // What its store has to do with it, the other tests of killed processes show on each.
 test.concurrent.each(['sqlite', 'redis'])(
   'on %s work whose process is killed half-way is done by the next one, when the lease has run out',
-  { timeout: 60_000 },
   async (store) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-once-'))
     const place = await (places[store] as (typeof places)[string])(folder)

@@ -17,7 +17,6 @@ const FIRST_TTL_MS = 30_000
 
 test.concurrent.each(Object.entries(places))(
   'on %s, whatever ends the leader, another one leads in time, never do two lead at once, and all is seen in order',
-  { timeout: 180_000 },
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-election-'))
     const journal = join(folder, 'journal')
@@ -177,7 +176,7 @@ class Candidate {
 
   async says(what: string, isSo: () => boolean | Promise<boolean>): Promise<void> {
     try {
-      await until(`${this.name}: ${what}`, isSo, { withinMs: 20_000, everyMs: 2 })
+      await until(`${this.name}: ${what}`, isSo, { everyMs: 2 })
     } catch (cause) {
       const told = this.told.join(', ')
       throw new Error(`${this.name}: ${what}. It told: ${told}. ${this.complaints}`, { cause })
@@ -187,7 +186,7 @@ class Candidate {
   /** Its exit code or the signal that ended it, within seconds. */
   end(): Promise<number | string> {
     const { child } = this
-    return until('it has ended', () => child.exitCode ?? child.signalCode ?? undefined, { withinMs: 5000 })
+    return until('it has ended', () => child.exitCode ?? child.signalCode ?? undefined)
   }
 
   async kill(): Promise<void> {

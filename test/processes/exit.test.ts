@@ -19,7 +19,6 @@ describe.each(clientKinds)('on %s, a process with a lease and a waiter in it end
       },
       { cancels: true },
     ),
-    30_000,
   )
 
   test.concurrent(
@@ -44,6 +43,5 @@ describe.each(clientKinds)('on %s, a process with a lease and a waiter in it end
       },
       { cancels: true },
     ),
-    30_000,
   )
 })

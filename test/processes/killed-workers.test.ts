@@ -38,7 +38,7 @@ for (const store of Object.keys(places)) {
       })
     }
     for (let count = 0; count < WORKERS; count += 1) start()
-    await until('they work', () => worked.times > WORKERS, { withinMs: 30_000 })
+    await until('they work', () => worked.times > WORKERS)
     worked.longestMs = 0
 
     for (const worker of [...workers].slice(0, KILLS)) {
@@ -47,8 +47,8 @@ for (const store of Object.keys(places)) {
       start()
     }
     const { times } = worked
-    await until('others work', () => worked.times > times + WORKERS, { withinMs: 30_000 })
+    await until('others work', () => worked.times > times + WORKERS)
     // An offer that nobody takes lasts for the ttl, if that is shorter than three seconds.
     expect(worked.longestMs).toBeLessThan((CRASH_MS[store] ?? TTL_MS) + TTL_MS + 1500)
-  }, 90_000)
+  })
 }

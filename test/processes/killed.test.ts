@@ -27,7 +27,6 @@ test(
     // Until now the dead one has kept its place.
     await (await locks.acquire('k')).release()
   }),
-  30_000,
 )
 
 test(
@@ -51,7 +50,6 @@ test(
     await (await last).release()
     expect(performance.now() - startedAt).toBeLessThan(1000)
   }),
-  30_000,
 )
 
 test(
@@ -69,5 +67,4 @@ test(
     expect(next.fence).toBeGreaterThan(fence)
     await next.release()
   }),
-  30_000,
 )

@@ -101,7 +101,7 @@ export async function startMember(url: string, kind: ClientKind = 'ioredis 5'): 
   child.once('exit', () => leftovers.delete(child))
   const member = new Member(child)
   try {
-    await once(child, 'message', { signal: AbortSignal.timeout(50_000) })
+    await once(child, 'message', { signal: AbortSignal.timeout(120_000) })
     return member
   } catch (error) {
     await member.kill()

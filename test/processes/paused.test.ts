@@ -31,7 +31,6 @@ test(
     expect(await stopped.end()).toBe(0)
     expect(await other.end()).toBe(0)
   }),
-  30_000,
 )
 
 test(
@@ -51,7 +50,6 @@ test(
     await next.release()
     expect(await member.end()).toBe(0)
   }),
-  30_000,
 )
 
 test(
@@ -67,5 +65,4 @@ test(
     await next.release()
     expect(await member.end()).toBe(0)
   }),
-  30_000,
 )

@@ -252,4 +252,4 @@ test('whatever tasks do: order, exclusion and bounds hold, every promise settles
   expect([...seen].sort()).toEqual(
     [...possible, ...NEVER_STARTED.map((outcome) => `never started: ${outcome}`)].sort(),
   )
-}, 60_000)
+})

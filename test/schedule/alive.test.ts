@@ -8,7 +8,7 @@ test('a schedule keeps its process alive, whatever its work waits for, until it 
   const program = fileURLToPath(new URL('alive-process.ts', import.meta.url))
   const { stdout, stderr } = await promisify(execFile)(process.execPath, ['--import', 'tsx', program], {
     cwd: root,
-    timeout: 15_000,
+    timeout: 120_000,
     killSignal: 'SIGKILL',
   })
   expect({ stdout, stderr }).toEqual({ stdout: 'worked\nstopped\n', stderr: '' })

@@ -30,7 +30,7 @@ test.concurrent.each(stores)(
     const fleet = new Fleet(place.url, journal)
     try {
       for (const aheadMs of CLOCKS_AHEAD_MS) fleet.start(aheadMs)
-      await until('the first tick', () => ends(journal).length > 0, { withinMs: 60_000 })
+      await until('the first tick', () => ends(journal).length > 0)
       // Until here somebody's clock said, when the job became known, that the tick was over.
       const knownAt = Date.now() + Math.max(...CLOCKS_AHEAD_MS)
       const endsAt = performance.now() + SECONDS * 1000
@@ -43,10 +43,8 @@ test.concurrent.each(stores)(
       }
       // What the last one had begun is taken over, too.
       const killedAt = Date.now()
-      await until(
-        'the job has gone on',
-        () => ends(journal).some(({ tick }) => Date.parse(tick) > killedAt + 6000),
-        { withinMs: 60_000 },
+      await until('the job has gone on', () =>
+        ends(journal).some(({ tick }) => Date.parse(tick) > killedAt + 6000),
       )
       await fleet.stop()
 
@@ -166,14 +164,10 @@ class Fleet {
     const all = [...this.#running.keys()]
     const before = frozen(this.#journal).length
     for (const child of all) child.send('freeze')
-    const { tick, pid } = await until('one is frozen in a run', () => frozen(this.#journal)[before], {
-      withinMs: 60_000,
-    })
+    const { tick, pid } = await until('one is frozen in a run', () => frozen(this.#journal)[before])
     // The lease of the frozen one has to run out before the next one begins.
     for (const child of all) child.send('go on')
-    await until('another one has run that tick', () => ends(this.#journal).some((end) => end.tick === tick), {
-      withinMs: 60_000,
-    })
+    await until('another one has run that tick', () => ends(this.#journal).some((end) => end.tick === tick))
     process.kill(pid, 'SIGCONT')
   }
 
@@ -200,7 +194,5 @@ class Fleet {
 }
 
 function ended(child: ChildProcess): Promise<unknown> {
-  return until('it has ended', () => child.exitCode !== null || child.signalCode !== null, {
-    withinMs: 60_000,
-  })
+  return until('it has ended', () => child.exitCode !== null || child.signalCode !== null)
 }

@@ -160,7 +160,7 @@ async function newMember(name: string, options: EtcdOptions): Promise<Member> {
     const child = spawnServer(binary, [...addresses(), ...security(options), ...(options.args ?? [])], folder)
     running = child
     try {
-      await until('etcd has a leader', () => isReady(child), { withinMs: 30_000, everyMs: 25 })
+      await until('etcd has a leader', () => isReady(child), { everyMs: 25 })
     } catch (error) {
       await endServer(child, 'SIGKILL')
       throw new Error(`etcd did not start on port ${port}: ${tail(logOf(folder))}`, { cause: error })

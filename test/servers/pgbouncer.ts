@@ -66,7 +66,7 @@ export async function startPgBouncer(
   const log = () => logOf(folder)
   const url = `postgres://holdfast@127.0.0.1:${port}/holdfast`
   try {
-    await until('pgbouncer answers', isReady, { withinMs: 20_000 })
+    await until('pgbouncer answers', isReady)
   } catch (error) {
     await close()
     throw error

@@ -68,8 +68,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     allow(cluster, options.access)
     running = await launch()
     // It answers before it has reached its primary, which knows nothing of a standby until then.
-    if (options.standbyOf !== undefined)
-      await until('the standby is connected to its primary', isStreaming, { withinMs: 30_000 })
+    if (options.standbyOf !== undefined) await until('the standby is connected to its primary', isStreaming)
   } catch (error) {
     discard()
     throw error
@@ -123,7 +122,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
         cwd: folder,
       })
       try {
-        await until('postgres answers', () => isReady(child), { withinMs: 20_000 })
+        await until('postgres answers', () => isReady(child))
         return child
       } catch (error) {
         await end(child)

@@ -17,4 +17,4 @@ test('a cluster moves a slot while somebody looks, and replaces a master that is
   const replica = await cluster.replicaOf(target)
   await target.kill()
   expect(await cluster.successorOf(target, 'one')).toBe(replica)
-}, 90_000)
+})

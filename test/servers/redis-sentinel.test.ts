@@ -16,4 +16,4 @@ test('a master that is killed is followed by its replica, and becomes a replica 
     return String(info).includes('role:slave')
   })
   expect(await group.master()).toBe(next)
-}, 60_000)
+})

@@ -122,7 +122,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
             const info = server === former ? '' : await server.command('INFO', 'replication').catch(() => '')
             return String(info).includes('role:master') && server
           },
-          { withinMs: 40_000, everyMs: 50 },
+          { everyMs: 50 },
         ).catch(async (error: unknown) => {
           const known = await sentinels[0]?.command('SENTINEL', 'REPLICAS', NAME)
           const logs = sentinels.map((sentinel) => sentinel.log().slice(-1500)).join('\n')

@@ -116,7 +116,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
     for (let attempt = 1; ; attempt += 1) {
       const child = spawnServer(binary, serverArguments(port, folder, options), folder)
       try {
-        await until('redis-server answers', () => isReady(child), { withinMs: 20_000 })
+        await until('redis-server answers', () => isReady(child))
         return child
       } catch (error) {
         await endServer(child, 'SIGKILL')

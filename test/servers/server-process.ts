@@ -42,17 +42,17 @@ export function logOf(folder: string): string {
   return readFileSync(join(folder, 'server.log'), 'utf8')
 }
 
-/** Sends the signal, and resolves when the process is gone. Kills it after 10 s, and rejects. */
+/** Sends the signal, and resolves when the process is gone. Kills it after a minute, and rejects. */
 export async function endServer(child: ChildProcess | undefined, name: NodeJS.Signals): Promise<void> {
   if (child === undefined || hasEnded(child)) return
-  const ended = once(child, 'exit', { signal: AbortSignal.timeout(10_000) })
+  const ended = once(child, 'exit', { signal: AbortSignal.timeout(60_000) })
   child.kill(name)
   child.ref()
   try {
     await ended
   } catch (error) {
     child.kill('SIGKILL')
-    throw new Error(`The server ${child.pid} was still there 10 s after ${name}`, { cause: error })
+    throw new Error(`The server ${child.pid} was still there a minute after ${name}`, { cause: error })
   }
 }
 

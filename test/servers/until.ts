@@ -5,7 +5,7 @@
 export async function until<T>(
   what: string,
   ask: () => T | Promise<T>,
-  { withinMs = 30_000, everyMs = 10 }: { withinMs?: number; everyMs?: number } = {},
+  { withinMs = 60_000, everyMs = 10 }: { withinMs?: number; everyMs?: number } = {},
 ): Promise<Exclude<T, undefined | false>> {
   const giveUpAt = performance.now() + withinMs
   for (;;) {

@@ -67,35 +67,31 @@ class Grammarian {
 }
 
 // The grammar that docs/observe.md promises, under everything that can go wrong.
-test.each(familyNames)(
-  'every ticket has one beginning and one end under %s',
-  { timeout: 60_000 },
-  async (family) => {
-    const told = new Set<string>()
-    for (let number = 1; number <= 40; number += 1) {
-      const listening: Grammarian[] = []
-      class Listened extends Engine {
-        constructor(store: Store, options: { readonly clock: Clock; readonly chance: () => number }) {
-          super(store, options)
-          listening.push(new Grammarian(this))
-        }
-      }
-      const seed = seedOf(family, number)
-      const { world, violation } = await playHistory(seed, { ...holdfast, Engine: Listened })
-      expect(violation).toBe(undefined)
-      for (const { engine, mistakes, standing, told: names } of listening) {
-        expect(`${seed}: ${mistakes}`).toBe(`${seed}: `)
-        for (const name of names.keys()) told.add(name)
-        const { process } = world.members.find((member) => member.engine === engine) ?? {}
-        if (process?.alive !== true) continue
-        // All of them are closed by now.
-        const open = [...standing].filter(([, where]) => where !== 'over')
-        expect(`${seed}: ${open}`).toBe(`${seed}: `)
+test.each(familyNames)('every ticket has one beginning and one end under %s', async (family) => {
+  const told = new Set<string>()
+  for (let number = 1; number <= 40; number += 1) {
+    const listening: Grammarian[] = []
+    class Listened extends Engine {
+      constructor(store: Store, options: { readonly clock: Clock; readonly chance: () => number }) {
+        super(store, options)
+        listening.push(new Grammarian(this))
       }
     }
-    expect([...told]).toEqual(expect.arrayContaining(['requested', 'queued', 'busy', 'acquired', 'released']))
-    expect([...told]).toEqual(
-      expect.arrayContaining(['timeout', 'withdrawn', 'renewed', 'detached', 'adopted']),
-    )
-  },
-)
+    const seed = seedOf(family, number)
+    const { world, violation } = await playHistory(seed, { ...holdfast, Engine: Listened })
+    expect(violation).toBe(undefined)
+    for (const { engine, mistakes, standing, told: names } of listening) {
+      expect(`${seed}: ${mistakes}`).toBe(`${seed}: `)
+      for (const name of names.keys()) told.add(name)
+      const { process } = world.members.find((member) => member.engine === engine) ?? {}
+      if (process?.alive !== true) continue
+      // All of them are closed by now.
+      const open = [...standing].filter(([, where]) => where !== 'over')
+      expect(`${seed}: ${open}`).toBe(`${seed}: `)
+    }
+  }
+  expect([...told]).toEqual(expect.arrayContaining(['requested', 'queued', 'busy', 'acquired', 'released']))
+  expect([...told]).toEqual(
+    expect.arrayContaining(['timeout', 'withdrawn', 'renewed', 'detached', 'adopted']),
+  )
+})

@@ -7,7 +7,7 @@ import { withMutant } from './mutation.ts'
 const MOST_HISTORIES = 600
 
 describe('the checkers notice that', () => {
-  test.for(mutants)('$name', { timeout: 120_000 }, async (mutant) => {
+  test.for(mutants)('$name', async (mutant) => {
     const noticed = await withMutant(mutant, async (implementation) => {
       for (let number = 1; number <= MOST_HISTORIES; number += 1) {
         const { violation } = await playHistory(seedOf(mutant.family, number), implementation)

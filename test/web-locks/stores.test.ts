@@ -13,7 +13,6 @@ import { held } from './scene.ts'
 
 test.concurrent.each(Object.entries(places))(
   'on %s two clients that share nothing but the store exclude, share, steal and see one another as two tabs do',
-  { timeout: 60_000 },
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-web-locks-'))
     const place = await open(folder)
@@ -77,7 +76,6 @@ test.concurrent.each(Object.entries(places))(
 
 test.concurrent.each(Object.entries(places))(
   'on %s a query sees what was requested before it in the same tick',
-  { timeout: 60_000 },
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-web-locks-'))
     const place = await open(folder)

@@ -16,7 +16,6 @@ const SLACK_MS = 5000
 
 test.concurrent.each(Object.entries(places))(
   'a fleet of three on %s: whatever ends the holder, another one takes over in time, and never do two work at once',
-  { timeout: 90_000 },
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-fleet-'))
     const journal = join(folder, 'journal')
@@ -143,7 +142,7 @@ class Server {
 
   async is(state: string): Promise<void> {
     try {
-      await until(`it is ${state}`, () => this.state === state, { withinMs: 20_000, everyMs: 2 })
+      await until(`it is ${state}`, () => this.state === state, { everyMs: 2 })
     } catch (cause) {
       throw new Error([...this.states, ...this.errors, this.complaints].join('\n'), { cause })
     }
@@ -152,7 +151,7 @@ class Server {
   /** Its exit code or the signal that ended it, within seconds. */
   end(): Promise<number | string> {
     const { child } = this
-    return until('it has ended', () => child.exitCode ?? child.signalCode ?? undefined, { withinMs: 5000 })
+    return until('it has ended', () => child.exitCode ?? child.signalCode ?? undefined)
   }
 
   async kill(): Promise<void> {

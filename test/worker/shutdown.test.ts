@@ -132,7 +132,7 @@ class Program implements AsyncDisposable {
   }
 
   says(line: string): Promise<unknown> {
-    return until(`it says: ${line}`, () => this.lines.includes(line), { withinMs: 15_000 })
+    return until(`it says: ${line}`, () => this.lines.includes(line))
   }
 
   /** Its exit code, or the signal that ended it; all that it said is there by then. */

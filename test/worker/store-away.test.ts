@@ -18,8 +18,7 @@ function workerIn(scene: Scene, options: Partial<LockWorkerOptions> = {}) {
     maxBackoff: 200,
     ...options,
   })
-  const reaches = (state: string) =>
-    until(`it is ${state}`, () => worker.state === state, { withinMs: 20_000 })
+  const reaches = (state: string) => until(`it is ${state}`, () => worker.state === state)
   return { worker, calls, errors, reaches }
 }
 
@@ -39,7 +38,6 @@ test.concurrent(
     },
     { cancels: true },
   ),
-  60_000,
 )
 
 test.concurrent(
@@ -63,7 +61,6 @@ test.concurrent(
     },
     { cancels: true },
   ),
-  60_000,
 )
 
 test.concurrent(
@@ -87,7 +84,6 @@ test.concurrent(
     },
     { cancels: true },
   ),
-  60_000,
 )
 
 test.concurrent(
@@ -109,5 +105,4 @@ test.concurrent(
     },
     { cancels: true },
   ),
-  60_000,
 )

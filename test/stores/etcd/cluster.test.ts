@@ -10,7 +10,7 @@ import { until } from '../../servers/until.ts'
 let cluster: EtcdCluster
 beforeAll(async () => {
   cluster = await startEtcdCluster()
-}, 60_000)
+})
 afterAll(() => cluster.close())
 
 const opened: Locks[] = []
@@ -61,11 +61,11 @@ test('a leader that is killed in the middle of everything: one holder at a time,
   const working = Promise.all([...clients, ...clients].map(work))
   for (let kills = 0; kills < 2; kills += 1) {
     const before = fences.length
-    await until('there is progress', () => fences.length > before + 50, { withinMs: 30_000 })
+    await until('there is progress', () => fences.length > before + 50)
     const leader = await cluster.leader()
     await leader.kill()
     const since = fences.length
-    await until('it goes on without the old leader', () => fences.length > since + 50, { withinMs: 30_000 })
+    await until('it goes on without the old leader', () => fences.length > since + 50)
     await leader.restart()
   }
   isOver = true
@@ -74,7 +74,7 @@ test('a leader that is killed in the middle of everything: one holder at a time,
   expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : 1)))
   expect(new Set(fences).size).toBe(fences.length)
   expect(await roomsOf(clients[0] as Locks, 'busy')).toEqual([])
-}, 120_000)
+})
 
 test('a leader that is killed in the middle of an acquire, a renewal and a release: each has a single effect', async () => {
   const leader = await cluster.leader()
@@ -114,7 +114,7 @@ test('a leader that is killed in the middle of an acquire, a renewal and a relea
   for (const lease of [kept, taken, next]) await lease.release()
   await leader.restart()
   expect(await roomsOf(other, '')).toEqual([])
-}, 60_000)
+})
 
 test('a member that hangs: its clients go on with the others, holders keep their leases and waiters are woken', async () => {
   const hanging = await cluster.follower()
@@ -140,7 +140,7 @@ test('a member that hangs: its clients go on with the others, holders keep their
   } finally {
     hanging.resume()
   }
-}, 60_000)
+})
 
 test('without a majority: an error in time, and a holder that is told in time; with it again all goes on', async () => {
   const [alive, ...others] = cluster.members
@@ -159,8 +159,8 @@ test('without a majority: an error in time, and a holder that is told in time; w
   const next = await waiting
   expect(next.fence).toBeGreaterThan(lease.fence)
   await next.release()
-  await until('nothing is left', async () => (await roomsOf(locks, '')).length === 0, { withinMs: 20_000 })
-}, 120_000)
+  await until('nothing is left', async () => (await roomsOf(locks, '')).length === 0)
+})
 
 test.each(['SIGKILL', 'SIGSTOP'] as const)(
   'a process that got a %s loses all it holds and all its places, and a frozen one knows when it wakes up',
@@ -176,9 +176,7 @@ test.each(['SIGKILL', 'SIGSTOP'] as const)(
     child.stdout.on('data', (chunk: Buffer) => {
       output += chunk
     })
-    await until('it holds one key and waits for the other', () => output.includes('waiting'), {
-      withinMs: 20_000,
-    })
+    await until('it holds one key and waits for the other', () => output.includes('waiting'))
     const other = await locks.acquire('second', { wait: '1s' }).catch(() => undefined)
     expect(other).toBeUndefined()
     child.kill(signal)
@@ -188,14 +186,13 @@ test.each(['SIGKILL', 'SIGSTOP'] as const)(
     ])
     if (signal === 'SIGSTOP') {
       child.kill('SIGCONT')
-      await until('it has been told', () => output.includes('lost'), { withinMs: 10_000 })
+      await until('it has been told', () => output.includes('lost'))
     }
     await first.release()
     await second.release()
     child.kill('SIGKILL')
     if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
   },
-  60_000,
 )
 
 function show(_: string, value: unknown): unknown {

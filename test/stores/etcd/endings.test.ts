@@ -45,7 +45,7 @@ test('a ticket ends at its time although the clock says that its lease is over b
   await untilFree(other, 'jumped')
   await store.close()
   await other.close()
-}, 20_000)
+})
 
 test('a ticket ends at its time although etcd could not be reached for longer than its lease, and kept it', async () => {
   await using own = await startEtcd()
@@ -62,7 +62,7 @@ test('a ticket ends at its time although etcd could not be reached for longer th
   await untilFree(other, 'away')
   await store.close()
   await other.close()
-}, 40_000)
+})
 
 test('an acquire whose answer was lost, and that nobody repeats or gives back, ends at its time', async () => {
   await using proxy = await startProxy({ targetPort: server.port })
@@ -77,7 +77,7 @@ test('an acquire whose answer was lost, and that nobody repeats or gives back, e
   await untilFree(other, 'unheard')
   await store.close()
   await other.close()
-}, 20_000)
+})
 
 test.each(['acquire', 'acquireAll'] as const)(
   'an %s that one member refused, and a slow one carries out later, ends at its time',
@@ -107,7 +107,6 @@ test.each(['acquire', 'acquireAll'] as const)(
     })
     await other.close()
   },
-  30_000,
 )
 
 test('a holder keeps its lease, its fence and its time where only the beginning of fences was deleted', async () => {
@@ -124,7 +123,7 @@ test('a holder keeps its lease, its fence and its time where only the beginning 
   expect(fenceOf(await other.acquire(ticket({ key: 'mine' })))).toBeGreaterThan(fence)
   await store.close()
   await other.close()
-}, 20_000)
+})
 
 test('a lock-delay shorter than the shortest lease of etcd follows an expiry, and an eviction', async () => {
   await using slow = await startEtcd({ args: ['--heartbeat-interval', '300', '--election-timeout', '3000'] })
@@ -139,4 +138,4 @@ test('a lock-delay shorter than the shortest lease of etcd follows an expiry, an
   await untilFree(other, 'expired')
   await store.close()
   await other.close()
-}, 30_000)
+})

@@ -47,7 +47,6 @@ describe('an etcd with a password', () => {
     const old = ticket()
     fenceOf(await store.acquire(old))
     await until('a token of that age is good no more', () => expired(token), {
-      withinMs: 15_000,
       everyMs: 500,
     })
     fenceOf((await store.renew([old]))[0])
@@ -69,7 +68,6 @@ describe('an etcd with a password', () => {
     const user = { name: 'root', password: 'sesame' }
     const younger = String((await server.call('/v3/auth/authenticate', user))['token'])
     await until('a token of that age is good no more', () => expired(younger), {
-      withinMs: 15_000,
       everyMs: 500,
     })
     const before = (await server.requests())['Authenticate'] ?? 0
@@ -205,7 +203,7 @@ describe('what is not an etcd', () => {
     })
     fenceOf(await store.acquire(ticket({ ttlMs: 3333 })))
     await store.close()
-  }, 20_000)
+  })
 })
 
 describe('bad input', () => {
@@ -273,7 +271,7 @@ describe('a process that forgets to close', () => {
     await using server = await startEtcd()
     const program = fileURLToPath(new URL('forgetful.ts', import.meta.url))
     const child = spawn(process.execPath, ['--import', import.meta.resolve('tsx'), program, server.url])
-    const timer = setTimeout(() => child.kill('SIGKILL'), 20_000)
+    const timer = setTimeout(() => child.kill('SIGKILL'), 120_000)
     let output = ''
     child.stdout.on('data', (chunk: Buffer) => {
       output += chunk
@@ -281,7 +279,7 @@ describe('a process that forgets to close', () => {
     const [code, signal] = await once(child, 'exit')
     clearTimeout(timer)
     expect([code, signal, output]).toEqual([0, null, 'held\n'])
-  }, 30_000)
+  })
 })
 
 async function expectRefused(options: Parameters<typeof etcdStore>[0], message: RegExp): Promise<void> {

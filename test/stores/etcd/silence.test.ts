@@ -30,7 +30,7 @@ describe('an etcd that takes connections, says nothing for 15 s, and then lives'
     await passed(15_000)
     server.resume()
     await (await waiting).release()
-  }, 90_000)
+  })
 
   test('wakes a waiter whose watch was there before', async () => {
     await using server = await startEtcd()
@@ -46,12 +46,10 @@ describe('an etcd that takes connections, says nothing for 15 s, and then lives'
     await passed(15_000)
     proxy.normal()
     const before = (await server.requests())['Watch'] ?? 0
-    await until('it watches again', async () => ((await server.requests())['Watch'] ?? 0) > before, {
-      withinMs: 20_000,
-    })
+    await until('it watches again', async () => ((await server.requests())['Watch'] ?? 0) > before)
     await lease.release()
     await (await waiting).release()
-  }, 120_000)
+  })
 
   test('is one of three, and nobody notices: requests go to the others, and so does the watch', async () => {
     await using cluster = await startEtcdCluster()
@@ -68,7 +66,7 @@ describe('an etcd that takes connections, says nothing for 15 s, and then lives'
     await lease.release()
     await (await waiting).release()
     silent.resume()
-  }, 90_000)
+  })
 })
 
 test('a machine that does not even refuse a connection keeps no process that wants to end', async () => {
@@ -92,9 +90,9 @@ test('a machine that does not even refuse a connection keeps no process that wan
     output += chunk
   })
   // The kernel goes on trying for two minutes.
-  const [code] = await once(child, 'exit', { signal: AbortSignal.timeout(80_000) })
+  const [code] = await once(child, 'exit', { signal: AbortSignal.timeout(120_000) })
   expect([code, output]).toEqual([0, 'store-unavailable'])
-}, 120_000)
+})
 
 const LISTENER = `
   const server = require('node:net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, () => {

@@ -72,7 +72,7 @@ describe('the key of a ticket that waits', () => {
     await store.release(releaseOf(holder))
     fenceOf((await other.renew([waiter]))[0])
     await other.release(releaseOf(waiter))
-  }, 20_000)
+  })
 
   test('is bound to a lease for its ttl while its minimum hold lasts, and after that', async () => {
     const store = storeAt(server.url)
@@ -124,7 +124,7 @@ describe('the key of a ticket that waits', () => {
     } finally {
       child.kill('SIGKILL')
     }
-  }, 60_000)
+  })
 })
 
 describe('a waiter that is cut off just before its turn', () => {
@@ -161,7 +161,7 @@ describe('a waiter that is cut off just before its turn', () => {
     await other.release(releaseOf(next))
     fenceOf((await cut.renew([lost]))[0])
     await cut.release(releaseOf(lost))
-  }, 60_000)
+  })
 })
 
 test('readers of many processes that come at once are all let in', async () => {
@@ -192,7 +192,7 @@ describe('a release that lets in a waiter of the same process', () => {
     await store.release(releaseOf(waiter))
     expect(fenceOf((await other.renew([next]))[0])).toBeGreaterThan(fence)
     await other.release(releaseOf(next))
-  }, 30_000)
+  })
 
   test('leaves no key behind when its reply is lost, and the waiter gives up before it hears of its turn', async () => {
     await using proxy = await startProxy({ targetPort: server.port })

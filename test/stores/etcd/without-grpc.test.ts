@@ -64,4 +64,4 @@ test('its types are complete for whoever has the compiler look into packages', a
     ({ stdout }: { stdout: string }) => ({ stdout }),
   )
   expect(compiled.stdout).toBe('')
-}, 60_000)
+})

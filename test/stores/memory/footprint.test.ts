@@ -11,7 +11,7 @@ setFlagsFromString('--expose-gc')
 const collectGarbage = runInNewContext('gc') as () => void
 
 describe('the memory store leaves nothing behind', () => {
-  test('of a million keys that were taken and released', { timeout: 60_000 }, async () => {
+  test('of a million keys that were taken and released', async () => {
     const store = memoryStore()
     const before = heap()
     for (let index = 0; index < 1_000_000; index += 1) {
@@ -24,7 +24,7 @@ describe('the memory store leaves nothing behind', () => {
     })
   })
 
-  test('of a hundred thousand holders that were never heard of again', { timeout: 60_000 }, async () => {
+  test('of a hundred thousand holders that were never heard of again', async () => {
     const { store, pass } = storeWithTime()
     const before = heap()
     for (let index = 0; index < 100_000; index += 1) void store.acquire(ticketOf(`abandoned ${index}`))
@@ -35,9 +35,7 @@ describe('the memory store leaves nothing behind', () => {
     expect(await roomsOf(store)).toEqual([])
   })
 
-  test('of a hundred thousand keys whose holder and waiter were never heard of again', {
-    timeout: 60_000,
-  }, async () => {
+  test('of a hundred thousand keys whose holder and waiter were never heard of again', async () => {
     const { store, pass } = storeWithTime()
     const before = heap()
     for (let index = 0; index < 100_000; index += 1) {
@@ -51,7 +49,7 @@ describe('the memory store leaves nothing behind', () => {
     expect(await roomsOf(store)).toEqual([])
   })
 
-  test('of a hundred thousand tombstones whose time is over', { timeout: 60_000 }, async () => {
+  test('of a hundred thousand tombstones whose time is over', async () => {
     const { store, pass } = storeWithTime()
     const before = heap()
     for (let index = 0; index < 100_000; index += 1) {
@@ -65,7 +63,7 @@ describe('the memory store leaves nothing behind', () => {
     expect(await roomsOf(store)).toEqual([])
   })
 
-  test('of a hundred thousand waiters that came and went on one key', { timeout: 60_000 }, async () => {
+  test('of a hundred thousand waiters that came and went on one key', async () => {
     const store = memoryStore()
     const holder = ticketOf('key')
     void store.acquire(holder)

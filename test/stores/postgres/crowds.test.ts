@@ -42,7 +42,7 @@ test('a crowd of readers is let in by 200 a call, and all of them although nobod
   expect(row?.answer).toBe('h\n+"read by many"')
   await store.release(releaseOf({ ...writer, id: 'a stranger' }))
   await until('all are in', async () => (await count('holders', `key = '${writer.key}'`)) === readers.length)
-}, 30_000)
+})
 
 test('a crowd of waiters that are gone is dropped by 200 a call, and whoever waits behind them gets in', async () => {
   const store = newStore()
@@ -61,7 +61,7 @@ test('a crowd of waiters that are gone is dropped by 200 a call, and whoever wai
   await store.release(releaseOf(holder))
   await until('the last one is woken', async () => isWoken)
   fenceOf((await store.renew([last]))[0])
-}, 30_000)
+})
 
 test('the sweep drops waiters that are gone behind one that goes on waiting, and comes to the rooms after them', async () => {
   await server.sql(`
@@ -77,7 +77,7 @@ test('the sweep drops waiters that are gone behind one that goes on waiting, and
     return (await count('waiters', 'remembered_until = 1')) + (await count('holders', 'expires_at = 1')) === 0
   })
   expect(await count('waiters', `key like 'room %'`)).toBe(650)
-}, 30_000)
+})
 
 test('more than a hundred acquires of one tick keep their order, also when a later call could be faster', async () => {
   const store = newStore({ connections: 2 })
@@ -104,7 +104,7 @@ test('more than a hundred acquires of one tick keep their order, also when a lat
     `select id from holdfast.lock_waiters where key = '${holder.key}' order by place`,
   )
   expect(rows.map(({ id }) => id)).toEqual(waiting.map(({ id }) => id))
-}, 30_000)
+})
 
 test('a key is given back although the queue of notifications is full', async () => {
   const url = await server.createDatabase('congested')

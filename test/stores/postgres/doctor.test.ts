@@ -21,7 +21,7 @@ test('the doctor finds nothing wrong with a primary that keeps what it commits',
     ...checks,
     ...['isolation', 'durability', 'connections', 'clock'],
   ])
-}, 60_000)
+})
 
 test('the doctor takes no backup for a standby', async () => {
   await using server = await startPostgres()
@@ -39,7 +39,7 @@ test('the doctor takes no backup for a standby', async () => {
   backup.kill()
   await once(backup, 'exit')
   rmSync(folder, { recursive: true })
-}, 60_000)
+})
 
 test('the doctor tells of a pooler, of a standby, and of a server that does not wait for its disk', async () => {
   await using server = await startPostgres({ settings: { fsync: 'off' } })

@@ -60,7 +60,7 @@ test('a grant, a confirmation and an eviction outlive the death of the server, w
   expect(await holderOf('granted')).toBe(first.id)
   expect(fenceOf((await storeAt(server.url).renew([next]))[0])).toBe(fence)
   await server.sql('alter role holdfast reset synchronous_commit')
-}, 60_000)
+})
 
 test.each([
   ['on connections of its own', {}],

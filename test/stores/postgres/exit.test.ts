@@ -18,7 +18,7 @@ test.each([
   if (parameters !== '') await enableTls(server)
   const args = ['--import', 'tsx', script, `${server.url}${parameters}`, name, 'k']
   // Rejects when it is still there after the time.
-  const { stdout } = await promisify(execFile)('node', args, { timeout: 40_000 })
+  const { stdout } = await promisify(execFile)('node', args, { timeout: 120_000 })
   expect(stdout).toBe('acquire-timeout\n')
   await until('its sessions are gone', async () => {
     const rows = await server.sql(`select 1 from pg_stat_activity where application_name like 'holdfast%'`)

@@ -44,7 +44,7 @@ test('a lease that an asynchronous standby has never heard of is lost by its dea
   await lease.release()
   await holding.close()
   await waiting.close()
-}, 60_000)
+})
 
 test.each(Object.entries(clients))(
   'on %s, a schema that was lost with the primary, or dropped, is made again by the next call',

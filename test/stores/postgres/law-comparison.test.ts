@@ -21,10 +21,10 @@ test('the postgres store follows the law step by step, with time under control',
   await followsTheLaw({ store, setTime: clock.setTime, setsBack: true, histories: 150 }, { timesEach: 10 })
   await store.close()
   await clock.close()
-}, 60_000)
+})
 
 test('the postgres store follows the law step by step on the clock of the server', async () => {
   const store = postgresStore(newClient(server.url))
   await followsTheLaw({ store, histories: 60 })
   await store.close()
-}, 60_000)
+})

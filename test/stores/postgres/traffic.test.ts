@@ -67,7 +67,7 @@ test('500 waiters in two processes need four connections, and two statements for
   await one.close()
   await other.close()
   for (const table of TABLES) expect(await count(table), table).toBe(0)
-}, 60_000)
+})
 
 test('each verb is one statement, for one ticket and for a hundred', async () => {
   const url = await server.createDatabase('verbs')
@@ -125,7 +125,7 @@ test('500 waiters on a pool of 4 that the application uses, too, keep nothing of
   await locks.close()
   await pool.end()
   for (const table of TABLES) expect(await count(table), table).toBe(0)
-}, 60_000)
+})
 
 test('idle keys leave nothing behind: twenty thousand that were taken and given back', async () => {
   const store = newStore()
@@ -136,7 +136,7 @@ test('idle keys leave nothing behind: twenty thousand that were taken and given 
   }
   for (const table of TABLES) expect(await count(table), table).toBe(0)
   await store.close()
-}, 60_000)
+})
 
 test('what was left by everybody is swept by whoever comes later', async () => {
   const dying = newStore()
@@ -156,7 +156,7 @@ test('what was left by everybody is swept by whoever comes later', async () => {
   }
   await until('it is swept', swept)
   await store.close()
-}, 30_000)
+})
 
 test('while nothing happens, holders and waiters ask for nothing between renewals', async () => {
   const locks = createLocks(newStore())
@@ -170,4 +170,4 @@ test('while nothing happens, holders and waiters ask for nothing between renewal
   await lease.release()
   for (const each of waiting) await (await each).release()
   await locks.close()
-}, 30_000)
+})

@@ -141,7 +141,7 @@ test('the master that Sentinels know is asked for the database, and they are not
   const none = redisStore(new Redis({ sentinels, name: group.name, db: 99, lazyConnect: true }))
   await expect(none.acquire(ticket())).rejects.toMatchObject(NONE)
   await none.close()
-}, 60_000)
+})
 
 describe('a cluster', () => {
   test.each(['/3', '/0', '?db=3'])('has no databases, so its url is refused with %s', async (part) => {

@@ -184,7 +184,7 @@ describe('the doctor, about Sentinels', () => {
       verdict: 'problem',
       text: expect.stringContaining('no replica that could take over'),
     })
-  }, 60_000)
+  })
 })
 
 test('the doctor, about a cluster, looks at its slots and at each of its servers', async () => {

@@ -151,7 +151,7 @@ describe('on a cluster', () => {
   let cluster: RedisCluster
   beforeAll(async () => {
     cluster = await startCluster({ replicas: 0 })
-  }, 90_000)
+  })
   afterAll(() => cluster.close())
 
   test('the key of the slot is named, other slots go on, and the doctor finds it', async () => {

@@ -23,10 +23,10 @@ test('the redis store follows the law step by step, with time under control', as
   }
   await followsTheLaw({ store, setTime, setsBack: true, histories: 300 }, { timesEach: 20 })
   await store.close()
-}, 60_000)
+})
 
 test('the redis store follows the law step by step on the clock of the server', async () => {
   const store = soundRooms(redisStore(newClient(server.url)), server.url, Date.now)
   await followsTheLaw({ store, histories: 150 })
   await store.close()
-}, 60_000)
+})

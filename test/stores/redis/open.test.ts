@@ -125,7 +125,7 @@ async function run(
   child.stdout.setEncoding('utf8').on('data', (text) => {
     output += text
   })
-  const [code] = await once(child, 'close', { signal: AbortSignal.timeout(50_000) })
+  const [code] = await once(child, 'close', { signal: AbortSignal.timeout(120_000) })
   expect(code).toBe(0)
   return output
 }

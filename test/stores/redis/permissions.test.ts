@@ -99,7 +99,6 @@ describe('a user that may do what the documentation lists', () => {
       ])
       await server.command('ACL', 'LOG', 'RESET')
     },
-    60_000,
   )
 
   test('is told of silent connections without the right to ping, too', async () => {
@@ -110,16 +109,14 @@ describe('a user that may do what the documentation lists', () => {
     await store.listen?.((wake) => wakes.push(wake))
     const connections = proxy.connections
     // A refusal is an answer: the connection is kept.
-    await until('it has asked', async () => ((await server.command('ACL', 'LOG')) as unknown[]).length > 0, {
-      withinMs: 30_000,
-    })
+    await until('it has asked', async () => ((await server.command('ACL', 'LOG')) as unknown[]).length > 0)
     expect(wakes).toEqual([])
     expect(proxy.connections).toBe(connections)
     expect(proxy.silence('subscribe')).toBe(1)
-    await until('it listens again', () => wakes.length > 0, { withinMs: 60_000 })
+    await until('it listens again', () => wakes.length > 0)
     await store.close()
     await server.command('ACL', 'LOG', 'RESET')
-  }, 120_000)
+  })
 
   test.each([
     ['a key of somebody else', ['GET', 'other']],

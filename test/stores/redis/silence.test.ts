@@ -97,7 +97,7 @@ describe('a cluster', () => {
   beforeAll(async () => {
     cluster = await startCluster({ replicas: 0 })
     for (const { port } of cluster.servers) proxies.set(port, await startProxy({ targetPort: port }))
-  }, 90_000)
+  })
   afterAll(async () => {
     for (const each of [...proxies.values(), cluster]) await each.close()
   })

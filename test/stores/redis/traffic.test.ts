@@ -135,16 +135,14 @@ test('a quiet connection for messages is asked for a sign of life every five sec
   for (const each of [holder, ...waiters]) await store.acquire(each)
   await server.command('CONFIG', 'RESETSTAT')
   const asked = async (times: number): Promise<number> => {
-    await until('it was asked', async () => ((await server.commandStats())['ping'] ?? 0) >= times, {
-      withinMs: 60_000,
-    })
+    await until('it was asked', async () => ((await server.commandStats())['ping'] ?? 0) >= times)
     return performance.now()
   }
   const first = await asked(1)
   expect((await asked(2)) - first).toBeGreaterThan(4000)
   expect(await sent()).toBe(0)
   for (const each of [holder, ...waiters]) await store.release(releaseOf(each))
-}, 120_000)
+})
 
 test('a million keys that were taken and given back leave nothing behind', async () => {
   const before = await server.command('DBSIZE')
@@ -157,7 +155,7 @@ test('a million keys that were taken and given back leave nothing behind', async
   }
   expect(await server.command('DBSIZE')).toBe(before)
   expect(before).toBe(1)
-}, 120_000)
+})
 
 test('rooms whose holders and waiters never came back are gone soon after the last of them was forgotten', async () => {
   const lone = ticket({ key: 'lone', ttlMs: 100, lockDelayMs: 100 })

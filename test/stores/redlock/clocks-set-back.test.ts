@@ -63,7 +63,6 @@ test('a process that meets the servers afterwards waits for no longer than `maxT
     'it is granted',
     () => Promise.resolve(store.acquire(mine)).then(fenceOf, () => false as const),
     {
-      withinMs: 60_000,
       everyMs: 50,
     },
   )

@@ -12,9 +12,7 @@ beforeEach(() => {
 })
 afterEach(() => vi.restoreAllMocks())
 
-test('five clients whose commands and answers get lost and overtake one another are all served, one at a time, and leave nothing', {
-  timeout: 60_000,
-}, async () => {
+test('five clients whose commands and answers get lost and overtake one another are all served, one at a time, and leave nothing', async () => {
   const seed = crypto.randomUUID()
   await using masters = await startMasters(5)
   const clients = Array.from({ length: 5 }, (_, client) => {

@@ -102,12 +102,12 @@ async function startProcess(args: readonly string[]): Promise<ChildProcess> {
   const child = fork(PROGRAM, args, { execArgv: ['--import', 'tsx'] })
   children.add(child)
   child.once('exit', () => children.delete(child))
-  await once(child, 'message', { signal: AbortSignal.timeout(30_000) })
+  await once(child, 'message', { signal: AbortSignal.timeout(120_000) })
   return child
 }
 
 async function stop(child: ChildProcess): Promise<WorkerReport> {
-  const told = once(child, 'message', { signal: AbortSignal.timeout(30_000) })
+  const told = once(child, 'message', { signal: AbortSignal.timeout(120_000) })
   child.send('stop')
   const [report] = (await told) as [WorkerReport]
   return report

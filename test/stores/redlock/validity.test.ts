@@ -51,7 +51,6 @@ test.concurrent(
     for (const proxy of proxies) proxy.normal()
     await lease.release()
   }),
-  30_000,
 )
 
 test.concurrent(
@@ -64,7 +63,6 @@ test.concurrent(
     const lease = await locks.acquire('late')
     await lease.release()
   }),
-  30_000,
 )
 
 test.concurrent(
@@ -85,5 +83,4 @@ test.concurrent(
     await until('the key was given back', async () => (await holderOf('renewed')) === undefined)
     expect(lease.state).toBe('lost')
   }),
-  30_000,
 )

@@ -42,7 +42,7 @@ test('a frozen process that can take no more connections is not taken for a dead
   const { unheard, tell } = teller(lockFile)
   await tell(`beside-${USER}-0123456789abcdef`)
   expect(unheard).toEqual([])
-}, 60_000)
+})
 
 /** Connects once more, and keeps the connection. */
 async function refused(path: string): Promise<boolean> {
@@ -110,7 +110,7 @@ test('a living process without a free file descriptor keeps its place in the que
   await store.release({ key: 'key', id: held.id, cancel: false })
   expect((await holds)[0]).toBe('holds')
   expect((await store.renew([behind]))[0]).toMatchObject({ tag: 'queued' })
-}, 60_000)
+})
 
 test('a process that is killed before it read its wake is passed long before its acceptance term is over', async () => {
   const path = freshPath()
@@ -130,7 +130,7 @@ test('a process that is killed before it read its wake is passed long before its
   await store.release({ key: 'key', id: second.id, cancel: false })
   await child.kill()
   await until('the one behind is woken', () => woken.includes(behind.id), { withinMs: behind.acceptMs / 2 })
-}, 60_000)
+})
 
 test('thousands of waiters of a killed process on one key cost a release one step', async () => {
   const path = freshPath()
@@ -149,7 +149,7 @@ test('thousands of waiters of a killed process on one key cost a release one ste
   await until('the one behind is woken', () => woken.includes(behind.id), { everyMs: 1 })
   expect(performance.now() - startedAt).toBeLessThan(1000)
   expect(await room(store)).toMatchObject({ holders: [{ id: behind.id }], queue: [] })
-}, 120_000)
+})
 
 /** How many wait and were not heard of since their process listens. */
 function countDeaf(path: string): number {

@@ -129,7 +129,7 @@ test('processes that are killed at any moment break neither exclusion nor the or
     return (await store.inspect({ prefix: '', cursor: undefined, count: 9 })).rooms.length === 0
   })
   await store.close()
-}, 120_000)
+})
 
 test('a process stopped in the middle of a transaction makes others wait a while, not hang', async () => {
   const path = freshPath()
@@ -169,7 +169,7 @@ test('a process stopped in the middle of a transaction makes others wait a while
     expect(again).toEqual(answer)
   }
   await store.close()
-}, 60_000)
+})
 
 test('a process that holds, waits and listens ends when its work is done, and has printed nothing', async () => {
   const path = freshPath()

@@ -7,7 +7,7 @@ import { clusterClients, newClusterClient } from './clients.ts'
 let cluster: RedisCluster
 beforeAll(async () => {
   cluster = await startCluster()
-}, 90_000)
+})
 afterAll(() => cluster.close())
 
 // The others are followed through fail-overs in cluster-faults.test.ts.
@@ -30,7 +30,7 @@ describe.each(['ioredis 5', 'redis 5'])('a cluster through %s', (name) => {
     // A few at a time: most of them wait for something to expire.
     await Promise.all(Array.from({ length: 6 }, worker))
     expect(failed).toEqual([])
-  }, 60_000)
+  })
 })
 
 test('a cluster follows the law step by step', async () => {
@@ -38,4 +38,4 @@ test('a cluster follows the law step by step', async () => {
   const { answers } = await lawComparison({ store, histories: 20 })
   expect(Object.keys(answers).length).toBeGreaterThan(8)
   await store.close()
-}, 60_000)
+})

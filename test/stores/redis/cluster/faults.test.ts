@@ -13,7 +13,7 @@ import { clusterClients, newClusterClient } from './clients.ts'
 let cluster: RedisCluster
 beforeAll(async () => {
   cluster = await startCluster()
-}, 90_000)
+})
 afterAll(() => cluster.close())
 
 /** Whoever was killed or stopped comes back as a replica. */
@@ -32,9 +32,9 @@ afterEach(async () => {
         replicas.every((info) => String(info).includes('state=online'))
       )
     },
-    { withinMs: 30_000, everyMs: 50 },
+    { everyMs: 50 },
   )
-}, 60_000)
+})
 
 // The others keep the contract in cluster-conformance.test.ts: each fail-over takes seconds.
 describe.each(['ioredis 6', 'redis 6'])('through %s', (name) => {
@@ -52,7 +52,7 @@ describe.each(['ioredis 6', 'redis 6'])('through %s', (name) => {
       },
     })
     await store.close()
-  }, 60_000)
+  })
 })
 
 test('a grant that was lost with its master is told at once, and the next fence is higher', async () => {
@@ -74,7 +74,7 @@ test('a grant that was lost with its master is told at once, and the next fence 
   await isTold()
   const next = await locks.acquire('lost')
   expect(next.fence > lost.fence).toBe(true)
-}, 60_000)
+})
 
 test('a grant waits for the replica of the master that gives it', async () => {
   const store = redisStore(newClusterClient(cluster), { replicas: 1 })
@@ -92,7 +92,7 @@ test('a grant waits for the replica of the master that gives it', async () => {
   expect(await answered(() => store.renew([mine]))).toEqual([{ tag: 'held', fence }])
   await store.release(releaseOf(mine))
   await store.close()
-}, 60_000)
+})
 
 test('a master that hangs holds up no key of another, until it is replaced', async () => {
   const store = redisStore(newClusterClient(cluster))
@@ -122,7 +122,7 @@ test('a master that hangs holds up no key of another, until it is replaced', asy
   expect(all.map(({ tag }) => tag)).toEqual(keys.map(() => 'held'))
   for (const each of tickets) await store.release(releaseOf(each))
   await store.close()
-}, 60_000)
+})
 
 test('a master that hands over to its replica under load loses nothing and gives nothing twice', async () => {
   const clients = [
@@ -133,10 +133,10 @@ test('a master that hands over to its replica under load loses nothing and gives
   for (let round = 0; round < 2; round += 1) {
     await cluster.handOver('holdfast:{handed over}')
     const before = crew.turns
-    await until('it goes on', () => crew.turns > before + 5, { withinMs: 20_000 })
+    await until('it goes on', () => crew.turns > before + 5)
   }
   await crew.stop()
-}, 60_000)
+})
 
 test('masters that are killed while four keys are taken and given back cost no fence its order', async () => {
   const crews = Array.from({ length: 2 }, () => createLocks(redisStore(newClusterClient(cluster))))
@@ -167,11 +167,11 @@ test('masters that are killed while four keys are taken and given back cost no f
   await former.kill()
   await cluster.successorOf(former, 'holdfast:{north}')
   const before = done
-  await until('they go on', () => done > before + 50, { withinMs: 30_000 })
+  await until('they go on', () => done > before + 50)
   stop = true
   await atWork
   for (const locks of crews) await locks.close()
-}, 90_000)
+})
 
 test('rooms are listed from all masters, also when one of them is replaced between two pages', async () => {
   const store = redisStore(newClusterClient(cluster))
@@ -194,7 +194,7 @@ test('rooms are listed from all masters, also when one of them is replaced betwe
   expect([...keys].sort()).toEqual(tickets.map(({ key }) => key))
   await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
   await store.close()
-}, 60_000)
+})
 
 /** What the master was told so far is with its replica. */
 async function replicated(server: RedisServer): Promise<void> {

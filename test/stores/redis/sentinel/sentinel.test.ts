@@ -4,7 +4,7 @@ import { Redis } from 'ioredis'
 import { Redis as Redis6 } from 'ioredis6'
 import { createClient, createSentinel } from 'redis'
 import { createClient as createClient6 } from 'redis6'
-import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import type { Store } from '../../../../src/contract/store.ts'
 import { connect, createLocks } from '../../../../src/index.ts'
 import { openRedisSentinel, redisStore } from '../../../../src/stores/redis/index.ts'
@@ -24,9 +24,6 @@ const stores: Readonly<Record<string, (group: SentinelGroup) => Store>> = {
   'redis 5': ({ addresses, name }) => redisStore(createClient(), { sentinel: { name, nodes: addresses } }),
   'redis 6': ({ addresses, name }) => redisStore(createClient6(), { sentinel: { name, nodes: addresses } }),
 }
-
-/** Elections on a machine that is busy take their time. */
-vi.setConfig({ testTimeout: 60_000 })
 
 describe.each(Object.entries(stores))('over Sentinels, through %s', (_, newStore) => {
   test('a master that is killed is followed at once, with holders, queue and rising fences', async () => {

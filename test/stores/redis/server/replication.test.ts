@@ -1,5 +1,5 @@
 import { createClient } from 'redis'
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Store } from '../../../../src/contract/store.ts'
 import { createLocks } from '../../../../src/index.ts'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
@@ -12,9 +12,6 @@ import { until } from '../../../servers/until.ts'
 import { readProjectFile } from '../../../tidy/project.ts'
 import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
 import { clients, newClient } from '../clients.ts'
-
-/** Elections on a machine that is busy take their time. */
-vi.setConfig({ testTimeout: 60_000 })
 
 let server: RedisServer
 let replica: RedisServer
@@ -181,10 +178,8 @@ describe('a store that waits for a replica', () => {
     // There is no replica for the new master yet, so nothing is granted, or confirmed.
     await expect(store.renew(held)).rejects.toMatchObject({ code: 'store-unavailable' })
     await former.restart()
-    const renewed = await until(
-      'there is a replica again',
-      () => Promise.resolve(store.renew(held)).catch(() => false as const),
-      { withinMs: 30_000 },
+    const renewed = await until('there is a replica again', () =>
+      Promise.resolve(store.renew(held)).catch(() => false as const),
     )
     expect(renewed.map(fenceOf)).toEqual(fences)
     await store.close()
