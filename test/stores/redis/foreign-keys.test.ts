@@ -2,6 +2,7 @@ import { Redis } from 'ioredis'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createLocks } from '../../../src/index.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
+import { shortestMs } from '../../base/measured.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 
 let server: RedisServer
@@ -57,12 +58,18 @@ test('a prefix with spaces carries wakes, too', async () => {
   await expect
     .poll(async () => Number(await redis.call('PUBSUB', 'NUMPAT')) + (await channels(redis)))
     .toBeGreaterThan(0)
-  const releasedAt = performance.now()
   await held.release()
-  const next = await waiting
+  await (await waiting).release()
+  const handOver = async () => {
+    const holder = await locks.acquire('k')
+    const next = locks.acquire('k')
+    const releasedAt = performance.now()
+    await holder.release()
+    await (await next).release()
+    return performance.now() - releasedAt
+  }
   // Without a wake it would ask after about two seconds.
-  expect(performance.now() - releasedAt).toBeLessThan(1000)
-  await next.release()
+  expect(await shortestMs(1000, handOver)).toBeLessThan(1000)
   await locks.close()
   redis.disconnect()
 })
