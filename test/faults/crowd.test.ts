@@ -21,11 +21,14 @@ test(
     })
     await scene.untilQueued('k', 1000)
     await server.command('CONFIG', 'RESETSTAT')
+    const startedAt = performance.now()
     await first.release()
     await Promise.all(waiters)
+    const seconds = (performance.now() - startedAt) / 1000
     expect(served).toEqual(Array.from({ length: 1000 }, (_, number) => number))
     expect(fences).toEqual([...new Set(fences)].sort((one, other) => (one < other ? -1 : 1)))
-    expect((await scene.requests()) / 1000).toBeLessThanOrEqual(2.1)
+    // Beside these, those who wait say so now and then, however long it takes.
+    expect(await scene.requests()).toBeLessThanOrEqual(2.1 * 1000 + 2 * seconds)
   }),
 )
 

@@ -33,12 +33,14 @@ describe.each(clientKinds)('four processes with 25 waiters each on one key, on %
         for (const member of members) await member.ask('compete', { key: 'k', waiters: WAITERS, journal })
         await scene.untilQueued('k', PROCESSES * WAITERS)
         const before = monitor.requests.length
+        const startedAt = performance.now()
         await holder.release()
         const enough = PROCESSES * WAITERS * TURNS
         await until('everybody had several turns', () => turnsIn(journal).length >= enough, {
           everyMs: 50,
         })
         await Promise.all(members.map((member) => member.ask('stop', {})))
+        const seconds = (performance.now() - startedAt) / 1000
         const turns = turnsIn(journal)
         expectOneAtATime(journal)
         expectEqualShares(turns.slice(0, enough))
@@ -49,9 +51,10 @@ describe.each(clientKinds)('four processes with 25 waiters each on one key, on %
         })
         const arrivals = arrivalsIn(monitor.requests, new Set(turns.map(({ id }) => id)))
         expect(turns.map(({ id }) => id)).toEqual(arrivals.ids)
-        // Apart from asking for a place: one returns the key, one confirms it, and now and then one says that all still wait.
+        // Apart from asking for a place: one returns the key, one confirms it, and now and then one of each process says that all
+        // of it still wait. The slower the machine, the more of these come on a turn.
         const requests = monitor.requests.slice(before).filter((request) => !arrivals.requests.has(request))
-        expect(requests.length / turns.length).toBeLessThanOrEqual(2.1)
+        expect(requests.length).toBeLessThanOrEqual(2.1 * turns.length + PROCESSES * seconds)
         for (const member of members) expect(await member.end()).toBe(0)
       } finally {
         for (const member of members) await member[Symbol.asyncDispose]()
