@@ -116,7 +116,12 @@ class Program implements AsyncDisposable {
   ): Promise<Program> {
     const [command = '', ...args] = [...through, process.execPath, '--import', 'tsx', PROGRAM, name, argument]
     const program = new Program(spawn(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] }))
-    await program.says('a is working')
+    try {
+      await program.says('a is working')
+    } catch (error) {
+      await program[Symbol.asyncDispose]()
+      throw error
+    }
     return program
   }
 

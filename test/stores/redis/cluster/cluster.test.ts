@@ -281,8 +281,12 @@ test('a store that nobody closed does not keep its process', async () => {
         stdio: ['ignore', 'inherit', 'inherit'],
       },
     )
-    const [code] = await once(child, 'exit', { signal: AbortSignal.timeout(120_000) })
-    expect(code).toBe(0)
+    try {
+      const [code] = await once(child, 'exit', { signal: AbortSignal.timeout(120_000) })
+      expect(code).toBe(0)
+    } finally {
+      child.kill('SIGKILL')
+    }
   }
 })
 
