@@ -12,7 +12,7 @@ export interface Ended {
  * Runs a module in a Node.js process of its own, with the sources as `holdfast` and `memory`, and waits until it has ended
  * by itself. One that stays for longer than `withinMs` is killed.
  */
-export function runModule(body: string, { withinMs = 120_000 } = {}): Promise<Ended> {
+export function runModule(body: string, { withinMs = 60_000 } = {}): Promise<Ended> {
   const source = [
     `import * as holdfast from '${new URL('src/index.ts', `file://${root}`)}'`,
     `import { memoryStore } from '${new URL('src/stores/memory/index.ts', `file://${root}`)}'`,

@@ -25,7 +25,7 @@ describe.concurrent('a process ends by itself', () => {
     [
       'after waits that are over',
       `const locks = createLocks(memoryStore())
-       await Promise.all([1, 2, 3].map(() => locks.withLock("k", { ttl: "1h" }, () => {})))
+       await Promise.all([1, 2, 3].map(() => locks.withLock("k", { ttl: "1h", wait: "1h" }, () => {})))
        console.log("end")`,
     ],
     [

@@ -90,7 +90,7 @@ test('a machine that does not even refuse a connection keeps no process that wan
     output += chunk
   })
   // The kernel goes on trying for two minutes.
-  const [code] = await once(child, 'exit', { signal: AbortSignal.timeout(120_000) })
+  const [code] = await once(child, 'exit', { signal: AbortSignal.timeout(100_000) })
   expect([code, output]).toEqual([0, 'store-unavailable'])
 })
 
