@@ -43,7 +43,8 @@ describe.each(clientKinds)('while the server hangs, on %s,', (kind) => {
           const error = await errorOf(locks.acquire('k', { wait: 1000 }))
           expect(error).toMatchObject({ code: 'store-unavailable', key: 'k' })
           expect(performance.now() - startedAt).toBeGreaterThan(950)
-          expect(performance.now() - startedAt).toBeLessThan(2000)
+          // Well before an attempt is given up for its silence.
+          expect(performance.now() - startedAt).toBeLessThan(4000)
         } finally {
           server.resume()
         }

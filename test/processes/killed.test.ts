@@ -21,7 +21,8 @@ test(
     const startedAt = performance.now()
     await holder.release()
     const next = await waiting
-    expect(performance.now() - startedAt).toBeLessThan(1500)
+    // Well before its acceptance term of three seconds is over.
+    expect(performance.now() - startedAt).toBeLessThan(2500)
     expect(next.fence).toBeGreaterThan(holder.fence)
     await next.release()
     // Until now the dead one has kept its place.
@@ -48,7 +49,7 @@ test(
     await holder.release()
     await (await first).release()
     await (await last).release()
-    expect(performance.now() - startedAt).toBeLessThan(1000)
+    expect(performance.now() - startedAt).toBeLessThan(2500)
   }),
 )
 
@@ -63,7 +64,7 @@ test(
     await holder.kill()
     const killedAt = performance.now()
     const next = await waiting
-    expect(performance.now() - killedAt).toBeLessThan(ttlMs + 1000)
+    expect(performance.now() - killedAt).toBeLessThan(2 * ttlMs)
     expect(next.fence).toBeGreaterThan(fence)
     await next.release()
   }),

@@ -122,13 +122,14 @@ describe.each([
   test('individual locks are exclusive, and the one who waits is told within its retry window', async () => {
     const own = redlock({ retryCount: 5, retryDelay: 50 })
     const name = resource()
-    const lock = await own.acquire([name], 1000)
+    const lock = await own.acquire([name], 30_000)
     const events: unknown[] = []
     own.on('error', (error) => events.push(error))
     const since = performance.now()
     const error = (await errorOf(own.acquire([name], 1000))) as unknown as ExecutionError
     expect(performance.now() - since).toBeGreaterThan(240)
-    expect(performance.now() - since).toBeLessThan(1000)
+    // Well before the lock expires.
+    expect(performance.now() - since).toBeLessThan(10_000)
     expect(error).toBeInstanceOf(ExecutionError)
     expect(error.message).toBe('The operation was unable to achieve a quorum during its retry window.')
     expect(error.attempts).toHaveLength(6)
