@@ -1,7 +1,7 @@
 /**
  * How much of a ttl the holder may use, counted from before the request was written: the one rule for leases, for claimed jobs,
  * and for the votes that a redlock lease stands on. The store starts counting later, so it frees the key later; what is left
- * covers clocks that run at different rates (0.5 %, as docs/which-store.md assumes) and a timer that fires late.
+ * covers clocks that run at different rates (as docs/which-store.md assumes) and a timer that fires late.
  * Source: the Redlock validity time (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with a
  * larger allowance.
  */
@@ -9,5 +9,6 @@ export function usableMs(ttlMs: number): number {
   return ttlMs - ttlMs * CLOCK_RATE_ERROR - Math.min(ttlMs / 20, MARGIN_MS)
 }
 
-const CLOCK_RATE_ERROR = 0.005
+/** The rates of two clocks differ by no more than this: 0.5 %. */
+export const CLOCK_RATE_ERROR = 0.005
 const MARGIN_MS = 250

@@ -10,10 +10,11 @@
  *  4. Fences rise for ever on a key: `max(last + 1, store time in µs)`.
  *  5. Order of arrival; a wide ticket is not starved. Waiters of dead processes are skipped within one acceptance term,
  *     however many there are. A store that knows that a waiter's process is gone may offer the key to the next one at once.
- *  6. The release (or expiry) step admits the head of the queue for a short acceptance term and wakes it; the head
- *     confirms by asking again.
- *  7. Two calls per hand-over however long the queue is.
- *  8. A wake is a hint. Losing every one of them loses time, never a waiter.
+ *  6. The release (or expiry) step admits the head of the queue. If the store heard of it within its acceptance term, and knows that
+ *     its process takes the message, it holds for its full ttl and the message is the lease ({@link Granted}). Otherwise it is
+ *     offered the key for its acceptance term and woken, and confirms by asking again.
+ *  7. Two calls per hand-over however long the queue is, and one if the message is the lease.
+ *  8. Losing every message loses time, never a waiter. A wake is only a hint.
  *  9. Every call first clears what has expired and admits the next waiters, so no reaper has to stay alive.
  * 10. Idle keys leave nothing behind but what the fence rule needs.
  */
@@ -121,9 +122,15 @@ export type AcquireAnswer =
   | { readonly tag: 'held'; readonly fence: bigint }
   /**
    * It waits behind `ahead` others. It has to be renewed after `askAgainMs` at the latest, or when woken: to stay remembered,
-   * and because the wake of an offer may have been lost.
+   * and because the wake of an offer may have been lost. `storeMs`: the store's time when it answered, if its messages may be
+   * leases; see {@link Granted}.
    */
-  | { readonly tag: 'queued'; readonly ahead: number; readonly askAgainMs: number }
+  | {
+      readonly tag: 'queued'
+      readonly ahead: number
+      readonly askAgainMs: number
+      readonly storeMs?: number
+    }
   /** The key is taken, and the ticket does not wait. `retryMs`: when the earliest holder expires, if nothing happens. */
   | { readonly tag: 'busy'; readonly retryMs: number }
   /** Cancelled or evicted before. `reason` is the one given to `evict`. */
@@ -131,7 +138,7 @@ export type AcquireAnswer =
 
 export type RenewAnswer =
   | { readonly tag: 'held'; readonly fence: bigint }
-  | { readonly tag: 'queued'; readonly askAgainMs: number }
+  | { readonly tag: 'queued'; readonly askAgainMs: number; readonly storeMs?: number }
   /** Certainly not held and not queued (any more). `evicted` only when somebody removed it on purpose. */
   | Gone
 
@@ -156,8 +163,36 @@ export interface ReleaseAnswer {
   readonly was: 'held' | 'queued' | 'unknown'
 }
 
-/** Asking again is worth it: for one ticket, or for every ticket (`all`), because wakes may have been missed. */
-export type Wake = { readonly tag: 'ticket'; readonly id: string } | { readonly tag: 'all' }
+export type Wake =
+  /** Asking again is worth it for this ticket: it was offered the key, or evicted. */
+  | { readonly tag: 'ticket'; readonly id: string }
+  | Granted
+  /** Asking again is worth it for every ticket, because messages may have been missed. */
+  | { readonly tag: 'all' }
+
+/**
+ * The message is the lease: the ticket holds the key under this fence, for its full ttl from `storeMs`, by the store's time.
+ *
+ * The waiter has to know when that was by its own clocks, and must not take it for later than it was. It has asked the store
+ * at a moment A, and the store has answered `queued` at its own time T. The answer was not given before A. So the grant was
+ * not before A + (`storeMs` − T), less 0.5 % of that time for clocks that run at different rates, and that moment is
+ * `askedAt` of the lease. It does not depend on how long the message took. All that the lease loses is the time that the
+ * question needed to reach the store.
+ *
+ * That assumes of the store's clock what every lease assumes: that it does not jump. If it was set forward between T and
+ * `storeMs`, the moment seems later than it was, but the waiter never takes it for later than the arrival of the message. If it
+ * was set back, the lease is shorter. If `storeMs` is below T, the message is older than the answer: it is a hint only.
+ *
+ * A lost message costs time: the next question finds out. If the message comes twice or late, it says nothing new, and a lease of
+ * which nothing is left is not used. A waiter that has given up has sent its release. After an eviction, or when the store has lost
+ * its data, the first renewal tells, as it tells every holder.
+ */
+export interface Granted {
+  readonly tag: 'granted'
+  readonly id: string
+  readonly fence: bigint
+  readonly storeMs: number
+}
 
 export interface InspectRequest {
   readonly prefix: string

@@ -1,7 +1,16 @@
-import type { HoldfastError, HoldfastErrorCode, LeaseLostError } from '../errors.ts'
+import type { Store, Ticket } from '../contract/store.ts'
+import type {
+  AcquireTimeoutError,
+  HoldfastError,
+  HoldfastErrorCode,
+  LeaseLostError,
+  StoreError,
+} from '../errors.ts'
 import type { AcquireRequest } from './acquire-request.ts'
+import { type Asking, isSilent, type Waiting } from './acquisition-state.ts'
 import type { Events } from './events.ts'
 import type { Withdrawal } from './lock-events.ts'
+import { silenceOf, timeoutOf } from './ticket-errors.ts'
 
 /** Every request tells `requested`, and then one of `acquired`, `busy`, `timeout` and `withdrawn`. */
 export function tellRequested({ requested }: Events, request: AcquireRequest): void {
@@ -9,15 +18,19 @@ export function tellRequested({ requested }: Events, request: AcquireRequest): v
   requested.tell(request, { waitMs: request.waitMs, ttlMs: request.ticket.ttlMs })
 }
 
+/** `wokenMs`: how long ago a message came, if the request waited and one came. */
 export function tellAcquired(
   { acquired }: Events,
   request: AcquireRequest,
   fence: bigint,
   waitedMs: number,
+  waited?: { readonly queued: boolean; readonly wokenMs: number | undefined },
 ): void {
   if (!acquired.isHeard) return
-  acquired.tell(request, { fence, waitedMs, queued: false, wokenMs: undefined })
+  acquired.tell(request, { fence, waitedMs, ...(waited ?? NOT_WAITED) })
 }
+
+const NOT_WAITED = { queued: false, wokenMs: undefined } as const
 
 /** Why a request ends without a lease. */
 export interface GivingUp {
@@ -48,4 +61,15 @@ const REASONS: { readonly [code in HoldfastErrorCode]?: GivingUp['reason'] } = {
   'lease-lost': 'evicted',
   deadlock: 'deadlock',
   closed: 'closed',
+}
+
+/** The caller's patience is over. */
+export function patienceErrorOf(
+  ticket: Ticket,
+  state: Asking | Waiting,
+  { at, waitedMs, store }: { readonly at: number; readonly waitedMs: number; readonly store: Store },
+): AcquireTimeoutError | StoreError {
+  return state.tag === 'asking' || isSilent(state, at)
+    ? silenceOf(ticket, store.name, waitedMs, state.lastError)
+    : timeoutOf(ticket, waitedMs, state.ahead)
 }

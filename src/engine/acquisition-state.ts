@@ -1,6 +1,20 @@
+import type { Instant } from '../base/clock.ts'
+import type { Granted } from '../contract/store.ts'
+import type { ClockSample } from './granted-at.ts'
 import type { HeldLease } from './held-lease.ts'
 
-/** The states of an {@link Acquisition}, where the transitions between them are listed. */
+/**
+ * The states of an `Acquisition`.
+ *
+ * | from              | to        | when                                                                                  |
+ * | ----------------- | --------- | ------------------------------------------------------------------------------------- |
+ * | –                 | `asking`  | the first acquire request is on its way, has failed, or was answered without a grant  |
+ * | `asking`          | `asking`  | no answer in time, a failure, or a grant too late to be used: it asks under the same id |
+ * | `asking, waiting` | `waiting` | the store says `queued`; the renewal loop keeps the ticket remembered from now on     |
+ * | `waiting`         | `waiting` | no answer to a renewal: it asks again after a pause                                   |
+ * | `waiting`         | `asking`  | the store has forgotten the ticket, or has granted it too late for the grant to be used |
+ * | `asking, waiting` | `over`    | granted by an answer or a message, busy, evicted, refused, out of time, aborted, a deadlock, or closed |
+ */
 export type AcquisitionState = Asking | Waiting | Over
 
 /** The store has not said yet that the ticket waits, or has forgotten it. */
@@ -26,6 +40,10 @@ export interface Waiting {
   /** How much sooner than `askAgainAt` it may be renewed, to share a request with others. */
   slackMs: number
   lastError: unknown
+  /** What the answer that said so told about the store's clock. Undefined: this store's messages are never leases. */
+  readonly sample: ClockSample | undefined
+  /** A message that has come since, and is looked at at the end of this tick. */
+  granted: Granted | undefined
 }
 
 /** It has ended. */
@@ -39,7 +57,7 @@ export function newAsking(): Asking {
   return { tag: 'asking', attempts: 0, silent: false, lastError: undefined }
 }
 
-export function newWaiting(ahead: number | undefined): Waiting {
+export function newWaiting(ahead: number | undefined, sample: ClockSample | undefined): Waiting {
   return {
     tag: 'waiting',
     ahead,
@@ -48,7 +66,16 @@ export function newWaiting(ahead: number | undefined): Waiting {
     askAgainAt: 0,
     slackMs: 0,
     lastError: undefined,
+    sample,
+    granted: undefined,
   }
+}
+
+/** Plans the next question. Returns when it is due. */
+export function askAgainAfter(state: Waiting, pauseMs: number, from: Instant): number {
+  state.askAgainAt = from.monotonicMs + pauseMs
+  state.slackMs = Math.min(pauseMs / 4, LONGEST_SLACK_MS)
+  return state.askAgainAt
 }
 
 /** Whether the store does not answer, so that nobody knows whether the key is still taken. */
@@ -57,5 +84,7 @@ export function isSilent({ attempts, lastAskedAt, lastError }: Waiting, at: numb
   return attempts === 1 && at - lastAskedAt > SILENCE_MS
 }
 
+/** How much earlier than necessary a waiter may be asked about, to share a request with others. */
+const LONGEST_SLACK_MS = 500
 /** A request that is unanswered for this long says that the store is silent, and not that the key is taken. */
 export const SILENCE_MS = 500

@@ -2,14 +2,14 @@ import { assert } from '../base/assert.ts'
 import { outsideOfCallers } from '../base/async-context.ts'
 import type { Instant } from '../base/clock.ts'
 import type { Abortable } from '../base/signal-watch.ts'
-import type { AcquireAnswer, RenewAnswer, Ticket } from '../contract/store.ts'
+import type { AcquireAnswer, Granted, RenewAnswer, Ticket } from '../contract/store.ts'
 import { type HoldfastError, isHoldfastError } from '../errors.ts'
-import { type GivingUp, reasonOf, tellGivenUp } from './acquire-events.ts'
+import { type GivingUp, patienceErrorOf, reasonOf, tellAcquired, tellGivenUp } from './acquire-events.ts'
 import type { AcquireRequest } from './acquire-request.ts'
 import {
   type AcquisitionState,
   type Asking,
-  isSilent,
+  askAgainAfter,
   newAsking,
   newWaiting,
   type Over,
@@ -18,24 +18,18 @@ import {
 } from './acquisition-state.ts'
 import type { EngineContext } from './engine-context.ts'
 import { tellStoreError } from './events.ts'
+import { grantedAt, type QueuedAnswer, sampleOf } from './granted-at.ts'
 import { HeldLease } from './held-lease.ts'
 import type { Exchange } from './instant.ts'
 import { isLater } from './later.ts'
+import { isUsedUp } from './lease-deadline.ts'
 import type { Renewable } from './renewal-loop.ts'
-import { evictionOf, silenceOf, timeoutOf } from './ticket-errors.ts'
+import { evictionOf } from './ticket-errors.ts'
 import type { PendingAcquisition } from './wakes.ts'
 
 /**
- * The life of one attempt to hold a key that the store did not settle in the same tick.
- *
- * | from              | to        | when                                                                                  |
- * | ----------------- | --------- | ------------------------------------------------------------------------------------- |
- * | –                 | `asking`  | the first acquire request is on its way, has failed, or was answered without a grant  |
- * | `asking`          | `asking`  | no answer in time, a failure, or a grant too late to be used: it asks under the same id |
- * | `asking, waiting` | `waiting` | the store says `queued`; the renewal loop keeps the ticket remembered from now on     |
- * | `waiting`         | `waiting` | no answer to a renewal: it asks again after a pause                                   |
- * | `waiting`         | `asking`  | the store has forgotten the ticket, or has granted it too late for the grant to be used |
- * | `asking, waiting` | `over`    | granted, busy, evicted, refused, out of time, aborted, a deadlock, or closed          |
+ * The life of one attempt to hold a key that the store did not settle in the same tick. {@link AcquisitionState} has its
+ * states, and the transitions between them.
  *
  * Nothing leads out of `over`, but answers may still arrive. A late answer to an acquire request may be a grant, which is
  * released at once; a late answer to a renewal never gets here. If an attempt ends without a lease, its ticket is released
@@ -135,7 +129,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
         return this.#deliver(answer.fence, when)
       case 'queued':
         if (this.ticket.patienceMs === 0) return this.#refused()
-        return this.#wait('new', answer.ahead, answer.askAgainMs, when.answeredAt)
+        return this.#wait('new', answer.ahead, answer, when)
       case 'busy':
         if (this.ticket.patienceMs === 0) return this.#refused()
         return this.#failed(new Error('The store said `busy` to a ticket that is willing to wait.'))
@@ -157,9 +151,17 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     this.#context.renewals.askNow(this)
   }
 
+  granted(granted: Granted): void {
+    // Before an answer has said the store's time, nobody knows when the grant was. It asks.
+    if (this.#state.tag === 'waiting') this.#state.granted = granted
+    this.wake()
+  }
+
   due(at: Instant): boolean {
     const state = this.#state
     assert(state.tag !== 'over', 'a wait that is over is due')
+    if (state.tag === 'waiting' && state.granted !== undefined && this.#takes(state, state.granted, at))
+      return false
     if (state.tag === 'asking' && state.silent) this.#tellStoreError(undefined)
     // A listener has ended it.
     if (this.#state !== state) return false
@@ -180,7 +182,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     this.#openRenewals += 1
     state.attempts += 1
     state.lastAskedAt = at.monotonicMs
-    this.#setAskAgain(state, this.#context.attemptMs(state.attempts), at)
+    this.#setDue(askAgainAfter(state, this.#context.attemptMs(state.attempts), at))
     return true
   }
 
@@ -197,7 +199,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
       case 'held':
         return this.#deliver(answer.fence, when)
       case 'queued':
-        return this.#wait('same', state.ahead, answer.askAgainMs, when.answeredAt)
+        return this.#wait('same', state.ahead, answer, when)
       case 'gone':
         if (answer.evicted) return this.giveUp(evictionOf(this.ticket, answer.reason))
         // Forgotten: this process was away for too long, or the store was reset. It goes to the end of the queue.
@@ -215,7 +217,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     if (state.tag === 'asking') return
     state.lastError = error
     if (isHoldfastError(error, 'store-refused')) return this.giveUp(error)
-    this.#setAskAgain(state, this.#context.backoffMs(state.attempts), this.#context.now())
+    this.#setDue(askAgainAfter(state, this.#context.backoffMs(state.attempts), this.#context.now()))
   }
 
   /** The caller's signal. */
@@ -303,21 +305,27 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
       if (this.#overtaken) lease.check()
       return
     }
-    // The answer took longer than the ttl: it proves nothing any more. Asking under the same id takes the lease anew.
+    // The answer took longer than the ttl, and proves nothing. Asking under the same id takes the lease anew.
     lease.forget()
     if (this.#state.tag === 'asking') this.#ask()
     else this.#askAnew()
   }
 
+  /** Whether the message was the lease. If not, it was a hint, and the store is asked. */
+  #takes(state: Waiting, granted: Granted, at: Instant): boolean {
+    state.granted = undefined
+    const askedAt = grantedAt(granted, state.sample, at)
+    if (askedAt === undefined || isUsedUp(this.ticket.ttlMs, askedAt, at)) return false
+    // What the answer to an open question would have said is not heard any more.
+    if (this.#openRenewals > 0) this.#overtaken = true
+    this.#deliver(granted.fence, { askedAt, answeredAt: at })
+    return true
+  }
+
   #tellAcquired(fence: bigint, { monotonicMs }: Instant): void {
-    const { acquired } = this.#context.events
-    if (!acquired.isHeard) return
-    acquired.tell(this.#request, {
-      fence,
-      waitedMs: monotonicMs - this.#startedAt,
-      queued: this.#queued,
-      wokenMs: this.#wokenAt === undefined ? undefined : monotonicMs - this.#wokenAt,
-    })
+    const wokenMs = this.#wokenAt === undefined ? undefined : monotonicMs - this.#wokenAt
+    const waitedMs = monotonicMs - this.#startedAt
+    tellAcquired(this.#context.events, this.#request, fence, waitedMs, { queued: this.#queued, wokenMs })
   }
 
   #tellStoreError(error: unknown): void {
@@ -325,9 +333,11 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     tellStoreError(this.#context.events, { verb: 'acquire', error, key, id })
   }
 
-  #wait(place: 'new' | 'same', ahead: number | undefined, askAgainMs: number, at: Instant): void {
+  #wait(place: 'new' | 'same', ahead: number | undefined, answer: QueuedAnswer, when: Exchange): void {
     assert(this.#state.tag !== 'over', 'a wait that is over goes on')
-    const state = newWaiting(ahead)
+    const state = newWaiting(ahead, sampleOf(answer, when.askedAt))
+    // A message that came before this answer is looked at with what this answer tells.
+    if (this.#state.tag === 'waiting') state.granted = this.#state.granted
     this.#state = state
     // Woken meanwhile, it asks once more below; only a wake after that one can be missed.
     this.#overtaken = this.#openRenewals > 0 && this.#overtaken
@@ -343,17 +353,12 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     if (deadlock !== undefined) return this.giveUp(deadlock)
     // A listener has ended it.
     if (this.#state !== state) return
-    if (at.monotonicMs >= this.#until) return this.giveUp(this.#outOfPatience(state))
+    if (when.answeredAt.monotonicMs >= this.#until) return this.giveUp(this.#outOfPatience(state))
     // Whatever a store says, nobody asks without a pause.
-    this.#setAskAgain(state, askAgainMs >= 1 ? askAgainMs : SILENCE_MS, at)
+    const pauseMs = answer.askAgainMs >= 1 ? answer.askAgainMs : SILENCE_MS
+    this.#setDue(askAgainAfter(state, pauseMs, when.answeredAt))
     // It was woken while this answer was under way.
     if (this.#woken) this.wake()
-  }
-
-  #setAskAgain(state: Waiting, pauseMs: number, from: Instant): void {
-    state.askAgainAt = from.monotonicMs + pauseMs
-    state.slackMs = Math.min(pauseMs / 4, LONGEST_SLACK_MS)
-    this.#setDue(state.askAgainAt)
   }
 
   #setDue(at: number): void {
@@ -378,10 +383,11 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     // Of several keys the caller has waited for all until now.
     const from = this.#request.startedAtMs ?? this.#startedAt
     const at = this.#context.clock.monotonicMs()
-    const waitedMs = Math.round(at - from)
-    return state.tag === 'asking' || isSilent(state, at)
-      ? silenceOf(this.ticket, this.#context.store.name, waitedMs, state.lastError)
-      : timeoutOf(this.ticket, waitedMs, state.ahead)
+    return patienceErrorOf(this.ticket, state, {
+      at,
+      waitedMs: Math.round(at - from),
+      store: this.#context.store,
+    })
   }
 }
 
@@ -391,5 +397,3 @@ function unset(): void {}
 const NO_ANSWER = 'The store gave an answer that is none.'
 /** How long a store may take to answer somebody who will not wait for the key. */
 const ANSWER_MS = 5000
-/** How much earlier than necessary a waiter may be asked about, to share a request with others. */
-const LONGEST_SLACK_MS = 500

@@ -79,6 +79,11 @@ export class LeaseDeadline {
   }
 }
 
+/** Whether nothing is left of a ttl that counts from `askedAt`. */
+export function isUsedUp(ttlMs: number, askedAt: Instant, at: Instant): boolean {
+  return usableMs(ttlMs) <= elapsedMs(askedAt, at)
+}
+
 /** `maxHold` on the monotonic clock. One sum each time: split, its rest may be above 0 when its time has come. */
 function endOf(since: Instant, { maxHoldMs }: LeaseOptions): number {
   return since.monotonicMs + maxHoldMs

@@ -1,6 +1,6 @@
 import { outsideOfCallers } from '../base/async-context.ts'
 import type { Clock } from '../contract/clock.ts'
-import type { Store, Ticket, Wake } from '../contract/store.ts'
+import type { Granted, Store, Ticket, Wake } from '../contract/store.ts'
 import type { HoldfastError } from '../errors.ts'
 import { type Events, tellStoreError } from './events.ts'
 import { isLater } from './later.ts'
@@ -11,6 +11,8 @@ export interface PendingAcquisition {
   readonly ticket: Ticket
   /** Asking the store again is worth it. */
   wake(): void
+  /** The store says that the ticket holds. */
+  granted(granted: Granted): void
   /** Ends the wait: its promise rejects with the error, and its ticket is released. */
   giveUp(error: HoldfastError): void
 }
@@ -124,6 +126,9 @@ export class Wakes {
         else lease.check()
         return
       }
+      case 'granted':
+        // If nothing waits under this id, it has the lease already, or its release is on its way.
+        return this.#waiters.get(wake.id)?.granted(wake)
       case 'all':
         for (const waiter of this.#waiters.values()) waiter.wake()
         for (const lease of leases.list()) lease.check()

@@ -7,6 +7,7 @@ import {
   type RoomView,
   type Ticket,
   TOMBSTONE_MS,
+  type Wake,
 } from '../contract/store.ts'
 import { Sum } from './law.ts'
 import { Roster } from './roster.ts'
@@ -20,9 +21,11 @@ import { Roster } from './roster.ts'
  * histories.
  *
  * Every verb has the same shape. First `settle` drops the expired and admits the next. Then the verb acts. If that made
- * room, it settles again. `offered` names the tickets that were admitted on the way: the store has to wake them.
+ * room, it settles again. `wakes` are the messages to the tickets that were admitted on the way.
  */
 export interface Room {
+  /** Whether a message to the process of this waiter will be taken, as far as the store knows. */
+  readonly reaches: (id: string) => boolean
   readonly holders: Roster<Holder>
   /** In order of arrival. */
   readonly queue: Roster<Waiter>
@@ -72,11 +75,15 @@ export interface StoreTime {
 
 export interface VerbResult<A> {
   readonly answer: A
-  readonly offered: readonly string[]
+  readonly wakes: readonly TicketWake[]
 }
 
-export function openRoom(fenceFloor: number): Room {
+/** A message to one ticket. */
+export type TicketWake = Exclude<Wake, { tag: 'all' }>
+
+export function openRoom(fenceFloor: number, reaches: Room['reaches'] = reachesNobody): Room {
   return {
+    reaches,
     holders: new Roster(),
     queue: new Roster(),
     tombstones: new Roster(),
@@ -90,36 +97,36 @@ export function openRoom(fenceFloor: number): Room {
 export function acquire(room: Room, ticket: Ticket, time: StoreTime): VerbResult<AcquireAnswer> {
   // Before `settle` drops anything: a waiter that comes back late keeps its place if the queue still has it.
   remember(room, ticket, time)
-  const offered = settle(room, time, ticket.id)
+  const wakes = settle(room, time, ticket.id)
   const known = find(room, ticket, time)
-  if (known?.tag === 'queued') return { answer: { ...known, ahead: countAhead(room, ticket.id) }, offered }
-  if (known !== undefined) return { answer: known, offered }
+  if (known?.tag === 'queued') return { answer: { ...known, ahead: countAhead(room, ticket.id) }, wakes }
+  if (known !== undefined) return { answer: known, wakes }
   if (room.queue.size === 0 && admits(room, ticket, time)) {
     const holder = grant(room, ticket, time)
-    return { answer: confirm(holder, ticket, time), offered }
+    return { answer: confirm(holder, ticket, time), wakes }
   }
-  if (ticket.patienceMs === 0) return { answer: { tag: 'busy', retryMs: untilChange(room, time) }, offered }
+  if (ticket.patienceMs === 0) return { answer: { tag: 'busy', retryMs: untilChange(room, time) }, wakes }
   const rememberedUntil = time.ms + ticket.patienceMs
   room.queue.set(ticket.id, { ticket, since: time.ms, heardAt: time.ms, rememberedUntil })
   const ahead = room.queue.size - 1
-  return { answer: { tag: 'queued', ahead, askAgainMs: askAgain(room, ticket, time) }, offered }
+  return { answer: { ...queued(room, ticket, time), ahead }, wakes }
 }
 
 export function renew(room: Room, ticket: Ticket, time: StoreTime): VerbResult<RenewAnswer> {
   remember(room, ticket, time)
-  const offered = settle(room, time, ticket.id)
-  return { answer: find(room, ticket, time) ?? GONE, offered }
+  const wakes = settle(room, time, ticket.id)
+  return { answer: find(room, ticket, time) ?? GONE, wakes }
 }
 
 export function release(room: Room, request: ReleaseRequest, time: StoreTime): VerbResult<ReleaseAnswer> {
-  const offeredBefore = settle(room, time)
+  const before = settle(room, time)
   const was = depart(room, request.id, time)
   if (request.cancel) bury(room, request.id, { until: time.ms + TOMBSTONE_MS, evicted: false, reason: '' })
-  const offeredAfter = was === 'unknown' ? NOBODY : settle(room, time)
-  if (offeredBefore.length === 0) return { answer: { was }, offered: offeredAfter }
+  const after = was === 'unknown' ? NOBODY : settle(room, time)
+  if (before.length === 0) return { answer: { was }, wakes: after }
   // If this call admitted the ticket and then removed it, nobody has to wake it.
-  const offered = [...offeredBefore, ...offeredAfter].filter((id) => id !== request.id)
-  return { answer: { was }, offered }
+  const wakes = [...before, ...after].filter(({ id }) => id !== request.id)
+  return { answer: { was }, wakes }
 }
 
 /**
@@ -127,14 +134,14 @@ export function release(room: Room, request: ReleaseRequest, time: StoreTime): V
  * it stays.
  */
 export function withdrawOffer(room: Room, id: string, time: StoreTime): VerbResult<undefined> {
-  const offered = settle(room, time)
+  const wakes = settle(room, time)
   const holder = room.holders.get(id)
-  if (holder?.state !== 'offered') return { answer: undefined, offered }
+  if (holder?.state !== 'offered') return { answer: undefined, wakes }
   drop(room, id, holder)
-  return { answer: undefined, offered: [...offered, ...settle(room, time)].filter((other) => other !== id) }
+  return { answer: undefined, wakes: [...wakes, ...settle(room, time)].filter((wake) => wake.id !== id) }
 }
 
-/** `offered` includes the evicted ids, because the store has to wake their processes as well. */
+/** `wakes` has one for each evicted ticket. If the same call has granted it the key, that message comes first. */
 export function evict(
   room: Room,
   request: { readonly id: string | undefined; readonly reason: string },
@@ -152,7 +159,9 @@ export function evict(
     room.queue.delete(id)
     bury(room, id, { until: time.ms + TOMBSTONE_MS, evicted: true, reason: request.reason })
   }
-  return { answer: evicted, offered: [...new Set([...before, ...settle(room, time), ...evicted])] }
+  const wakes = [...before, ...settle(room, time)]
+  const isWoken = (id: string): boolean => wakes.some((wake) => wake.tag === 'ticket' && wake.id === id)
+  return { answer: evicted, wakes: [...wakes, ...evicted.filter((id) => !isWoken(id)).map(hint)] }
 }
 
 /** What people see of a room. It changes nothing: expired tickets are left out of the view and stay in the room. */
@@ -205,13 +214,13 @@ export function isIdle(room: Room, time: StoreTime): boolean {
 
 /** A waiter that asks late keeps its place while its room exists. After this long no waiter is expected to come back. */
 const LATE_MS = 10 * TOMBSTONE_MS
-const NOBODY: readonly string[] = []
+const NOBODY: readonly TicketWake[] = []
 const GONE: Gone = { tag: 'gone', evicted: false }
 
-/** Clears what has expired and admits from the head of the queue. Returns the admitted ids, except `asking`. */
-function settle(room: Room, time: StoreTime, asking?: string): readonly string[] {
+/** Clears what has expired and admits from the head of the queue. Returns the messages to the admitted, except to `asking`. */
+function settle(room: Room, time: StoreTime, asking?: string): readonly TicketWake[] {
   if (room.nextExpiry <= time.ms) expire(room, time)
-  let offered: string[] | undefined
+  let wakes: TicketWake[] | undefined
   for (let entry = room.queue.first; entry !== undefined; entry = entry.next) {
     const { id, value: waiter } = entry
     if (waiter.rememberedUntil <= time.ms) {
@@ -220,13 +229,13 @@ function settle(room: Room, time: StoreTime, asking?: string): readonly string[]
     }
     if (!admits(room, waiter.ticket, time)) break
     room.queue.delete(id)
-    grant(room, waiter.ticket, time)
+    const holder = grant(room, waiter.ticket, time)
     if (id !== asking) {
-      offered ??= []
-      offered.push(id)
+      wakes ??= []
+      wakes.push(isReached(room, waiter, time) ? deliver(holder, time) : hint(id))
     }
   }
-  return offered ?? NOBODY
+  return wakes ?? NOBODY
 }
 
 function expire(room: Room, time: StoreTime): void {
@@ -276,6 +285,28 @@ function grant(room: Room, ticket: Ticket, time: StoreTime): Holder {
   return holder
 }
 
+/**
+ * Whether the message may be the lease: its waiter was heard of a moment ago, and its process takes the message. A minimum hold and
+ * a lock-delay begin when a process is known to hold, so such a ticket confirms.
+ */
+function isReached(room: Room, { ticket, heardAt }: Waiter, time: StoreTime): boolean {
+  const isPlain = ticket.minHoldMs === 0 && ticket.lockDelayMs === 0
+  return isPlain && heardAt + ticket.acceptMs > time.ms && room.reaches(ticket.id)
+}
+
+function deliver(holder: Holder, time: StoreTime): TicketWake {
+  const { fence } = confirm(holder, holder.ticket, time)
+  return { tag: 'granted', id: holder.ticket.id, fence, storeMs: time.ms }
+}
+
+function hint(id: string): TicketWake {
+  return { tag: 'ticket', id }
+}
+
+function reachesNobody(): boolean {
+  return false
+}
+
 function confirm(holder: Holder, ticket: Ticket, time: StoreTime): { tag: 'held'; fence: bigint } {
   if (holder.state === 'offered') {
     holder.state = 'held'
@@ -294,10 +325,14 @@ function find(
 ): Exclude<RenewAnswer, { tag: 'gone' }> | Gone | undefined {
   const holder = room.holders.get(ticket.id)
   if (holder !== undefined) return holder.state === 'leaving' ? GONE : confirm(holder, ticket, time)
-  if (room.queue.has(ticket.id)) return { tag: 'queued', askAgainMs: askAgain(room, ticket, time) }
+  if (room.queue.has(ticket.id)) return queued(room, ticket, time)
   const tombstone = room.tombstones.get(ticket.id)
   if (tombstone === undefined) return undefined
   return tombstone.evicted ? { tag: 'gone', evicted: true, reason: tombstone.reason } : GONE
+}
+
+function queued(room: Room, ticket: Ticket, time: StoreTime): Extract<RenewAnswer, { tag: 'queued' }> {
+  return { tag: 'queued', askAgainMs: askAgain(room, ticket, time), storeMs: time.ms }
 }
 
 function remember(room: Room, ticket: Ticket, time: StoreTime): void {

@@ -10,10 +10,13 @@ export interface AnswerReader {
   readonly release: (line: string) => ReleaseAnswer
 }
 
-/** `unexpected` makes the error for a line that no script can give. `fenceDigits`: of the largest fence that the store can count to. */
+/**
+ * `unexpected` makes the error for a line that no script can give. `fenceDigits`: of the largest fence that the store can count to. `tellsTime`: whether the line of a
+ * waiter ends with the store's time.
+ */
 export function answerReader(
   unexpected: (line: string) => Error,
-  { fenceDigits }: { readonly fenceDigits: number },
+  { fenceDigits, tellsTime = false }: { readonly fenceDigits: number; readonly tellsTime?: boolean },
 ): AnswerReader {
   const heldLine = new RegExp(`^h\\d{1,${fenceDigits}}$`)
   return {
@@ -22,12 +25,11 @@ export function answerReader(
         case 'h':
           return held(line)
         case 'q': {
-          const [, ahead, askAgain] = /^q(\d{1,16}) (\d{1,16})$/.exec(line) ?? []
-          if (ahead === undefined) throw unexpected(line)
-          return { tag: 'queued', ahead: Number(ahead), askAgainMs: Number(askAgain) }
+          const [ahead, ...rest] = numbersIn(line, tellsTime ? 3 : 2)
+          return { ahead: ahead as number, ...queued(rest) }
         }
         case 'b':
-          return { tag: 'busy', retryMs: durationOf(line) }
+          return { tag: 'busy', retryMs: numbersIn(line, 1)[0] as number }
         default:
           return gone(line)
       }
@@ -37,7 +39,7 @@ export function answerReader(
         case 'h':
           return held(line)
         case 'q':
-          return { tag: 'queued', askAgainMs: durationOf(line) }
+          return queued(numbersIn(line, tellsTime ? 2 : 1))
         default:
           return gone(line)
       }
@@ -54,9 +56,16 @@ export function answerReader(
     return { tag: 'held', fence: BigInt(line.slice(1)) }
   }
 
-  function durationOf(line: string): number {
-    if (!/^.\d{1,16}$/.test(line)) throw unexpected(line)
-    return Number(line.slice(1))
+  function numbersIn(line: string, count: number): readonly number[] {
+    const numbers = line.slice(1).split(' ', count + 1)
+    if (numbers.length !== count || !numbers.every((number) => /^\d{1,16}$/.test(number)))
+      throw unexpected(line)
+    return numbers.map(Number)
+  }
+
+  function queued([askAgainMs, storeMs]: readonly number[]): Extract<RenewAnswer, { tag: 'queued' }> {
+    const queued = { tag: 'queued', askAgainMs: askAgainMs as number } as const
+    return storeMs === undefined ? queued : { ...queued, storeMs }
   }
 
   function gone(line: string): Gone {

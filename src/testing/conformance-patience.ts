@@ -26,7 +26,7 @@ export const patienceCases: readonly ConformanceScript[] = [
       const ttlMs = scene.span(200)
       for (const [index] of calls.entries()) {
         const key = `${scene.key}:${index}`
-        const head = scene.ticket({ key })
+        const head = scene.confirming({ key })
         const watch = scene.stopwatch()
         heldFence(await store.acquire(scene.ticket({ key, ttlMs })))
         const answer = await store.acquire(head)
@@ -49,7 +49,7 @@ export const patienceCases: readonly ConformanceScript[] = [
       const store = await scene.view()
       const [holder, dead, next] = [
         scene.ticket(),
-        scene.ticket({ acceptMs: scene.span(120) }),
+        scene.confirming({ acceptMs: scene.span(120) }),
         scene.ticket(),
       ]
       const fence = heldFence(await store.acquire(holder))
@@ -67,7 +67,7 @@ export const patienceCases: readonly ConformanceScript[] = [
     async play(scene) {
       const store = await scene.view()
       const hasty = scene.ticket({ acceptMs: scene.span(50) })
-      const slow = scene.ticket({ acceptMs: LONG / 2 })
+      const slow = scene.confirming({ acceptMs: LONG / 2 })
       heldFence(await store.acquire(hasty))
       queuedAnswer(await store.acquire(slow))
       await store.release(releaseOf(hasty))
@@ -87,7 +87,7 @@ export const patienceCases: readonly ConformanceScript[] = [
       const store = await scene.view()
       for (const way of ['acquire', 'renew']) {
         const key = `${scene.key}:${way}`
-        const [holder, head] = [scene.ticket({ key }), scene.ticket({ key, acceptMs: scene.span(200) })]
+        const [holder, head] = [scene.ticket({ key }), scene.confirming({ key, acceptMs: scene.span(200) })]
         heldFence(await store.acquire(holder))
         queuedAnswer(await store.acquire(head))
         const watch = scene.stopwatch()

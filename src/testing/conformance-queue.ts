@@ -40,7 +40,7 @@ export const queueCases: readonly ConformanceScript[] = [
     name: 'a release admits the head in the same step, before anybody asks',
     async play(scene) {
       const store = await scene.view()
-      const [holder, head, second] = [scene.ticket(), scene.ticket(), scene.ticket()]
+      const [holder, head, second] = [scene.ticket(), scene.confirming(), scene.ticket()]
       const fence = heldFence(await store.acquire(holder))
       queuedAnswer(await store.acquire(head))
       queuedAnswer(await store.acquire(second))
@@ -140,8 +140,12 @@ export const queueCases: readonly ConformanceScript[] = [
       const store = await scene.view()
       const acceptMs = scene.span(80)
       const holder = scene.ticket()
-      const dead = [scene.ticket({ acceptMs }), scene.ticket({ acceptMs }), scene.ticket({ acceptMs })]
-      const [living, silent] = [scene.ticket(), scene.ticket({ acceptMs })]
+      const dead = [
+        scene.confirming({ acceptMs }),
+        scene.confirming({ acceptMs }),
+        scene.confirming({ acceptMs }),
+      ]
+      const [living, silent] = [scene.ticket(), scene.confirming({ acceptMs })]
       heldFence(await store.acquire(holder))
       for (const ticket of [...dead, living, silent]) queuedAnswer(await store.acquire(ticket))
       await store.release(releaseOf(holder))

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import {
   type AcquireAnswer,
+  type Granted,
   type HolderView,
   type ReleaseRequest,
   type RenewAnswer,
@@ -26,6 +27,8 @@ export interface ConformanceSubject {
   readonly pass?: (ms: number) => void | Promise<void>
   /** Set `false` for a store without `listen`. Then the cases about wakes are left out. Default: `true`. */
   readonly pushes?: boolean
+  /** Set `true` if the store's messages may be leases (`Granted`). Otherwise the cases about that are left out. Default: `false`. */
+  readonly grants?: boolean
   /**
    * Set `true` if the store uses the clock of this process (memory, a file on this machine). Then the case that turns the
    * client's clock is left out. Default: `false`.
@@ -59,7 +62,7 @@ export interface ConformanceSubject {
 export interface ConformanceScript {
   readonly name: string
   /** The case runs only for stores that have this feature. */
-  readonly needs?: 'push' | 'own-clock' | 'lazy-expiry' | 'semaphores' | 'exact-order'
+  readonly needs?: 'push' | 'grants' | 'own-clock' | 'lazy-expiry' | 'semaphores' | 'exact-order'
   readonly play: (scene: Scene) => Promise<void>
 }
 
@@ -149,6 +152,14 @@ export class Scene {
     return ticket
   }
 
+  /**
+   * A ticket that is offered the key and has to confirm: with a lock-delay, no message is its lease. Without this, somebody
+   * who listens to the same view in another case would decide what a release admits it as.
+   */
+  confirming(draft: TicketDraft = {}): Ticket {
+    return this.ticket({ lockDelayMs: 1, ...draft })
+  }
+
   /** A short time that the case is about. It is longer when the case is repeated on a busy machine. */
   span(ms: number): number {
     return ms * this.#stretch
@@ -172,7 +183,7 @@ export class Scene {
     const ears = new WakeRecorder()
     ears.unlisten = await store.listen((wake) => {
       // Other cases may share the view, so their wakes come here, too.
-      if (wake.tag === 'ticket' && this.#tickets.has(wake.id)) ears.take(wake.id)
+      if (wake.tag !== 'all' && this.#tickets.has(wake.id)) ears.take(wake)
     })
     this.#ears.push(ears)
     return ears
@@ -223,12 +234,15 @@ export class Scene {
 /** The wakes of one listener. */
 export class WakeRecorder {
   readonly heard: string[] = []
+  /** Of the wakes, those that are leases. */
+  readonly granted: Granted[] = []
   unlisten: () => void = () => {}
   readonly #awaited = new Map<string, () => void>()
 
-  take(id: string): void {
-    this.heard.push(id)
-    this.#awaited.get(id)?.()
+  take(wake: Granted | { readonly tag: 'ticket'; readonly id: string }): void {
+    this.heard.push(wake.id)
+    if (wake.tag === 'granted') this.granted.push(wake)
+    this.#awaited.get(wake.id)?.()
   }
 
   /** Resolves when a wake for this ticket comes, or has come already. Rejects after a bounded wait. */

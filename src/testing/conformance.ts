@@ -1,5 +1,6 @@
 import { delayCases } from './conformance-delays.ts'
 import { expiryCases } from './conformance-expiry.ts'
+import { grantCases } from './conformance-grants.ts'
 import { holdingCases } from './conformance-holding.ts'
 import { manyCases } from './conformance-many.ts'
 import { patienceCases } from './conformance-patience.ts'
@@ -47,12 +48,14 @@ const SCRIPTS: readonly ConformanceScript[] = [
   ...patienceCases,
   ...delayCases,
   ...wakeCases,
+  ...grantCases,
   ...roomCases,
   ...manyCases,
 ]
 
 function applies(script: ConformanceScript, subject: ConformanceSubject): boolean {
   if (script.needs === 'push') return subject.pushes !== false
+  if (script.needs === 'grants') return subject.grants === true
   if (script.needs === 'own-clock') return subject.sharesClock !== true
   if (script.needs === 'semaphores') return subject.semaphores !== false
   if (script.needs === 'exact-order') return subject.order !== 'best-effort'

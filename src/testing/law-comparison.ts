@@ -14,6 +14,8 @@ export interface LawComparisonOptions {
   readonly setTime?: (ms: number) => void | Promise<void>
   /** Whether `setTime` may also set the clock back, as an administrator may do with a server's. Default: false. */
   readonly setsBack?: boolean
+  /** Whether the store's messages may be leases (`Granted`). Default: false, all messages are hints. */
+  readonly grants?: boolean
   /** The seed of an earlier run, to repeat it. Default: a new seed each time, which a failure names. */
   readonly seed?: string
   /** How many histories to play. Default: 50. */

@@ -7,7 +7,17 @@ import type {
   RoomView,
   Ticket,
 } from '../contract/store.ts'
-import { acquire, evict, openRoom, type Room, release, renew, type StoreTime, view } from '../law/room.ts'
+import {
+  acquire,
+  evict,
+  openRoom,
+  type Room,
+  release,
+  renew,
+  type StoreTime,
+  type VerbResult,
+  view,
+} from '../law/room.ts'
 
 /** One call of a store that can change something, as a value. */
 export type Call =
@@ -21,9 +31,15 @@ export type CallAnswer = AcquireAnswer | readonly RenewAnswer[] | ReleaseAnswer 
 /** Rooms that the law itself keeps, without a store. */
 export class LawModel {
   readonly #rooms = new Map<string, Room>()
+  readonly #reaches: Room['reaches']
 
-  /** The answer of the law, and the ids that have to be woken. */
-  ask(call: Call, time: StoreTime): { readonly answer: CallAnswer; readonly offered: readonly string[] } {
+  /** `reaches`: whether a message to the process of this waiter is taken. */
+  constructor(reaches: Room['reaches']) {
+    this.#reaches = reaches
+  }
+
+  /** The answer of the law, and the messages that have to be sent. */
+  ask(call: Call, time: StoreTime): VerbResult<CallAnswer> {
     switch (call.verb) {
       case 'acquire':
         return acquire(this.#room(call.ticket.key), call.ticket, time)
@@ -31,7 +47,7 @@ export class LawModel {
         const outcomes = call.tickets.map((ticket) => renew(this.#room(ticket.key), ticket, time))
         return {
           answer: outcomes.map(({ answer }) => answer),
-          offered: outcomes.flatMap(({ offered }) => offered),
+          wakes: outcomes.flatMap(({ wakes }) => wakes),
         }
       }
       case 'release':
@@ -50,7 +66,7 @@ export class LawModel {
   }
 
   #room(key: string): Room {
-    const room = this.#rooms.get(key) ?? openRoom(0)
+    const room = this.#rooms.get(key) ?? openRoom(0, this.#reaches)
     this.#rooms.set(key, room)
     return room
   }

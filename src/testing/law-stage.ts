@@ -1,5 +1,5 @@
 import type { RoomView, Store, Ticket } from '../contract/store.ts'
-import type { StoreTime } from '../law/room.ts'
+import type { StoreTime, TicketWake } from '../law/room.ts'
 import { show } from './conformance-scene.ts'
 import { FenceMatch, firstDifference } from './law-difference.ts'
 import { type CallStep, type History, nameOf, ROOMS, type Step } from './law-history.ts'
@@ -8,6 +8,7 @@ import { type Call, type CallAnswer, LawModel } from './law-model.ts'
 export interface StageOptions {
   readonly store: Store
   readonly setTime?: (ms: number) => void | Promise<void>
+  readonly grants?: boolean
 }
 
 /** The first difference between the store and the law in one history. */
@@ -23,8 +24,9 @@ export class Stage {
   readonly answers: Map<string, number> = new Map()
   readonly #store: Store
   readonly #setTime: StageOptions['setTime']
-  /** How often the store has woken each ticket. */
-  readonly #heard = new Map<string, number>()
+  readonly #grants: boolean
+  /** The messages of the store, by ticket. */
+  readonly #heard = new Map<string, TicketWake[]>()
   /** How long a wake may take. It becomes short after the first missing wake, to find the shortest history faster. */
   #wakeWithinMs = 2_000
   #ms: number = Date.now()
@@ -33,11 +35,12 @@ export class Stage {
   constructor(options: StageOptions) {
     this.#store = options.store
     this.#setTime = options.setTime
+    this.#grants = options.grants === true
   }
 
   async open(): Promise<void> {
     this.#unlisten = await this.#store.listen?.((wake) => {
-      if (wake.tag === 'ticket') addOne(this.#heard, wake.id)
+      if (wake.tag !== 'all') addTo(this.#heard, wake)
     })
   }
 
@@ -53,7 +56,8 @@ export class Stage {
       key: prefix + room,
       id: crypto.randomUUID(),
     }))
-    const play: Play = { prefix, tickets, law: new LawModel(), fences: new Map(), offered: new Map() }
+    const law = new LawModel(() => this.#grants && this.#unlisten !== undefined)
+    const play: Play = { prefix, tickets, law, fences: new Map(), wakes: new Map() }
     await this.#pass(0)
     let difference: Difference | undefined
     for (const [index, step] of steps.entries()) {
@@ -80,9 +84,9 @@ export class Stage {
   }
 
   #answersDiffer(play: Play, call: Call, answer: CallAnswer | undefined): string | undefined {
-    const { answer: expected, offered } = play.law.ask(call, this.#time())
-    for (const id of offered) addOne(play.offered, id)
-    this.#count(call, expected)
+    const { answer: expected, wakes } = play.law.ask(call, this.#time())
+    for (const wake of wakes) addTo(play.wakes, wake)
+    this.#count(call, expected, wakes)
     switch (call.verb) {
       case 'acquire':
         return this.#compare(play, call.ticket.key, answer, expected)
@@ -111,23 +115,26 @@ export class Stage {
     })
   }
 
-  /** A wake may come a moment late, so wait for missing ones. A wake too many is always a difference. */
-  async #wakesDiffer({ tickets, offered }: Play): Promise<string | undefined> {
+  /** A message may come a moment late, so wait for missing ones. A message too many is always a difference. */
+  async #wakesDiffer(play: Play): Promise<string | undefined> {
     if (this.#unlisten === undefined) return undefined
-    const missing = (id: string): number => (offered.get(id) ?? 0) - (this.#heard.get(id) ?? 0)
+    const { tickets, wakes } = play
+    const heard = (id: string): readonly TicketWake[] => this.#heard.get(id) ?? []
+    const expected = (id: string): readonly TicketWake[] => wakes.get(id) ?? []
     const giveUpAt = performance.now() + this.#wakeWithinMs
-    while (tickets.some(({ id }) => missing(id) > 0)) {
+    while (tickets.some(({ id }) => heard(id).length < expected(id).length)) {
       if (performance.now() > giveUpAt) {
         this.#wakeWithinMs = 50
         break
       }
       await new Promise((resolve) => setTimeout(resolve, 1))
     }
-    return first(tickets, ({ id }, role) =>
-      missing(id) === 0
-        ? undefined
-        : `${nameOf(role)} was woken ${this.#heard.get(id) ?? 0} times instead of ${offered.get(id) ?? 0}`,
-    )
+    return first(tickets, ({ key, id }, role) => {
+      const [theirs, ours] = [heard(id), expected(id)]
+      if (theirs.length !== ours.length)
+        return `${nameOf(role)} was woken ${theirs.length} times instead of ${ours.length}`
+      return first(ours, (wake, index) => this.#compare(play, key, theirs[index], wake))
+    })
   }
 
   /** Once every ticket was released and every term is over, no room may be left. */
@@ -158,7 +165,9 @@ export class Stage {
     const fences = play.fences.get(key) ?? new FenceMatch()
     play.fences.set(key, fences)
     const exact = this.#setTime !== undefined
-    const text = firstDifference(theirs, ours, {
+    // Stores whose messages are hints need not tell the time.
+    const [theirPart, ourPart] = this.#grants ? [theirs, ours] : [withoutTime(theirs), withoutTime(ours)]
+    const text = firstDifference(theirPart, ourPart, {
       fences,
       exact,
       floor: exact ? BigInt(this.#ms) * 1000n : 0n,
@@ -176,7 +185,8 @@ export class Stage {
     return { ms, us: ms * 1000 }
   }
 
-  #count({ verb }: Call, answer: CallAnswer): void {
+  #count({ verb }: Call, answer: CallAnswer, wakes: readonly TicketWake[]): void {
+    for (const { tag } of wakes) addOne(this.answers, `${verb} wakes ${tag}`)
     const parts: readonly unknown[] = Array.isArray(answer) ? answer : [answer]
     for (const part of parts) {
       const { tag, was, evicted } = Object(part) as { tag?: string; was?: string; evicted?: boolean }
@@ -190,8 +200,8 @@ interface Play {
   readonly tickets: readonly Ticket[]
   readonly law: LawModel
   readonly fences: Map<string, FenceMatch>
-  /** How many wakes each ticket must have had. */
-  readonly offered: Map<string, number>
+  /** The messages that each ticket must have had. */
+  readonly wakes: Map<string, TicketWake[]>
 }
 
 /** Longer than any term of a history in which time passes, except tombstones. `inspect` does not show those. */
@@ -276,6 +286,18 @@ function first<T>(
     if (found !== undefined) return found
   }
   return undefined
+}
+
+function withoutTime(answer: unknown): unknown {
+  if (typeof answer !== 'object' || answer === null || !('storeMs' in answer)) return answer
+  const { storeMs: _, ...rest } = answer
+  return rest
+}
+
+function addTo(wakes: Map<string, TicketWake[]>, wake: TicketWake): void {
+  const present = wakes.get(wake.id)
+  if (present === undefined) wakes.set(wake.id, [wake])
+  else present.push(wake)
 }
 
 function addOne(counts: Map<string, number>, name: string): void {

@@ -14,7 +14,7 @@ import type {
 } from '../contract/store.ts'
 import { StoreError } from '../errors.ts'
 import type { Random } from './random.ts'
-import type { Reception, SimulatedServer, StoreAnswer, StoreCall } from './simulated-server.ts'
+import type { Reception, SimulatedServer, StoreAnswer, StoreCall, Subscription } from './simulated-server.ts'
 
 /** The faults that messages meet. Each is a probability from 0 to 1, or the least and most of a time in milliseconds. */
 export interface Weather {
@@ -109,7 +109,7 @@ export class SimulatedLink implements Store {
   readonly #lastArrival = { out: 0, back: 0 }
   #cut = false
   #closed = false
-  #hearing: { readonly onWake: (wake: Wake) => void; end: (() => void) | undefined } | undefined
+  #hearing: Hearing | undefined
 
   constructor(network: SimulatedNetwork, deliver: (act: () => void) => void) {
     this.name = network.server.store.name
@@ -145,7 +145,7 @@ export class SimulatedLink implements Store {
         clock.startTimer(this.#latency(), () => this.#deliver(() => reject(unavailable('No subscription'))))
         return
       }
-      const hearing = { onWake, end: undefined }
+      const hearing: Hearing = { onWake, subscription: undefined, end: undefined }
       this.#hearing = hearing
       this.#subscribe(() =>
         this.#deliver(() =>
@@ -202,7 +202,7 @@ export class SimulatedLink implements Store {
       if (random.chance(weather.loseRequest)) return fail('The request was lost')
       const arrive = (): void => {
         if (this.#cut) fail('The link is cut')
-        else this.#network.server.receive(call, reply)
+        else this.#network.server.receive(call, reply, this.#hearing?.subscription)
       }
       this.#travel('out', arrive)
       if (random.chance(weather.duplicate)) this.#travel('out', arrive)
@@ -229,13 +229,14 @@ export class SimulatedLink implements Store {
     const hearing = this.#hearing
     this.#network.clock.startTimer(this.#latency(), () => {
       if (hearing === undefined || hearing !== this.#hearing || hearing.end !== undefined || this.#cut) return
-      hearing.end = this.#network.server.subscribe({
+      hearing.subscription = {
         onWake: (wake) => this.#forward(wake),
         onDrop: () => {
           hearing.end = undefined
           this.reconnect()
         },
-      })
+      }
+      hearing.end = this.#network.server.subscribe(hearing.subscription)
       if (hearing.end !== undefined) return done()
       this.#network.clock.startTimer(RECONNECT_MS, () => this.#subscribe(done))
     })
@@ -265,6 +266,13 @@ export class SimulatedLink implements Store {
     this.#dropHearing()
     this.#hearing = undefined
   }
+}
+
+/** Somebody who wants to hear the wakes, through a subscription that breaks and is made again. */
+interface Hearing {
+  readonly onWake: (wake: Wake) => void
+  subscription: Subscription | undefined
+  end: (() => void) | undefined
 }
 
 const RECONNECT_MS = 100

@@ -41,8 +41,11 @@ export interface Subscription {
 }
 
 export interface SimulatedServerOptions {
-  /** Makes an empty store; called again after a loss of data. */
-  readonly open: () => Store
+  /**
+   * Makes an empty store; called again after a loss of data. `reaches`: whether the process that asked about a ticket last is
+   * subscribed, so that a message to it is taken. A store that does not look at it takes all messages for taken.
+   */
+  readonly open: (reaches: (id: string) => boolean) => Store
   /** Called after each request that was carried out. */
   readonly onCall?: (call: StoreCall, answer: StoreAnswer) => void
 }
@@ -65,6 +68,8 @@ export interface SimulatedServerOptions {
 export class SimulatedServer {
   readonly #options: SimulatedServerOptions
   readonly #subscriptions = new Set<Subscription>()
+  /** By ticket, the subscription of the process that asked about it last. */
+  readonly #hearers = new Map<string, Subscription | undefined>()
   #store: Store
   #state: 'up' | 'hung' | 'refusing' | 'down' = 'up'
   #waiting: { readonly call: StoreCall; readonly reply: (reception: Reception) => void }[] = []
@@ -83,8 +88,15 @@ export class SimulatedServer {
     return this.#state === 'up'
   }
 
-  /** Takes a request that has arrived. It is carried out, refused, or kept while the server hangs. */
-  receive(call: StoreCall, reply: (reception: Reception) => void): void {
+  /**
+   * Takes a request that has arrived. It is carried out, refused, or kept while the server hangs. `hearer`: the subscription of
+   * the process that asks.
+   */
+  receive(call: StoreCall, reply: (reception: Reception) => void, hearer?: Subscription): void {
+    for (const id of idsOf(call)) {
+      if (call.verb === 'release') this.#hearers.delete(id)
+      else this.#hearers.set(id, hearer)
+    }
     if (this.#state === 'down') return reply({ tag: 'refused' })
     if (this.#state === 'refusing') return reply({ tag: 'error', error: refusal() })
     if (this.#state === 'hung') this.#waiting.push({ call, reply })
@@ -141,7 +153,10 @@ export class SimulatedServer {
   }
 
   #open(): Store {
-    const store = this.#options.open()
+    const store = this.#options.open((id) => {
+      const hearer = this.#hearers.get(id)
+      return hearer !== undefined && this.#subscriptions.has(hearer)
+    })
     void store.listen?.((wake) => {
       for (const { onWake } of this.#subscriptions) onWake(wake)
     })
@@ -161,6 +176,22 @@ export class SimulatedServer {
     } catch (error) {
       reply({ tag: 'error', error })
     }
+  }
+}
+
+function idsOf(call: StoreCall): readonly string[] {
+  switch (call.verb) {
+    case 'acquire':
+      return [call.ticket.id]
+    case 'renew':
+      return call.tickets.map(({ id }) => id)
+    case 'release':
+      return [call.request.id]
+    case 'inspect':
+    case 'evict':
+      return []
+    default:
+      return call satisfies never
   }
 }
 

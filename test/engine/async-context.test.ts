@@ -34,11 +34,23 @@ describe('what the engine does later runs in no caller’s async context', () =>
   test('the confirmation of a waiter that was woken, whoever released the key', async () => {
     const { locks, renewedIn } = watchedScene()
     const held = await locks.acquire('k')
-    const waiting = locks.acquire('k')
+    const waiting = locks.acquire('k', { minHold: 1 })
     await settled()
     await request.run({ of: 'another request' }, () => held.release())
     await (await waiting).release()
     expect(new Set(renewedIn)).toEqual(new Set([undefined]))
+  })
+
+  test('what follows from a message that is a lease, whoever released the key', async () => {
+    const { locks } = watchedScene()
+    const toldIn: unknown[] = []
+    const held = await locks.acquire('k')
+    const waiting = locks.acquire('k')
+    await settled()
+    locks.on('acquired', () => toldIn.push(request.getStore()))
+    await request.run({ of: 'another request' }, () => held.release())
+    await (await waiting).release()
+    expect(toldIn).toEqual([undefined])
   })
 
   test('the listener of a signal that a timer aborts: it is in nobody’s scope, so it neither waits for itself nor gets in', async () => {

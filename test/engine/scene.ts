@@ -30,10 +30,16 @@ export interface Scene extends Process {
   rooms(): Promise<readonly RoomView[]>
 }
 
+export interface SceneOptions {
+  readonly takesAll?: boolean
+  /** Whether messages may be leases. Otherwise all of them are hints, as those of PostgreSQL and etcd. Default: true. */
+  readonly grants?: boolean
+}
+
 /** Fake time, and two processes at one store: one behind a scripted network, and one that always gets through. */
-export function scene({ takesAll = false }: { readonly takesAll?: boolean } = {}): Scene {
+export function scene({ takesAll = false, grants = true }: SceneOptions = {}): Scene {
   const clock = new FakeClock()
-  const real = memoryStore({ now: clock.storeTime })
+  const real = memoryStore({ now: clock.storeTime, reaches: () => grants })
   const store = new ScriptedStore(real, { takesAll })
   const here = startProcess(store, clock)
   const other = startProcess(new ScriptedStore(real), clock)

@@ -67,6 +67,8 @@ export class ScriptedStore implements Store {
   readonly sent: Sent[] = []
   /** Whether wakes reach the engine. */
   wakes = true
+  /** Those that did not. */
+  readonly missed: Wake[] = []
   /** What `listen` does: resolve, or reject. */
   listenFails = false
   /** What `listen` waits for, before wakes flow. */
@@ -141,7 +143,10 @@ export class ScriptedStore implements Store {
     if (this.listenFails) throw unavailable()
     await this.listenAfter
     this.#deliver = onWake
-    const stop = await this.real.listen?.((wake) => this.wakes && onWake(wake))
+    const stop = await this.real.listen?.((wake) => {
+      if (this.wakes) onWake(wake)
+      else this.missed.push(wake)
+    })
     return () => {
       this.unlistened += 1
       stop?.()

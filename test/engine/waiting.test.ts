@@ -8,8 +8,8 @@ const TTL = 30_000
 const ASKED_EVERY = 2000
 
 describe('a waiter', () => {
-  test('gets the key in the moment of the release, by a wake and one request', async () => {
-    const { clock, store, locks, other } = scene()
+  test('gets the key in the moment of the release, by a hint and one request', async () => {
+    const { clock, store, locks, other } = scene({ grants: false })
     const held = await other.locks.acquire('k')
     const waiting = locks.acquire('k')
     await clock.advance(100)
@@ -132,7 +132,7 @@ describe('a waiter', () => {
   })
 
   test('whose offer nobody confirmed loses it after the acceptance term to the next one, and gets another', async () => {
-    const { clock, store, locks, other } = scene()
+    const { clock, store, locks, other } = scene({ grants: false })
     const held = await other.locks.acquire('k')
     const away = locks.acquire('k', { wait: '1m' })
     await clock.advance(10)

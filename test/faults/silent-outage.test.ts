@@ -55,7 +55,7 @@ class Process {
     if (listen !== undefined) {
       store.listen = (onWake) =>
         listen((wake) => {
-          if (wake.tag === 'ticket') this.#woken.add(wake.id)
+          if (wake.tag !== 'all') this.#woken.add(wake.id)
           onWake(wake)
         })
     }

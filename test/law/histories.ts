@@ -16,6 +16,7 @@ const part: fc.Arbitrary<Part> = fc
     patienceMs: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 90 }), fc.constant(10_000)),
     minHoldMs: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 50 })),
     lockDelayMs: fc.oneof(fc.constant(0), fc.integer({ min: 1, max: 50 })),
+    reached: fc.boolean(),
   })
   .map(({ share, ...terms }) => ({ ...share, ...terms, acceptMs: Math.min(terms.acceptMs, terms.ttlMs) }))
 

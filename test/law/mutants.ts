@@ -36,13 +36,17 @@ const order = mistakesIn('room.ts', [
     'for (let entry = room.queue.first; entry !== undefined; entry = entry.next) {\n    const { id, value: waiter } = entry',
     'for (const [id, waiter] of [...room.queue].reverse()) {',
   ],
-  ['one is admitted where two may be', 'offered.push(id)\n    }', 'offered.push(id)\n    }\n    break'],
+  [
+    'one is admitted where two may be',
+    'deliver(holder, time) : hint(id))\n    }',
+    'deliver(holder, time) : hint(id))\n    }\n    break',
+  ],
   [
     'asking again costs the place',
     'waiter.heardAt = time.ms\n',
     'if (room.queue.delete(ticket.id)) room.queue.set(ticket.id, waiter)\n  waiter.heardAt = time.ms\n',
   ],
-  ['a known ticket queues again', 'if (known !== undefined) return { answer: known, offered }', ''],
+  ['a known ticket queues again', 'if (known !== undefined) return { answer: known, wakes }', ''],
   ['a ticket that never waits is queued', 'ticket.patienceMs === 0', 'ticket.patienceMs < 0'],
   ['who stands ahead is miscounted', 'let ahead = 0', 'let ahead = 1'],
 ])
@@ -90,13 +94,13 @@ const remembering = mistakesIn('room.ts', [
   ['a lapsed offer takes the living along', 'if (heardAt + ticket.acceptMs > time.ms) return', ''],
   [
     'a late waiter is forgotten before it is heard',
-    'remember(room, ticket, time)\n  const offered = settle(room, time, ticket.id)\n  const known',
-    'const offered = settle(room, time, ticket.id)\n  remember(room, ticket, time)\n  const known',
+    'remember(room, ticket, time)\n  const wakes = settle(room, time, ticket.id)\n  const known',
+    'const wakes = settle(room, time, ticket.id)\n  remember(room, ticket, time)\n  const known',
   ],
   [
     'renew does not count as being heard of',
-    'remember(room, ticket, time)\n  const offered = settle(room, time, ticket.id)\n  return',
-    'const offered = settle(room, time, ticket.id)\n  return',
+    'remember(room, ticket, time)\n  const wakes = settle(room, time, ticket.id)\n  return',
+    'const wakes = settle(room, time, ticket.id)\n  return',
   ],
 ])
 
@@ -128,16 +132,12 @@ const expiry = mistakesIn('room.ts', [
   ['a renewal does not move the expiry', 'holder.expiresAt, time.ms + ticket.ttlMs', 'holder.expiresAt'],
   ['a late request ends a hold sooner', 'holder.expiresAt, time.ms + ticket.ttlMs', 'time.ms + ticket.ttlMs'],
   ['an offer is not confirmed by asking', "holder.state = 'held'", ''],
-  [
-    'a release does not settle first',
-    'const offeredBefore = settle(room, time)',
-    'const offeredBefore = NOBODY',
-  ],
+  ['a release does not settle first', 'const before = settle(room, time)', 'const before = NOBODY'],
   ['an eviction does not settle first', 'const before = settle(room, time)', 'const before = NOBODY'],
   [
     'a renewal does not settle first',
-    'const offered = settle(room, time, ticket.id)\n  return',
-    'const offered = NOBODY\n  return',
+    'const wakes = settle(room, time, ticket.id)\n  return',
+    'const wakes = NOBODY\n  return',
   ],
 ])
 
@@ -177,7 +177,7 @@ const releases = [
     ['a cancel is soon forgotten', 'time.ms + TOMBSTONE_MS, evicted: false', 'time.ms + 10, evicted: false'],
     ['an eviction is soon forgotten', 'time.ms + TOMBSTONE_MS, evicted: true', 'time.ms + 10, evicted: true'],
     ['tombstones stay too long', 'else next = Math.min(next, tombstone.until)', '', CLOCK],
-    ['a renewal brings a ticket back', '?? GONE, offered', '?? acquire(room, ticket, time).answer, offered'],
+    ['a renewal brings a ticket back', '?? GONE, wakes', '?? acquire(room, ticket, time).answer, wakes'],
     [
       'an eviction looks like a cancel',
       'evicted: true, reason: request.reason',
@@ -249,9 +249,42 @@ const delays = mistakesIn('room.ts', [
 
 const wakes = [
   ...mistakesIn('room.ts', [
-    ['nobody is woken', 'offered.push(id)', ''],
+    ['nobody is woken', 'wakes.push(isReached(room, waiter, time) ? deliver(holder, time) : hint(id))', ''],
     ['who asks is woken, too', 'if (id !== asking) {', "if (id !== '') {"],
-    ['the evicted are not woken', ', ...evicted])', '])'],
+    ['the evicted are not woken', 'evicted.filter((id) => !isWoken(id)).map(hint)', '[]'],
+    ['the evicted are woken twice', 'evicted.filter((id) => !isWoken(id)).map', 'evicted.map'],
+    [
+      'who is granted the key and evicted hears of the grant only',
+      "wake.tag === 'ticket' && wake.id === id",
+      'wake.id === id',
+    ],
+    ['a message that nobody takes is a lease', ' && room.reaches(ticket.id)', ''],
+    [
+      'a message to somebody who was not heard of is a lease',
+      'isPlain && heardAt + ticket.acceptMs > time.ms',
+      'isPlain',
+      CLOCK,
+    ],
+    [
+      'a waiter is heard of one moment too long',
+      'isPlain && heardAt + ticket.acceptMs > time.ms',
+      'isPlain && heardAt + ticket.acceptMs >= time.ms',
+      CLOCK,
+    ],
+    ['a minimum hold begins with a message', 'ticket.minHoldMs === 0 && ', ''],
+    ['a lock-delay may follow a message', ' && ticket.lockDelayMs === 0', ''],
+    ['a message names a later time', 'fence, storeMs: time.ms }', 'fence, storeMs: time.ms + 1 }'],
+    [
+      'a lease by message lasts for the acceptance term',
+      'const { fence } = confirm(holder, holder.ticket, time)',
+      "holder.state = 'held'\n  const fence = BigInt(holder.fence)",
+    ],
+    ['no message is a lease', 'isReached(room, waiter, time) ? deliver(holder, time) : hint(id)', 'hint(id)'],
+    [
+      'an answer names an earlier time',
+      'storeMs: time.ms }\n}\n\nfunction remember',
+      'storeMs: time.ms - 1 }\n}\n\nfunction remember',
+    ],
     [
       'no waiter watches the expiry',
       'Math.ceil(Math.min(staying, Math.max(leastMs, untilChange(room, time))))',
@@ -279,7 +312,7 @@ const wakes = [
     ['a waiter asks when its offer is over', '(ticket.acceptMs * 2) / 3', 'ticket.acceptMs * 2'],
   ]),
   ...mistakesIn('memory-store.ts', [
-    ['wakes are not delivered', "onWake({ tag: 'ticket', id })", '{}', STORE],
+    ['wakes are not delivered', 'onWake(wake)', '{}', STORE],
     ['listening never ends', 'this.#listeners.delete(onWake)', '', SURFACE],
   ]),
 ]

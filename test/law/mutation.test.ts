@@ -24,12 +24,13 @@ const detectors: Readonly<Record<Detector, (mutated: Mutated) => Promise<void>>>
 
   async comparison(mutated) {
     const { store, setTime } = storeOf(mutated)
-    await lawComparison({ store, setTime, setsBack: true, seed: 'mutants', histories: 2_000 })
+    await lawComparison({ store, setTime, setsBack: true, grants: true, seed: 'mutants', histories: 2_000 })
   },
 
   async conformance(mutated) {
     const { store, pass } = storeOf(mutated)
-    for (const { run } of storeConformance({ open: () => store, sharesClock: true, pass })) await run()
+    for (const { run } of storeConformance({ open: () => store, sharesClock: true, grants: true, pass }))
+      await run()
   },
 }
 

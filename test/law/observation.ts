@@ -1,5 +1,5 @@
 import type { Ticket } from '../../src/contract/store.ts'
-import type { Holder } from '../../src/law/room.ts'
+import type { Holder, TicketWake } from '../../src/law/room.ts'
 
 /** A ticket is named by its place in the cast. */
 export type Action =
@@ -11,7 +11,10 @@ export type Action =
   | { readonly verb: 'idle' }
   | { readonly verb: 'pass'; readonly ms: number }
 
-export type Part = Omit<Ticket, 'key' | 'id' | 'owner'>
+export interface Part extends Omit<Ticket, 'key' | 'id' | 'owner'> {
+  /** Whether messages reach its process. Default: false. */
+  readonly reached?: boolean
+}
 
 /** What a room was at one moment, out of reach of later steps. */
 export interface Moment {
@@ -38,8 +41,10 @@ export interface Observation {
   readonly ms: number
   /** The ticket that asks, for acquire and renew. */
   readonly asking: Ticket | undefined
+  /** Whom messages reach. */
+  readonly reached: ReadonlySet<string>
   readonly answer: unknown
-  readonly offered: readonly string[]
+  readonly wakes: readonly TicketWake[]
   readonly before: Moment
   readonly after: Moment
   /** Who holds under a fence that was not there before, in order of fences. */

@@ -108,12 +108,17 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     }
   },
 
-  'an offer lasts for the acceptance term, and nobody is touched but who asks'(step) {
+  'an offer lasts for the acceptance term, a lease by message for its ttl, and nobody is touched but who asks'(
+    step,
+  ) {
     const { action, admitted, before, after, ms } = step
     const actor = 'who' in action && action.who !== undefined ? `${action.who}` : undefined
     for (const { ticket, state, expiresAt } of admitted) {
       if (ticket.id === actor && action.verb !== 'evict') continue
-      assert.deepEqual([state, expiresAt], ['offered', ms + ticket.acceptMs], ticket.id)
+      const expected = hasLease(step, ticket)
+        ? ['held', ms + ticket.ttlMs]
+        : ['offered', ms + ticket.acceptMs]
+      assert.deepEqual([state, expiresAt], expected, ticket.id)
     }
     for (const [id, holder] of before.holders) {
       if (id === actor || holder.expiresAt <= ms || !after.holders.has(id)) continue
@@ -239,11 +244,26 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     assert.equal(told.askAgainMs, askAgain(asking, place, untilChange(after, ms)))
   },
 
-  'everybody who was let in without asking is woken, and the evicted are'(step) {
-    const { action, admitted, answer, offered, asking } = step
-    const letIn = admitted.map(({ ticket }) => ticket.id).filter((id) => id !== asking?.id)
+  'everybody who was let in without asking gets one message, and the evicted a hint'(step) {
+    const { action, admitted, answer, wakes, asking, ms } = step
+    const letIn = admitted.filter(({ ticket }) => ticket.id !== asking?.id)
     const evicted = action.verb === 'evict' ? (answer as readonly string[]) : []
-    assert.deepEqual([...offered].sort(), [...new Set([...letIn, ...evicted])].sort())
+    const granted = wakes.flatMap((wake) => (wake.tag === 'granted' ? [wake] : []))
+    const hinted = wakes.flatMap(({ tag, id }) => (tag === 'ticket' ? [id] : []))
+    const leases = letIn.filter(({ ticket }) => hasLease(step, ticket))
+    for (const { ticket, fence } of leases) {
+      const [wake, more] = granted.filter(({ id }) => id === ticket.id)
+      assert.deepEqual([wake?.fence, wake?.storeMs, more], [BigInt(fence), ms, undefined], ticket.id)
+    }
+    for (const { id } of granted)
+      assert.ok(evicted.includes(id) || leases.some(({ ticket }) => ticket.id === id), id)
+    const offered = letIn.filter(({ ticket }) => !hasLease(step, ticket)).map(({ ticket }) => ticket.id)
+    assert.deepEqual([...hinted].sort(), [...new Set([...offered, ...evicted])].sort())
+  },
+
+  'an answer to who waits tells the time'({ answer, ms }) {
+    const { tag, storeMs } = Object(answer) as { readonly tag?: string; readonly storeMs?: number }
+    if (tag === 'queued') assert.equal(storeMs, ms)
   },
 
   'a lock-delay follows an expiry or an eviction of a confirmed holder, and nothing else'(step) {
@@ -295,6 +315,13 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
   'nothing expires before the moment that the room looks out for'({ after }) {
     for (const { expiresAt } of after.holders.values()) assert.ok(after.nextExpiry <= expiresAt)
   },
+}
+
+/** Whether the message to a waiter that is admitted has to be the lease itself. */
+function hasLease({ before, ms, reached }: Observation, ticket: Ticket): boolean {
+  const heardAt = before.queue.get(ticket.id)?.heardAt
+  const isHeard = heardAt !== undefined && heardAt + ticket.acceptMs > ms
+  return isHeard && reached.has(ticket.id) && ticket.minHoldMs === 0 && ticket.lockDelayMs === 0
 }
 
 function isRemovedBy(action: Observation['action'], id: string): boolean {

@@ -5,6 +5,16 @@ import { type Law, Witness } from './witness.ts'
 /** Three tickets each: few enough that everything that can ever happen to them is tried. */
 export const smallRooms: Readonly<Record<string, readonly Part[]>> = {
   'three mutexes': [part({}), part({ acceptMs: 1 }), part({ patienceMs: 6 })],
+  'mutexes that messages reach': [
+    part({ reached: true }),
+    part({ reached: true, acceptMs: 1 }),
+    part({ patienceMs: 6 }),
+  ],
+  'two readers that messages reach, and a writer': [
+    part({ limit: UNLIMITED, reached: true }),
+    part({ limit: UNLIMITED, reached: true, lockDelayMs: 1 }),
+    part({ reached: true, minHoldMs: 1 }),
+  ],
   'two readers and a writer': [part({ limit: UNLIMITED }), part({ limit: UNLIMITED, ttlMs: 2 }), part({})],
   'a semaphore of two, one of them wide': [
     part({ limit: 2 }),

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { type Ticket, TOMBSTONE_MS } from '../../src/contract/store.ts'
-import type { Room } from '../../src/law/room.ts'
+import type { Room, VerbResult } from '../../src/law/room.ts'
 import type { Action, Grave, Moment, Observation, Part } from './observation.ts'
 import { REASON } from './observation.ts'
 import { rules } from './rules.ts'
@@ -19,13 +19,15 @@ export class Witness {
   ms = 1_000_000
   readonly #law: Law
   readonly #tickets: readonly Ticket[]
+  readonly #reached: ReadonlySet<string>
   readonly #graves = new Map<string, Grave>()
   #highestFence = 0
   #last: { readonly action: Action; readonly answer: unknown } | undefined
 
   constructor(law: Law, cast: readonly Part[]) {
     this.#law = law
-    this.room = law.openRoom(0)
+    this.#reached = new Set(cast.flatMap(({ reached }, index) => (reached === true ? [`${index}`] : [])))
+    this.room = law.openRoom(0, (id) => this.#reached.has(id))
     this.#tickets = cast.map((part, index) => ({ ...part, key: 'room', id: `${index}`, owner: '{}' }))
   }
 
@@ -34,14 +36,15 @@ export class Witness {
     if (action.verb === 'pass') return this.repeat(action)
     const [before, trace, last] = [moment(this.room), this.fingerprint(), this.#last]
     const [graves, highestFence] = [new Map(this.#graves), this.#highestFence]
-    const { answer, offered } = this.#do(action)
+    const { answer, wakes } = this.#do(action)
     const after = moment(this.room)
     const observation: Observation = {
       action,
       ms: this.ms,
       asking: this.#asking(action),
       answer,
-      offered,
+      reached: this.#reached,
+      wakes,
       before,
       after,
       admitted: [...after.holders.values()]
@@ -104,7 +107,7 @@ export class Witness {
     ])
   }
 
-  #do(action: Call): { answer: unknown; offered: readonly string[] } {
+  #do(action: Call): VerbResult<unknown> {
     const outcome = this.#act(action)
     for (const { fence } of this.room.holders.values())
       this.#highestFence = Math.max(this.#highestFence, fence)
@@ -117,7 +120,7 @@ export class Witness {
     return outcome
   }
 
-  #act(action: Call): { answer: unknown; offered: readonly string[] } {
+  #act(action: Call): VerbResult<unknown> {
     const time = { ms: this.ms, us: this.ms * 1000 }
     switch (action.verb) {
       case 'acquire':
@@ -131,7 +134,7 @@ export class Witness {
         return this.#law.evict(this.room, { id, reason: REASON }, time)
       }
       case 'idle':
-        return { answer: this.#law.isIdle(this.room, time), offered: [] }
+        return { answer: this.#law.isIdle(this.room, time), wakes: [] }
       default:
         return action satisfies never
     }

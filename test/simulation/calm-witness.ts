@@ -9,12 +9,12 @@ export interface CalmWitnessOptions {
 }
 
 /**
- * Where nothing goes wrong, nothing takes longer than a few messages do: who is offered the key takes it, and who has
- * given up is not in the queue any more.
+ * Where nothing goes wrong, nothing takes longer than a few messages do: who is offered the key takes it, who was granted it by
+ * message works, and who has given up is not in the queue any more.
  */
 export class CalmWitness {
   readonly #options: CalmWitnessOptions
-  /** Since when a ticket is offered the key, or waits though nobody waits for it. */
+  /** Since when something has been so that should not last. */
   #since = new Map<string, number>()
 
   constructor(options: CalmWitnessOptions) {
@@ -26,6 +26,8 @@ export class CalmWitness {
     for (const { holders, queue } of rooms) {
       for (const { id, state } of holders)
         if (state === 'offered') this.#judge(since, `${id} is offered the key`)
+        else if (state === 'held' && this.#waits(id))
+          this.#judge(since, `${id} holds the key and still waits`)
       for (const { id } of queue)
         if (!this.#waits(id)) this.#judge(since, `${id} has given up and still waits`)
     }

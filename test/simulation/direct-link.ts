@@ -12,7 +12,7 @@ import type {
 } from '../../src/contract/store.ts'
 import { StoreError } from '../../src/errors.ts'
 import type { SimulatedNetwork } from '../../src/testing/simulated-network.ts'
-import type { Reception, StoreAnswer, StoreCall } from '../../src/testing/simulated-server.ts'
+import type { Reception, StoreAnswer, StoreCall, Subscription } from '../../src/testing/simulated-server.ts'
 
 /** A store in the same process: answers in the same tick, and throws in it, before or after it has acted. */
 export class DirectLink implements Store {
@@ -20,6 +20,7 @@ export class DirectLink implements Store {
   readonly #network: SimulatedNetwork
   readonly #deliver: (act: () => void) => void
   #unlisten: (() => void) | undefined
+  #subscription: Subscription | undefined
 
   constructor(network: SimulatedNetwork, deliver: (act: () => void) => void) {
     this.#network = network
@@ -48,14 +49,15 @@ export class DirectLink implements Store {
 
   async listen(onWake: (wake: Wake) => void): Promise<() => void> {
     const { clock, random, server } = this.#network
-    this.#unlisten = server.subscribe({
+    this.#subscription = {
       onWake: (wake) => {
         // A wake that is lost here stands for one that was sent while nobody listened.
         if (random.chance(this.#network.weather.loseWake)) return
         clock.startTimer(0, () => this.#deliver(() => onWake(wake)))
       },
       onDrop: () => {},
-    })
+    }
+    this.#unlisten = server.subscribe(this.#subscription)
     if (this.#unlisten === undefined)
       throw new StoreError('store-unavailable', 'No subscription (simulated).')
     return () => this.#unlisten?.()
@@ -70,7 +72,7 @@ export class DirectLink implements Store {
     const failed = new StoreError('store-unavailable', `The ${call.verb} failed (simulated).`)
     if (random.chance(weather.loseRequest)) throw failed
     const received: Reception[] = []
-    server.receive(call, (reception) => received.push(reception))
+    server.receive(call, (reception) => received.push(reception), this.#subscription)
     const [reception] = received
     if (reception?.tag !== 'answer' || random.chance(weather.loseReply)) throw failed
     return reception.answer as T

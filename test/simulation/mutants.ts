@@ -62,8 +62,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('a release lets nobody in', CONTENTION, ['liveness'], {
     file: 'law/room.ts',
-    find: "const offeredAfter = was === 'unknown' ? NOBODY : settle(room, time)",
-    replace: 'const offeredAfter = NOBODY',
+    find: "const after = was === 'unknown' ? NOBODY : settle(room, time)",
+    replace: 'const after = NOBODY',
   }),
   mutant('a head that is away costs its ttl', CONTENTION, ['liveness'], {
     file: 'law/room.ts',
@@ -77,8 +77,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('who is evicted does not hear of it', CONTENTION, ['signal'], {
     file: 'law/room.ts',
-    find: '...evicted])]',
-    replace: '])]',
+    find: 'evicted.filter((id) => !isWoken(id)).map(hint)',
+    replace: '[]',
   }),
   mutant('withLock does not release', CONTENTION, ['left behind', 'liveness'], {
     file: 'primitives/hold.ts',
@@ -164,15 +164,73 @@ export const mutants: readonly Mutant[] = [
     replace:
       "    const at = this.#context.now()\n    if (this.#state.tag === 'waiting') return this.#deliver(1n, { askedAt: at, answeredAt: at })",
   }),
+  mutant('the grant of a message counts from its arrival', NETWORK, ['deadline', 'exclusion among leases'], {
+    file: 'engine/acquisition.ts',
+    find: 'this.#deliver(granted.fence, { askedAt, answeredAt: at })',
+    replace: 'this.#deliver(granted.fence, { askedAt: at, answeredAt: at })',
+  }),
+  mutant(
+    'the store’s time is taken for that of the reply, without the trip',
+    NETWORK,
+    ['deadline', 'exclusion among leases'],
+    {
+      file: 'engine/acquisition.ts',
+      find: 'sampleOf(answer, when.askedAt)',
+      replace: 'sampleOf(answer, when.answeredAt)',
+    },
+  ),
+  mutant('a head that nobody heard of gets its full ttl', PROCESSES, ['liveness'], {
+    file: 'law/room.ts',
+    find: 'isPlain && heardAt + ticket.acceptMs > time.ms',
+    replace: 'isPlain',
+  }),
+  mutant('a head that no message reaches gets its full ttl', PROCESSES, ['liveness'], {
+    file: 'law/room.ts',
+    find: ' && room.reaches(ticket.id)',
+    replace: '',
+  }),
+  mutant('a lease that came by message is not renewed', CONTENTION, ['lost without a reason'], {
+    file: 'engine/acquisition.ts',
+    find: 'this.#deliver(granted.fence, { askedAt, answeredAt: at })',
+    replace:
+      'Object.assign(this.#request, { lease: { ...this.#request.lease, renew: false } })\n    this.#deliver(granted.fence, { askedAt, answeredAt: at })',
+  }),
+  mutant(
+    'a message is believed after the ticket was given back',
+    NETWORK,
+    ['left behind', 'liveness'],
+    {
+      file: 'engine/acquisition.ts',
+      find: '    this.#context.wakes.remove(this.ticket.id)\n',
+      replace: '    if (lease !== undefined) this.#context.wakes.remove(this.ticket.id)\n',
+    },
+    {
+      file: 'engine/acquisition.ts',
+      find: "    if (this.#state.tag === 'waiting') this.#state.granted = granted\n",
+      replace:
+        "    const at = this.#context.now()\n    const when = { askedAt: at, answeredAt: at }\n    if (this.#state.tag === 'over') {\n      new HeldLease(this.#context, this.ticket, granted.fence, when, this.#request.lease).check()\n      return\n    }\n    if (this.#state.tag === 'waiting') this.#state.granted = granted\n",
+    },
+    {
+      file: 'engine/acquisition.ts',
+      find: "    assert(this.#state.tag !== 'over', 'a wait that is over is woken')\n",
+      replace: "    if (this.#state.tag === 'over') return\n",
+    },
+  ),
+  mutant('messages that are leases are not heard', CONTENTION, ['liveness'], {
+    file: 'engine/wakes.ts',
+    find: 'return this.#waiters.get(wake.id)?.granted(wake)',
+    replace: 'return',
+  }),
   mutant('wakes are not heard', CONTENTION, ['liveness'], {
     file: 'engine/acquisition.ts',
     find: '  wake(): void {',
-    replace: '  wake(): void {\n    if (this.ticket.units > 0) return',
+    replace:
+      "  wake(): void {\n    if (this.#state.tag !== 'waiting' || this.#state.granted === undefined) return",
   }),
   mutant('who waits asks only when woken', NETWORK, ['liveness'], {
     file: 'engine/acquisition.ts',
-    find: 'this.#setAskAgain(state, askAgainMs >= 1 ? askAgainMs',
-    replace: 'this.#setAskAgain(state, askAgainMs >= 1 ? 1000 * askAgainMs',
+    find: 'const pauseMs = answer.askAgainMs >= 1 ? answer.askAgainMs',
+    replace: 'const pauseMs = answer.askAgainMs >= 1 ? 1000 * answer.askAgainMs',
   }),
   mutant('what is held is not renewed', CONTENTION, ['lost without a reason'], {
     file: 'engine/renewed-lease.ts',

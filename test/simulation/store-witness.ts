@@ -1,4 +1,4 @@
-import type { AcquireAnswer, RoomView, Store } from '../../src/contract/store.ts'
+import type { AcquireAnswer, HolderView, RoomView, Store } from '../../src/contract/store.ts'
 import type { StoreAnswer, StoreCall } from '../../src/testing/simulated-server.ts'
 import type { Rule } from './violation.ts'
 
@@ -8,6 +8,10 @@ export interface StoreWitnessOptions {
   readonly report: Report
   /** Whether an acquire of this ticket may arrive after all of them were answered. */
   readonly mayComeLate: (id: string) => boolean
+  /** The store's clock. */
+  readonly storeMs: () => number
+  /** Whether the process that asked about a ticket last is subscribed. */
+  readonly reaches: (id: string) => boolean
 }
 
 interface Room {
@@ -26,7 +30,9 @@ interface Room {
  */
 export class StoreWitness {
   readonly #report: Report
-  readonly #mayComeLate: (id: string) => boolean
+  readonly #options: StoreWitnessOptions
+  /** When the store heard of each waiter last. */
+  readonly #heardAt = new Map<string, number>()
   readonly #rooms = new Map<string, Room>()
   /** Every grant there ever was, in its order. */
   readonly #grants = new Map<string, number>()
@@ -34,6 +40,8 @@ export class StoreWitness {
   readonly #voided = new Set<string>()
   readonly #evicted = new Set<string>()
   readonly #givenBack = new Set<string>()
+  /** The tickets that the call asked about. */
+  #asking: readonly string[] = []
   #arrival = 0
   #fencedSince = 0
   #forgot = false
@@ -42,7 +50,7 @@ export class StoreWitness {
 
   constructor(options: StoreWitnessOptions) {
     this.#report = options.report
-    this.#mayComeLate = options.mayComeLate
+    this.#options = options
   }
 
   called(store: Store, call: StoreCall, answer: StoreAnswer): void {
@@ -51,10 +59,13 @@ export class StoreWitness {
     if (call.verb === 'evict') for (const id of answer as readonly string[]) this.#evicted.add(id)
     const views = roomsOf(store)
     const touched = keysOf(call)
+    this.#asking = call.verb === 'acquire' ? [call.ticket.id] : []
+    if (call.verb === 'renew') this.#asking = call.tickets.map(({ id }) => id)
     for (const view of views) {
       this.#look(view)
       if (touched.includes(view.key)) this.#judgeHead(view)
     }
+    for (const id of this.#asking) this.#heardAt.set(id, this.#options.storeMs())
     for (const [key, room] of this.#rooms) {
       if (views.some((view) => view.key === key)) continue
       room.holders = new Map()
@@ -133,7 +144,7 @@ export class StoreWitness {
   #judgeLateness(call: StoreCall, answer: StoreAnswer): void {
     if (call.verb === 'release') this.#givenBack.add(call.request.id)
     if (call.verb !== 'acquire' || !this.#givenBack.has(call.ticket.id)) return
-    if (this.forgetful || this.#mayComeLate(call.ticket.id)) return
+    if (this.forgetful || this.#options.mayComeLate(call.ticket.id)) return
     const { tag } = answer as AcquireAnswer
     if (tag === 'held' || tag === 'queued')
       this.#report('left behind', `${call.ticket.id} is ${tag} on ${call.ticket.key} after it was given back`)
@@ -141,17 +152,27 @@ export class StoreWitness {
 
   #judgeGrants(room: Room, view: RoomView): void {
     const granted = view.holders.filter(({ id, fence }) => !this.#grants.has(nameOf(view.key, id, fence)))
-    for (const { id, fence } of granted.sort((one, other) => (one.fence < other.fence ? -1 : 1))) {
+    for (const { id, fence, state } of granted.sort((one, other) => (one.fence < other.fence ? -1 : 1))) {
       if (fence <= room.highestFence)
         this.#report('fence order', `${id} got ${fence} on ${view.key} after ${room.highestFence}`)
       room.highestFence = fence
       this.#grants.set(nameOf(view.key, id, fence), this.#grants.size)
+      this.#judgeMessage(view, id, state)
       if (room.forgotten.has(id)) continue
       const arrival = room.arrivals.get(id) ?? Number.POSITIVE_INFINITY
       const before = view.queue.find((waiter) => (room.arrivals.get(waiter.id) ?? arrival) < arrival)
       if (before !== undefined)
         this.#report('order of arrival', `${id} was admitted to ${view.key} before ${before.id}`)
     }
+  }
+
+  /** Who holds without having asked got a message. If nobody takes it, the key is lost for a whole ttl. */
+  #judgeMessage({ key }: RoomView, id: string, state: HolderView['state']): void {
+    if (state !== 'held' || this.#asking.includes(id)) return
+    if (!this.#options.reaches(id)) this.#report('liveness', `${id} holds ${key}, and no message reaches it`)
+    const silentMs = this.#options.storeMs() - (this.#heardAt.get(id) ?? 0)
+    if (silentMs >= LONGEST_ACCEPT_MS && !this.#steppedBack)
+      this.#report('liveness', `${id} holds ${key}, and was not heard of for ${silentMs.toFixed(3)} ms`)
   }
 
   /** Every call lets in who is next, and nobody that was let in may take longer than an acceptance term to answer. */

@@ -52,9 +52,11 @@ const troubles: Readonly<Partial<Record<Fault, (world: World, member: Member, ch
     member.leaps += 1
     until(world, durationMs, process.name, 'goes on', () => process.resume())
   },
-  crashes(world, { process }, { durationMs }) {
+  crashes(world, { process, link }, { durationMs, sign }) {
     world.trace.note(process.name, 'crashes')
     process.crash()
+    // The kernel of a process that dies closes its connections. Nobody does that for a machine that dies.
+    if (sign > 0) link?.cut()
     until(world, durationMs, 'world', 'a new process', () => world.join())
   },
   closes(world, member) {

@@ -45,6 +45,7 @@ export class World {
   readonly handedOn = new Set<string>()
   readonly random: (purpose: string) => Random
   readonly #implementation: Implementation
+  #reaches: (id: string) => boolean = () => false
   #violation: Violation | undefined
   #burst = { since: 0, events: 0 }
   #rooms: readonly RoomView[] | undefined
@@ -59,6 +60,8 @@ export class World {
     this.storeWitness = new StoreWitness({
       report,
       mayComeLate: (id) => plan.faults.has('duplicates') || this.handedOn.has(id),
+      storeMs: () => this.#storeTime().ms,
+      reaches: (id) => this.#reaches(id),
     })
     this.leaseWitness = new LeaseWitness({
       report,
@@ -70,7 +73,10 @@ export class World {
     this.calmWitness = new CalmWitness({ report, now: () => this.time.monotonicMs(), members: this.members })
     this.register = new FencedRegister(this.storeWitness, report)
     this.server = new SimulatedServer({
-      open: () => implementation.memoryStore({ now: () => this.#storeTime() }),
+      open: (reaches) => {
+        this.#reaches = reaches
+        return implementation.memoryStore({ now: () => this.#storeTime(), reaches })
+      },
       onCall: (call, answer) => {
         this.trace.note('store', call.verb, summary(call), '→', answer)
         this.#countCall(call, answer)

@@ -26,6 +26,8 @@ import {
 export interface MemoryStoreOptions {
   /** Where the store's time comes from, for tests. Default: the monotonic clock of the process, which counts from 1970. */
   readonly now?: () => StoreTime
+  /** Whether a message to the process of this waiter is taken, for tests. Default: whenever somebody listens, since all are in this process. */
+  readonly reaches?: (id: string) => boolean
 }
 
 /**
@@ -41,7 +43,7 @@ export interface MemoryStoreOptions {
  * ```
  */
 export function memoryStore(options: MemoryStoreOptions = {}): Store {
-  return new MemoryStore(options.now)
+  return new MemoryStore(options)
 }
 
 class MemoryStore implements Store {
@@ -55,7 +57,10 @@ class MemoryStore implements Store {
   readonly #spare: Room[] = []
   #left: string | undefined
 
-  constructor(now: (() => StoreTime) | undefined) {
+  readonly #reaches: (id: string) => boolean
+
+  constructor({ now, reaches }: MemoryStoreOptions) {
+    this.#reaches = reaches ?? (() => this.#listeners.size > 0)
     this.#now = now ?? processTime
     if (now === undefined) this.inProcess = true
   }
@@ -116,7 +121,7 @@ class MemoryStore implements Store {
     const present = this.#rooms.get(key)
     if (present !== undefined) return present
     this.#clearOldest(time)
-    const room = this.#spare.pop() ?? openRoom(0)
+    const room = this.#spare.pop() ?? openRoom(0, this.#reaches)
     room.lastFence = this.#fenceFloor
     this.#rooms.set(key, room)
     return room
@@ -158,7 +163,7 @@ class MemoryStore implements Store {
   }
 
   #settled<A>(outcome: VerbResult<A>): A {
-    for (const id of outcome.offered) for (const onWake of this.#listeners) onWake({ tag: 'ticket', id })
+    for (const wake of outcome.wakes) for (const onWake of this.#listeners) onWake(wake)
     return outcome.answer
   }
 }

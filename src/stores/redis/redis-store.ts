@@ -18,10 +18,13 @@ export class RedisStore extends RoomRequests implements Store {
 
   constructor(link: RedisLink | ClusterLink, { prefix, replicas }: RedisStoreSettings) {
     const names = new RoomNames(link.keyPrefix + prefix)
+    // A grant that replicas have to have is confirmed: the message does not wait for them.
+    const grantsByMessage = replicas === 0
     if ('seeds' in link) {
       checkClusterPrefix(names.prefix)
-      super(new ClusterServers(link, { names, replicas }), names)
-    } else super(new SingleServer(link, { names, replicas, scripts: serverScripts }), names)
+      super(new ClusterServers(link, { names, replicas }), names, { grantsByMessage })
+    } else
+      super(new SingleServer(link, { names, replicas, scripts: serverScripts }), names, { grantsByMessage })
   }
 }
 

@@ -53,10 +53,10 @@ export function step<A>(
 ): StepResult<A> {
   for (let width = request.id === undefined ? EVERYBODY : FIRST_WIDTH; ; width *= 8) {
     const window = new RoomWindow(statements, request, width)
-    const { answer, offered } = verb(window.room, window.time)
+    const { answer, wakes } = verb(window.room, window.time)
     if (window.isTooNarrow()) continue
     window.save()
-    return { answer, notices: offered.map((id) => ({ key: request.key, id, inbox: window.inboxOf(id) })) }
+    return { answer, notices: wakes.map(({ id }) => ({ key: request.key, id, inbox: window.inboxOf(id) })) }
   }
 }
 

@@ -13,7 +13,7 @@ import { type Call, type CallAnswer, LawModel } from '../../../src/testing/law-m
  * ticket was confirmed and how long its minimum hold is, so hints about times are taken from the law.
  */
 export function twoProcesses(one: Store, other: Store): Store {
-  const law = new LawModel()
+  const law = new LawModel(() => false)
   const ownerOf = (id: string): Store => (Number.parseInt(id.slice(0, 1), 16) % 2 === 0 ? one : other)
   const ask = (call: Call): CallAnswer => law.ask(call, { ms: Date.now(), us: Date.now() * 1000 }).answer
   let wake: (wake: Wake) => void = () => {}

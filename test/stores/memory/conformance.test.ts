@@ -5,5 +5,5 @@ import { storeConformance } from '../../../src/testing/index.ts'
 const store = memoryStore()
 
 describe('the memory store keeps the contract', () => {
-  for (const { name, run } of storeConformance({ open: () => store })) test(name, run)
+  for (const { name, run } of storeConformance({ open: () => store, grants: true })) test(name, run)
 })

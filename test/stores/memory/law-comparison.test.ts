@@ -8,9 +8,9 @@ test('the memory store follows the law step by step, with time under control', a
   const setTime = (to: number) => {
     ms = to
   }
-  await followsTheLaw({ store, setTime, setsBack: true, histories: 1_500 }, { timesEach: 100 })
+  await followsTheLaw({ store, setTime, setsBack: true, grants: true, histories: 1_500 }, { timesEach: 100 })
 })
 
 test('the memory store follows the law step by step on the clock of the process', async () => {
-  await followsTheLaw({ store: memoryStore(), histories: 500 }, { timesEach: 30 })
+  await followsTheLaw({ store: memoryStore(), grants: true, histories: 500 }, { timesEach: 30 })
 })

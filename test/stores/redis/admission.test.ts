@@ -14,7 +14,7 @@ const woken = new Set<string>()
 beforeAll(async () => {
   server = await startRedis()
   store = redisStore(newClient(server.url))
-  await store.listen?.((wake) => wake.tag === 'ticket' && woken.add(wake.id))
+  await store.listen?.((wake) => wake.tag !== 'all' && woken.add(wake.id))
 })
 beforeEach(() => {
   woken.clear()

@@ -13,6 +13,7 @@ afterAll(() => server.close())
 describe.each(Object.entries(clients))('the redis store on %s keeps the contract', (_, newClient) => {
   const cases = storeConformance({
     open: () => redisStore(newClient(server.url)),
+    grants: true,
     leftovers: (prefix) => keysLike(prefix),
   })
   for (const { name, run } of cases) test(name, run)

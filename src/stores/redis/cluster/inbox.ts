@@ -38,7 +38,9 @@ export class ClusterInbox implements MessageSubscription {
   }
 
   /** A server counts only its own receivers of a message, not those on other servers. */
-  readonly provesLife = false
+  get flow(): 'none' | 'uncounted' {
+    return this.#subscription.flow === 'none' ? 'none' : 'uncounted'
+  }
 
   /** A message that was sent to the channel of one slot. */
   take(message: string): void {

@@ -2,12 +2,14 @@
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
---         3 `patienceMs listens minHoldMs`; listens is 1 if the process that asks receives messages, else 0
---         4 facts: `units limit acceptMs lockDelayMs inbox owner` · 5… the ids, in the order of the rooms
+--         3 `patienceMs listens minHoldMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see `heard` in
+--           room.lua
+--         4 facts; see room.lua · 5… the ids, in the order of the rooms
 --         6 on redlock only, where each call has one id: the proposed fence, or nothing; see proposal.lua
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>                it holds
---           q<ahead> <askAgainMs>   it waits behind so many others, and has to ask again after so long at the latest
+--           q<ahead> <askAgainMs> <nowMs>   it waits behind so many others, and has to ask again after so long at the latest; nowMs
+--                                   is the server's time
 --           b<retryMs>              the key is taken, and the ticket has no patience
 --           g                       it is over: cancelled, or released before its minimum hold was over
 --           e<reason>               it was evicted
@@ -64,7 +66,7 @@ if #KEYS == 2 and plain then
     redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
     local least = was.head and accept / 6 or 0
     local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, was.till - now))
-    return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying)
+    return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. now
   end
 
   local answer = join(KEYS[2], ARGV[5])

@@ -13,8 +13,7 @@
 
 local function remove()
   settle()
-  local removed, known = { '' }, {}
-  for _, ticket in ipairs(room.woken) do known[ticket.id] = true end
+  local removed = { '' }
   for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
     local id = string.match(entry, '^t(.-)%z')
     if ARGV[1] == '' or ARGV[1] == id then
@@ -27,7 +26,8 @@ local function remove()
       end
       bury(id, 'e' .. ARGV[2])
       removed[#removed + 1] = id
-      if not known[id] then room.woken[#room.woken + 1] = ticket end
+      -- What this very call has told it, it need not be told again.
+      if not ticket.told or ticket.granted then room.woken[#room.woken + 1] = ticket end
     end
   end
   admit()

@@ -4,7 +4,8 @@
 -- ARGV    1 `c` to leave tombstones, or `r` · 2 the inbox of the process that asks · 3… the ids, in the order of the rooms
 -- Result  a line for each ticket with what it was until now: h(eld) · q(ueued) · u(nknown)
 --         or ?<layout> if the key holds a room of another layout, or something else
---         then a line *<id> for each ticket to wake in the process that asks
+--         then a line *<id> for each ticket to wake in the process that asks, or *<id> <fence> <nowMs> if it holds from now, by
+--           the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Lone holders and free rooms come first. Then the hand-over in a crowd (crowd.lua), to the head of its queue. All others go by
@@ -45,22 +46,25 @@ local function handOver(key, id)
   if not mine or not string.find(mine, '^[ho] %d+ %d+ %d+ 0 ', #id + 3) then return end
   local nextId = string.sub(was.head, 15)
   local waiter = entryOf(key, nextId)
-  local remembered, heard, facts, accept, delay, inbox =
-    string.match(waiter or '', '^w %d+ %d+ (%d+) (%d+) (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
+  local remembered, heard, listens, facts, accept, delay, grant, inbox =
+    string.match(waiter or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)([0134]) (1 1 (%d+) (%d+) (%d+) (%S+) .*)$', #nextId + 3)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
-  local till = now + accept
-  if till + delay > was.kept then return end
-  -- If nobody receives the message, another waiter may get the key; see `chosen` in room.lua.
-  if string.find(heard, '2$') or wake(inbox, nextId) == 0 and string.find(heard, '1$') then return end
+  -- Whether the message may be the lease; see room.lua.
+  local brings = grant ~= '0' and listens ~= '0' and heard + accept > now
+  if now + (brings and grant or accept) + delay > was.kept then return end
   -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
   local fence = nextFence()
-  if not fence then
+  local got = fence and wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '')
+  -- If nobody got it, another one may get the key; see room.lua.
+  if not fence or got == 0 and listens == '1' then
     redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter, '0', was.head)
     return
   end
-  local offer = 't' .. nextId .. '\0o ' .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
-  redis.call('ZADD', key, '0', offer, '0', 'e' .. till .. nextId)
+  local granted = brings and type(got) == 'number' and got > 0
+  local till = now + (granted and grant or accept)
+  local entry = 't' .. nextId .. (granted and '\0h ' or '\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
+  redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. nextId)
   return own[1] and 'h\n' .. own[1] or 'h'
 end
 

@@ -2,11 +2,12 @@
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
---         3 `patienceMs listens minHoldMs`; listens is 1 if the process that asks receives messages, else 0
+--         3 `patienceMs listens minHoldMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see `heard` in
+--           room.lua
 --         4 `acceptMs inbox` of the process that asks · 5… the ids, in the order of the rooms
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
---           q<askAgainMs>  it waits, and has to ask again after so long at the latest
+--           q<askAgainMs> <nowMs>  it waits, and has to ask again after so long at the latest; nowMs is the server's time
 --           g              it neither holds nor waits
 --           e<reason>      it was evicted
 --           ?<layout>      the key holds a room of another layout, or something else

@@ -1,3 +1,4 @@
+import type { Wake } from '../../../contract/store.ts'
 import { type AnswerReader, answerReader } from '../../answers.ts'
 import { unexpectedReply } from './failures.ts'
 
@@ -24,10 +25,20 @@ function isRest(line: string, tickets: number): boolean {
 }
 
 /** Lua counts in doubles, which are exact up to 2^53. */
-const reader = answerReader(unexpectedReply, { fenceDigits: 16 })
+const reader = answerReader(unexpectedReply, { fenceDigits: 16, tellsTime: true })
 export const acquireAnswer: AnswerReader['acquire'] = reader.acquire
 export const renewAnswer: AnswerReader['renew'] = reader.renew
 export const releaseAnswer: AnswerReader['release'] = reader.release
+
+/**
+ * A message to one ticket: its id, and if it is a lease also the fence and the server's time. Others may publish in this channel, too,
+ * and what is no such message is an id that nobody here waits under.
+ */
+export function wakeOf(message: string): Exclude<Wake, { tag: 'all' }> {
+  const [, id, fence, storeMs] = /^(\S{1,1000}) (\d{1,16}) (\d{13})$/.exec(message) ?? []
+  if (id === undefined) return { tag: 'ticket', id: message }
+  return { tag: 'granted', id, fence: BigInt(fence as string), storeMs: Number(storeMs) }
+}
 
 /** What the proof of rights answers: nothing, or why the server sends no messages for this user. */
 export function probeAnswer(reply: unknown): { readonly isMute: boolean } {

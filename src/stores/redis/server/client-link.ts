@@ -78,8 +78,11 @@ export interface ChannelsConnection {
 export interface MessageSubscription {
   /** Resolves once messages flow, rejects when they cannot. */
   readonly flowing: Promise<void>
-  /** Whether messages flow now. If so, a server that counts no receiver of a message may conclude that this process is gone. */
-  readonly provesLife: boolean
+  /**
+   * Whether messages flow now. `counted`: if a server counts no receiver of a message, this process is gone. `uncounted`: on a
+   * cluster, where the message may have reached another server.
+   */
+  readonly flow: 'none' | 'counted' | 'uncounted'
   /** At once. Repeatable. */
   close(): void
 }

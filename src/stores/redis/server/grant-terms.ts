@@ -1,34 +1,49 @@
 import type { Ticket } from '../../../contract/store.ts'
+import type { MessageSubscription } from './client-link.ts'
 
 /** What tickets of one script call have in common, as its arguments. */
 export class GrantTerms {
   readonly #inbox: string
+  readonly #grantsByMessage: boolean
   #last: { readonly ticket: Ticket; readonly facts: string } | undefined
 
-  constructor(inbox: string) {
+  /** `grantsByMessage`: whether the message to a waiter may be its lease. */
+  constructor(inbox: string, grantsByMessage: boolean) {
     this.#inbox = inbox
+    this.#grantsByMessage = grantsByMessage
   }
 
-  /** `listens`: messages to this process' inbox flow, which the server may take for a sign of life. */
-  addForAcquire(args: string[], ticket: Ticket, listens: boolean): void {
-    addTimes(args, ticket, listens)
+  /** `flow`: whether messages to this process' inbox flow. */
+  addForAcquire(args: string[], ticket: Ticket, flow: Flow): void {
+    addTimes(args, ticket, flow)
     args.push(this.#facts(ticket))
   }
 
-  addForRenew(args: string[], ticket: Ticket, listens: boolean): void {
-    addTimes(args, ticket, listens)
+  addForRenew(args: string[], ticket: Ticket, flow: Flow): void {
+    addTimes(args, ticket, flow)
     args.push(`${whole(ticket.acceptMs)} ${this.#inbox}`)
   }
 
-  /** `units limit acceptMs lockDelayMs inbox owner`: the scripts keep it as it is. Usually the same as for the ticket before. */
+  /** `units limit acceptMs lockDelayMs grantMs inbox owner`: the scripts keep it as it is. Usually the same as for the ticket before. */
   #facts(ticket: Ticket): string {
     if (this.#last !== undefined && sameTerms(this.#last.ticket, ticket)) return this.#last.facts
     const { units, limit, acceptMs, lockDelayMs, owner } = ticket
-    const facts = `${units} ${limit} ${whole(acceptMs)} ${whole(lockDelayMs)} ${this.#inbox} ${owner}`
+    const terms = `${units} ${limit} ${whole(acceptMs)} ${whole(lockDelayMs)} ${whole(this.#grantMs(ticket))}`
+    const facts = `${terms} ${this.#inbox} ${owner}`
     this.#last = { ticket, facts }
     return facts
   }
+
+  /** How long the ticket holds if its message is its lease. 0: it confirms, as the law has it for these tickets. */
+  #grantMs({ ttlMs, minHoldMs, lockDelayMs }: Ticket): number {
+    return this.#grantsByMessage && minHoldMs === 0 && lockDelayMs === 0 ? ttlMs : 0
+  }
 }
+
+type Flow = MessageSubscription['flow']
+
+/** As room.lua keeps it of a waiter. */
+const LISTENS: Readonly<Record<Flow, string>> = { none: '0', counted: '1', uncounted: '4' }
 
 export function sameTerms(one: Ticket, other: Ticket): boolean {
   return (
@@ -44,13 +59,9 @@ export function sameTerms(one: Ticket, other: Ticket): boolean {
 }
 
 /** Few arguments, because each of them is felt on both sides; what is rarely looked at goes together. */
-function addTimes(
-  args: string[],
-  { ttlMs, minHoldMs, patienceMs, lockDelayMs }: Ticket,
-  listens: boolean,
-): void {
+function addTimes(args: string[], { ttlMs, minHoldMs, patienceMs, lockDelayMs }: Ticket, flow: Flow): void {
   const keepMs = Math.max(ttlMs, minHoldMs) + lockDelayMs + AFTERLIFE_MS
-  args.push(whole(ttlMs), whole(keepMs), `${whole(patienceMs)} ${listens ? 1 : 0} ${whole(minHoldMs)}`)
+  args.push(whole(ttlMs), whole(keepMs), `${whole(patienceMs)} ${LISTENS[flow]} ${whole(minHoldMs)}`)
 }
 
 /** How long a room is kept beyond the last moment that matters. The scripts decide by the server's time, not by this. */

@@ -49,8 +49,8 @@ export class MovingSubscription<Host extends SubscriptionHost> implements Messag
     return this.#flows === undefined
   }
 
-  get provesLife(): boolean {
-    return this.#flowsNow
+  get flow(): 'none' | 'counted' {
+    return this.#flowsNow ? 'counted' : 'none'
   }
 
   /** Undefined while the next server is looked for. */

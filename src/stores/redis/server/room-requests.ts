@@ -10,7 +10,7 @@ import type {
   Ticket,
   Wake,
 } from '../../../contract/store.ts'
-import { acquireAnswer, answerLines, evictAnswer, releaseAnswer, renewAnswer } from './answers.ts'
+import { acquireAnswer, answerLines, evictAnswer, releaseAnswer, renewAnswer, wakeOf } from './answers.ts'
 import { type Batch, batchesOf } from './batches.ts'
 import type { MessageSubscription } from './client-link.ts'
 import { fenceErrorOf, isMissingRight, layoutErrorOf } from './failures.ts'
@@ -49,10 +49,15 @@ export class RoomRequests {
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
   #acquires: Pending<Ticket, AcquireAnswer>[] = []
 
-  constructor(topology: Topology, names: RoomNames) {
+  /** `grantsByMessage`: whether the message to a waiter may be its lease. */
+  constructor(
+    topology: Topology,
+    names: RoomNames,
+    { grantsByMessage = false }: { readonly grantsByMessage?: boolean } = {},
+  ) {
     this.#topology = topology
     this.#names = names
-    this.#terms = new GrantTerms(this.#inbox)
+    this.#terms = new GrantTerms(this.#inbox, grantsByMessage)
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
@@ -149,7 +154,7 @@ export class RoomRequests {
     for (const [partition, there] of this.#topology.divide(acquires)) {
       for (const batch of batchesOf(there, { same: onSameTerms, most: MOST_TOGETHER })) {
         const args = this.#argsFor(partition, batch)
-        this.#terms.addForAcquire(args, batch[0].asked, this.#listens)
+        this.#terms.addForAcquire(args, batch[0].asked, this.#flow)
         for (const { asked } of batch) args.push(asked.id)
         const [{ extra }] = batch
         if (extra !== undefined && batch.length === 1) args.push(extra)
@@ -219,7 +224,7 @@ export class RoomRequests {
 
   async #renewBatch(partition: Partition, tickets: Batch<Ticket>): Promise<readonly RenewAnswer[]> {
     const args = this.#argsFor(partition, tickets)
-    this.#terms.addForRenew(args, tickets[0], this.#listens)
+    this.#terms.addForRenew(args, tickets[0], this.#flow)
     for (const { id } of tickets) args.push(id)
     try {
       // A key that something else uses must not stop the renewal of the others.
@@ -240,9 +245,9 @@ export class RoomRequests {
     const lines = answerLines(reply, asked.length)
     if (lines.length === asked.length) return lines
     for (const line of lines.slice(asked.length)) {
-      const name = line.slice(1)
-      if (line[0] === '*') this.#wake({ tag: 'ticket', id: name })
-      else this.#admitMore((asked[Number(name)] as { readonly key: string }).key)
+      const rest = line.slice(1)
+      if (line[0] === '*') this.#wake(wakeOf(rest))
+      else this.#admitMore((asked[Number(rest)] as { readonly key: string }).key)
     }
     return lines.slice(0, asked.length)
   }
@@ -252,13 +257,13 @@ export class RoomRequests {
     this.release({ key, id: '', cancel: false }).catch(() => {})
   }
 
-  get #listens(): boolean {
-    return this.#subscription?.provesLife === true
+  get #flow(): MessageSubscription['flow'] {
+    return this.#subscription?.flow ?? 'none'
   }
 
   #subscribe(): MessageSubscription {
     return this.#topology.subscribe(this.#inbox, {
-      onMessage: (id) => this.#wake({ tag: 'ticket', id }),
+      onMessage: (message) => this.#wake(wakeOf(message)),
       onResubscribed: () => this.#wake({ tag: 'all' }),
     })
   }
@@ -293,7 +298,7 @@ function onSameTerms(one: { readonly asked: Ticket }, other: { readonly asked: T
   return sameTerms(one.asked, other.asked)
 }
 
-/** The line of a waiter ends with the time after which it asks again. */
+/** The line of a waiter ends with the time after which it asks again, and the server's time. */
 function notice(partition: Partition, line: string): void {
-  partition.awaited?.(Number(line.slice(line.lastIndexOf(' ') + 1).replace('q', '')))
+  partition.awaited?.(Number(line.split(' ').at(-2)?.replace('q', '')))
 }

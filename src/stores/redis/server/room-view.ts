@@ -78,4 +78,4 @@ const LONGEST_OWNER = 10_000
 // As `room.lua` describes them: what else a key may hold that begins like a room is not shown.
 const SUMMARY = /^1(?: \d{1,16}){7}$/
 const TICKET =
-  /^t([^\0]{1,1000})\0([howl]) (\d{1,16}) (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) \S+ (.*)$/s
+  /^t([^\0]{1,1000})\0([howl]) (\d{1,16}) (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) \d+ \S+ (.*)$/s

@@ -124,15 +124,17 @@ end
 
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- The result is 0 if nobody got the message.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
+-- this user may not publish.
 local asking, own = nil, {}
-local function wake(inbox, id)
+local function wake(inbox, id, grant)
+  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. id
-  else
-    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+    own[#own + 1] = '*' .. message
+    return 1
   end
+  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -153,7 +155,10 @@ end
 --   y<until><id>        tombstones in order of their end
 --
 -- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
+-- cluster, where nobody can say that a message reached no one.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
+-- 0: it never is.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -203,9 +208,9 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
-    ticket.delay, ticket.inbox = tonumber(delay), inbox
+    ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
   return ticket
 end
@@ -213,7 +218,7 @@ end
 -- Who asks last is who wants to be woken.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
-  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
 end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
@@ -292,7 +297,7 @@ local function summarize()
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+-- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -305,9 +310,7 @@ local function close()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
   if not room.woken[1] then return end
-  for _, ticket in ipairs(room.woken) do
-    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
-  end
+  for _, ticket in ipairs(room.woken) do wake(share(ticket).inbox, ticket.id, '') end
 end
 
 local function read(summary, second, third)
@@ -398,16 +401,24 @@ local function expire()
   end
 end
 
+-- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
+-- and somebody gets the message. Returns how many got it.
+local function tell(waiter, fence)
+  share(waiter)
+  local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
+  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  return got
+end
+
 -- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the wake.
+-- just lost its connection. If somebody does get it, that was the message that it is admitted.
 local deaf = {}
-local function isDeaf(waiter)
+local function isDeaf(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then
-    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
-  end
+  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
   if deaf[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
@@ -419,8 +430,8 @@ end
 -- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
 -- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
-local function chosen(head)
-  if not isDeaf(head) then return head end
+local function chosen(head, fence)
+  if not isDeaf(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
   room.deaf = math.max(room.deaf or 1, 1)
   while steps > 0 do
@@ -430,7 +441,7 @@ local function chosen(head)
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter) then return waiter end
+      if not isDeaf(waiter, fence) then return waiter end
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
@@ -439,7 +450,7 @@ local function chosen(head)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks is not woken.
+-- Admits from the head of the queue. Whoever asks gets no message.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -452,18 +463,25 @@ local function admit(asker)
       return
     end
     budget = budget - 1
-    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
-    erase(waiter)
-    if not forgotten then
+    if forgotten then
+      erase(waiter)
+    else
+      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
-        write(waiter)
         room.stuck = true
         return
       end
-      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      if waiter.id ~= asker then
+        waiter = chosen(waiter, fence)
+        if not waiter.told then tell(waiter, fence) end
+      end
+      erase(waiter)
+      local term = waiter.granted and waiter.grant or waiter.accept
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + term, '0'
+      if waiter.granted then waiter.state = 'h' end
       enter(waiter)
-      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
     end
   end
 end
@@ -489,7 +507,7 @@ local function status(ticket, asked)
   if ticket.state == 'w' then
     -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
     local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
   end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
@@ -529,7 +547,7 @@ local function tombstone(id)
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
 end
 
--- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -686,15 +704,17 @@ end
 
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- The result is 0 if nobody got the message.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
+-- this user may not publish.
 local asking, own = nil, {}
-local function wake(inbox, id)
+local function wake(inbox, id, grant)
+  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. id
-  else
-    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+    own[#own + 1] = '*' .. message
+    return 1
   end
+  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -715,7 +735,10 @@ end
 --   y<until><id>        tombstones in order of their end
 --
 -- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
+-- cluster, where nobody can say that a message reached no one.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
+-- 0: it never is.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -765,9 +788,9 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
-    ticket.delay, ticket.inbox = tonumber(delay), inbox
+    ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
   return ticket
 end
@@ -775,7 +798,7 @@ end
 -- Who asks last is who wants to be woken.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
-  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
 end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
@@ -854,7 +877,7 @@ local function summarize()
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+-- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -867,9 +890,7 @@ local function close()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
   if not room.woken[1] then return end
-  for _, ticket in ipairs(room.woken) do
-    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
-  end
+  for _, ticket in ipairs(room.woken) do wake(share(ticket).inbox, ticket.id, '') end
 end
 
 local function read(summary, second, third)
@@ -960,16 +981,24 @@ local function expire()
   end
 end
 
+-- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
+-- and somebody gets the message. Returns how many got it.
+local function tell(waiter, fence)
+  share(waiter)
+  local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
+  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  return got
+end
+
 -- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the wake.
+-- just lost its connection. If somebody does get it, that was the message that it is admitted.
 local deaf = {}
-local function isDeaf(waiter)
+local function isDeaf(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then
-    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
-  end
+  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
   if deaf[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
@@ -981,8 +1010,8 @@ end
 -- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
 -- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
-local function chosen(head)
-  if not isDeaf(head) then return head end
+local function chosen(head, fence)
+  if not isDeaf(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
   room.deaf = math.max(room.deaf or 1, 1)
   while steps > 0 do
@@ -992,7 +1021,7 @@ local function chosen(head)
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter) then return waiter end
+      if not isDeaf(waiter, fence) then return waiter end
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
@@ -1001,7 +1030,7 @@ local function chosen(head)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks is not woken.
+-- Admits from the head of the queue. Whoever asks gets no message.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -1014,18 +1043,25 @@ local function admit(asker)
       return
     end
     budget = budget - 1
-    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
-    erase(waiter)
-    if not forgotten then
+    if forgotten then
+      erase(waiter)
+    else
+      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
-        write(waiter)
         room.stuck = true
         return
       end
-      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      if waiter.id ~= asker then
+        waiter = chosen(waiter, fence)
+        if not waiter.told then tell(waiter, fence) end
+      end
+      erase(waiter)
+      local term = waiter.granted and waiter.grant or waiter.accept
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + term, '0'
+      if waiter.granted then waiter.state = 'h' end
       enter(waiter)
-      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
     end
   end
 end
@@ -1051,7 +1087,7 @@ local function status(ticket, asked)
   if ticket.state == 'w' then
     -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
     local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
   end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
@@ -1091,7 +1127,7 @@ local function tombstone(id)
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
 end
 
--- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -1135,12 +1171,14 @@ return answer
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
---         3 \`patienceMs listens minHoldMs\`; listens is 1 if the process that asks receives messages, else 0
---         4 facts: \`units limit acceptMs lockDelayMs inbox owner\` · 5… the ids, in the order of the rooms
+--         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
+--           room.lua
+--         4 facts; see room.lua · 5… the ids, in the order of the rooms
 --         6 on redlock only, where each call has one id: the proposed fence, or nothing; see proposal.lua
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>                it holds
---           q<ahead> <askAgainMs>   it waits behind so many others, and has to ask again after so long at the latest
+--           q<ahead> <askAgainMs> <nowMs>   it waits behind so many others, and has to ask again after so long at the latest; nowMs
+--                                   is the server's time
 --           b<retryMs>              the key is taken, and the ticket has no patience
 --           g                       it is over: cancelled, or released before its minimum hold was over
 --           e<reason>               it was evicted
@@ -1264,7 +1302,7 @@ end
     redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
     local least = was.head and accept / 6 or 0
     local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, was.till - now))
-    return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying)
+    return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. now
   end
 
   local answer = join(KEYS[2], ARGV[5])
@@ -1325,15 +1363,17 @@ end
 if #general > 0 then
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- The result is 0 if nobody got the message.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
+-- this user may not publish.
 local asking, own = nil, {}
-local function wake(inbox, id)
+local function wake(inbox, id, grant)
+  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. id
-  else
-    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+    own[#own + 1] = '*' .. message
+    return 1
   end
+  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -1354,7 +1394,10 @@ end
 --   y<until><id>        tombstones in order of their end
 --
 -- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
+-- cluster, where nobody can say that a message reached no one.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
+-- 0: it never is.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -1404,9 +1447,9 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
-    ticket.delay, ticket.inbox = tonumber(delay), inbox
+    ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
   return ticket
 end
@@ -1414,7 +1457,7 @@ end
 -- Who asks last is who wants to be woken.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
-  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
 end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
@@ -1493,7 +1536,7 @@ local function summarize()
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+-- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -1506,9 +1549,7 @@ local function close()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
   if not room.woken[1] then return end
-  for _, ticket in ipairs(room.woken) do
-    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
-  end
+  for _, ticket in ipairs(room.woken) do wake(share(ticket).inbox, ticket.id, '') end
 end
 
 local function read(summary, second, third)
@@ -1599,16 +1640,24 @@ local function expire()
   end
 end
 
+-- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
+-- and somebody gets the message. Returns how many got it.
+local function tell(waiter, fence)
+  share(waiter)
+  local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
+  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  return got
+end
+
 -- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the wake.
+-- just lost its connection. If somebody does get it, that was the message that it is admitted.
 local deaf = {}
-local function isDeaf(waiter)
+local function isDeaf(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then
-    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
-  end
+  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
   if deaf[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
@@ -1620,8 +1669,8 @@ end
 -- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
 -- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
-local function chosen(head)
-  if not isDeaf(head) then return head end
+local function chosen(head, fence)
+  if not isDeaf(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
   room.deaf = math.max(room.deaf or 1, 1)
   while steps > 0 do
@@ -1631,7 +1680,7 @@ local function chosen(head)
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter) then return waiter end
+      if not isDeaf(waiter, fence) then return waiter end
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
@@ -1640,7 +1689,7 @@ local function chosen(head)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks is not woken.
+-- Admits from the head of the queue. Whoever asks gets no message.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -1653,18 +1702,25 @@ local function admit(asker)
       return
     end
     budget = budget - 1
-    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
-    erase(waiter)
-    if not forgotten then
+    if forgotten then
+      erase(waiter)
+    else
+      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
-        write(waiter)
         room.stuck = true
         return
       end
-      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      if waiter.id ~= asker then
+        waiter = chosen(waiter, fence)
+        if not waiter.told then tell(waiter, fence) end
+      end
+      erase(waiter)
+      local term = waiter.granted and waiter.grant or waiter.accept
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + term, '0'
+      if waiter.granted then waiter.state = 'h' end
       enter(waiter)
-      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
     end
   end
 end
@@ -1690,7 +1746,7 @@ local function status(ticket, asked)
   if ticket.state == 'w' then
     -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
     local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
   end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
@@ -1730,7 +1786,7 @@ local function tombstone(id)
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
 end
 
--- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -1841,15 +1897,17 @@ end
 
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- The result is 0 if nobody got the message.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
+-- this user may not publish.
 local asking, own = nil, {}
-local function wake(inbox, id)
+local function wake(inbox, id, grant)
+  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. id
-  else
-    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+    own[#own + 1] = '*' .. message
+    return 1
   end
+  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -1870,7 +1928,10 @@ end
 --   y<until><id>        tombstones in order of their end
 --
 -- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
+-- cluster, where nobody can say that a message reached no one.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
+-- 0: it never is.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -1920,9 +1981,9 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
-    ticket.delay, ticket.inbox = tonumber(delay), inbox
+    ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
   return ticket
 end
@@ -1930,7 +1991,7 @@ end
 -- Who asks last is who wants to be woken.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
-  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
 end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
@@ -2009,7 +2070,7 @@ local function summarize()
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+-- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -2022,9 +2083,7 @@ local function close()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
   if not room.woken[1] then return end
-  for _, ticket in ipairs(room.woken) do
-    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
-  end
+  for _, ticket in ipairs(room.woken) do wake(share(ticket).inbox, ticket.id, '') end
 end
 
 local function read(summary, second, third)
@@ -2115,16 +2174,24 @@ local function expire()
   end
 end
 
+-- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
+-- and somebody gets the message. Returns how many got it.
+local function tell(waiter, fence)
+  share(waiter)
+  local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
+  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  return got
+end
+
 -- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the wake.
+-- just lost its connection. If somebody does get it, that was the message that it is admitted.
 local deaf = {}
-local function isDeaf(waiter)
+local function isDeaf(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then
-    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
-  end
+  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
   if deaf[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
@@ -2136,8 +2203,8 @@ end
 -- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
 -- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
-local function chosen(head)
-  if not isDeaf(head) then return head end
+local function chosen(head, fence)
+  if not isDeaf(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
   room.deaf = math.max(room.deaf or 1, 1)
   while steps > 0 do
@@ -2147,7 +2214,7 @@ local function chosen(head)
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter) then return waiter end
+      if not isDeaf(waiter, fence) then return waiter end
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
@@ -2156,7 +2223,7 @@ local function chosen(head)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks is not woken.
+-- Admits from the head of the queue. Whoever asks gets no message.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -2169,18 +2236,25 @@ local function admit(asker)
       return
     end
     budget = budget - 1
-    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
-    erase(waiter)
-    if not forgotten then
+    if forgotten then
+      erase(waiter)
+    else
+      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
-        write(waiter)
         room.stuck = true
         return
       end
-      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      if waiter.id ~= asker then
+        waiter = chosen(waiter, fence)
+        if not waiter.told then tell(waiter, fence) end
+      end
+      erase(waiter)
+      local term = waiter.granted and waiter.grant or waiter.accept
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + term, '0'
+      if waiter.granted then waiter.state = 'h' end
       enter(waiter)
-      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
     end
   end
 end
@@ -2206,7 +2280,7 @@ local function status(ticket, asked)
   if ticket.state == 'w' then
     -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
     local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
   end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
@@ -2246,7 +2320,7 @@ local function tombstone(id)
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
 end
 
--- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -2260,8 +2334,7 @@ end
 
 local function remove()
   settle()
-  local removed, known = { '' }, {}
-  for _, ticket in ipairs(room.woken) do known[ticket.id] = true end
+  local removed = { '' }
   for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
     local id = string.match(entry, '^t(.-)%z')
     if ARGV[1] == '' or ARGV[1] == id then
@@ -2274,7 +2347,8 @@ local function remove()
       end
       bury(id, 'e' .. ARGV[2])
       removed[#removed + 1] = id
-      if not known[id] then room.woken[#room.woken + 1] = ticket end
+      -- What this very call has told it, it need not be told again.
+      if not ticket.told or ticket.granted then room.woken[#room.woken + 1] = ticket end
     end
   end
   admit()
@@ -2341,7 +2415,8 @@ return type(heard) == 'table' and heard.err or ''
 -- ARGV    1 \`c\` to leave tombstones, or \`r\` · 2 the inbox of the process that asks · 3… the ids, in the order of the rooms
 -- Result  a line for each ticket with what it was until now: h(eld) · q(ueued) · u(nknown)
 --         or ?<layout> if the key holds a room of another layout, or something else
---         then a line *<id> for each ticket to wake in the process that asks
+--         then a line *<id> for each ticket to wake in the process that asks, or *<id> <fence> <nowMs> if it holds from now, by
+--           the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Lone holders and free rooms come first. Then the hand-over in a crowd (crowd.lua), to the head of its queue. All others go by
@@ -2418,15 +2493,17 @@ end
 
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- The result is 0 if nobody got the message.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
+-- this user may not publish.
 local asking, own = nil, {}
-local function wake(inbox, id)
+local function wake(inbox, id, grant)
+  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. id
-  else
-    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+    own[#own + 1] = '*' .. message
+    return 1
   end
+  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
 end
 
 -- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
@@ -2469,22 +2546,25 @@ local function handOver(key, id)
   if not mine or not string.find(mine, '^[ho] %d+ %d+ %d+ 0 ', #id + 3) then return end
   local nextId = string.sub(was.head, 15)
   local waiter = entryOf(key, nextId)
-  local remembered, heard, facts, accept, delay, inbox =
-    string.match(waiter or '', '^w %d+ %d+ (%d+) (%d+) (1 1 (%d+) (%d+) (%S+) .*)$', #nextId + 3)
+  local remembered, heard, listens, facts, accept, delay, grant, inbox =
+    string.match(waiter or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)([0134]) (1 1 (%d+) (%d+) (%d+) (%S+) .*)$', #nextId + 3)
   if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
-  local till = now + accept
-  if till + delay > was.kept then return end
-  -- If nobody receives the message, another waiter may get the key; see \`chosen\` in room.lua.
-  if string.find(heard, '2$') or wake(inbox, nextId) == 0 and string.find(heard, '1$') then return end
+  -- Whether the message may be the lease; see room.lua.
+  local brings = grant ~= '0' and listens ~= '0' and heard + accept > now
+  if now + (brings and grant or accept) + delay > was.kept then return end
   -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
   local fence = nextFence()
-  if not fence then
+  local got = fence and wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '')
+  -- If nobody got it, another one may get the key; see room.lua.
+  if not fence or got == 0 and listens == '1' then
     redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter, '0', was.head)
     return
   end
-  local offer = 't' .. nextId .. '\\0o ' .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
-  redis.call('ZADD', key, '0', offer, '0', 'e' .. till .. nextId)
+  local granted = brings and type(got) == 'number' and got > 0
+  local till = now + (granted and grant or accept)
+  local entry = 't' .. nextId .. (granted and '\\0h ' or '\\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
+  redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. nextId)
   return own[1] and 'h\\n' .. own[1] or 'h'
 end
 
@@ -2513,7 +2593,10 @@ end
 --   y<until><id>        tombstones in order of their end
 --
 -- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
+-- cluster, where nobody can say that a message reached no one.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
+-- 0: it never is.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -2563,9 +2646,9 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
-    ticket.delay, ticket.inbox = tonumber(delay), inbox
+    ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
   return ticket
 end
@@ -2573,7 +2656,7 @@ end
 -- Who asks last is who wants to be woken.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
-  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
 end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
@@ -2652,7 +2735,7 @@ local function summarize()
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+-- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -2665,9 +2748,7 @@ local function close()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
   if not room.woken[1] then return end
-  for _, ticket in ipairs(room.woken) do
-    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
-  end
+  for _, ticket in ipairs(room.woken) do wake(share(ticket).inbox, ticket.id, '') end
 end
 
 local function read(summary, second, third)
@@ -2758,16 +2839,24 @@ local function expire()
   end
 end
 
+-- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
+-- and somebody gets the message. Returns how many got it.
+local function tell(waiter, fence)
+  share(waiter)
+  local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
+  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  return got
+end
+
 -- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the wake.
+-- just lost its connection. If somebody does get it, that was the message that it is admitted.
 local deaf = {}
-local function isDeaf(waiter)
+local function isDeaf(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then
-    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
-  end
+  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
   if deaf[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
@@ -2779,8 +2868,8 @@ end
 -- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
 -- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
-local function chosen(head)
-  if not isDeaf(head) then return head end
+local function chosen(head, fence)
+  if not isDeaf(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
   room.deaf = math.max(room.deaf or 1, 1)
   while steps > 0 do
@@ -2790,7 +2879,7 @@ local function chosen(head)
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter) then return waiter end
+      if not isDeaf(waiter, fence) then return waiter end
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
@@ -2799,7 +2888,7 @@ local function chosen(head)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks is not woken.
+-- Admits from the head of the queue. Whoever asks gets no message.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -2812,18 +2901,25 @@ local function admit(asker)
       return
     end
     budget = budget - 1
-    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
-    erase(waiter)
-    if not forgotten then
+    if forgotten then
+      erase(waiter)
+    else
+      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
-        write(waiter)
         room.stuck = true
         return
       end
-      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      if waiter.id ~= asker then
+        waiter = chosen(waiter, fence)
+        if not waiter.told then tell(waiter, fence) end
+      end
+      erase(waiter)
+      local term = waiter.granted and waiter.grant or waiter.accept
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + term, '0'
+      if waiter.granted then waiter.state = 'h' end
       enter(waiter)
-      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
     end
   end
 end
@@ -2849,7 +2945,7 @@ local function status(ticket, asked)
   if ticket.state == 'w' then
     -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
     local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
   end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
@@ -2889,7 +2985,7 @@ local function tombstone(id)
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
 end
 
--- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -2936,11 +3032,12 @@ return table.concat(answers, '\\n')
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
---         3 \`patienceMs listens minHoldMs\`; listens is 1 if the process that asks receives messages, else 0
+--         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
+--           room.lua
 --         4 \`acceptMs inbox\` of the process that asks · 5… the ids, in the order of the rooms
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
---           q<askAgainMs>  it waits, and has to ask again after so long at the latest
+--           q<askAgainMs> <nowMs>  it waits, and has to ask again after so long at the latest; nowMs is the server's time
 --           g              it neither holds nor waits
 --           e<reason>      it was evicted
 --           ?<layout>      the key holds a room of another layout, or something else
@@ -3075,15 +3172,17 @@ end
 
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- The result is 0 if nobody got the message.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
+-- this user may not publish.
 local asking, own = nil, {}
-local function wake(inbox, id)
+local function wake(inbox, id, grant)
+  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. id
-  else
-    -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-    return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
+    own[#own + 1] = '*' .. message
+    return 1
   end
+  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
+  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -3104,7 +3203,10 @@ end
 --   y<until><id>        tombstones in order of their end
 --
 -- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
+-- cluster, where nobody can say that a message reached no one.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
+-- 0: it never is.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -3154,9 +3256,9 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
-    ticket.delay, ticket.inbox = tonumber(delay), inbox
+    ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
   return ticket
 end
@@ -3164,7 +3266,7 @@ end
 -- Who asks last is who wants to be woken.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
-  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
 end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
@@ -3243,7 +3345,7 @@ local function summarize()
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+-- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -3256,9 +3358,7 @@ local function close()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
   if not room.woken[1] then return end
-  for _, ticket in ipairs(room.woken) do
-    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
-  end
+  for _, ticket in ipairs(room.woken) do wake(share(ticket).inbox, ticket.id, '') end
 end
 
 local function read(summary, second, third)
@@ -3349,16 +3449,24 @@ local function expire()
   end
 end
 
+-- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
+-- and somebody gets the message. Returns how many got it.
+local function tell(waiter, fence)
+  share(waiter)
+  local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
+  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  return got
+end
+
 -- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the wake.
+-- just lost its connection. If somebody does get it, that was the message that it is admitted.
 local deaf = {}
-local function isDeaf(waiter)
+local function isDeaf(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then
-    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
-  end
+  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
   if deaf[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
@@ -3370,8 +3478,8 @@ end
 -- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
 -- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
-local function chosen(head)
-  if not isDeaf(head) then return head end
+local function chosen(head, fence)
+  if not isDeaf(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
   room.deaf = math.max(room.deaf or 1, 1)
   while steps > 0 do
@@ -3381,7 +3489,7 @@ local function chosen(head)
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter) then return waiter end
+      if not isDeaf(waiter, fence) then return waiter end
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
@@ -3390,7 +3498,7 @@ local function chosen(head)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks is not woken.
+-- Admits from the head of the queue. Whoever asks gets no message.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -3403,18 +3511,25 @@ local function admit(asker)
       return
     end
     budget = budget - 1
-    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
-    erase(waiter)
-    if not forgotten then
+    if forgotten then
+      erase(waiter)
+    else
+      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
-        write(waiter)
         room.stuck = true
         return
       end
-      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      if waiter.id ~= asker then
+        waiter = chosen(waiter, fence)
+        if not waiter.told then tell(waiter, fence) end
+      end
+      erase(waiter)
+      local term = waiter.granted and waiter.grant or waiter.accept
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + term, '0'
+      if waiter.granted then waiter.state = 'h' end
       enter(waiter)
-      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
     end
   end
 end
@@ -3440,7 +3555,7 @@ local function status(ticket, asked)
   if ticket.state == 'w' then
     -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
     local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
   end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
@@ -3480,7 +3595,7 @@ local function tombstone(id)
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
 end
 
--- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do

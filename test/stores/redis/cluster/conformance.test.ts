@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Store } from '../../../../src/contract/store.ts'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
 import { lawComparison, storeConformance } from '../../../../src/testing/index.ts'
 import { type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
@@ -33,9 +34,23 @@ describe.each(['ioredis 5', 'redis 5'])('a cluster through %s', (name) => {
   })
 })
 
+// Which message is a lease depends on the subscriptions to single slots, which begin when somebody waits there. So the law is
+// compared without messages.
 test('a cluster follows the law step by step', async () => {
   const store = redisStore(newClusterClient(cluster))
-  const { answers } = await lawComparison({ store, histories: 20 })
+  const { answers } = await lawComparison({ store: withoutMessages(store), histories: 20 })
   expect(Object.keys(answers).length).toBeGreaterThan(8)
   await store.close()
 })
+
+function withoutMessages(store: Store): Store {
+  return {
+    name: store.name,
+    acquire: (ticket) => store.acquire(ticket),
+    renew: (tickets) => store.renew(tickets),
+    release: (request) => store.release(request),
+    inspect: (request) => store.inspect(request),
+    evict: (request) => store.evict(request),
+    close: () => store.close(),
+  }
+}

@@ -40,8 +40,7 @@ describe.each(Object.entries(withKeyPrefix))('the key prefix of %s', (_, newClie
 test('stores with the same names meet, whichever client they are made of', async () => {
   const stores = Object.values(clients).map((newClient) => redisStore(newClient(server.url)))
   const heard: string[] = []
-  for (const store of stores)
-    await store.listen?.((wake) => heard.push(wake.tag === 'ticket' ? wake.id : 'all'))
+  for (const store of stores) await store.listen?.((wake) => heard.push(wake.tag !== 'all' ? wake.id : 'all'))
   const tickets = stores.map(() => ticket())
   for (const [index, store] of stores.entries()) {
     const answer = await store.acquire(tickets[index] ?? ticket())

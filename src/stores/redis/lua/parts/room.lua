@@ -9,7 +9,10 @@
 --   y<until><id>        tombstones in order of their end
 --
 -- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives.
+-- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
+-- cluster, where nobody can say that a message reached no one.
+-- facts: `units limit acceptMs lockDelayMs grantMs inbox owner`. grantMs: how long the ticket holds if the message to it is its lease;
+-- 0: it never is.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, `1 ` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -59,9 +62,9 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
-    ticket.delay, ticket.inbox = tonumber(delay), inbox
+    ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
   return ticket
 end
@@ -69,7 +72,7 @@ end
 -- Who asks last is who wants to be woken.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
-  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
+  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
 end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
@@ -148,7 +151,7 @@ local function summarize()
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes who has to be woken.
+-- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -161,9 +164,7 @@ local function close()
     if expire then redis.call('PEXPIRE', room.key, string.format('%.0f', math.max(1, room.kept - now))) end
   end
   if not room.woken[1] then return end
-  for _, ticket in ipairs(room.woken) do
-    if not ticket.told then wake(share(ticket).inbox, ticket.id) end
-  end
+  for _, ticket in ipairs(room.woken) do wake(share(ticket).inbox, ticket.id, '') end
 end
 
 local function read(summary, second, third)
@@ -255,16 +256,24 @@ local function expire()
   end
 end
 
+-- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
+-- and somebody gets the message. Returns how many got it.
+local function tell(waiter, fence)
+  share(waiter)
+  local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
+  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  return got
+end
+
 -- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the wake.
+-- just lost its connection. If somebody does get it, that was the message that it is admitted.
 local deaf = {}
-local function isDeaf(waiter)
+local function isDeaf(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then
-    deaf[inbox], waiter.told = wake(inbox, waiter.id) == 0, true
-  end
+  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
   if deaf[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
@@ -276,8 +285,8 @@ end
 -- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
 -- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
-local function chosen(head)
-  if not isDeaf(head) then return head end
+local function chosen(head, fence)
+  if not isDeaf(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
   room.deaf = math.max(room.deaf or 1, 1)
   while steps > 0 do
@@ -287,7 +296,7 @@ local function chosen(head)
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter) then return waiter end
+      if not isDeaf(waiter, fence) then return waiter end
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
@@ -296,7 +305,7 @@ local function chosen(head)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks is not woken.
+-- Admits from the head of the queue. Whoever asks gets no message.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -309,18 +318,25 @@ local function admit(asker)
       return
     end
     budget = budget - 1
-    if not forgotten and waiter.id ~= asker then waiter = chosen(waiter) end
-    erase(waiter)
-    if not forgotten then
+    if forgotten then
+      erase(waiter)
+    else
+      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
-        write(waiter)
         room.stuck = true
         return
       end
-      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + waiter.accept, '0'
+      if waiter.id ~= asker then
+        waiter = chosen(waiter, fence)
+        if not waiter.told then tell(waiter, fence) end
+      end
+      erase(waiter)
+      local term = waiter.granted and waiter.grant or waiter.accept
+      waiter.state, waiter.number, waiter.since, waiter.till, waiter.hold = 'o', fence, usText, now + term, '0'
+      if waiter.granted then waiter.state = 'h' end
       enter(waiter)
-      if waiter.id ~= asker then room.woken[#room.woken + 1] = waiter end
     end
   end
 end
@@ -346,7 +362,7 @@ local function status(ticket, asked)
   if ticket.state == 'w' then
     -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
     local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange())))
+    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
   end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
@@ -386,7 +402,7 @@ local function tombstone(id)
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
 end
 
--- What the answers end with: whom to wake in the process that asks, and which rooms have more to admit.
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do

@@ -1,16 +1,17 @@
 -- As wake.lua, in a cluster. A process that waits for keys of this slot listens for that on the server that has the slot, and a
 -- message then reaches nobody else. Where nobody heard it (it does not listen here yet, the slot is moving, it holds a key that was
 -- evicted, or servers older than 7 know no such messages) one is sent to all servers, on one of which every process listens. How
--- many got it in the whole cluster is not known, so there is no result.
+-- many get that one in the whole cluster is not known. So it is never a lease, and the result is 0, as if nobody got it.
 local asking, own = nil, {}
-local function wake(inbox, id)
+local function wake(inbox, id, grant)
+  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. id
-  else
-    local heard = redis.pcall('SPUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, id)
-    if heard == 0 or type(heard) == 'table' then
-      -- Without the right to publish, who waits asks instead.
-      redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
-    end
+    own[#own + 1] = '*' .. message
+    return 1
   end
+  local heard = redis.pcall('SPUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
+  if type(heard) == 'number' and heard > 0 then return heard end
+  -- Without the right to publish, who waits asks instead.
+  redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
+  return 0
 end

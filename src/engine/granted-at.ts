@@ -1,0 +1,41 @@
+import type { Instant } from '../base/clock.ts'
+import { CLOCK_RATE_ERROR } from '../base/validity.ts'
+import type { Granted, RenewAnswer } from '../contract/store.ts'
+
+/** What one answer tells about the store's clock: it showed `storeMs` at a moment that was not before `askedAt`. */
+export interface ClockSample {
+  readonly askedAt: Instant
+  readonly storeMs: number
+}
+
+export type QueuedAnswer = Extract<RenewAnswer, { tag: 'queued' }>
+
+/** Undefined if this store's messages are never leases. */
+export function sampleOf({ storeMs }: QueuedAnswer, askedAt: Instant): ClockSample | undefined {
+  return storeMs === undefined ? undefined : { askedAt, storeMs }
+}
+
+/**
+ * A moment on our clocks at which the store had not granted the key yet, so that a lease may count from it. {@link Granted} has
+ * the argument. Undefined without a sample, and if the message is older than
+ * the sample: the store has said since that the ticket waits.
+ *
+ * The clocks stand still or jump: our monotonic clock while the machine is suspended, our wall clock and the store's clock when
+ * somebody sets them. So no clock is ever taken to be beyond `arrivedAt`. Each of our clocks is carried on by itself, and the
+ * lease is over as soon as one of them says so.
+ */
+export function grantedAt(
+  { storeMs }: Granted,
+  sample: ClockSample | undefined,
+  arrivedAt: Instant,
+): Instant | undefined {
+  if (sample === undefined) return undefined
+  const sinceMs = storeMs - sample.storeMs
+  if (sinceMs < 0) return undefined
+  const leastMs = sinceMs * (1 - CLOCK_RATE_ERROR)
+  const { monotonicMs, wallMs } = sample.askedAt
+  return {
+    monotonicMs: Math.min(monotonicMs + leastMs, arrivedAt.monotonicMs),
+    wallMs: Math.min(wallMs + leastMs, arrivedAt.wallMs),
+  }
+}

@@ -1,0 +1,98 @@
+import { type ChildProcess, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { expect, onTestFinished, test } from 'vitest'
+import { connect, type Lease, type Locks } from '../../src/index.ts'
+import { startRedis } from '../servers/redis-server.ts'
+import { type FaultProxy, startProxy } from '../servers/tcp-proxy.ts'
+import { until } from '../servers/until.ts'
+
+const PROGRAM = fileURLToPath(new URL('waiters-process.ts', import.meta.url))
+const TTL_MS = 4000
+
+/** A process is the head of the queue just before its turn, and does not live to see it. */
+interface Scene {
+  readonly head: ChildProcess
+  readonly proxy: FaultProxy
+}
+
+test('a head that is killed just before its turn is passed at once', async () => {
+  const { tookMs } = await handOverPast(async ({ head }) => {
+    // Nobody tells when its subscription flows, nor when the server has heard that its connections are closed.
+    await pause(500)
+    head.kill('SIGKILL')
+    await once(head, 'exit')
+    await pause(500)
+  })
+  expect(tookMs).toBeLessThan(TTL_MS / 2)
+}, 90_000)
+
+test('a head that is frozen just before its turn costs its ttl, as a holder that is frozen just after', async () => {
+  const { tookMs, states } = await handOverPast(async ({ head }) => {
+    await pause(500)
+    head.send('freeze')
+    await once(head, 'message')
+  })
+  expect(states).toEqual(['held'])
+  expect(tookMs).toBeGreaterThan(TTL_MS / 2)
+  expect(tookMs).toBeLessThan(TTL_MS + 3000)
+}, 90_000)
+
+test('a head that is cut off just before its turn costs its ttl, and stands in the queue again once it is back', async () => {
+  const { tookMs, lease, locks, states } = await handOverPast(async ({ proxy }) => {
+    await pause(500)
+    proxy.halfOpen()
+  })
+  expect(states).toEqual(['held'])
+  expect(tookMs).toBeGreaterThan(TTL_MS / 2)
+  expect(tookMs).toBeLessThan(TTL_MS + 3000)
+  lease.assertHeld()
+  await untilQueued(locks, 1)
+  expect((await roomOf(locks))?.holders).toMatchObject([{ id: lease.id }])
+}, 90_000)
+
+/** How long the key is free until the next one works, and as what the head was admitted. */
+async function handOverPast(end: (scene: Scene) => Promise<void>) {
+  const server = await startRedis()
+  onTestFinished(() => server.close())
+  const proxy = await startProxy({ targetPort: server.port })
+  onTestFinished(() => proxy.close())
+  const [holding, living] = [await connectTo(server.url), await connectTo(server.url)]
+  const holder = await holding.acquire('k')
+  const head = fork(PROGRAM, [`redis://127.0.0.1:${proxy.port}`, 'k', '1', String(TTL_MS)], {
+    execArgv: ['--import', 'tsx'],
+  })
+  onTestFinished(() => {
+    head.kill('SIGKILL')
+  })
+  await untilQueued(holding, 1)
+  const waiting = living.acquire('k')
+  await untilQueued(holding, 2)
+  await end({ head, proxy })
+  const startedAt = performance.now()
+  await holder.release()
+  const states = (await roomOf(holding))?.holders.map(({ state }) => state)
+  const lease: Lease = await waiting
+  const tookMs = performance.now() - startedAt
+  proxy.normal()
+  onTestFinished(() => lease.release())
+  return { tookMs, lease, states, locks: holding }
+}
+
+async function connectTo(url: string): Promise<Locks> {
+  const locks = await connect(url, { ttl: TTL_MS, wait: '1m' })
+  onTestFinished(() => locks.close())
+  return locks
+}
+
+async function roomOf(locks: Locks) {
+  for await (const room of locks.inspect({ prefix: 'k' })) return room
+  return undefined
+}
+
+async function untilQueued(locks: Locks, count: number): Promise<void> {
+  await until(`${count} are in the queue`, async () => (await roomOf(locks))?.queue.length === count, {
+    withinMs: 60_000,
+  })
+}
