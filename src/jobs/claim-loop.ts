@@ -14,22 +14,29 @@ export interface ClaimLoopOptions {
   readonly worker: string
   readonly ttlMs: number
   readonly pollMs: number
-  /** How many more jobs may run, when so many of the running ones are about to end. */
-  readonly freePlaces: (ending: number) => number
-  /** The ids of the jobs that run. */
-  readonly runningIds: () => readonly string[]
-  /** Starts a job. `askedAt`: before its claim was sent. */
-  readonly start: (facts: JobFacts, askedAt: Instant) => void
+  /** How many jobs to claim, when so many of those that the worker has are about to be settled. */
+  readonly room: (ending: number) => Room
+  /** The ids of all jobs that the worker has. */
+  readonly knownIds: () => readonly string[]
+  /** Takes the jobs of a claim. `askedAt`: before the claim was sent. */
+  readonly take: (jobs: readonly JobFacts[], askedAt: Instant) => void
   /** A claim has succeeded or failed. */
   readonly onClaimEnd: () => void
   readonly onError: (error: unknown) => void
+}
+
+export interface Room {
+  /** How many jobs would begin at once. */
+  readonly places: number
+  /** How many further ones to claim ahead. */
+  readonly ahead: number
 }
 
 /**
  * Claims jobs, one claim at a time. It claims
  *
  * - when a message says that a job is ready,
- * - when a place becomes free and the last claim left jobs behind,
+ * - when there is room and the last claim left jobs behind,
  * - when a job is due by what the last claim answered,
  * - and otherwise every `pollMs`.
  */
@@ -37,8 +44,11 @@ export class ClaimLoop {
   readonly #options: ClaimLoopOptions
   #isStopped = false
   #isClaiming = false
-  /** There may be jobs that the last claim did not bring. */
-  #mayHaveMore = true
+  /**
+   * What the last claim left behind. `nothing-ahead`: the next job may not be claimed ahead, so the next claim waits for a
+   * free place.
+   */
+  #left: 'nothing' | 'nothing-ahead' | 'any' = 'any'
   /** A claim may have happened whose answer was lost: the next one asks for its jobs, too. */
   #lostAnAnswer = false
   /** How many claims in a row have failed. */
@@ -65,14 +75,14 @@ export class ClaimLoop {
 
   /** A job is ready. */
   wake(): void {
-    this.#mayHaveMore = true
+    if (this.#left === 'nothing') this.#left = 'any'
     // After a failure the pause between two attempts goes on.
     if (this.#failures === 0) void this.#claim()
   }
 
-  /** Places have become free. Many that become free in one turn of the event loop are one claim. */
-  onFree(): void {
-    if (!this.#mayHaveMore || this.#isScheduled) return
+  /** There may be room. All that is freed in one turn of the event loop is one claim. */
+  onRoom(): void {
+    if (this.#left === 'nothing' || this.#isScheduled || this.#isClaiming || this.#failures > 0) return
     this.#isScheduled = true
     setImmediate(() => {
       this.#isScheduled = false
@@ -82,20 +92,20 @@ export class ClaimLoop {
 
   /** A claim to send in the statement that ends so many jobs; undefined when there is nothing to claim. */
   piggyback(ending: number): PiggybackedClaim | undefined {
-    return this.#mayHaveMore && this.#failures === 0 ? this.#begin(ending) : undefined
+    return this.#left !== 'nothing' && this.#failures === 0 ? this.#begin(ending) : undefined
   }
 
   /**
-   * Starts the jobs of a claim whose answer was lost, so that the stopped worker gives them back. Otherwise nobody would run
+   * Takes the jobs of a claim whose answer was lost, so that the stopped worker gives them back. Otherwise nobody would run
    * them until their leases end, and that would count as a failure. Gives up after two attempts, or when `isOver`.
    */
   async recoverLost(isOver: () => boolean): Promise<void> {
     for (let attempt = 1; this.#lostAnAnswer && !isOver() && attempt <= 2; attempt += 1) {
       const askedAt = now(systemClock)
       try {
-        const { jobs } = await this.#options.tables.claim(this.#request(0))
+        const { jobs } = await this.#options.tables.claim(this.#request(NO_ROOM))
         this.#lostAnAnswer = false
-        for (const facts of jobs) this.#options.start(facts, askedAt)
+        this.#options.take(jobs, askedAt)
       } catch (error) {
         this.#options.onError(error)
       }
@@ -114,24 +124,30 @@ export class ClaimLoop {
   }
 
   #begin(ending: number): PiggybackedClaim | undefined {
-    const free = this.#options.freePlaces(ending)
-    if (this.#isClaiming || this.#isStopped || free <= 0) return undefined
+    if (this.#isClaiming || this.#isStopped) return undefined
+    const room = this.#options.room(ending)
+    const asked = room.places + room.ahead
+    if (asked <= 0 || (room.places <= 0 && this.#left === 'nothing-ahead')) return undefined
     clearTimeout(this.#timer)
     this.#isClaiming = true
-    this.#mayHaveMore = false
+    this.#left = 'nothing'
+    // What was lost comes first, and alone: it may take all the room that there is.
+    const request = this.#request(this.#lostAnAnswer ? NO_ROOM : room)
     return {
-      request: this.#request(free),
+      request,
       claimed: (claim, askedAt) => {
-        this.#lostAnAnswer = false
         this.#failures = 0
         this.#isClaiming = false
+        if (this.#lostAnAnswer) this.#left = 'any'
+        else if (claim.againMs === 0) this.#left = claim.jobs.length < asked ? 'nothing-ahead' : 'any'
+        this.#lostAnAnswer = false
         this.#take(claim, askedAt)
         this.#options.onClaimEnd()
       },
       failed: (error) => {
         this.#isClaiming = false
         this.#lostAnAnswer = true
-        this.#mayHaveMore = true
+        this.#left = 'any'
         this.#failures += 1
         this.#options.onError(error)
         this.#claimIn(backoffMs(RETRYING, this.#failures))
@@ -140,18 +156,19 @@ export class ClaimLoop {
     }
   }
 
-  #request(limit: number): ClaimRequest {
-    const { names, worker, ttlMs, runningIds } = this.#options
-    return { names, limit, worker, ttlMs, known: this.#lostAnAnswer ? runningIds() : undefined }
+  #request({ places, ahead }: Room): ClaimRequest {
+    const { names, worker, ttlMs, knownIds } = this.#options
+    const known = this.#lostAnAnswer ? knownIds() : undefined
+    return { names, limit: places, ahead, worker, ttlMs, known }
   }
 
   #take({ jobs, againMs }: ClaimResult, askedAt: Instant): void {
-    const { wakes, start, pollMs } = this.#options
+    const { wakes, take, pollMs } = this.#options
     wakes.probe()
-    for (const facts of jobs) start(facts, askedAt)
-    if (againMs === 0) this.#mayHaveMore = true
-    this.onFree()
-    this.#claimIn(Math.min(againMs ?? Number.POSITIVE_INFINITY, pollMs * (0.9 + Math.random() / 5)))
+    take(jobs, askedAt)
+    this.onRoom()
+    // 0: there are more, and they are claimed as soon as there is room.
+    this.#claimIn(Math.min(againMs || Number.POSITIVE_INFINITY, pollMs * (0.9 + Math.random() / 5)))
   }
 
   /** The timer keeps the process alive: a worker is there to work. */
@@ -159,10 +176,12 @@ export class ClaimLoop {
     clearTimeout(this.#timer)
     if (this.#isStopped) return
     this.#timer = setTimeout(() => {
-      this.#mayHaveMore = true
+      this.#left = 'any'
       void this.#claim()
     }, delayMs)
   }
 }
+
+const NO_ROOM: Room = { places: 0, ahead: 0 }
 
 export const RETRYING: Backoff = { firstMs: 100, longestMs: 3000, jitter: 0.5 }

@@ -146,6 +146,7 @@ class PostgresJobs implements Jobs {
     const request = {
       names: parseNames('names', names),
       limit: parseCount('limit', limit, { least: 1, most: 1000 }),
+      ahead: 0,
       worker: parseText('label', label),
       ttlMs: parseDuration('ttl', ttl, TTL_RANGE),
     }

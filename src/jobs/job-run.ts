@@ -5,7 +5,7 @@ import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, RunningJob, Settle
 import type { LeaseTime } from './lease-time.ts'
 import type { AttemptEnd } from './settlement-queue.ts'
 
-/** One job in one worker, from its claim until it is settled: its lease, its signal, and how it ended. */
+/** One job in one worker, from its claim until it is settled: its lease, when it began, its signal, and how it ended. */
 export class JobRun {
   readonly facts: JobFacts
   readonly job: RunningJob
@@ -18,7 +18,9 @@ export class JobRun {
   /** The handler is over, but its end cannot be recorded before another transaction ends. */
   isHeldUp = false
   readonly #settling: SettleContext
-  readonly #startedAt = performance.now()
+  #isBegun = false
+  /** Since when it waits for a place, or runs. */
+  #since = performance.now()
   /** Made on first use: most handlers never look at their signal. */
   #controller: AbortController | undefined
   readonly #lease: LeaseTime
@@ -89,8 +91,22 @@ export class JobRun {
     })
   }
 
+  /** The handler is about to be called. */
+  begin(): void {
+    this.#isBegun = true
+    this.#since = performance.now()
+  }
+
+  get isBegun(): boolean {
+    return this.#isBegun
+  }
+
+  get waitsForMs(): number {
+    return this.#isBegun ? 0 : performance.now() - this.#since
+  }
+
   get runsForMs(): number {
-    return performance.now() - this.#startedAt
+    return this.#isBegun ? performance.now() - this.#since : 0
   }
 
   /** How long this process may still rely on the lease; not positive when it is over. */

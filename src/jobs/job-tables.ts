@@ -14,7 +14,6 @@ import type { JobCount, JobState, JobView } from './job.ts'
 import type { JobEntry } from './new-job.ts'
 import { scripts } from './sql/scripts.generated.ts'
 import {
-  type Attempt,
   CLAIM,
   type ClaimRequest,
   type ClaimResult,
@@ -25,6 +24,7 @@ import {
   MIGRATIONS,
   type RawClaim,
   type RawJob,
+  type RenewedLease,
   SETTLE,
   type Settled,
   type Settlement,
@@ -98,11 +98,11 @@ export class JobTables {
   }
 
   async renew(
-    attempts: readonly Attempt[],
+    leases: readonly RenewedLease[],
     ttlMs: number,
   ): Promise<{ readonly gone: readonly string[]; readonly skipped: readonly string[] }> {
-    const entries = JSON.stringify(attempts.map(({ id, attempt }) => ({ id, attempt })))
-    return this.#call('jobs_renew($1::text::json, $2::text::bigint)', [entries, String(ttlMs)], {
+    const parameters = [JSON.stringify(leases), String(ttlMs)]
+    return this.#call('jobs_renew($1::text::json, $2::text::bigint)', parameters, {
       doing: 'renewing the leases of jobs',
     })
   }

@@ -9,6 +9,8 @@ export interface LeaseWatchOptions {
   readonly tables: JobTables
   readonly ttlMs: number
   readonly maxRunMs: number
+  /** Called at each look, which comes at least once in {@link LOOK_MS}. */
+  readonly onLook: () => void
   readonly onError: (error: unknown) => void
 }
 
@@ -29,7 +31,7 @@ export class LeaseWatch {
     if (this.#timer !== undefined) return
     const { ttlMs } = this.#options
     this.#renewAt = Math.max(this.#renewAt, performance.now() + ttlMs / 6)
-    this.#lookIn(Math.min(1000, ttlMs / 10))
+    this.#lookIn(Math.min(LOOK_MS, ttlMs / 10))
   }
 
   stop(): void {
@@ -42,9 +44,10 @@ export class LeaseWatch {
   }
 
   #look(): void {
-    const { runs, ttlMs, maxRunMs } = this.#options
+    const { runs, ttlMs, maxRunMs, onLook } = this.#options
     this.#timer = undefined
-    let nextMs = Math.min(1000, ttlMs / 10)
+    onLook()
+    let nextMs = Math.min(LOOK_MS, ttlMs / 10)
     for (const run of runs) {
       if (run.isCutOff) continue
       if (run.remainingMs <= 0) run.lose('expired')
@@ -65,7 +68,7 @@ export class LeaseWatch {
     const askedAt = now(systemClock)
     try {
       const answer = await tables.renew(
-        runs.map(({ facts }) => facts),
+        runs.map(({ facts: { id, attempt }, isBegun: begun }) => ({ id, attempt, begun })),
         ttlMs,
       )
       const gone = new Set(answer.gone)
@@ -84,6 +87,8 @@ export class LeaseWatch {
     }
   }
 }
+
+const LOOK_MS = 250
 
 function tookTooLong({ facts: { id, name } }: JobRun, maxRunMs: number): TaskFailedError {
   return new TaskFailedError(

@@ -158,7 +158,7 @@ export class SettlementQueue {
 }
 
 /** A larger batch gains nothing, and others wait longer for the connection. */
-const BATCH = 200
+const BATCH = 500
 
 const HELD_UP: Backoff = { firstMs: 50, longestMs: 400, jitter: 0.5 }
 

@@ -31,7 +31,10 @@ export interface Settled {
 
 export interface ClaimRequest {
   readonly names: readonly string[]
+  /** How many jobs to claim that are begun at once. */
   readonly limit: number
+  /** How many further ones to claim ahead. If their leases are lost, that does not count as a failure. */
+  readonly ahead: number
   readonly worker: string
   readonly ttlMs: number
   /** After a lost answer: every job that the worker knows it has. Its other jobs are delivered again. */
@@ -42,6 +45,13 @@ export interface ClaimResult {
   readonly jobs: readonly JobFacts[]
   /** After how long another claim may bring more; null when no time is known. */
   readonly againMs: number | null
+}
+
+export interface RenewedLease {
+  readonly id: string
+  readonly attempt: number
+  /** Whether its handler was called. A job that was claimed ahead and is not begun is given back if its lease is lost. */
+  readonly begun: boolean
 }
 
 /**
@@ -63,7 +73,7 @@ export const ENQUEUE_ONE: string = `to_json(jobs_enqueue_one(
   $9::text::bigint, $10::text::timestamptz
 )::text)`
 export const CLAIM: string =
-  'jobs_claim($1::text::text[], $2::text::integer, $3::text, $4::text::bigint, $5::text::bigint[])'
+  'jobs_claim($1::text::text[], $2::text::integer, $3::text::integer, $4::text, $5::text::bigint, $6::text::bigint[])'
 export const SETTLE: string =
   'jobs_settle($1::text::bigint[], $2::text::integer[], $3::text::text[], $4::text::json, $5::text::boolean, $6::text::boolean)'
 
@@ -82,9 +92,9 @@ export function enqueueParameters(entry: JobEntry): (string | null)[] {
   ]
 }
 
-export function claimParameters({ names, limit, worker, ttlMs, known }: ClaimRequest): (string | null)[] {
+export function claimParameters({ names, limit, ahead, worker, ttlMs, known }: ClaimRequest): (string | null)[] {
   const knownIds = known === undefined ? null : `{${known.join(',')}}`
-  return [textArray(names), String(limit), worker, String(ttlMs), knownIds]
+  return [textArray(names), String(limit), String(ahead), worker, String(ttlMs), knownIds]
 }
 
 export function settleParameters(

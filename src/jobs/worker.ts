@@ -1,13 +1,14 @@
 import { backoffMs } from '../base/backoff.ts'
 import { type Instant, paused, systemClock } from '../base/clock.ts'
 import { ClosedError, isHoldfastError } from '../errors.ts'
-import { ClaimLoop, RETRYING } from './claim-loop.ts'
+import { ClaimLoop, RETRYING, type Room } from './claim-loop.ts'
 import { COMPLETED, failed, GIVEN_BACK, lostError, type SettleContext } from './claimed-job.ts'
 import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
 import { JobRun } from './job-run.ts'
 import type { JobTables } from './job-tables.ts'
 import { LeaseTime } from './lease-time.ts'
 import { LeaseWatch } from './lease-watch.ts'
+import { Pace } from './pace.ts'
 import type { AttemptEnd } from './settlement-queue.ts'
 import type { JobWakes } from './wakes.ts'
 
@@ -48,15 +49,30 @@ export interface WorkerParts {
  */
 type Phase = 'working' | 'stopping' | 'stopped'
 
-/** Claims as many jobs as it has places, runs them, and settles them. */
+/**
+ * Claims jobs, runs as many at once as it has places, and settles them. A job that it has is
+ *
+ * - waiting: claimed ahead, so that the next claim costs no time,
+ * - running: it has a place until its handler ends,
+ * - or being settled.
+ *
+ * It claims no more ahead than it is likely to begin within {@link AHEAD_MS}, by the pace of its latest jobs. A worker whose jobs
+ * take long claims none ahead.
+ */
 export class JobWorker {
   readonly #handlers: ReadonlyMap<string, JobHandler>
   readonly #settings: WorkerSettings
   readonly #parts: WorkerParts
+  /** All jobs that it has. */
   readonly #runs = new Set<JobRun>()
+  /** In the order in which they begin. */
+  readonly #waiting: JobRun[] = []
+  #placesTaken = 0
+  readonly #pace = new Pace()
   readonly #claims: ClaimLoop
   readonly #leases: LeaseWatch
   #phase: Phase = 'working'
+  #isBeginning = false
   #whenIdle: (() => void)[] = []
 
   constructor(handlers: ReadonlyMap<string, JobHandler>, settings: WorkerSettings, parts: WorkerParts) {
@@ -72,13 +88,21 @@ export class JobWorker {
       worker: name,
       ttlMs,
       pollMs,
-      freePlaces: (ending) => this.#freePlaces(ending),
-      runningIds: () => [...this.#runs].map(({ facts }) => facts.id),
-      start: (facts, askedAt) => void this.#run(facts, askedAt),
+      room: (ending) => this.#room(ending),
+      knownIds: () => [...this.#runs].map(({ facts }) => facts.id),
+      take: (jobs, askedAt) => this.#take(jobs, askedAt),
       onClaimEnd: () => this.#notifyIdle(),
       onError,
     })
-    this.#leases = new LeaseWatch({ runs: this.#runs, tables: parts.renewals, ttlMs, maxRunMs, onError })
+    const onLook = (): void => this.#giveBackStuck()
+    this.#leases = new LeaseWatch({
+      runs: this.#runs,
+      tables: parts.renewals,
+      ttlMs,
+      maxRunMs,
+      onLook,
+      onError,
+    })
     parts.settling.queue.piggyback = (ending) => this.#claims.piggyback(ending)
   }
 
@@ -97,13 +121,14 @@ export class JobWorker {
   }
 
   /**
-   * Resolves when no job runs here any more. Jobs that are left after the grace are given back. If the database does not take
+   * Gives back at once what has not begun. Resolves when no job is left here. Jobs that run after the grace are given back. If the database does not take
    * them within {@link GIVE_BACK_MS} after it, they stay until their leases end.
    */
   async stop(graceMs: number): Promise<void> {
     if (this.#phase === 'working') this.#phase = 'stopping'
     this.#parts.wakes.delete(this)
     this.#claims.stop()
+    this.#giveBackWaiting()
     const grace = setTimeout(() => this.#cutOffAll(), Math.min(graceMs, LONGEST_TIMER_MS))
     if (graceMs === 0) this.#cutOffAll()
     let limit: NodeJS.Timeout | undefined
@@ -123,35 +148,95 @@ export class JobWorker {
     await this.#idle()
   }
 
-  /** Jobs that are held up need no place. But not more of them than `concurrency`, or they would pile up without end. */
-  #freePlaces(ending: number): number {
+  /**
+   * Jobs that are held up need no room. But not more of them than `concurrency`, or they would pile up without end. Claims ahead
+   * are made when half of what waits has begun, so that each is worth its statement.
+   */
+  #room(ending: number): Room {
     const { concurrency } = this.#settings
+    const ahead = Math.min(MOST_AHEAD, Math.floor(this.#pace.endWithin(AHEAD_MS)))
+    const waiting = this.#waiting.length
+    if (waiting > ahead / 2) return { places: 0, ahead: 0 }
     let heldUp = 0
     for (const run of this.#runs) if (run.isHeldUp) heldUp += 1
-    return concurrency - this.#runs.size + ending + Math.min(heldUp, concurrency)
+    const room = concurrency + ahead - this.#runs.size + ending + Math.min(heldUp, concurrency)
+    const places = Math.max(0, Math.min(room, concurrency - this.#placesTaken - waiting))
+    return { places, ahead: Math.max(0, room - places) }
   }
 
-  async #run(facts: JobFacts, askedAt: Instant): Promise<void> {
-    const lease = new LeaseTime(askedAt, this.#settings.ttlMs)
-    const run = new JobRun(facts, { lease, settling: this.#parts.settling })
-    this.#runs.add(run)
-    if (this.#phase !== 'working') run.cutOff(stopped())
-    this.#leases.start()
-    try {
-      // Stopped while the job was claimed. It is given back and never begun, or it would run here and elsewhere.
-      if (run.isCutOff) throw run.job.signal.reason
-      // The event loop may have been blocked since the claim was sent, also by the handler of the job before. Then another
-      // worker may have this job. If none has it, it is ready again.
-      if (lease.isOver) return void (await this.#settle(run, GIVEN_BACK))
-      await run.until(this.#handlers.get(facts.name)?.(run.job))
-      if (run.settledAs === undefined) await this.#settleEnded(run)
-    } catch (error) {
-      await this.#settleFailed(run, error)
-    } finally {
-      this.#runs.delete(run)
-      this.#claims.onFree()
-      this.#notifyIdle()
+  #take(jobs: readonly JobFacts[], askedAt: Instant): void {
+    for (const facts of jobs) {
+      const lease = new LeaseTime(askedAt, this.#settings.ttlMs)
+      const run = new JobRun(facts, { lease, settling: this.#parts.settling })
+      this.#runs.add(run)
+      this.#waiting.push(run)
     }
+    if (jobs.length > 0) this.#leases.start()
+    // Stopped while they were claimed. They would run here and elsewhere.
+    if (this.#phase !== 'working') return this.#giveBackWaiting()
+    // The sort is stable, so only a larger priority passes what was claimed before.
+    this.#waiting.sort((a, b) => b.facts.priority - a.facts.priority)
+    this.#begin()
+  }
+
+  #begin(): void {
+    while (this.#placesTaken < this.#settings.concurrency) {
+      const run = this.#waiting.shift()
+      if (run === undefined) break
+      void this.#run(run)
+    }
+    this.#claims.onRoom()
+  }
+
+  /** In a turn of its own, so that a thousand jobs that end at once do not hold the event loop. */
+  #beginSoon(): void {
+    if (this.#isBeginning || this.#waiting.length === 0) return
+    this.#isBeginning = true
+    setImmediate(() => {
+      this.#isBeginning = false
+      this.#begin()
+    })
+  }
+
+  #giveBackWaiting(): void {
+    for (const run of this.#waiting.splice(0)) void this.#giveBack(run)
+  }
+
+  /** Jobs were quick and have become slow: another worker may have a place for those that wait. */
+  #giveBackStuck(): void {
+    if (this.#waiting.some(({ waitsForMs }) => waitsForMs > LONGEST_WAIT_MS)) this.#giveBackWaiting()
+  }
+
+  async #giveBack(run: JobRun): Promise<void> {
+    await this.#settle(run, GIVEN_BACK)
+    this.#forget(run)
+  }
+
+  #forget(run: JobRun): void {
+    this.#runs.delete(run)
+    this.#claims.onRoom()
+    this.#notifyIdle()
+  }
+
+  async #run(run: JobRun): Promise<void> {
+    // The event loop may have been blocked since the claim was sent, also by the handler of the job before. Then another
+    // worker may have this job. If none has it, it is ready again.
+    if (run.isLost || run.remainingMs <= 0) return this.#giveBack(run)
+    this.#placesTaken += 1
+    this.#pace.begun()
+    run.begin()
+    let failure: { readonly error: unknown } | undefined
+    try {
+      await run.until(this.#handlers.get(run.facts.name)?.(run.job))
+    } catch (error) {
+      failure = { error }
+    }
+    this.#placesTaken -= 1
+    this.#pace.ended()
+    this.#beginSoon()
+    if (failure !== undefined) await this.#settleFailed(run, failure.error)
+    else if (run.settledAs === undefined) await this.#settleEnded(run)
+    this.#forget(run)
   }
 
   /** If the handler itself has asked for an end and got no answer, asks for the same end again; else completes the job. */
@@ -221,6 +306,12 @@ export class JobWorker {
 
 /** How long a worker that stops waits, after the grace, for the database to take back what has not ended. */
 const GIVE_BACK_MS = 1000
+
+/** A claim behind a busy database takes some 10 ms, and one over a continent 50. */
+const AHEAD_MS = 50
+/** From a few hundred on, more jobs a statement gain nothing. */
+const MOST_AHEAD = 1000
+const LONGEST_WAIT_MS = 250
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 

@@ -60,6 +60,7 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mo
 declare
   woken text[];
   lost record;
+  reason text;
   outcome text;
   seen integer := 0;
 begin
@@ -71,16 +72,22 @@ begin
   select array_agg(distinct name), count(*) into woken, seen from ready;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
   for lost in
-    select id, attempt, group_key, worker from jobs where state = 'running' and due_at <= asked_at order by due_at limit 100
+    select id, attempt, group_key, worker, ahead from jobs
+    where state = 'running' and due_at <= asked_at order by due_at limit 100
   loop
     -- Only tried, because rows are locked already. If another transaction has this group or this job, the next claim looks again.
     continue when lost.group_key is not null and not pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key));
     perform from jobs where id = lost.id and attempt = lost.attempt and state = 'running' and due_at <= asked_at
       for update skip locked;
     continue when not found;
-    outcome := jobs_end_attempt(
-      lost.id, lost.attempt, format('The worker %s was not heard of within its lease.', lost.worker), true, null, false
-    );
+    reason := format('The worker %s was not heard of within its lease.', lost.worker);
+    if lost.ahead then
+      -- Given back without a failure, because it may not have begun. The error keeps it from being claimed ahead again, so the
+      -- next loss counts: a job that kills its workers does not do so for ever.
+      update jobs set error = reason || ' The job was claimed ahead, and may not have begun.' where id = lost.id;
+      reason := null;
+    end if;
+    outcome := jobs_end_attempt(lost.id, lost.attempt, reason, true, null, false);
     if outcome = 'busy' then
       -- Looked at again after a second. Otherwise every claim would wait for the same transaction.
       update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
@@ -94,20 +101,31 @@ begin
 end
 $function$;
 
--- Claims up to wanted jobs of the names handled, each with a lease of ttl_ms.
+-- Claims up to wanted jobs of the names handled, which the claimant begins at once, and up to further ones ahead, which it begins
+-- later. Each has a lease of ttl_ms. A job that may not be claimed ahead ends the claim, so that none passes it. Such are
+--   jobs with an error or with a single attempt              their loss has to count, so they are claimed only to be begun
+--   jobs whose payload is stored in more than 2,000 bytes    hundreds of them would be too much for one answer
 -- known is null, or the jobs that the claimant knows it has. Other jobs of the claimant are delivered once more, because the
 -- answer that brought them was lost.
 -- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
 -- enqueued_at]], again_ms }: after how long another claim may bring more, null when no time is known.
-create function "{schema}".jobs_claim(handled text[], wanted integer, claimant text, ttl_ms bigint, known bigint[])
-returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+create function "{schema}".jobs_claim(
+  handled text[], wanted integer, further integer, claimant text, ttl_ms bigint, known bigint[]
+) returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
   more boolean := false;
+  most integer := wanted + further;
+  -- Of the first jobs in order: which of the names handled each has.
+  positions bigint[];
+  -- How many jobs of each name to take; null: up to most.
+  quotas integer[];
   -- The addresses of the rows. Locked rows stay where they are, so they need no second look-up.
   places tid[];
   again tid[];
+  ids bigint[];
+  priorities smallint[];
   grouped bigint[];
   refused bigint[];
   -- Groups that this claim has been at.
@@ -130,18 +148,37 @@ begin
       select ctid from jobs where state = 'running' and worker = claimant and not (id = any (known)) for update
     ) mine;
   end if;
-  for round in 1..5 loop
-    select array_agg(c.place), array_agg(c.id) filter (where c.group_key is not null),
-      array_agg(c.group_key) filter (where c.group_key is not null)
-    into places, grouped, met
+
+  if further > 0 then
+    -- Looks before it locks: what a claim locks and does not take is hidden from the claims of others, which then sleep.
+    select least(most, min(n) filter (where is_alone and n > wanted) - 1), array_agg(position order by n) into most, positions
     from (
-      select j.* from unnest(handled) as h (name) cross join lateral (
+      select h.position, row_number() over (order by j.priority desc, j.id) as n, j.is_alone
+      from unnest(handled) with ordinality as h (name, position) cross join lateral (
+        select r.priority, r.id, r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000 as is_alone
+        from jobs r where r.state = 'ready' and r.name = h.name order by r.priority desc, r.id limit wanted + further
+      ) j
+    ) first;
+    more := most < wanted + further;
+    if cardinality(handled) > 1 and cardinality(positions) >= most then
+      select array_agg(quota order by position) into quotas from (
+        select h.position, count(p.position) as quota from generate_subscripts(handled, 1) as h (position)
+        left join unnest(positions[1:most]) as p (position) on p.position = h.position group by h.position
+      ) each;
+    end if;
+  end if;
+  for round in 1..5 loop
+    select array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.id) filter (where c.group_key is not null),
+      array_agg(c.group_key) filter (where c.group_key is not null)
+    into places, ids, priorities, grouped, met
+    from (
+      select j.* from unnest(handled, quotas) as h (name, quota) cross join lateral (
         select r.ctid as place, r.id, r.priority, r.group_key from jobs r where r.state = 'ready' and r.name = h.name
           and (r.group_key is null or r.group_key <> all (passed))
-        order by r.priority desc, r.id limit wanted for update skip locked
-      ) j order by j.priority desc, j.id limit wanted
+        order by r.priority desc, r.id limit coalesce(h.quota, most) for update skip locked
+      ) j order by j.priority desc, j.id limit most
     ) c;
-    more := more or cardinality(places) = wanted;
+    more := more or cardinality(places) = most;
     exit when places is null and again is null;
     refused := null;
     if grouped is not null then
@@ -153,7 +190,11 @@ begin
     with claimed as (
       -- Jobs that jobs_refuse_groups has blocked have other addresses by now.
       update jobs j set state = 'running', attempt = j.attempt + (j.state = 'ready')::integer, worker = claimant,
-        started_at = case when j.state = 'ready' then asked_at else j.started_at end, due_at = leased_until
+        started_at = case when j.state = 'ready' then asked_at else j.started_at end, due_at = leased_until,
+        ahead = case
+          when j.state <> 'ready' then j.ahead
+          else wanted = 0 or coalesce((j.priority, -j.id) < (priorities[wanted], -ids[wanted]), false)
+        end
       where j.ctid = any (places || again) and (refused is null or not (j.id = any (refused)))
       returning j.*
     )
@@ -166,9 +207,11 @@ begin
     answer := nullif(concat_ws(',', answer, part), '');
     taken := taken - coalesce(cardinality(again), 0);
     -- All jobs that were found were taken: there are no others.
-    exit when taken >= coalesce(cardinality(places), 0);
+    exit when taken >= coalesce(cardinality(places), 0) or taken >= wanted;
     again := null;
     wanted := wanted - taken;
+    most := wanted;
+    quotas := null;
     passed := passed || met;
   end loop;
 
@@ -236,8 +279,9 @@ begin
 end
 $function$;
 
--- Renews leases: [{ id, attempt }]. Answers { gone: [id], skipped: [id] }. gone: the attempt no longer runs. skipped: another
--- transaction is just changing the row, so ask again.
+-- Renews leases: [{ id, attempt, begun }]. If a job is begun, it is no longer one that was claimed ahead.
+-- Answers { gone: [id], skipped: [id] }. gone: the attempt no longer runs. skipped: another transaction is just changing the row,
+-- so ask again.
 create function "{schema}".jobs_renew(entries json, ttl_ms bigint) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -245,11 +289,12 @@ declare
   answer json;
 begin
   with held as (
-    select j.id from json_to_recordset(entries) as e (id bigint, attempt integer)
+    select j.id, e.begun from json_to_recordset(entries) as e (id bigint, attempt integer, begun boolean)
     join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
     for update of j skip locked
   ), prolonged as (
-    update jobs j set due_at = clock_timestamp() + ttl_ms * interval '1 ms' from held where j.id = held.id returning j.id
+    update jobs j set due_at = clock_timestamp() + ttl_ms * interval '1 ms', ahead = j.ahead and not held.begun
+    from held where j.id = held.id returning j.id
   )
   select array_agg(id) into renewed from prolonged;
   select json_build_object(
@@ -568,6 +613,8 @@ create table "{schema}".jobs (
   backoff_ms bigint not null,
   max_backoff_ms bigint not null,
   due_at timestamptz check ((due_at is not null) = (state in ('delayed', 'running'))),
+  -- Of a running job: its worker claimed it before it had a place for it, so the worker may not have begun it.
+  ahead boolean not null default false,
   enqueued_at timestamptz not null,
   started_at timestamptz,
   worker text,

@@ -28,6 +28,8 @@ create table "{schema}".jobs (
   backoff_ms bigint not null,
   max_backoff_ms bigint not null,
   due_at timestamptz check ((due_at is not null) = (state in ('delayed', 'running'))),
+  -- Of a running job: its worker claimed it before it had a place for it, so the worker may not have begun it.
+  ahead boolean not null default false,
   enqueued_at timestamptz not null,
   started_at timestamptz,
   worker text,
