@@ -79,7 +79,9 @@ export class SettlementQueue {
     this.#isSending = false
   }
 
-  async #send(batch: readonly PendingSettlement[]): Promise<void> {
+  async #send(batch: PendingSettlement[]): Promise<void> {
+    // A statement whose answer was lost may still run. In this order its repetition waits for it, and never it for the repetition.
+    batch.sort((a, b) => Number(a.attempt.id) - Number(b.attempt.id))
     const done: PendingSettlement[] = []
     const others: PendingSettlement[] = []
     const uncompleted: Uncompleted[] = []

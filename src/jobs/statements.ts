@@ -18,6 +18,7 @@ export interface Uncompleted extends Attempt {
 }
 
 export interface Settlement {
+  /** In order of their ids: the function finds their attempts by a binary search. */
   readonly done: readonly Attempt[]
   readonly others: readonly Uncompleted[]
 }
@@ -92,7 +93,14 @@ export function enqueueParameters(entry: JobEntry): (string | null)[] {
   ]
 }
 
-export function claimParameters({ names, limit, ahead, worker, ttlMs, known }: ClaimRequest): (string | null)[] {
+export function claimParameters({
+  names,
+  limit,
+  ahead,
+  worker,
+  ttlMs,
+  known,
+}: ClaimRequest): (string | null)[] {
   const knownIds = known === undefined ? null : `{${known.join(',')}}`
   return [textArray(names), String(limit), String(ahead), worker, String(ttlMs), knownIds]
 }
@@ -102,11 +110,9 @@ export function settleParameters(
   keepsCompleted: boolean,
   patient: boolean,
 ): (string | null)[] {
-  // The function finds their attempts by a binary search.
-  const sorted = done.length < 2 ? done : [...done].sort((a, b) => Number(a.id) - Number(b.id))
   return [
-    `{${sorted.map(({ id }) => id).join(',')}}`,
-    `{${sorted.map(({ attempt }) => attempt).join(',')}}`,
+    `{${done.map(({ id }) => id).join(',')}}`,
+    `{${done.map(({ attempt }) => attempt).join(',')}}`,
     textArray([...groupsOf(done), ...groupsOf(others)]),
     others.length === 0 ? null : JSON.stringify(others),
     String(keepsCompleted),

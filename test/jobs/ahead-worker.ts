@@ -1,0 +1,20 @@
+// A worker that writes down each begin, and kills its own process when it begins a job that is called poison.
+import { appendFileSync } from 'node:fs'
+import { Pool } from 'pg'
+import { createJobs } from '../../src/jobs/index.ts'
+
+const [url = '', schema = '', begins = ''] = process.argv.slice(2)
+const jobs = createJobs(new Pool({ connectionString: url }), { schema })
+
+jobs.work(
+  {
+    quick: ({ id }) => appendFileSync(begins, `${id}\n`),
+    poison: ({ id }) => {
+      appendFileSync(begins, `${id}\n`)
+      process.kill(process.pid, 'SIGKILL')
+    },
+  },
+  { concurrency: 4, ttl: '1s', onFailure: () => {}, onError: () => {} },
+)
+
+process.on('disconnect', () => process.exit(0))
