@@ -36,6 +36,13 @@ import {
 /** The channel of wakes, for all schemas of a database. A message is the name of a job. */
 export const CHANNEL = 'holdfast_jobs'
 
+interface About {
+  readonly doing: string
+  readonly transaction?: SqlClient | undefined
+}
+
+const MOST_AT_ONCE = 5000
+
 /**
  * Calls the functions of the jobs. Every call is one statement, and rejects with {@link StoreError}s.
  */
@@ -61,7 +68,32 @@ export class JobTables {
     const [only] = entries
     if (entries.length === 1 && only !== undefined)
       return [await this.#call<string | null>(ENQUEUE_ONE, enqueueParameters(only), about)]
+    if (entries.length <= MOST_AT_ONCE) return this.#enqueueSome(entries, about)
+    if (transaction !== undefined)
+      return this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, about))
+    try {
+      return await this.#connections.transaction((own) =>
+        this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, { ...about, transaction: own })),
+      )
+    } catch (error) {
+      throw storeErrorOf(error, { doing: about.doing, page: 'docs/jobs.md' })
+    }
+  }
+
+  #enqueueSome(entries: readonly JobEntry[], about: About): Promise<readonly (string | null)[]> {
     return this.#call('jobs_enqueue($1::text::json)', [JSON.stringify(entries)], about)
+  }
+
+  /** So that no statement reaches its time limit, and no text is made that holds the event loop. */
+  async #enqueueInParts(
+    entries: readonly JobEntry[],
+    enqueue: (part: readonly JobEntry[]) => Promise<readonly (string | null)[]>,
+  ): Promise<readonly (string | null)[]> {
+    const ids: (string | null)[] = []
+    for (let from = 0; from < entries.length; from += MOST_AT_ONCE) {
+      for (const id of await enqueue(entries.slice(from, from + MOST_AT_ONCE))) ids.push(id)
+    }
+    return ids
   }
 
   async claim(request: ClaimRequest): Promise<ClaimResult> {
@@ -171,7 +203,7 @@ export class JobTables {
   async #call<Answer>(
     call: string,
     parameters: readonly (string | null)[],
-    { doing, transaction }: { doing: string; transaction?: SqlClient | undefined },
+    { doing, transaction }: About,
   ): Promise<Answer> {
     const name = call.replace(/\bjobs_/, '"{schema}".jobs_')
     if (transaction === undefined) {

@@ -71,3 +71,32 @@ describe.each(clients)('in a transaction through %s', (_, open) => {
     expect(await jobs.count()).toMatchObject([{ name: 'a', state: 'running' }])
   })
 })
+
+test.each(['its own transaction', 'the caller’s transaction'])(
+  'many thousand jobs of one call are all there or none, in %s',
+  async (where) => {
+    await using scene = await openScene()
+    const jobs = scene.open()
+    await jobs.migrate()
+    await scene.sql(`alter table $schema.jobs add check (payload::text <> '"bad"')`)
+    const client = await scene.connect()
+    const isOwn = where === 'its own transaction'
+    const enqueueAll = (payloads: readonly unknown[]) =>
+      jobs.enqueueAll(
+        payloads.map((payload) => ({ name: 'a', payload, key: `${payload}` })),
+        isOwn ? {} : { transaction: client },
+      )
+    const numbers = Array.from({ length: 12_001 }, (_, n) => n)
+    if (!isOwn) await client.query('begin')
+    await expect(enqueueAll(numbers.with(11_000, 'bad' as never))).rejects.toThrow()
+    await client.query('rollback')
+    expect(await jobs.count()).toEqual([])
+    if (!isOwn) await client.query('begin')
+    const ids = await enqueueAll(numbers.with(11_000, 7))
+    await client.query('commit')
+    expect(ids).toHaveLength(12_001)
+    expect(ids.flatMap((id, n) => (id === null ? [n] : []))).toEqual([11_000])
+    expect(await jobs.count()).toMatchObject([{ state: 'ready', count: 12_000 }])
+    expect(await jobs.find(ids[12_000] ?? '')).toMatchObject({ payload: 12_000 })
+  },
+)
