@@ -37,7 +37,8 @@ import { flight } from './scenarios/flight.ts'
 import { memoryFootprint, redisFootprint } from './scenarios/footprint.ts'
 import { handOver } from './scenarios/hand-over.ts'
 import { idle } from './scenarios/idle.ts'
-import { jobsLatency, jobsThroughput } from './scenarios/jobs.ts'
+import { jobsBeside, jobsOneWorker, jobsThroughput } from './scenarios/jobs.ts'
+import { jobsLatency } from './scenarios/jobs-start.ts'
 import { type QuorumFault, quorumCycle } from './scenarios/quorum-cycle.ts'
 import { bareRenewing, holdfastRenewing } from './scenarios/renewing.ts'
 
@@ -266,6 +267,8 @@ export const scenarios: readonly Scenario[] = [
     candidates: [redisFootprint, memoryFootprint],
   },
   jobsThroughput,
+  jobsOneWorker,
+  jobsBeside,
   jobsLatency,
   {
     name: 'etcd-free',

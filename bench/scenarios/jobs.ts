@@ -1,9 +1,9 @@
-import { run as runGraphile } from 'graphile-worker'
+import { Logger, run as runGraphile } from 'graphile-worker'
 import pg from 'pg'
 import PgBoss from 'pg-boss'
-import { createJobs } from '../../src/jobs/index.ts'
+import { createJobs, type Jobs } from '../../src/jobs/index.ts'
 import type { Surroundings } from '../adapter.ts'
-import { type Candidate, percentile, type Scenario } from '../scenario.ts'
+import type { Candidate, Scenario } from '../scenario.ts'
 
 const WORKERS = 8
 const BATCH = 100
@@ -16,29 +16,52 @@ export const jobsThroughput: Scenario = {
   target: '≥ 0.7x',
   candidates: [
     throughput('SKIP LOCKED + delete', drainBare, 120_000),
-    throughput('holdfast', (surroundings, count) => drainHoldfast(surroundings, count, '1h'), 120_000),
+    throughput('holdfast', (surroundings, count) => drainHoldfast(surroundings, count, {}), 120_000),
     throughput(
       'holdfast, keepCompleted: 0',
-      (surroundings, count) => drainHoldfast(surroundings, count, 0),
+      (surroundings, count) => drainHoldfast(surroundings, count, { keepCompleted: 0 }),
       40_000,
     ),
-    throughput('graphile-worker', drainGraphile, 40_000),
+    throughput('graphile-worker', (surroundings, count) => drainGraphile(surroundings, count, {}), 40_000),
     throughput('pg-boss', drainPgBoss, 40_000),
   ],
 }
 
-/** One job at a time, from the call of enqueue to the start of its handler, with an idle worker: p50 in ms. */
-export const jobsLatency: Scenario = {
-  name: 'postgres-jobs-start',
-  title: 'PostgreSQL, from enqueue to start, one idle worker',
-  metrics: [{ name: 'p50', unit: 'ms', better: 'lower' }],
-  target: '≤ 1.2x',
+/** One worker as a user would write it, with 8 jobs at a time: jobs per second, until the last one is settled. */
+export const jobsOneWorker: Scenario = {
+  name: 'postgres-jobs-8',
+  title: 'PostgreSQL, jobs that do nothing, one worker, 8 at a time',
+  metrics: [{ name: 'jobs', unit: '/s', better: 'higher' }],
+  target: '≥ 0.9x',
   candidates: [
-    latency('SKIP LOCKED + NOTIFY', openBareQueue, 1000),
-    latency('holdfast', openHoldfastQueue, 1000),
-    latency('graphile-worker', openGraphileQueue, 1000),
-    // Its workers poll twice a second at most.
-    latency('pg-boss', openPgBossQueue, 60),
+    oneWorker('SKIP LOCKED + delete, 8 loops, 100 a claim', (surroundings, count) =>
+      drainBare(surroundings, count),
+    ),
+    oneWorker('holdfast, concurrency: 8', (surroundings, count) =>
+      drainHoldfast(surroundings, count, { workers: 1, concurrency: 8 }),
+    ),
+    oneWorker('holdfast, concurrency: 100', (surroundings, count) =>
+      drainHoldfast(surroundings, count, { workers: 1, concurrency: 100 }),
+    ),
+    oneWorker('graphile-worker, concurrentJobs: 8, local queue of 100', (surroundings, count) =>
+      drainGraphile(surroundings, count, { runners: 1, concurrentJobs: 8 }),
+    ),
+  ],
+}
+
+/** What else is in the table, and the same worker: the jobs per second ought not to change. */
+export const jobsBeside: Scenario = {
+  name: 'postgres-jobs-beside',
+  title: 'PostgreSQL, one worker, 8 at a time, beside many other jobs',
+  metrics: [
+    { name: 'jobs', unit: '/s', better: 'higher' },
+    { name: 'enqueuing 100,000', unit: 's', better: 'lower' },
+  ],
+  target: '≥ 0.9x',
+  candidates: [
+    beside('holdfast, nothing beside', {}),
+    beside('holdfast, of 100,000 enqueued in one call', { inOneCall: 100_000 }),
+    beside('holdfast, a million delayed ones beside', { delayed: 1_000_000 }),
   ],
 }
 
@@ -55,13 +78,13 @@ function throughput(name: string, drain: Drain, jobs: number): Candidate {
   }
 }
 
-const CLAIM = `
+export const CLAIM = `
 update bare_jobs set state = 'running' where id in (
   select id from bare_jobs where state = 'ready' and name = 'a' and run_at <= now()
   order by priority desc, run_at, id limit $1 for update skip locked
 ) returning id, payload`
 
-async function openBare(surroundings: Surroundings): Promise<pg.Pool> {
+export async function openBare(surroundings: Surroundings): Promise<pg.Pool> {
   const pool = new pg.Pool({ connectionString: surroundings.postgresUrl, max: WORKERS })
   await pool.query(`
     drop table if exists bare_jobs;
@@ -98,20 +121,30 @@ async function drainBare(surroundings: Surroundings, count: number): Promise<num
   return tookMs
 }
 
+interface HoldfastDrain {
+  readonly workers?: number
+  readonly concurrency?: number
+  readonly keepCompleted?: number | string
+  readonly prepare?: (jobs: Jobs, pool: pg.Pool) => Promise<void>
+}
+
 async function drainHoldfast(
   { postgresUrl }: Surroundings,
   count: number,
-  keepCompleted: number | string,
+  {
+    workers: many = WORKERS,
+    concurrency = BATCH,
+    keepCompleted = '1h',
+    prepare = enqueued(count),
+  }: HoldfastDrain,
 ): Promise<number> {
   const pool = new pg.Pool({ connectionString: postgresUrl })
   await pool.query('drop schema if exists holdfast_bench cascade')
-  const jobs = createJobs(pool, { schema: 'holdfast_bench', maxConnections: WORKERS, keepCompleted })
+  // One worker has the connections that it has by default.
+  const connections = many === 1 ? {} : { maxConnections: many }
+  const jobs = createJobs(pool, { schema: 'holdfast_bench', keepCompleted, ...connections })
   await jobs.migrate()
-  for (let from = 0; from < count; from += 1000) {
-    await jobs.enqueueAll(
-      Array.from({ length: Math.min(1000, count - from) }, () => ({ name: 'a', payload: { n: 1 } })),
-    )
-  }
+  await prepare(jobs, pool)
   await pool.query('vacuum analyze holdfast_bench.jobs')
   let started = 0
   const startedAt = performance.now()
@@ -120,7 +153,7 @@ async function drainHoldfast(
       started += 1
     },
   }
-  const workers = Array.from({ length: WORKERS }, () => jobs.work(handlers, { concurrency: BATCH }))
+  const workers = Array.from({ length: many }, () => jobs.work(handlers, { concurrency }))
   while (started < count || workers.some(({ running }) => running > 0)) await moment()
   const tookMs = performance.now() - startedAt
   await jobs.close()
@@ -128,7 +161,65 @@ async function drainHoldfast(
   return tookMs
 }
 
-async function drainGraphile({ postgresUrl }: Surroundings, count: number): Promise<number> {
+function enqueued(count: number): (jobs: Jobs) => Promise<void> {
+  return async (jobs) => {
+    for (let from = 0; from < count; from += 1000) await jobs.enqueueAll(quick(Math.min(1000, count - from)))
+  }
+}
+
+function quick(count: number) {
+  return Array.from({ length: count }, () => ({ name: 'a', payload: { n: 1 } }))
+}
+
+function oneWorker(name: string, drain: Drain): Candidate {
+  return {
+    name,
+    async measure(surroundings, { quick }) {
+      const count = quick ? 20_000 : 100_000
+      return [(count / (await drain(surroundings, count))) * 1000]
+    },
+  }
+}
+
+function beside(
+  name: string,
+  { inOneCall = 0, delayed = 0 }: { inOneCall?: number; delayed?: number },
+): Candidate {
+  return {
+    name,
+    async measure(surroundings, { quick: isQuick }) {
+      const share = isQuick ? 10 : 1
+      const count = 100_000 / share
+      let enqueuingMs = Number.NaN
+      const tookMs = await drainHoldfast(surroundings, count, {
+        workers: 1,
+        concurrency: 8,
+        async prepare(jobs, pool) {
+          if (inOneCall > 0) {
+            const startedAt = performance.now()
+            await jobs.enqueueAll(quick(inOneCall / share))
+            enqueuingMs = performance.now() - startedAt
+          } else await enqueued(count)(jobs)
+          if (delayed === 0) return
+          await pool.query(`
+            insert into holdfast_bench.jobs (id, name, state, priority, payload, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, due_at)
+            select nextval('holdfast_bench.job_ids'), 'a', 'delayed', 9, '1', 10, 1000, 1000, now(), now() + interval '1 hour' + n * interval '1 ms'
+            from generate_series(1, ${delayed / share}) n`)
+        },
+      })
+      return [(count / tookMs) * 1000, (enqueuingMs / 1000) * share]
+    },
+  }
+}
+
+/** It writes a line for each job otherwise. */
+export const SILENT = new Logger(() => () => {})
+
+async function drainGraphile(
+  { postgresUrl }: Surroundings,
+  count: number,
+  { runners: many = WORKERS, concurrentJobs = BATCH }: { runners?: number; concurrentJobs?: number },
+): Promise<number> {
   const pgPool = new pg.Pool({ connectionString: postgresUrl, max: 24 })
   await pgPool.query('drop schema if exists graphile_worker cascade')
   let done = 0
@@ -136,6 +227,7 @@ async function drainGraphile({ postgresUrl }: Surroundings, count: number): Prom
     runGraphile({
       pgPool,
       noHandleSignals: true,
+      logger: SILENT,
       taskList: {
         a: async () => {
           done += 1
@@ -154,7 +246,7 @@ async function drainGraphile({ postgresUrl }: Surroundings, count: number): Prom
   await pgPool.query(`select graphile_worker.add_job('a', '{"n":1}') from generate_series(1, $1)`, [count])
   await pgPool.query('vacuum analyze graphile_worker._private_jobs')
   const startedAt = performance.now()
-  const runners = await Promise.all(Array.from({ length: WORKERS }, () => start(BATCH)))
+  const runners = await Promise.all(Array.from({ length: many }, () => start(concurrentJobs)))
   while (done < count) await moment()
   for (;;) {
     const { rows } = await pgPool.query('select 1 from graphile_worker._private_jobs limit 1')
@@ -192,7 +284,7 @@ async function drainPgBoss({ postgresUrl = '' }: Surroundings, count: number): P
   return tookMs
 }
 
-async function openPgBoss(connectionString: string): Promise<PgBoss> {
+export async function openPgBoss(connectionString: string): Promise<PgBoss> {
   const pool = new pg.Pool({ connectionString })
   await pool.query('drop schema if exists pgboss cascade')
   await pool.end()
@@ -202,115 +294,7 @@ async function openPgBoss(connectionString: string): Promise<PgBoss> {
   return boss
 }
 
-/** One job at a time: resolves when its handler has started. `settled` resolves when it is completed as well. */
-interface Queue {
-  enqueue(): Promise<unknown>
-  settled(): Promise<void>
-  close(): Promise<void>
-}
-
-type OpenQueue = (surroundings: Surroundings, onStart: () => void) => Promise<Queue>
-
-function latency(name: string, open: OpenQueue, jobs: number): Candidate {
-  return {
-    name,
-    async measure(surroundings, { quick }) {
-      const count = Math.ceil(quick ? jobs / 10 : jobs)
-      let onStart = (): void => {}
-      const queue = await open(surroundings, () => onStart())
-      const times: number[] = []
-      for (let turn = -Math.ceil(count / 5); turn < count; turn += 1) {
-        const start = new Promise<void>((resolve) => {
-          onStart = resolve
-        })
-        const from = performance.now()
-        const enqueued = queue.enqueue()
-        await start
-        if (turn >= 0) times.push(performance.now() - from)
-        await enqueued
-        await queue.settled()
-      }
-      await queue.close()
-      return [percentile(times, 0.5)]
-    },
-  }
-}
-
-async function openBareQueue(surroundings: Surroundings, onStart: () => void): Promise<Queue> {
-  const pool = await openBare(surroundings)
-  const listener = new pg.Client({ connectionString: surroundings.postgresUrl })
-  await listener.connect()
-  await listener.query('listen bare_jobs')
-  let settled = Promise.resolve()
-  listener.on('notification', () => {
-    settled = (async () => {
-      const { rows } = await pool.query({ name: 'claim', text: CLAIM, values: [10] })
-      if (rows.length === 0) return
-      onStart()
-      const ids = (rows as { id: string }[]).map(({ id }) => id)
-      await pool.query({ name: 'done', text: 'delete from bare_jobs where id = any ($1)', values: [ids] })
-    })()
-  })
-  const text = `with added as (insert into bare_jobs (name, payload) values ('a', $1) returning id) select pg_notify('bare_jobs', id::text) from added`
-  return {
-    enqueue: () => pool.query({ name: 'enqueue', text, values: ['{"n":1}'] }),
-    settled: () => settled,
-    async close() {
-      await listener.end()
-      await pool.end()
-    },
-  }
-}
-
-async function openHoldfastQueue({ postgresUrl }: Surroundings, onStart: () => void): Promise<Queue> {
-  const pool = new pg.Pool({ connectionString: postgresUrl })
-  await pool.query('drop schema if exists holdfast_bench cascade')
-  const jobs = createJobs(pool, { schema: 'holdfast_bench' })
-  await jobs.migrate()
-  const worker = jobs.work({ a: onStart })
-  return {
-    enqueue: () => jobs.enqueue('a', { n: 1 }),
-    async settled() {
-      while (worker.running > 0) await moment()
-    },
-    async close() {
-      await jobs.close()
-      await pool.end()
-    },
-  }
-}
-
-async function openGraphileQueue({ postgresUrl }: Surroundings, onStart: () => void): Promise<Queue> {
-  const pgPool = new pg.Pool({ connectionString: postgresUrl })
-  await pgPool.query('drop schema if exists graphile_worker cascade')
-  const taskList = { a: async () => onStart() }
-  const runner = await runGraphile({ pgPool, noHandleSignals: true, taskList, concurrency: 10 })
-  return {
-    enqueue: () => runner.addJob('a', { n: 1 }),
-    async settled() {
-      for (;;) {
-        const { rows } = await pgPool.query('select 1 from graphile_worker._private_jobs limit 1')
-        if (rows.length === 0) return
-      }
-    },
-    async close() {
-      await runner.stop()
-      await pgPool.end()
-    },
-  }
-}
-
-async function openPgBossQueue({ postgresUrl = '' }: Surroundings, onStart: () => void): Promise<Queue> {
-  const boss = await openPgBoss(postgresUrl)
-  await boss.work('a', { pollingIntervalSeconds: 0.5 }, async () => onStart())
-  return {
-    enqueue: () => boss.send('a', { n: 1 }),
-    settled: async () => {},
-    close: () => boss.stop({ graceful: false, wait: true }),
-  }
-}
-
 /** With a pause, as polling without one would take processor time from the measured work. */
-function moment(): Promise<void> {
+export function moment(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 1))
 }

@@ -91,7 +91,7 @@ export interface RunningJob<Payload = unknown> extends ClaimedJob<Payload> {
  * - `ready`: may be claimed.
  * - `blocked`: another job of its group comes first.
  * - `delayed`: waits for its `runAt` or `delay`, or for its next attempt.
- * - `running`: a worker has it.
+ * - `running`: a worker has it. If the worker claimed it ahead, it begins as soon as there is a place.
  * - `completed`: done.
  * - `dead`: it failed too often, or failed with `retry: false`.
  * - `cancelled`: ended by `cancel`.
@@ -126,6 +126,7 @@ export interface JobView extends JobFacts {
   readonly worker: string | null
   /** The error of its last failed attempt, or the reason of its cancel. */
   readonly error: string | null
+  /** When it was claimed for its latest attempt. */
   readonly startedAt: Date | null
   /** When a delayed job may start, or when the lease of a running job ends. */
   readonly dueAt: Date | null

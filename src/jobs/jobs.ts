@@ -49,10 +49,10 @@ export interface InspectOptions {
 
 /** Claims jobs and runs them until it is stopped. It keeps the process alive. */
 export interface Worker {
-  /** How many jobs the worker has now. */
+  /** How many jobs the worker has now: those that run, that are being settled, and that it has claimed ahead. */
   readonly running: number
   /**
-   * Claims no more jobs, and resolves when no job runs here any more. After `grace` (default 20 s, `Infinity` allowed) it
+   * Claims no more jobs, gives back those that have not begun, and resolves when no job runs here any more. After `grace` (default 20 s, `Infinity` allowed) it
    * aborts the signals of the jobs that still run, and gives these jobs back to other workers.
    *
    * If the database does not answer, `stop` resolves one second after the grace. Then other workers may claim these jobs
@@ -85,7 +85,7 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
     ...payloadAndOptions: EnqueueArguments<Payloads[Name]>
   ): Promise<string | null>
   /**
-   * Adds many jobs in one statement: all of them or none. Resolves with one result for each job, in the same order. Results
+   * Adds many jobs in one transaction: all of them or none. Resolves with one result for each job, in the same order. Results
    * and errors are those of {@link enqueue}.
    */
   enqueueAll(

@@ -6,7 +6,10 @@ import { LIMIT_RANGE, POLL_RANGE, parseText, TTL_RANGE } from './options.ts'
 import type { JobFailure, JobHandler, WorkerSettings } from './worker.ts'
 
 export interface WorkOptions {
-  /** How many jobs it runs at once, and claims at once. From 1 to 1000. Default: 10. */
+  /**
+   * How many jobs it runs at once. While its jobs end quickly, it claims more than that ahead, but none that is likely to wait
+   * for longer than 50 ms. From 1 to 1000. Default: 10.
+   */
   readonly concurrency?: number | undefined
   /**
    * How long after it was last heard of another worker may have its jobs: milliseconds, or `'30s'`, `'5m'`. Renewed

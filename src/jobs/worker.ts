@@ -190,7 +190,8 @@ export class JobWorker {
 
   /** In a turn of its own, so that a thousand jobs that end at once do not hold the event loop. */
   #beginSoon(): void {
-    if (this.#isBeginning || this.#waiting.length === 0) return
+    if (this.#waiting.length === 0) return this.#claims.onRoom()
+    if (this.#isBeginning) return
     this.#isBeginning = true
     setImmediate(() => {
       this.#isBeginning = false
@@ -233,10 +234,16 @@ export class JobWorker {
     }
     this.#placesTaken -= 1
     this.#pace.ended()
+    const settled = this.#settleAfter(run, failure)
+    // After that, so that a claim may go in the statement of the settlement.
     this.#beginSoon()
+    await settled
+    this.#forget(run)
+  }
+
+  async #settleAfter(run: JobRun, failure: { readonly error: unknown } | undefined): Promise<void> {
     if (failure !== undefined) await this.#settleFailed(run, failure.error)
     else if (run.settledAs === undefined) await this.#settleEnded(run)
-    this.#forget(run)
   }
 
   /** If the handler itself has asked for an end and got no answer, asks for the same end again; else completes the job. */
