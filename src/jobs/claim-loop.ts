@@ -90,9 +90,16 @@ export class ClaimLoop {
     })
   }
 
-  /** A claim to send in the statement that ends so many jobs; undefined when there is nothing to claim. */
+  /**
+   * A claim to send in the statement that ends so many jobs, so that both wait for the disk once; undefined when there is nothing
+   * to claim. A claim ahead goes beside that statement, because neither has to wait for the other.
+   */
   piggyback(ending: number): PiggybackedClaim | undefined {
-    return this.#left !== 'nothing' && this.#failures === 0 ? this.#begin(ending) : undefined
+    if (this.#left === 'nothing' || this.#failures > 0) return undefined
+    const room = this.#options.room(ending)
+    if (room.ahead === 0) return this.#begin(room)
+    this.onRoom()
+    return undefined
   }
 
   /**
@@ -113,7 +120,7 @@ export class ClaimLoop {
   }
 
   async #claim(): Promise<void> {
-    const claim = this.#begin(0)
+    const claim = this.#begin(this.#options.room(0))
     if (claim === undefined) return
     const askedAt = now(systemClock)
     try {
@@ -123,9 +130,8 @@ export class ClaimLoop {
     }
   }
 
-  #begin(ending: number): PiggybackedClaim | undefined {
+  #begin(room: Room): PiggybackedClaim | undefined {
     if (this.#isClaiming || this.#isStopped) return undefined
-    const room = this.#options.room(ending)
     const asked = room.places + room.ahead
     if (asked <= 0 || (room.places <= 0 && this.#left === 'nothing-ahead')) return undefined
     clearTimeout(this.#timer)

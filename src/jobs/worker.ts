@@ -317,7 +317,7 @@ const GIVE_BACK_MS = 1000
 /** A claim behind a busy database takes some 10 ms, and one over a continent 50. */
 const AHEAD_MS = 50
 /** From a few hundred on, more jobs a statement gain nothing. */
-const MOST_AHEAD = 1000
+const MOST_AHEAD = 2000
 const LONGEST_WAIT_MS = 250
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1
