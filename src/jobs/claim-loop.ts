@@ -45,10 +45,14 @@ export class ClaimLoop {
   #isStopped = false
   #isClaiming = false
   /**
-   * What the last claim left behind. `nothing-ahead`: the next job may not be claimed ahead, so the next claim waits for a
-   * free place.
+   * What there may be to claim.
+   *
+   * - `nothing`: the last claim left nothing behind.
+   * - `something`: a message came, or it is time to look. A claim ahead would cost the first job some time.
+   * - `not-ahead`: the next job may not be claimed ahead, so the next claim waits for a free place.
+   * - `more`: the last claim brought all that it asked for.
    */
-  #left: 'nothing' | 'nothing-ahead' | 'any' = 'any'
+  #left: 'nothing' | 'something' | 'not-ahead' | 'more' = 'something'
   /** A claim may have happened whose answer was lost: the next one asks for its jobs, too. */
   #lostAnAnswer = false
   /** How many claims in a row have failed. */
@@ -75,7 +79,7 @@ export class ClaimLoop {
 
   /** A job is ready. */
   wake(): void {
-    if (this.#left === 'nothing') this.#left = 'any'
+    if (this.#left === 'nothing') this.#left = 'something'
     // After a failure the pause between two attempts goes on.
     if (this.#failures === 0) void this.#claim()
   }
@@ -96,7 +100,7 @@ export class ClaimLoop {
    */
   piggyback(ending: number): PiggybackedClaim | undefined {
     if (this.#left === 'nothing' || this.#failures > 0) return undefined
-    const room = this.#options.room(ending)
+    const room = this.#room(ending)
     if (room.ahead === 0) return this.#begin(room)
     this.onRoom()
     return undefined
@@ -120,7 +124,7 @@ export class ClaimLoop {
   }
 
   async #claim(): Promise<void> {
-    const claim = this.#begin(this.#options.room(0))
+    const claim = this.#begin(this.#room(0))
     if (claim === undefined) return
     const askedAt = now(systemClock)
     try {
@@ -130,10 +134,16 @@ export class ClaimLoop {
     }
   }
 
+  #room(ending: number): Room {
+    const room = this.#options.room(ending)
+    const isAhead = this.#left === 'more' || (this.#left === 'not-ahead' && room.places > 0)
+    return isAhead ? room : { places: room.places, ahead: 0 }
+  }
+
   #begin(room: Room): PiggybackedClaim | undefined {
     if (this.#isClaiming || this.#isStopped) return undefined
     const asked = room.places + room.ahead
-    if (asked <= 0 || (room.places <= 0 && this.#left === 'nothing-ahead')) return undefined
+    if (asked <= 0) return undefined
     clearTimeout(this.#timer)
     this.#isClaiming = true
     this.#left = 'nothing'
@@ -144,8 +154,8 @@ export class ClaimLoop {
       claimed: (claim, askedAt) => {
         this.#failures = 0
         this.#isClaiming = false
-        if (this.#lostAnAnswer) this.#left = 'any'
-        else if (claim.againMs === 0) this.#left = claim.jobs.length < asked ? 'nothing-ahead' : 'any'
+        if (this.#lostAnAnswer) this.#left = 'something'
+        else if (claim.againMs === 0) this.#left = claim.jobs.length < asked ? 'not-ahead' : 'more'
         this.#lostAnAnswer = false
         this.#take(claim, askedAt)
         this.#options.onClaimEnd()
@@ -153,7 +163,7 @@ export class ClaimLoop {
       failed: (error) => {
         this.#isClaiming = false
         this.#lostAnAnswer = true
-        this.#left = 'any'
+        this.#left = 'something'
         this.#failures += 1
         this.#options.onError(error)
         this.#claimIn(backoffMs(RETRYING, this.#failures))
@@ -182,7 +192,7 @@ export class ClaimLoop {
     clearTimeout(this.#timer)
     if (this.#isStopped) return
     this.#timer = setTimeout(() => {
-      this.#left = 'any'
+      if (this.#left === 'nothing') this.#left = 'something'
       void this.#claim()
     }, delayMs)
   }

@@ -19,8 +19,9 @@ export class JobRun {
   isHeldUp = false
   readonly #settling: SettleContext
   #isBegun = false
-  /** Since when it waits for a place, or runs. */
-  #since = performance.now()
+  #begunAt = 0
+  /** How many looks of the lease watch have found it waiting for a place. */
+  looks = 0
   /** Made on first use: most handlers never look at their signal. */
   #controller: AbortController | undefined
   readonly #lease: LeaseTime
@@ -94,19 +95,15 @@ export class JobRun {
   /** The handler is about to be called. */
   begin(): void {
     this.#isBegun = true
-    this.#since = performance.now()
+    this.#begunAt = performance.now()
   }
 
   get isBegun(): boolean {
     return this.#isBegun
   }
 
-  get waitsForMs(): number {
-    return this.#isBegun ? 0 : performance.now() - this.#since
-  }
-
   get runsForMs(): number {
-    return this.#isBegun ? performance.now() - this.#since : 0
+    return this.#isBegun ? performance.now() - this.#begunAt : 0
   }
 
   /** How long this process may still rely on the lease; not positive when it is over. */

@@ -21,10 +21,10 @@ import {
   claimParameters,
   ENQUEUE_ONE,
   enqueueParameters,
+  type JobLease,
   MIGRATIONS,
   type RawClaim,
   type RawJob,
-  type RenewedLease,
   SETTLE,
   type Settled,
   type Settlement,
@@ -130,7 +130,7 @@ export class JobTables {
   }
 
   async renew(
-    leases: readonly RenewedLease[],
+    leases: readonly JobLease[],
     ttlMs: number,
   ): Promise<{ readonly gone: readonly string[]; readonly skipped: readonly string[] }> {
     const parameters = [JSON.stringify(leases), String(ttlMs)]

@@ -48,7 +48,7 @@ export interface ClaimResult {
   readonly againMs: number | null
 }
 
-export interface RenewedLease {
+export interface JobLease {
   readonly id: string
   readonly attempt: number
   /** Whether its handler was called. A job that was claimed ahead and is not begun is given back if its lease is lost. */

@@ -121,8 +121,8 @@ export class JobWorker {
   }
 
   /**
-   * Gives back at once what has not begun. Resolves when no job is left here. Jobs that run after the grace are given back. If the database does not take
-   * them within {@link GIVE_BACK_MS} after it, they stay until their leases end.
+   * Gives back at once what has not begun, and what still runs after the grace. Resolves when no job is left here. If the database
+   * does not take the jobs within {@link GIVE_BACK_MS} after the grace, they stay until their leases end.
    */
   async stop(graceMs: number): Promise<void> {
     if (this.#phase === 'working') this.#phase = 'stopping'
@@ -203,9 +203,13 @@ export class JobWorker {
     for (const run of this.#waiting.splice(0)) void this.#giveBack(run)
   }
 
-  /** Jobs were quick and have become slow: another worker may have a place for those that wait. */
+  /**
+   * Jobs were quick and have become slow: another worker may have a place for those that wait. Counted in looks, because a process
+   * that stood still has looked once only, whatever the clocks say.
+   */
   #giveBackStuck(): void {
-    if (this.#waiting.some(({ waitsForMs }) => waitsForMs > LONGEST_WAIT_MS)) this.#giveBackWaiting()
+    for (const run of this.#waiting) run.looks += 1
+    if (this.#waiting.some(({ looks }) => looks > MOST_LOOKS)) this.#giveBackWaiting()
   }
 
   async #giveBack(run: JobRun): Promise<void> {
@@ -318,7 +322,7 @@ const GIVE_BACK_MS = 1000
 const AHEAD_MS = 50
 /** From a few hundred on, more jobs a statement gain nothing. */
 const MOST_AHEAD = 2000
-const LONGEST_WAIT_MS = 250
+const MOST_LOOKS = 2
 
 const LONGEST_TIMER_MS = 2 ** 31 - 1
 
