@@ -15,7 +15,7 @@ export interface ClaimLoopOptions {
   readonly ttlMs: number
   readonly pollMs: number
   /** How many jobs to claim, when so many of those that the worker has are about to be settled. */
-  readonly room: (ending: number) => Room
+  readonly demand: (ending: number) => Demand
   /** The ids of all jobs that the worker has. */
   readonly knownIds: () => readonly string[]
   /** Takes the jobs of a claim. `askedAt`: before the claim was sent. */
@@ -25,7 +25,7 @@ export interface ClaimLoopOptions {
   readonly onError: (error: unknown) => void
 }
 
-export interface Room {
+export interface Demand {
   /** How many jobs would begin at once. */
   readonly places: number
   /** How many further ones to claim ahead. */
@@ -36,7 +36,7 @@ export interface Room {
  * Claims jobs, one claim at a time. It claims
  *
  * - when a message says that a job is ready,
- * - when there is room and the last claim left jobs behind,
+ * - when the worker can take jobs and the last claim left some behind,
  * - when a job is due by what the last claim answered,
  * - and otherwise every `pollMs`.
  */
@@ -84,8 +84,8 @@ export class ClaimLoop {
     if (this.#failures === 0) void this.#claim()
   }
 
-  /** There may be room. All that is freed in one turn of the event loop is one claim. */
-  onRoom(): void {
+  /** The demand may have grown. All that it grows by in one turn of the event loop is one claim. */
+  claimSoon(): void {
     if (this.#left === 'nothing' || this.#isScheduled || this.#isClaiming || this.#failures > 0) return
     this.#isScheduled = true
     setImmediate(() => {
@@ -100,9 +100,9 @@ export class ClaimLoop {
    */
   piggyback(ending: number): PiggybackedClaim | undefined {
     if (this.#left === 'nothing' || this.#failures > 0) return undefined
-    const room = this.#room(ending)
-    if (room.ahead === 0) return this.#begin(room)
-    this.onRoom()
+    const demand = this.#demand(ending)
+    if (demand.ahead === 0) return this.#begin(demand)
+    this.claimSoon()
     return undefined
   }
 
@@ -114,7 +114,7 @@ export class ClaimLoop {
     for (let attempt = 1; this.#lostAnAnswer && !isOver() && attempt <= 2; attempt += 1) {
       const askedAt = now(systemClock)
       try {
-        const { jobs } = await this.#options.tables.claim(this.#request(NO_ROOM))
+        const { jobs } = await this.#options.tables.claim(this.#request(NO_DEMAND))
         this.#lostAnAnswer = false
         this.#options.take(jobs, askedAt)
       } catch (error) {
@@ -124,7 +124,7 @@ export class ClaimLoop {
   }
 
   async #claim(): Promise<void> {
-    const claim = this.#begin(this.#room(0))
+    const claim = this.#begin(this.#demand(0))
     if (claim === undefined) return
     const askedAt = now(systemClock)
     try {
@@ -134,21 +134,21 @@ export class ClaimLoop {
     }
   }
 
-  #room(ending: number): Room {
-    const room = this.#options.room(ending)
-    const isAhead = this.#left === 'more' || (this.#left === 'not-ahead' && room.places > 0)
-    return isAhead ? room : { places: room.places, ahead: 0 }
+  #demand(ending: number): Demand {
+    const demand = this.#options.demand(ending)
+    const isAhead = this.#left === 'more' || (this.#left === 'not-ahead' && demand.places > 0)
+    return isAhead ? demand : { places: demand.places, ahead: 0 }
   }
 
-  #begin(room: Room): PiggybackedClaim | undefined {
+  #begin(demand: Demand): PiggybackedClaim | undefined {
     if (this.#isClaiming || this.#isStopped) return undefined
-    const asked = room.places + room.ahead
+    const asked = demand.places + demand.ahead
     if (asked <= 0) return undefined
     clearTimeout(this.#timer)
     this.#isClaiming = true
     this.#left = 'nothing'
-    // What was lost comes first, and alone: it may take all the room that there is.
-    const request = this.#request(this.#lostAnAnswer ? NO_ROOM : room)
+    // What was lost comes first, and alone: it may be as many as the worker can take.
+    const request = this.#request(this.#lostAnAnswer ? NO_DEMAND : demand)
     return {
       request,
       claimed: (claim, askedAt) => {
@@ -172,7 +172,7 @@ export class ClaimLoop {
     }
   }
 
-  #request({ places, ahead }: Room): ClaimRequest {
+  #request({ places, ahead }: Demand): ClaimRequest {
     const { names, worker, ttlMs, knownIds } = this.#options
     const known = this.#lostAnAnswer ? knownIds() : undefined
     return { names, limit: places, ahead, worker, ttlMs, known }
@@ -182,8 +182,8 @@ export class ClaimLoop {
     const { wakes, take, pollMs } = this.#options
     wakes.probe()
     take(jobs, askedAt)
-    this.onRoom()
-    // 0: there are more, and they are claimed as soon as there is room.
+    this.claimSoon()
+    // 0: there are more, and they are claimed as soon as the worker can take them.
     this.#claimIn(Math.min(againMs || Number.POSITIVE_INFINITY, pollMs * (0.9 + Math.random() / 5)))
   }
 
@@ -198,6 +198,6 @@ export class ClaimLoop {
   }
 }
 
-const NO_ROOM: Room = { places: 0, ahead: 0 }
+const NO_DEMAND: Demand = { places: 0, ahead: 0 }
 
 export const RETRYING: Backoff = { firstMs: 100, longestMs: 3000, jitter: 0.5 }

@@ -52,8 +52,8 @@ export interface Worker {
   /** How many jobs the worker has now: those that run, that are being settled, and that it has claimed ahead. */
   readonly running: number
   /**
-   * Claims no more jobs, gives back those that have not begun, and resolves when no job runs here any more. After `grace` (default 20 s, `Infinity` allowed) it
-   * aborts the signals of the jobs that still run, and gives these jobs back to other workers.
+   * Claims no more jobs, gives back those that have not begun, and resolves when no job runs here any more. After `grace`
+   * (default 20 s, `Infinity` allowed) it aborts the signals of the jobs that still run, and gives these jobs back to other workers.
    *
    * If the database does not answer, `stop` resolves one second after the grace. Then other workers may claim these jobs
    * when their leases are over, after `ttl`, and each counts one failure. Never rejects. May be called again.

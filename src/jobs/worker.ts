@@ -1,7 +1,7 @@
 import { backoffMs } from '../base/backoff.ts'
 import { type Instant, paused, systemClock } from '../base/clock.ts'
 import { ClosedError, isHoldfastError } from '../errors.ts'
-import { ClaimLoop, RETRYING, type Room } from './claim-loop.ts'
+import { ClaimLoop, type Demand, RETRYING } from './claim-loop.ts'
 import { COMPLETED, failed, GIVEN_BACK, lostError, type SettleContext } from './claimed-job.ts'
 import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
 import { JobRun } from './job-run.ts'
@@ -88,7 +88,7 @@ export class JobWorker {
       worker: name,
       ttlMs,
       pollMs,
-      room: (ending) => this.#room(ending),
+      demand: (ending) => this.#demand(ending),
       knownIds: () => [...this.#runs].map(({ facts }) => facts.id),
       take: (jobs, askedAt) => this.#take(jobs, askedAt),
       onClaimEnd: () => this.#notifyIdle(),
@@ -149,19 +149,19 @@ export class JobWorker {
   }
 
   /**
-   * Jobs that are held up need no room. But not more of them than `concurrency`, or they would pile up without end. Claims ahead
+   * Jobs that are held up do not count. But not more of them than `concurrency`, or they would pile up without end. Claims ahead
    * are made when half of what waits has begun, so that each is worth its statement.
    */
-  #room(ending: number): Room {
+  #demand(ending: number): Demand {
     const { concurrency } = this.#settings
     const ahead = Math.min(MOST_AHEAD, Math.floor(this.#pace.endWithin(AHEAD_MS)))
     const waiting = this.#waiting.length
     if (waiting > ahead / 2) return { places: 0, ahead: 0 }
     let heldUp = 0
     for (const run of this.#runs) if (run.isHeldUp) heldUp += 1
-    const room = concurrency + ahead - this.#runs.size + ending + Math.min(heldUp, concurrency)
-    const places = Math.max(0, Math.min(room, concurrency - this.#placesTaken - waiting))
-    return { places, ahead: Math.max(0, room - places) }
+    const free = concurrency + ahead - this.#runs.size + ending + Math.min(heldUp, concurrency)
+    const places = Math.max(0, Math.min(free, concurrency - this.#placesTaken - waiting))
+    return { places, ahead: Math.max(0, free - places) }
   }
 
   #take(jobs: readonly JobFacts[], askedAt: Instant): void {
@@ -185,12 +185,12 @@ export class JobWorker {
       if (run === undefined) break
       void this.#run(run)
     }
-    this.#claims.onRoom()
+    this.#claims.claimSoon()
   }
 
   /** In a turn of its own, so that a thousand jobs that end at once do not hold the event loop. */
   #beginSoon(): void {
-    if (this.#waiting.length === 0) return this.#claims.onRoom()
+    if (this.#waiting.length === 0) return this.#claims.claimSoon()
     if (this.#isBeginning) return
     this.#isBeginning = true
     setImmediate(() => {
@@ -219,7 +219,7 @@ export class JobWorker {
 
   #forget(run: JobRun): void {
     this.#runs.delete(run)
-    this.#claims.onRoom()
+    this.#claims.claimSoon()
     this.#notifyIdle()
   }
 
