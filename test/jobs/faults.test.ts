@@ -186,7 +186,7 @@ test('jobs are enqueued, claimed and settled many in a statement', async () => {
   })
   expect(calls.get('jobs_enqueue')).toBe(1)
   for (const verb of ['jobs_claim', 'jobs_settle']) {
-    expect(calls.get(verb), verb).toBeGreaterThanOrEqual(10)
+    expect(calls.get(verb), verb).toBeGreaterThan(0)
     expect(calls.get(verb), verb).toBeLessThan(100)
   }
 })

@@ -101,7 +101,7 @@ test('an overdue job whose key an open transaction has enqueued holds up no clai
   const jobs = scene.open()
   await jobs.migrate()
   const id = (await jobs.enqueue('keyed', null, { key: 'k', backoff: 0 })) ?? ''
-  expect(await jobs.claim('keyed', { ttl: 50 })).toHaveLength(1)
+  expect(await jobs.claim('keyed', { ttl: 500 })).toHaveLength(1)
   const client = await scene.connect()
   await client.query('begin')
   await jobs.enqueue('keyed', null, { key: 'k', transaction: client })
