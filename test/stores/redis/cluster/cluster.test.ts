@@ -86,12 +86,32 @@ test('a process listens for a slot only while it waits there, and nobody else is
   await until('it listens', async () => (await channels()) === 1)
   await cluster.command('CONFIG', 'RESETSTAT')
   await one.release(releaseOf(holder))
-  await until('it is woken', () => heard.some((wake) => wake.tag !== 'all' && wake.id === waiter.id))
+  // The message is its lease: the server of the slot has counted somebody who gets it.
+  await until('it holds', () => heard.some((wake) => wake.tag === 'granted' && wake.id === waiter.id))
   const stats = await server.commandStats()
   expect([stats['spublish'], stats['publish']]).toEqual([1, undefined])
   await other.acquire(waiter)
   await other.release(releaseOf(waiter))
   await until('it listens no more', async () => (await channels()) === 0)
+  for (const store of [one, other]) await store.close()
+})
+
+test('a message to all servers is a hint: nobody knows whether it reached the process', async () => {
+  const [one, other] = [redisStore(newClusterFor()), redisStore(newClusterFor())]
+  const heard: Wake[] = []
+  await other.listen?.((wake) => heard.push(wake))
+  const [holder, waiter] = [ticket({ key: 'unheard' }), ticket({ key: 'unheard' })]
+  fenceOf(await one.acquire(holder))
+  await other.acquire(waiter)
+  const server = await cluster.masterOf('holdfast:{unheard}')
+  // The connection of the slot is lost. The one for all servers may be on another server.
+  await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub')
+  await one.release(releaseOf(holder))
+  const { rooms } = await one.inspect({ prefix: 'unheard', cursor: undefined, count: 1 })
+  expect(rooms[0]?.holders).toMatchObject([{ id: waiter.id, state: 'offered' }])
+  expect(heard.filter(({ tag }) => tag === 'granted')).toEqual([])
+  fenceOf(await other.acquire(waiter))
+  await other.release(releaseOf(waiter))
   for (const store of [one, other]) await store.close()
 })
 
