@@ -25,6 +25,7 @@ import { isLater } from './later.ts'
 import { isUsedUp } from './lease-deadline.ts'
 import type { Renewable } from './renewal-loop.ts'
 import { evictionOf } from './ticket-errors.ts'
+import type { Bucket } from './timer-wheel.ts'
 import type { PendingAcquisition } from './wakes.ts'
 
 /**
@@ -39,7 +40,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   readonly ticket: Ticket
   readonly promise: Promise<HeldLease | null>
   dueAt: number = Number.POSITIVE_INFINITY
-  scheduled = false
+  bucket: Bucket<Renewable> | undefined
   previous: Renewable | undefined
   next: Renewable | undefined
   readonly #context: EngineContext

@@ -51,8 +51,7 @@ export class Engine {
   /** How much it looks after, to see that nothing is left behind. */
   get counts(): { readonly waiting: number; readonly leases: number; readonly scheduled: number } {
     const { leases, renewals } = this.#context
-    const scheduled = renewals.list(() => true).length
-    return { waiting: this.waiting.size, leases: leases.list().length, scheduled }
+    return { waiting: this.waiting.size, leases: leases.list().length, scheduled: renewals.size }
   }
 
   /**

@@ -19,29 +19,36 @@ export class Leases {
   readonly #renewals: RenewalLoop
   /**
    * By ticket id, to find the one that a wake is about: walking over ten thousand leases for each wake would be felt.
-   * Undefined for a store in this process, where such wakes are rare and an entry for each lease would be felt.
+   * With a store in this process such wakes are rare, and an entry for each lease would be felt. So there the index is made
+   * when it is first asked for, and dropped with the last lease.
    */
-  readonly #byId: Map<string, ListedLease> | undefined
+  #byId: Map<string, ListedLease> | undefined
+  readonly #alwaysIndexed: boolean
 
   constructor(store: Store, renewals: RenewalLoop) {
     this.#renewals = renewals
-    this.#byId = store.inProcess === true ? undefined : new Map()
+    this.#alwaysIndexed = store.inProcess !== true
+    if (this.#alwaysIndexed) this.#byId = new Map()
   }
 
-  add(lease: ListedLease): void {
-    this.#renewals.schedule(lease)
+  /** `now`: a recent look at the monotonic clock. */
+  add(lease: ListedLease, now: number): void {
+    this.#renewals.schedule(lease, now)
     this.#byId?.set(lease.id, lease)
   }
 
   remove(lease: ListedLease): void {
     this.#renewals.remove(lease)
+    if (this.#byId === undefined) return
     // Another lease may have the id by now, if the same ticket was adopted once more.
-    if (this.#byId?.get(lease.id) === lease) this.#byId.delete(lease.id)
+    if (this.#byId.get(lease.id) === lease) this.#byId.delete(lease.id)
+    if (this.#byId.size === 0 && !this.#alwaysIndexed) this.#byId = undefined
   }
 
   find(id: string): ListedLease | undefined {
-    if (this.#byId !== undefined) return this.#byId.get(id)
-    return this.#renewals.find((one) => isLease(one) && one.id === id) as ListedLease | undefined
+    if (this.#renewals.size === 0) return undefined
+    this.#byId ??= new Map(this.list().map((lease) => [lease.id, lease]))
+    return this.#byId.get(id)
   }
 
   list(): ListedLease[] {

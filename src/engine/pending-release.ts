@@ -7,6 +7,7 @@ import { type Events, tellStoreError } from './events.ts'
 import { isLater } from './later.ts'
 import type { ReleaseRetry } from './release-retry.ts'
 import type { Renewable, RenewalLoop } from './renewal-loop.ts'
+import type { Bucket } from './timer-wheel.ts'
 
 export interface ReleaseOptions {
   readonly cancel: boolean
@@ -50,7 +51,7 @@ export class PendingRelease implements Renewable {
   readonly ticket: Ticket
   readonly slackMs = 0
   dueAt = 0
-  scheduled = false
+  bucket: Bucket<Renewable> | undefined
   previous: Renewable | undefined
   next: Renewable | undefined
   /** What the caller awaits: the answer, or the time of one attempt. Never rejects. */
@@ -158,7 +159,7 @@ export class PendingRelease implements Renewable {
     if (isHoldfastError(error, 'store-refused')) return this.#end()
     const pauseMs = this.#context.backoffMs(this.#attempts)
     this.#context.releases.failed(this, this.#context.clock.monotonicMs() + pauseMs)
-    if (this.scheduled) this.#setDue(pauseMs)
+    if (this.bucket !== undefined) this.#setDue(pauseMs)
   }
 
   #setDue(pauseMs: number): void {

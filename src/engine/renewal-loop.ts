@@ -5,9 +5,10 @@ import type { Answer, RenewAnswer, Store, Ticket } from '../contract/store.ts'
 import { type Events, tellStoreError } from './events.ts'
 import { type Exchange, now } from './instant.ts'
 import { isLater } from './later.ts'
+import { TimerWheel, type WheelEntry } from './timer-wheel.ts'
 
 /** What the renewal loop looks after: a lease, a waiter, or a release that is not answered yet. */
-export interface Renewable {
+export interface Renewable extends WheelEntry<Renewable> {
   readonly kind: 'lease' | 'waiter' | 'release'
   readonly ticket: Ticket
   /** The ticket to renew with, if it differs from the lease's own. */
@@ -27,18 +28,14 @@ export interface Renewable {
   answered(answer: RenewAnswer, asked: Ticket, when: Exchange): void
   /** The store gave no answer: the renewal may or may not have happened. */
   unanswered(error: unknown): void
-  /**
-   * For the loop alone: whether it is scheduled, and its neighbours in the list. The list lives in its members, because
-   * every uncontended lock pays for joining and leaving it.
-   */
-  scheduled: boolean
-  previous: Renewable | undefined
-  next: Renewable | undefined
 }
 
 /**
- * Does what has to happen at a time, for everything of one store: one timer, which sleeps until the first due time, and one
- * batched request for all tickets that are due then. It renews leases, keeps waiters remembered and repeats releases.
+ * Does what has to happen at a time, for everything of one store: one timer, which sleeps until the first due time, and
+ * batched requests for all tickets that are due then. It renews leases, keeps waiters remembered and repeats releases.
+ *
+ * A round that takes longer than {@link SLICE_MS} is continued by the next timer, so that the event loop can serve others
+ * in between.
  *
  * The timer is not stopped when the last member leaves. It fires once more, finds nothing, and is not started again. So a
  * lock that is taken and released in a loop starts one timer per ttl/3, and not one per lock.
@@ -47,11 +44,10 @@ export class RenewalLoop {
   readonly #store: Store
   readonly #clock: Clock
   readonly #events: Events
-  #first: Renewable | undefined
-  #last: Renewable | undefined
+  readonly #wheel: TimerWheel<Renewable> = new TimerWheel()
   #timer: Timer | undefined
   #wakesAt = Number.POSITIVE_INFINITY
-  #asksNow: Renewable[] = []
+  #willAsk = false
   /** How far the wall clock was ahead of the monotonic clock in the last round. If that grew, the machine slept. */
   #wallLead: number
   #noticesSleep = false
@@ -62,11 +58,10 @@ export class RenewalLoop {
     void SOON.then(this.#askAtOnce)
   }
   readonly #askAtOnce = (): void => {
-    // Two wakes for one ticket in one tick are one question.
-    const asked = this.#asksNow.length > 1 ? [...new Set(this.#asksNow)] : this.#asksNow
-    this.#asksNow = []
-    this.#lookAfter(asked, now(this.#clock, this.#store))
-    for (const one of asked) if (one.scheduled) this.#wakeBy(one.dueAt)
+    this.#willAsk = false
+    const from = now(this.#clock, this.#store)
+    this.#inSlice(from, () => this.#wheel.takeUrgent(BATCH))
+    if (this.#wheel.isBehind) this.#wakeBy(from.monotonicMs)
   }
 
   constructor(store: Store, clock: Clock, events: Events) {
@@ -77,37 +72,29 @@ export class RenewalLoop {
     this.#wallLead = wallMs - monotonicMs
   }
 
-  /** Adds it, or takes notice of its new `dueAt`. */
-  schedule(one: Renewable): void {
-    if (!one.scheduled) {
-      one.scheduled = true
-      one.previous = this.#last
-      if (this.#last === undefined) this.#first = one
-      else this.#last.next = one
-      this.#last = one
-      if (one.awaited) this.#await(1)
-    }
-    this.#wakeBy(one.dueAt)
+  get size(): number {
+    return this.#wheel.size
+  }
+
+  /** Adds it, or takes notice of its new `dueAt`. `now`: a recent look at the monotonic clock, if the caller had one. */
+  schedule(one: Renewable, now: number = this.#clock.monotonicMs()): void {
+    if (one.awaited && one.bucket === undefined) this.#await(1)
+    this.#put(one, now)
   }
 
   remove(one: Renewable): void {
-    if (!one.scheduled) return
-    const { previous, next } = one
-    one.scheduled = false
-    one.previous = undefined
-    one.next = undefined
-    if (previous === undefined) this.#first = next
-    else previous.next = next
-    if (next === undefined) this.#last = previous
-    else next.previous = previous
+    if (one.bucket === undefined) return
+    this.#wheel.remove(one)
     if (one.awaited) this.#await(-1)
   }
 
   /** Asks about it at the end of this tick, in one request with all others of this tick. Ignored if it was removed. */
   askNow(one: Renewable): void {
-    if (!one.scheduled) return
-    this.#asksNow.push(one)
-    if (this.#asksNow.length === 1) outsideOfCallers(this.#askSoon)
+    if (one.bucket === undefined) return
+    this.#wheel.putFirst(one)
+    if (this.#willAsk) return
+    this.#willAsk = true
+    outsideOfCallers(this.#askSoon)
   }
 
   /** From now on a round every second, because a signal is listened to: after a suspend it must abort soon. */
@@ -118,16 +105,7 @@ export class RenewalLoop {
 
   /** All members that fulfil `which`. A copy, because what is done with one may remove others. */
   list(which: (one: Renewable) => boolean): Renewable[] {
-    const found: Renewable[] = []
-    for (let one = this.#first; one !== undefined; one = one.next) if (which(one)) found.push(one)
-    return found
-  }
-
-  /** The first member that fulfils `which`. */
-  find(which: (one: Renewable) => boolean): Renewable | undefined {
-    let one = this.#first
-    while (one !== undefined && !which(one)) one = one.next
-    return one
+    return Array.from(this.#wheel).filter(which)
   }
 
   /** For good. What is still scheduled runs out in the store. */
@@ -136,6 +114,11 @@ export class RenewalLoop {
     this.#timer = undefined
     // No due time is earlier, so no timer is started any more.
     this.#wakesAt = Number.NEGATIVE_INFINITY
+  }
+
+  #put(one: Renewable, now: number): void {
+    const at = this.#wheel.put(one, now)
+    if (at < this.#wakesAt) this.#wakeBy(at)
   }
 
   #wakeBy(at: number): void {
@@ -156,22 +139,19 @@ export class RenewalLoop {
   #round(): void {
     this.#timer = undefined
     this.#wakesAt = Number.POSITIVE_INFINITY
-    const at = now(this.#clock, this.#store)
-    const slept = this.#hasSlept(at)
-    const due: Renewable[] = []
-    let next = Number.POSITIVE_INFINITY
-    for (let one = this.#first; one !== undefined; one = one.next) {
-      if (slept || one.dueAt - one.slackMs <= at.monotonicMs) due.push(one)
-      else next = Math.min(next, one.dueAt)
-    }
-    this.#lookAfter(due, at)
-    for (const one of due) if (one.scheduled) next = Math.min(next, one.dueAt)
-    this.#rest(at, next)
+    const from = now(this.#clock, this.#store)
+    this.#wheel.advance(from.monotonicMs, { every: this.#hasSlept(from) })
+    this.#inSlice(from, (at) => {
+      const urgent = this.#wheel.takeUrgent(BATCH)
+      return urgent.length > 0 ? urgent : this.#wheel.takeDue(BATCH, at.monotonicMs)
+    })
+    this.#rest(from)
   }
 
-  #rest(at: Instant, next: number): void {
-    if (this.#first === undefined) this.#noticesSleep = false
+  #rest(at: Instant): void {
+    if (this.#wheel.size === 0) this.#noticesSleep = false
     else if (this.#noticesSleep) this.#wakeBy(at.monotonicMs + SLEEP_CHECK_MS)
+    const next = this.#wheel.isBehind ? at.monotonicMs : this.#wheel.nextAt()
     if (next !== Number.POSITIVE_INFINITY) this.#wakeBy(next)
   }
 
@@ -181,20 +161,29 @@ export class RenewalLoop {
     return this.#wallLead - before > SLEPT_MS
   }
 
-  /** `at`: a moment before `due()` is called for any of them, so it is before each of the requests. */
-  #lookAfter(due: readonly Renewable[], at: Instant): void {
-    let batch: Renewable[] = []
-    let tickets: Ticket[] = []
-    for (const one of due) {
-      if (!one.scheduled || !one.due(at)) continue
+  /** Looks after batch after batch until none is left, or until the event loop was held for long enough. */
+  #inSlice(from: Instant, take: (at: Instant) => Renewable[]): void {
+    let at = from
+    do {
+      const batch = take(at)
+      if (batch.length === 0) return
+      this.#lookAfter(batch, at)
+      at = now(this.#clock, this.#store)
+    } while (at.monotonicMs - from.monotonicMs < SLICE_MS)
+  }
+
+  /** `at`: a moment before `due()` is called for any of them, so it is before the request. */
+  #lookAfter(taken: readonly Renewable[], at: Instant): void {
+    const batch: Renewable[] = []
+    const tickets: Ticket[] = []
+    for (const one of taken) {
+      if (one.bucket === undefined || !one.due(at)) continue
       batch.push(one)
       tickets.push(one.renewRequest ?? one.ticket)
-      if (batch.length < BATCH) continue
-      this.#ask(batch, tickets, at)
-      batch = []
-      tickets = []
     }
     if (batch.length > 0) this.#ask(batch, tickets, at)
+    // An answer in the same tick has put it back already.
+    for (const one of taken) if (this.#wheel.isTaken(one)) this.#put(one, at.monotonicMs)
   }
 
   #ask(batch: readonly Renewable[], tickets: readonly Ticket[], askedAt: Instant): void {
@@ -222,26 +211,29 @@ export class RenewalLoop {
     for (const one of batch) {
       index += 1
       // Removed meanwhile, so its answer is late: whatever it says, the ticket is released.
-      if (!one.scheduled) continue
+      if (one.bucket === undefined) continue
       const answer = answers[index]
       // The store leaves a place empty when it could not learn anything of that ticket.
       if (typeof answer !== 'object' || answer === null) one.unanswered(undefined)
       else one.answered(answer, tickets[index] ?? one.ticket, when)
-      if (one.scheduled) this.#wakeBy(one.dueAt)
+      if (one.bucket !== undefined) this.#put(one, when.answeredAt.monotonicMs)
     }
   }
 
   #fail(batch: readonly Renewable[], error: unknown): void {
     const { key, id } = (batch.length === 1 ? batch[0]?.ticket : undefined) ?? {}
     tellStoreError(this.#events, { verb: 'renew', error, key, id })
+    const at = this.#clock.monotonicMs()
     for (const one of batch) {
-      if (!one.scheduled) continue
+      if (one.bucket === undefined) continue
       one.unanswered(error)
-      if (one.scheduled) this.#wakeBy(one.dueAt)
+      if (one.bucket !== undefined) this.#put(one, at)
     }
   }
 }
 
+/** How long a round may hold the event loop. Beyond it no new batch is begun; a batch takes about half a millisecond. */
+const SLICE_MS = 3
 /** A script that renews 500 tickets keeps a Redis server busy for about a millisecond. */
 const BATCH = 500
 const SOON: Promise<void> = Promise.resolve()

@@ -10,6 +10,7 @@ import type { ListedLease } from './leases.ts'
 import type { LockEvents } from './lock-events.ts'
 import type { Renewable } from './renewal-loop.ts'
 import { lossOf } from './ticket-errors.ts'
+import type { Bucket } from './timer-wheel.ts'
 
 /**
  * The life of a lease.
@@ -53,7 +54,7 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
   readonly fence: bigint
   ticket: Ticket
   dueAt: number
-  scheduled = false
+  bucket: Bucket<Renewable> | undefined
   previous: Renewable | undefined
   next: Renewable | undefined
   protected readonly context: EngineContext
@@ -72,7 +73,7 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     this.ticket = ticket
     this.fence = fence
     this.dueAt = this.#nextDue(when.askedAt, this.deadlineAt(when.answeredAt))
-    context.leases.add(this)
+    context.leases.add(this, when.answeredAt.monotonicMs)
   }
 
   abstract close(error: ClosedError): Promise<void>

@@ -69,6 +69,32 @@ describe('a lease is renewed', () => {
     await Promise.all(leases.map((lease) => lease.release()))
   })
 
+  test('in slices: no round goes on for longer than a few milliseconds', async () => {
+    const { clock, locks, store } = scene()
+    const leases = await Promise.all(
+      Array.from({ length: 10_000 }, (_, index) => locks.acquire(`k${index}`, { ttl: TTL })),
+    )
+    const rounds: number[] = []
+    const startTimer = clock.startTimer.bind(clock)
+    clock.startTimer = (delayMs, fire) =>
+      startTimer(delayMs, () => {
+        const from = clock.monotonicMs()
+        fire()
+        rounds.push(clock.monotonicMs() - from)
+      })
+    const renew = store.renew.bind(store)
+    store.renew = (tickets) => {
+      clock.block(1)
+      return renew(tickets)
+    }
+    const before = store.count('renew')
+    await clock.advance(TTL)
+    expect(Math.max(...rounds)).toBeLessThanOrEqual(5)
+    expect(store.count('renew') - before).toBeLessThanOrEqual(3 * Math.ceil(10_000 / 500))
+    expect(leases.every((lease) => lease.state === 'held')).toBe(true)
+    await Promise.all(leases.map((lease) => lease.release()))
+  })
+
   test('until it is released, and not after it', async () => {
     const { clock, store, locks } = scene()
     const lease = await locks.acquire('k', { ttl: TTL })
