@@ -74,9 +74,9 @@ export class HeldLease extends RenewedLease implements Lease {
   }
 
   /** For the end of work whose holder may have released the lease already: throws only if it was lost. */
-  assertNotLost(): void {
-    const { tag } = this.phase
-    if (tag !== 'released' && tag !== 'detached') this.assertHeld()
+  assertNotLost(at: Instant = this.now()): void {
+    this.expireIfOver(at)
+    if (this.phase.tag === 'lost') throw this.phase.error
   }
 
   async extend(ttl?: number | string): Promise<void> {

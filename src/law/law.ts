@@ -33,6 +33,12 @@ export function excludeEachOther(one: Share, other: Share): boolean {
   return !mayStandTogether([one, other])
 }
 
+/** A holder in the list of holders. */
+interface Listed {
+  readonly value: { readonly ticket: Share }
+  readonly next: Listed | undefined
+}
+
 /** The sum of the units of some holders, and their smallest limit. It admits one more without looking at each of them. */
 export class Sum {
   #units = 0
@@ -50,13 +56,13 @@ export class Sum {
   }
 
   /** Takes out one holder. `left`: the holders that stay. */
-  subtract(share: Share, left: { values(): Iterable<{ readonly ticket: Share }> }): void {
+  subtract(share: Share, left: { readonly first: Listed | undefined }): void {
     this.#units -= share.units
     if (share.limit > this.#limit) return
     this.#smallest -= 1
     if (this.#smallest > 0) return
     this.#limit = UNLIMITED
-    for (const holder of left.values()) this.#count(holder.ticket.limit)
+    for (let one = left.first; one !== undefined; one = one.next) this.#count(one.value.ticket.limit)
   }
 
   #count(limit: number): void {

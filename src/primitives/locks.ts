@@ -120,10 +120,12 @@ export class Locks {
     options: CallbackOptions | undefined,
     work: (lease: Lease) => Promise<T> | T,
   ): Promise<T>
-  async withLock<T>(key: string, ...rest: WorkArguments<CallbackOptions, Work<Lease, T>>): Promise<T> {
-    const [options, work] = splitWork(rest)
-    const settings = parseSettings(options, TAKES.callback, this.#defaults)
-    return withHold(this.#context, { key, shape: EXCLUSIVE, settings }, work)
+  withLock<T>(key: string, ...rest: WorkArguments<CallbackOptions, Work<Lease, T>>): Promise<T> {
+    return promised(() => {
+      const [options, work] = splitWork(rest)
+      const settings = parseSettings(options, TAKES.callback, this.#defaults)
+      return withHold(this.#context, { key, shape: EXCLUSIVE, settings }, work)
+    })
   }
 
   /** Like {@link withLock}, but never waits: `{ ran: false }` when the key is busy, and `work` does not run. */

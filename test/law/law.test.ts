@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { UNLIMITED } from '../../src/contract/store.ts'
 import { excludeEachOther, mayStandTogether, type Share, Sum } from '../../src/law/law.ts'
+import { Roster } from '../../src/law/roster.ts'
 
 const MUTEX: Share = { units: 1, limit: 1 }
 const READER: Share = { units: 1, limit: UNLIMITED }
@@ -74,11 +75,9 @@ describe('the running sum', () => {
             present.push(turn)
           } else {
             const left = present.splice(turn, 1)
-            for (const share of left)
-              sum.subtract(
-                share,
-                present.map((ticket) => ({ ticket })),
-              )
+            const staying = new Roster<{ readonly ticket: Share }>()
+            for (const [index, ticket] of present.entries()) staying.set(String(index), { ticket })
+            for (const share of left) sum.subtract(share, staying)
           }
         }
         expect(sum.admits(candidate)).toBe(mayStandTogether([...present, candidate]))

@@ -23,7 +23,7 @@ const togetherness = mistakesIn('law.ts', [
   ['the smallest limit outlives its holder', 'this.#smallest > 0', 'this.#smallest >= 0'],
   [
     'the limits of those who stay are forgotten',
-    'for (const holder of left.values()) this.#count(holder.ticket.limit)',
+    'for (let one = left.first; one !== undefined; one = one.next) this.#count(one.value.ticket.limit)',
     '',
   ],
 ])

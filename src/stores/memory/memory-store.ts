@@ -14,14 +14,13 @@ import {
   acquire,
   evict,
   isIdle,
-  openRoom,
-  type Room,
   release,
   renew,
   type StoreTime,
   type VerbResult,
   view,
 } from '../../law/room.ts'
+import { type KeptRoom, Rooms } from './rooms.ts'
 
 export interface MemoryStoreOptions {
   /** Where the store's time comes from, for tests. Default: the monotonic clock of the process, which counts from 1970. */
@@ -49,18 +48,16 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
 class MemoryStore implements Store {
   readonly name = 'memory'
   readonly inProcess?: true
-  readonly #rooms = new Map<string, Room>()
+  readonly #rooms: Rooms
   readonly #listeners = new Set<(wake: Wake) => void>()
   readonly #now: (atMs?: number) => StoreTime
   /** The largest fence of all rooms that were cleared. A new room starts above it. */
   #fenceFloor = 0
-  readonly #spare: Room[] = []
-  #left: string | undefined
-
-  readonly #reaches: (id: string) => boolean
+  /** The room that was left last. */
+  #left: KeptRoom | undefined
 
   constructor({ now, reaches }: MemoryStoreOptions) {
-    this.#reaches = reaches ?? (() => this.#listeners.size > 0)
+    this.#rooms = new Rooms(reaches ?? (() => this.#listeners.size > 0))
     this.#now = now ?? processTime
     if (now === undefined) this.inProcess = true
   }
@@ -73,7 +70,7 @@ class MemoryStore implements Store {
   renew(tickets: readonly Ticket[], atMs?: number): readonly RenewAnswer[] {
     const time = this.#now(atMs)
     return tickets.map((ticket) => {
-      const room = this.#rooms.get(ticket.key)
+      const room = this.#find(ticket.key)
       return room === undefined ? { tag: 'gone', evicted: false } : this.#settled(renew(room, ticket, time))
     })
   }
@@ -81,10 +78,10 @@ class MemoryStore implements Store {
   release(request: ReleaseRequest, atMs?: number): ReleaseAnswer {
     const time = this.#now(atMs)
     // A tombstone needs a room, even if there is none yet.
-    const room = request.cancel ? this.#enter(request.key, time) : this.#rooms.get(request.key)
+    const room = request.cancel ? this.#enter(request.key, time) : this.#find(request.key)
     if (room === undefined) return { was: 'unknown' }
     const outcome = release(room, request, time)
-    this.#leave(request.key, time)
+    this.#leave(room, time)
     return this.#settled(outcome)
   }
 
@@ -104,61 +101,56 @@ class MemoryStore implements Store {
       .sort(byCodeUnits)
     const page = keys.slice(0, request.count)
     const rooms = page
-      .map((key) => view(this.#rooms.get(key) ?? openRoom(0), key, time))
+      .map((key) => this.#rooms.get(key))
+      .filter((room) => room !== undefined)
+      .map((room) => view(room, room.key, time))
       .filter((room) => room.holders.length > 0 || room.queue.length > 0 || room.closedMs > 0)
     return { rooms, next: keys.length > page.length ? page.at(-1) : undefined }
   }
 
   evict(request: EvictRequest): readonly string[] {
-    const room = this.#rooms.get(request.key)
+    const room = this.#find(request.key)
     return room === undefined ? [] : this.#settled(evict(room, request, this.#now()))
   }
 
   /** The store opens nothing, so it has nothing to close. Another `createLocks` may go on with it. */
   async close(): Promise<void> {}
 
-  #enter(key: string, time: StoreTime): Room {
-    const present = this.#rooms.get(key)
+  #find(key: string): KeptRoom | undefined {
+    return this.#left?.key === key ? this.#left : this.#rooms.get(key)
+  }
+
+  #enter(key: string, time: StoreTime): KeptRoom {
+    const present = this.#find(key)
     if (present !== undefined) return present
     this.#clearOldest(time)
-    const room = this.#spare.pop() ?? openRoom(0, this.#reaches)
-    room.lastFence = this.#fenceFloor
-    this.#rooms.set(key, room)
-    return room
+    return this.#rooms.open(key, this.#fenceFloor)
   }
 
   /** Keeps the room that was left last until another room is left: the same key again and again has to be fast. */
-  #leave(key: string, time: StoreTime): void {
+  #leave(room: KeptRoom, time: StoreTime): void {
     const before = this.#left
-    if (before === key) return
-    this.#left = key
-    const room = before === undefined ? undefined : this.#rooms.get(before)
-    if (before !== undefined && room !== undefined) this.#clear(before, room, time)
+    if (before === room) return
+    this.#left = room
+    if (before !== undefined) this.#clear(before, time)
   }
 
-  #clear(key: string, room: Room, time: StoreTime): void {
+  #clear(room: KeptRoom, time: StoreTime): void {
     if (!isIdle(room, time)) return
     this.#fenceFloor = Math.max(this.#fenceFloor, room.lastFence)
-    this.#rooms.delete(key)
-    // An idle room is as good as a new one, except for its times and its fence. Making new rosters costs more than a lock.
-    room.closedUntil = 0
-    room.nextExpiry = Number.POSITIVE_INFINITY
-    if (this.#spare.length < SPARE_ROOMS) this.#spare.push(room)
+    if (this.#left === room) this.#left = undefined
+    this.#rooms.close(room)
   }
 
   /**
-   * Finds rooms whose holder never came back. Each new room pays for a look at the two oldest rooms. So the map never grows
-   * beyond what is in use, without a sweep.
+   * Finds rooms whose holder never came back. Each new room pays for a look at the two that were not looked at for the
+   * longest time. So there are never many more rooms than are in use, without a sweep.
    */
   #clearOldest(time: StoreTime): void {
     if (this.#rooms.size < 2) return
-    let looks = 0
-    for (const [key, room] of this.#rooms) {
-      this.#rooms.delete(key)
-      this.#rooms.set(key, room)
-      this.#clear(key, room, time)
-      looks += 1
-      if (looks === 2) return
+    for (let looks = 0; looks < 2; looks += 1) {
+      const room = this.#rooms.nextToLookAt()
+      if (room !== undefined) this.#clear(room, time)
     }
   }
 
@@ -167,8 +159,6 @@ class MemoryStore implements Store {
     return outcome.answer
   }
 }
-
-const SPARE_ROOMS = 16
 
 const originMs = Date.now() - performance.now()
 
