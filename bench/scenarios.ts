@@ -30,6 +30,7 @@ import { openProperLockfile } from './adapters/proper-lockfile.ts'
 import { openRedisSemaphore } from './adapters/redis-semaphore.ts'
 import { openRedlock, openRedlockOn } from './adapters/redlock.ts'
 import type { Metric, Scenario } from './scenario.ts'
+import { asyncLockCallbacks, bareCallbacks, callbacks, holdfastCallbacks } from './scenarios/callback.ts'
 import { crowd } from './scenarios/crowd.ts'
 import { cycle, tightCycle } from './scenarios/cycle.ts'
 import { fairness } from './scenarios/fairness.ts'
@@ -39,6 +40,8 @@ import { handOver } from './scenarios/hand-over.ts'
 import { idle } from './scenarios/idle.ts'
 import { jobsBeside, jobsOneWorker, jobsThroughput } from './scenarios/jobs.ts'
 import { jobsLatency } from './scenarios/jobs-start.ts'
+import { manyLeases } from './scenarios/leases.ts'
+import { queueLength } from './scenarios/queue-length.ts'
 import { type QuorumFault, quorumCycle } from './scenarios/quorum-cycle.ts'
 import { bareRenewing, holdfastRenewing } from './scenarios/renewing.ts'
 
@@ -88,6 +91,44 @@ export const scenarios: readonly Scenario[] = [
       crowd('holdfast', openMemory, 1000),
       crowd('async-mutex', openAsyncMutex, 1000),
       crowd('async-lock', openAsyncLock, 1000),
+    ],
+  },
+  ...manyLeases.map(
+    ([count, candidates]): Scenario => ({
+      name: `memory-leases-${count}`,
+      title: `In process, ${count.toLocaleString('en')} held leases, processor time each`,
+      metrics: [
+        { name: 'take', unit: 'µs', better: 'lower' },
+        { name: 'renewal', unit: 'µs', better: 'lower' },
+        { name: 'release', unit: 'µs', better: 'lower' },
+        { name: 'longest stall', unit: 'ms', better: 'lower' },
+      ],
+      target: '≤ 3 µs each, stalls ≤ 20 ms',
+      candidates,
+    }),
+  ),
+  ...[10, 1000, 100_000].map(
+    (waiters): Scenario => ({
+      name: `memory-waiters-${waiters}`,
+      title: `In process, ${waiters.toLocaleString('en')} waiters on one key, processor time per hand-over`,
+      metrics: [{ name: 'hand-over', unit: 'µs', better: 'lower' }],
+      target: 'the same for 100,000 as for 10',
+      candidates: [
+        queueLength('bare keyed queue', openBareQueue, waiters),
+        queueLength('holdfast', openMemory, waiters),
+        queueLength('async-lock', openAsyncLock, waiters),
+      ],
+    }),
+  ),
+  {
+    name: 'memory-callback',
+    title: 'In process, a free key, callback form',
+    metrics: [PER_SECOND],
+    target: 'ahead of async-lock',
+    candidates: [
+      callbacks('bare keyed queue', bareCallbacks, 500_000),
+      callbacks('holdfast', holdfastCallbacks, 500_000),
+      callbacks('async-lock', asyncLockCallbacks, 500_000),
     ],
   },
   {
