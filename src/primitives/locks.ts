@@ -121,11 +121,14 @@ export class Locks {
     work: (lease: Lease) => Promise<T> | T,
   ): Promise<T>
   withLock<T>(key: string, ...rest: WorkArguments<CallbackOptions, Work<Lease, T>>): Promise<T> {
-    return promised(() => {
+    // Not by `promised`: a deadlock shows where this was called, and a stack has room for ten functions.
+    try {
       const [options, work] = splitWork(rest)
       const settings = parseSettings(options, TAKES.callback, this.#defaults)
       return withHold(this.#context, { key, shape: EXCLUSIVE, settings }, work)
-    })
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   /** Like {@link withLock}, but never waits: `{ ran: false }` when the key is busy, and `work` does not run. */

@@ -155,8 +155,8 @@ const fences = [
   ...mistakesIn('memory-store.ts', [
     [
       'a key that was empty starts low',
-      'room.lastFence = this.#fenceFloor',
-      'room.lastFence = 0',
+      'this.#rooms.open(key, this.#fenceFloor)',
+      'this.#rooms.open(key, 0)',
       // The room that was left last is still there, and knows its last fence.
       [...STORE, 'conformance'],
     ],

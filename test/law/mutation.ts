@@ -35,6 +35,9 @@ export async function mutate(mutant: Mutant | undefined): Promise<Mutated> {
   })
   const store = await moduleOf('../../src/stores/memory/memory-store.ts', mutant, {
     '../../law/room.ts': room,
+    './memory-rooms.ts': await moduleOf('../../src/stores/memory/memory-rooms.ts', mutant, {
+      '../../law/room.ts': room,
+    }),
   })
   const [law, { memoryStore }] = await Promise.all([import(room), import(store)])
   return { law, memoryStore }

@@ -82,9 +82,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('withLock does not release', CONTENTION, ['left behind', 'liveness'], {
     file: 'primitives/hold.ts',
-    find: 'return await runUnder(context, lease, work, runObserved)\n  } finally {',
-    replace:
-      'return await runUnder(context, lease, work, runObserved)\n  } finally {\n    if (lease.ticket.units < 0)',
+    find: 'const released = lease.releaseNow()',
+    replace: 'const released = lease.ticket.units < 0 ? lease.releaseNow() : undefined',
   }),
   mutant('the deadline of a grant counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/acquisition.ts',
@@ -244,8 +243,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('withLock succeeds under a lease that was lost', CONTENTION, ['error'], {
     file: 'primitives/hold.ts',
-    find: 'lease.assertNotLost()',
-    replace: '',
+    find: 'const value = await runObserved(context.engine, lease, work)\n    lease.assertNotLost()',
+    replace: 'const value = await runObserved(context.engine, lease, work)',
   }),
   mutant('a grant that took longer than its ttl is delivered', CLOCKS, ['deadline'], {
     file: 'engine/acquisition.ts',

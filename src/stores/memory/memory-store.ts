@@ -20,7 +20,7 @@ import {
   type VerbResult,
   view,
 } from '../../law/room.ts'
-import { type KeptRoom, Rooms } from './rooms.ts'
+import { type KeptRoom, MemoryRooms } from './memory-rooms.ts'
 
 export interface MemoryStoreOptions {
   /** Where the store's time comes from, for tests. Default: the monotonic clock of the process, which counts from 1970. */
@@ -48,7 +48,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
 class MemoryStore implements Store {
   readonly name = 'memory'
   readonly inProcess?: true
-  readonly #rooms: Rooms
+  readonly #rooms: MemoryRooms
   readonly #listeners = new Set<(wake: Wake) => void>()
   readonly #now: (atMs?: number) => StoreTime
   /** The largest fence of all rooms that were cleared. A new room starts above it. */
@@ -57,7 +57,7 @@ class MemoryStore implements Store {
   #left: KeptRoom | undefined
 
   constructor({ now, reaches }: MemoryStoreOptions) {
-    this.#rooms = new Rooms(reaches ?? (() => this.#listeners.size > 0))
+    this.#rooms = new MemoryRooms(reaches ?? (() => this.#listeners.size > 0))
     this.#now = now ?? processTime
     if (now === undefined) this.inProcess = true
   }

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { memoryStore } from '../../../src/stores/memory/index.ts'
-import { type KeptRoom, Rooms } from '../../../src/stores/memory/rooms.ts'
+import { type KeptRoom, MemoryRooms } from '../../../src/stores/memory/memory-rooms.ts'
 
 const keys = fc.oneof(fc.constantFrom('a', 'b', 'c', 'd', 'e'), fc.string({ minLength: 1, maxLength: 20 }))
 const steps = fc.oneof(
@@ -14,7 +14,7 @@ describe('the rooms of a memory store', () => {
   test('are found by key, and looked at in turn: the newest last', () => {
     fc.assert(
       fc.property(fc.array(steps, { maxLength: 200 }), (history) => {
-        const rooms = new Rooms()
+        const rooms = new MemoryRooms(() => false)
         const inTurn: KeptRoom[] = []
         for (const step of history) {
           switch (step.do) {
@@ -47,7 +47,7 @@ describe('the rooms of a memory store', () => {
   })
 
   test('start with the fence they are opened with, also where a closed room is used again', () => {
-    const rooms = new Rooms()
+    const rooms = new MemoryRooms(() => false)
     const room = rooms.open('first', 7)
     room.closedUntil = 99
     room.nextExpiry = 99

@@ -14,7 +14,7 @@ export interface KeptRoom extends Room {
  * say what its oldest entry is: it walks over all that were removed in front (with 300,000 keys that took 74 µs). So the
  * keys are spread over many Maps, and the ring says which room was not looked at for the longest time.
  */
-export class Rooms {
+export class MemoryRooms {
   readonly #shards: (Map<string, KeptRoom> | undefined)[] = new Array(SHARDS).fill(undefined)
   /** The room to look at next. The newest room is the one before it. */
   #oldest: KeptRoom | undefined
