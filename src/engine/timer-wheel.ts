@@ -14,7 +14,7 @@ export interface WheelEntry<E> {
 export interface Bucket<E> {
   /** When its entries are looked at: when the first of them is due, or where the bucket begins, if it is coarse. */
   startsAt: number
-  /** From this moment on, each of its entries may be taken, if that saves a round of its own. */
+  /** From this moment on, each of its entries may be taken, if that saves a round of its own. `Infinity`: they have no slack. */
   mayBeTakenAt: number
   /** Whether some of its entries may be due later than the bucket. These are put into a narrower one when its time comes. */
   isCoarse: boolean
@@ -34,7 +34,7 @@ export class TimerWheel<E extends WheelEntry<E>> {
   /** Buckets by the logarithm of their width, then by the number of widths before their start. */
   readonly #fine: Map<number, Bucket<E>>[] = []
   readonly #coarse: Map<number, Bucket<E>>[] = []
-  /** Buckets whose time has come, in its order. */
+  /** Buckets whose time has come, the most urgent first. */
   #due: Bucket<E>[] = []
   /** Entries to take next, whenever they are due. */
   readonly #urgent: Bucket<E> = newBucket(Number.NEGATIVE_INFINITY)
@@ -99,8 +99,7 @@ export class TimerWheel<E extends WheelEntry<E>> {
         due.push(bucket)
       }
     }
-    due.sort((one, other) => one.startsAt - other.startsAt)
-    this.#due.push(...due)
+    this.#due = [...this.#due, ...due].sort(byUrgency)
   }
 
   /** When to call `advance` next. `Infinity`: nothing will be due. */
@@ -166,7 +165,7 @@ export class TimerWheel<E extends WheelEntry<E>> {
     const bucket = bucketOf(this.#coarse, level, number)
     if (bucket !== undefined) return bucket
     const opened = this.#open(this.#coarse, level, number, number * width)
-    opened.mayBeTakenAt = Number.POSITIVE_INFINITY
+    opened.mayBeTakenAt = NEVER
     opened.isCoarse = level > 0
     return opened
   }
@@ -177,6 +176,13 @@ export class TimerWheel<E extends WheelEntry<E>> {
     shelves[level]?.set(number, bucket)
     return bucket
   }
+}
+
+/** Entries without slack go first: if the loop is behind, the others have time left. */
+function byUrgency<E>(one: Bucket<E>, other: Bucket<E>): number {
+  const [oneCanWait, otherCanWait] = [one, other].map(({ mayBeTakenAt }) => mayBeTakenAt < NEVER)
+  if (oneCanWait !== otherCanWait) return oneCanWait ? 1 : -1
+  return one.startsAt - other.startsAt
 }
 
 function newBucket<E>(startsAt: number): Bucket<E> {
@@ -221,6 +227,7 @@ function unlink<E extends WheelEntry<E>>(entry: E, bucket: Bucket<E>): void {
   entry.next = undefined
 }
 
+const NEVER = Number.POSITIVE_INFINITY
 /** A bucket is a sixteenth (2 to the power of 4) as wide as the time until it starts. */
 const SHARE_LOG = 4
 /** What is due later than in 24 days is put again when they are over. */

@@ -163,6 +163,19 @@ describe('a timer wheel', () => {
     expect(wheel.isBehind).toBe(false)
   })
 
+  test('takes what has no slack first, also when it is behind with what has some', () => {
+    const wheel = new TimerWheel<Entry>()
+    const patient = [new Entry(1, 100), new Entry(2, 100)]
+    for (const entry of patient) wheel.put(entry, 0)
+    wheel.advance(5)
+    expect(wheel.takeDue(1, 5)).toEqual([patient[0]])
+    const exact = new Entry(7, 0)
+    wheel.put(exact, 5)
+    wheel.advance(8)
+    expect(wheel.takeDue(1, 8)).toEqual([exact])
+    expect(wheel.takeDue(10, 8)).toEqual([patient[1]])
+  })
+
   test('takes every entry after a sleep, also those that are due much later', () => {
     const wheel = new TimerWheel<Entry>()
     const entries = [new Entry(10, 0), new Entry(5000, 0), new Entry(30_000, 3000), new Entry(1e9, 0)]
