@@ -34,8 +34,8 @@ export interface Waiting {
   readonly ahead: number | undefined
   /** Renewals in a row without an answer. */
   attempts: number
-  /** When it was renewed last, on the monotonic clock. */
-  lastAskedAt: number
+  /** When the first of these was sent, on the monotonic clock. */
+  unansweredSince: number
   askAgainAt: number
   /** How much sooner than `askAgainAt` it may be renewed, to share a request with others. */
   slackMs: number
@@ -62,13 +62,19 @@ export function newWaiting(ahead: number | undefined, sample: ClockSample | unde
     tag: 'waiting',
     ahead,
     attempts: 0,
-    lastAskedAt: 0,
+    unansweredSince: 0,
     askAgainAt: 0,
     slackMs: 0,
     lastError: undefined,
     sample,
     granted: undefined,
   }
+}
+
+/** One more renewal is on its way. */
+export function countAttempt(state: Waiting, { monotonicMs }: Instant): void {
+  if (state.attempts === 0) state.unansweredSince = monotonicMs
+  state.attempts += 1
 }
 
 /** Plans the next question. Returns when it is due. */
@@ -79,9 +85,9 @@ export function askAgainAfter(state: Waiting, pauseMs: number, from: Instant): n
 }
 
 /** Whether the store does not answer, so that nobody knows whether the key is still taken. */
-export function isSilent({ attempts, lastAskedAt, lastError }: Waiting, at: number): boolean {
-  if (lastError !== undefined || attempts > 1) return true
-  return attempts === 1 && at - lastAskedAt > SILENCE_MS
+export function isSilent({ attempts, unansweredSince, lastError }: Waiting, at: number): boolean {
+  // A wake has it asked once more while a renewal is on its way, so several attempts alone say nothing.
+  return lastError !== undefined || (attempts > 0 && at - unansweredSince > SILENCE_MS)
 }
 
 /** How much earlier than necessary a waiter may be asked about, to share a request with others. */

@@ -10,6 +10,7 @@ import {
   type AcquisitionState,
   type Asking,
   askAgainAfter,
+  countAttempt,
   newAsking,
   newWaiting,
   type Over,
@@ -181,8 +182,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     }
     this.#woken = false
     this.#openRenewals += 1
-    state.attempts += 1
-    state.lastAskedAt = at.monotonicMs
+    countAttempt(state, at)
     this.#setDue(askAgainAfter(state, this.#context.attemptMs(state.attempts), at))
     return true
   }
@@ -214,7 +214,6 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     const state = this.#state
     assert(state.tag !== 'over', 'a wait that is over is renewed')
     this.#openRenewals -= 1
-    // As for an answer: the ticket was forgotten meanwhile.
     if (state.tag === 'asking') return
     state.lastError = error
     if (isHoldfastError(error, 'store-refused')) return this.giveUp(error)

@@ -376,3 +376,19 @@ test('an abort while the first request is being written leaves nothing to look a
   expect(delays.length).toBeLessThanOrEqual(5)
   expect(store.count('renew')).toBe(0)
 })
+
+test('two renewals on their way at the end of a wait do not make the store silent: the key was taken', async () => {
+  const { clock, store, locks, other } = scene()
+  const held = await other.locks.acquire('k')
+  const waiting = locks.acquire('k', { wait: 300 })
+  await clock.advance(100)
+  const { tickets } = store.sent.at(-1) ?? {}
+  store.always('lose request', ['renew'])
+  for (let wakes = 0; wakes < 2; wakes += 1) {
+    store.wake({ tag: 'ticket', id: tickets?.[0]?.id ?? '' })
+    await clock.advance(1)
+  }
+  expect(store.count('renew')).toBeGreaterThanOrEqual(2)
+  await expect(clock.until(waiting)).rejects.toMatchObject({ code: 'acquire-timeout' })
+  await held.release()
+})
