@@ -41,7 +41,7 @@ import { type JobHandler, JobWorker } from './worker.ts'
  *     await fetch(`https://mail.example/receipts/${job.payload.order}`, { method: 'PUT', signal: job.signal })
  *   },
  * })
- * process.once('SIGTERM', () => worker.stop())
+ * process.on('SIGTERM', () => worker.stop())
  * ```
  */
 export function createJobs<Payloads extends object = Record<string, unknown>>(

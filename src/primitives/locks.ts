@@ -49,7 +49,7 @@ import {
 } from './together.ts'
 
 /**
- * Locks over a store. Make one object per process and store, and share it: it renews all its leases in one request, and its
+ * Locks over a store. Make one object per process and store, and share it: one request renews many of its leases, and its
  * waiters share one subscription.
  *
  * ```ts

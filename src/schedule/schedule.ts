@@ -59,7 +59,7 @@ export interface Schedule extends AsyncDisposable {
  *   console.log('reports on the day before', scheduledAt, fence, signal.aborted)
  * })
  * schedule.start()
- * process.once('SIGTERM', () => schedule.stop().then(() => locks.close()))
+ * process.on('SIGTERM', () => schedule.stop().then(() => locks.close()))
  * ```
  *
  * There is one exception. If a process dies after the effect of its work, and before the store knows that the tick is settled,
