@@ -47,7 +47,7 @@ function loadEngine(wanted: SqliteEngine | undefined): SqliteModule {
   } catch (cause) {
     throw new StoreError(
       'store-refused',
-      'The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: npm install @photostructure/sqlite',
+      'The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: npm install @photostructure/sqlite@1',
       { cause },
     )
   }
