@@ -35,6 +35,8 @@ interface DatabaseFacts {
   /** What a transaction is that does not say; undefined where that cannot be found out. */
   readonly defaultIsolation: string | undefined
   readonly standbys: number
+  /** How many processes that receive the log are hidden from this role: standbys, or backups. */
+  readonly hiddenReceivers: number
   /** Of those that any user of the server has. */
   readonly connections: number
   /** The one that has been open for longest of those that we may see. */
@@ -52,14 +54,15 @@ async function factsOf(connections: PostgresConnections, url: string): Promise<D
       pg_catalog.pg_notification_queue_usage()::text as queue,
       (select pg_catalog.sum(numbackends) from pg_catalog.pg_stat_database)::text as connections,
       (select pg_catalog.count(*) from pg_catalog.pg_stat_replication
-       where state <> 'backup' and application_name not in ('pg_basebackup', 'pg_receivewal'))::text as standbys`,
+       where state <> 'backup' and application_name not in ('pg_basebackup', 'pg_receivewal'))::text as standbys,
+      (select pg_catalog.count(*) from pg_catalog.pg_stat_replication where state is null)::text as hidden`,
   )
   const rows = await connections.query(
     `select name, setting from pg_catalog.pg_settings
      where name = any ($1::text[])`,
     [`{${SETTINGS.join(',')}}`],
   )
-  // Those of others only for a member of pg_read_all_stats.
+  // A role outside pg_read_all_stats sees its own transactions only.
   const [oldest] = await connections.query(
     `select pid::text, (extract(epoch from pg_catalog.clock_timestamp() - xact_start) * 1000)::text as ms
      from pg_catalog.pg_stat_activity
@@ -74,6 +77,7 @@ async function factsOf(connections: PostgresConnections, url: string): Promise<D
     settings: Object.fromEntries(rows.map(({ name, setting }) => [String(name), String(setting)])),
     defaultIsolation: await defaultIsolation(url),
     standbys: Number(row['standbys']),
+    hiddenReceivers: Number(row['hidden']),
     connections: Number(row['connections']),
     oldest: oldest && { pid: String(oldest['pid']), openMs: Number(oldest['ms']) },
     queueUsage: Number(row['queue']),
@@ -188,9 +192,16 @@ function durability({ settings }: DatabaseFacts): Finding {
   return { check, verdict: 'ok', text: 'Every grant is on disk before it is answered.' }
 }
 
-function standbys({ standbys: count, settings }: DatabaseFacts): Finding | undefined {
-  if (count === 0) return undefined
+function standbys({ standbys: count, hiddenReceivers, settings }: DatabaseFacts): Finding | undefined {
   const check = 'fail-over'
+  if (count === 0) {
+    if (hiddenReceivers === 0) return undefined
+    return {
+      check,
+      verdict: 'warning',
+      text: 'The doctor could not look at the standbys, because the role is no member of pg_read_all_stats. Run the doctor as a role that is.',
+    }
+  }
   const waits = settings['synchronous_standby_names'] !== '' && settings['synchronous_commit'] !== 'local'
   if (waits) return { check, verdict: 'ok', text: 'A standby has every lock before it is granted.' }
   return {

@@ -66,6 +66,15 @@ test('the doctor tells of a pooler, of a standby, and of a server that does not 
     verdict: 'warning',
     text: expect.stringContaining('synchronous_standby_names'),
   })
+  await server.sql(`create role app login password 'secret'; grant create on database holdfast to app`)
+  const asApp = new URL(server.url)
+  asApp.username = 'app'
+  asApp.password = 'secret'
+  expect((await diagnose(asApp.href)).findings).toContainEqual({
+    check: 'fail-over',
+    verdict: 'warning',
+    text: expect.stringContaining('no member of pg_read_all_stats'),
+  })
 })
 
 test('the doctor tells of defaults that matter to locks, and of a server that has hardly a connection left', async () => {

@@ -91,6 +91,17 @@ describe('the doctor, about a Redis server', () => {
   })
 
   test.each([
+    [[], /could not look for snapshots, because .* forgets the locks since its last snapshot, or all locks/],
+    [['--appendonly', 'yes'], /could not look at appendfsync, because .* may forget the last locks/],
+  ])('says that it could not look at the settings of a server with %o', async (args, text) => {
+    await using server = await startRedis({ args })
+    const { findings } = await diagnose(await user(server, '+info'))
+    expect(findings.filter(({ verdict }) => verdict !== 'ok')).toEqual([
+      { check: 'persistence', verdict: 'warning', text: expect.stringMatching(text) },
+    ])
+  })
+
+  test.each([
     ['-subscribe', 'messages', 'warning', /^Who waits cannot be told/],
     ['-scan', 'listing', 'warning', /Keys cannot be listed/],
     ['-zadd', 'connection', 'problem', /docs\/redis.md/],

@@ -145,22 +145,32 @@ export function persistence({ info, settings }: ServerFacts): Finding | undefine
     const fsync = settings.get('appendfsync')
     if (fsync === 'always')
       return { check, verdict: 'ok', text: 'Every grant is on disk before it is answered.' }
-    const loss =
-      fsync === undefined
-        ? 'some of the last'
-        : fsync === 'everysec'
-          ? 'the last second of'
-          : 'half a minute of'
+    if (fsync === undefined) {
+      return {
+        check,
+        verdict: 'warning',
+        text: `The doctor could not look at appendfsync, because ${NO_CONFIG} A server that crashes may forget the last locks. ${change}`,
+      }
+    }
+    const loss = fsync === 'everysec' ? 'the last second of' : 'half a minute of'
     return {
       check,
       verdict: 'warning',
       text: `A server that crashes forgets ${loss} locks, whose holders are told at their next renewal. ${change}`,
     }
   }
+  const save = settings.get('save')
+  if (save === undefined) {
+    return {
+      check,
+      verdict: 'warning',
+      text: `The doctor could not look for snapshots, because ${NO_CONFIG} A server that restarts forgets the locks since its last snapshot, or all locks. ${change}`,
+    }
+  }
   return {
     check,
     verdict: 'warning',
-    text: `A server that restarts forgets ${settings.get('save') ? 'the locks since its last snapshot' : 'all locks'}, whose holders are told at their next renewal. ${change}`,
+    text: `A server that restarts forgets ${save === '' ? 'all locks' : 'the locks since its last snapshot'}, whose holders are told at their next renewal. ${change}`,
   }
 }
 
@@ -179,7 +189,14 @@ export function saving({ info, settings }: ServerFacts): Finding | undefined {
 function isolation({ info, settings, setting }: ServerFacts): Finding | undefined {
   const check = 'isolation'
   const least = settings.get('min-replicas-to-write')
-  if (setting !== 'sentinel' || info.get('role') !== 'master' || least === undefined) return undefined
+  if (setting !== 'sentinel' || info.get('role') !== 'master') return undefined
+  if (least === undefined) {
+    return {
+      check,
+      verdict: 'warning',
+      text: `The doctor could not look at min-replicas-to-write, because ${NO_CONFIG}`,
+    }
+  }
   if (Number(least) > 0) {
     return {
       check,
@@ -237,5 +254,6 @@ export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`
 }
 
+const NO_CONFIG = 'the user may not ask for CONFIG GET (+config|get).'
 const NEARLY_FULL = 0.9
 const FENCES_AHEAD_MS = 60_000
