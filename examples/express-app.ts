@@ -39,12 +39,12 @@ const { port } = server.address() as AddressInfo
 
 /** What a process does at SIGTERM. */
 async function shutDown(): Promise<void> {
-  requests.stopWaiting()
+  const requestsEnded = requests.close()
   server.close()
   server.closeIdleConnections()
   await once(server, 'close')
-  // Works whose clients have gone are nothing that a server waits for.
-  await requests.settled()
+  // The server does not wait for work whose client has gone.
+  await requestsEnded
   await locks.close()
 }
 

@@ -57,7 +57,7 @@ async function plugin(fastify: FastifyInstance, options: ServerLocksOptions): Pr
     )
   }
   const { locks, requests, close } = await openServerLocks(options)
-  fastify.addHook('preClose', async () => requests.stopWaiting())
+  fastify.addHook('preClose', async () => void requests.close())
   // Runs when the server has answered all its requests, but for those whose clients have gone.
   fastify.addHook('onClose', close)
 

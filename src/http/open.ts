@@ -15,7 +15,7 @@ export interface ServerLocksOptions extends LocksOptions, RequestLocksOptions {
 export interface ServerLocks extends AsyncDisposable {
   readonly locks: Locks
   readonly requests: RequestLocks
-  /** For the end of a shutdown: waits for the works of requests, closes what was opened, and does nothing to locks that were given. */
+  /** For the end of a shutdown: closes `requests`, and then the locks, if this call has opened them. Locks that were given stay open. */
   close(): Promise<void>
 }
 
@@ -27,7 +27,6 @@ export interface ServerLocks extends AsyncDisposable {
  *
  * const { locks, requests, close } = await openServerLocks({ store: 'redis://localhost:6379', label: 'billing' })
  * console.log(await locks.withLock('start-up', () => 'ready'))
- * requests.stopWaiting()
  * await close()
  * ```
  *
@@ -46,7 +45,7 @@ export async function openServerLocks(options: ServerLocksOptions): Promise<Serv
     const locks = await connect(store, rest)
     const requests = createRequestLocks(locks, { statusCodes })
     const close = async () => {
-      await requests.settled()
+      await requests.close()
       await locks.close()
     }
     return { locks, requests, close, [Symbol.asyncDispose]: close }
@@ -59,6 +58,6 @@ export async function openServerLocks(options: ServerLocksOptions): Promise<Serv
     )
   }
   const requests = createRequestLocks(given, { statusCodes })
-  const close = () => requests.settled()
+  const close = () => requests.close()
   return { locks: given, requests, close, [Symbol.asyncDispose]: close }
 }

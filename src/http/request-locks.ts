@@ -18,13 +18,13 @@ export type During = OutgoingResponse | AbortSignal | undefined
 export type RequestWork<T> = (lease: Lease, context: { readonly signal: AbortSignal }) => Promise<T> | T
 
 /** Locks that are held for the duration of a request. See {@link createRequestLocks}. */
-export interface RequestLocks {
+export interface RequestLocks extends AsyncDisposable {
   /**
    * Like `locks.withLock`, but it ends with the request. If the client goes away during the wait, the place in the queue is given
    * up, and `work` does not run. If the client goes away while `work` runs, the `signal` of `work` aborts, and the key is released
    * when `work` has ended. Errors have a `statusCode`; see {@link asHttpError}.
    *
-   * @throws like `locks.withLock`; {@link ClosedError} after `stopWaiting()`; an `AbortError` when the client has gone.
+   * @throws like `locks.withLock`; {@link ClosedError} after `close()`; an `AbortError` when the client has gone.
    */
   withLock<T>(during: During, key: string, work: RequestWork<T>): Promise<T>
   withLock<T>(
@@ -34,16 +34,14 @@ export interface RequestLocks {
     work: RequestWork<T>,
   ): Promise<T>
   /**
-   * For the begin of a shutdown. Requests that wait, and new requests, are rejected with a `ClosedError` (503). Requests that have
-   * their lock go on. So a server can end its requests without waiting for keys that other instances hold. Calls without a
-   * request still wait, until the locks are closed.
+   * Call it at the begin of a shutdown. Requests that wait, and new requests, are rejected with a `ClosedError` (503). So a server
+   * can end its requests without waiting for keys that other instances hold. Requests that have their lock go on.
+   *
+   * Resolves when the work of all requests has ended and its keys are released: close the locks then. The server itself does
+   * not wait for work whose client has gone, although it may still write. Calls without a request go on, and are not awaited.
+   * Never rejects, and may be called again.
    */
-  stopWaiting(): void
-  /**
-   * For the end of a shutdown. Resolves when the current work of all requests has ended and its keys are released. The server
-   * itself does not wait for work whose client has gone, although it may still write. Calls without a request are not awaited.
-   */
-  settled(): Promise<void>
+  close(): Promise<void>
 }
 
 /**
@@ -81,7 +79,7 @@ export function createRequestLocks(locks: Locks, options: RequestLocksOptions = 
   const waits = new Set<AbortController>()
   const ongoing = new Set<Promise<unknown>>()
   const watch = new SignalWatch()
-  let stopped = false
+  let isClosed = false
 
   async function hold<T>(
     during: During,
@@ -93,7 +91,7 @@ export function createRequestLocks(locks: Locks, options: RequestLocksOptions = 
       return locks.withLock(key, options, (lease) => work(lease, { signal: lease.signal }))
     }
     const gone = signalOf(during)
-    if (stopped) throw closing(key)
+    if (isClosed) throw closing(key)
     gone.throwIfAborted()
     const wait = new AbortController()
     const unfollow = follow(options.signal === undefined ? [gone] : [gone, options.signal], wait)
@@ -131,6 +129,12 @@ export function createRequestLocks(locks: Locks, options: RequestLocksOptions = 
     }
   }
 
+  async function close(): Promise<void> {
+    isClosed = true
+    for (const wait of waits) wait.abort(closing(undefined))
+    await Promise.allSettled(ongoing)
+  }
+
   return {
     async withLock<T>(during: During, key: string, ...rest: WorkArguments<CallbackOptions, RequestWork<T>>) {
       const [terms = {}, work] = splitWork(rest)
@@ -145,13 +149,8 @@ export function createRequestLocks(locks: Locks, options: RequestLocksOptions = 
         ongoing.delete(held)
       }
     },
-    stopWaiting() {
-      stopped = true
-      for (const wait of waits) wait.abort(closing(undefined))
-    },
-    async settled() {
-      await Promise.allSettled(ongoing)
-    },
+    close,
+    [Symbol.asyncDispose]: close,
   }
 }
 

@@ -41,7 +41,7 @@ export class ModuleLocks {
 
   /** The first hook of a shutdown: requests that wait are answered, as the server waits for all of them next. */
   onModuleDestroy(): void {
-    this.#server.requests.stopWaiting()
+    void this.#server.requests.close()
   }
 
   /** The last one: no request is left to be answered. */

@@ -31,7 +31,7 @@ test('Express answers with the status of the error, and says when to come back',
       requests.withLock(response, 'pay', { wait: 0 }, () => expect.unreachable()),
     )
     app.get('/closing', (_, response: Response) => {
-      requests.stopWaiting()
+      void requests.close()
       return requests.withLock(response, 'pay', () => expect.unreachable())
     })
   })
@@ -88,9 +88,9 @@ test('Express closes in the middle of requests, also when it is told twice: thos
   await untilRooms(other, 'pay: 1 + 1')
   // What docs/frameworks.md does at SIGTERM, which comes twice.
   for (const signal of ['first', 'second']) {
-    requests.stopWaiting()
+    const requestsEnded = requests.close()
     server.close(async () => {
-      await requests.settled()
+      await requestsEnded
       await locks.close()
       closed.open(signal)
     })

@@ -386,7 +386,7 @@ test('a server that shuts down lets nobody wait, and lets those finish who have 
   await begun.opened
   const waiting = call(`${url}/a`).answer
   await untilRooms(other, '/a: 1 + 1')
-  requests.stopWaiting()
+  void requests.close()
   expect((await waiting).status).toBe(503)
   expect((await call(`${url}/b`).answer).status).toBe(503)
   expect(await outcomeOf(holding)).toBe('pending')
@@ -399,7 +399,6 @@ test('a server that shuts down lets nobody wait, and lets those finish who have 
 test('a server knows when the work of all its requests has ended, also of clients that have gone', async () => {
   const { locks, other } = twoProcesses()
   const requests = createRequestLocks(locks)
-  await requests.settled()
   const begun = gate()
   const end = gate()
   const { url } = await serve((_, response) =>
@@ -415,11 +414,11 @@ test('a server knows when the work of all its requests has ended, also of client
   // What is of no request is not waited for: it may be there for as long as the locks are.
   const forever = requests.withLock(undefined, 'leader', (lease) => aborted(lease.signal))
   forever.catch(() => {})
-  requests.stopWaiting()
-  const settled = requests.settled()
-  expect(await outcomeOf(settled)).toBe('pending')
+  const closed = requests.close()
+  expect(await outcomeOf(closed)).toBe('pending')
   end.open()
-  await settled
+  await closed
+  await requests.close()
   expect(await roomsOf(other)).toEqual(['leader: 1 + 0'])
   await locks.close()
 })
