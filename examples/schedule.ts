@@ -35,7 +35,7 @@ await ran(4)
 
 const status = await second?.schedule.jobs[0]?.status()
 console.log(
-  `last: ${status?.last?.result} on ${status?.last?.owner['label']}, next: ${status?.next?.toISOString()}`,
+  `last: ${status?.last?.result} on ${status?.last?.owner['label']}, next: ${status?.nextAt?.toISOString()}`,
 )
 
 for (const { schedule, locks } of instances) {

@@ -25,7 +25,7 @@ export type HoldfastErrorCode =
   | 'task-failed'
 
 export interface HoldfastErrorOptions {
-  /** The key the error is about, if it is about one. */
+  /** What the error is about: the key of a lock, the group of a task, the resource of a guard, or the id of a job. */
   readonly key?: string | undefined
   readonly cause?: unknown
 }

@@ -19,6 +19,24 @@ export interface JobParts {
   readonly onStop: () => void
 }
 
+/**
+ * One job of a schedule, in this process. A tick goes through these steps:
+ *
+ * 1. Due: `Course` says so, by the clock of this process.
+ * 2. Is it settled? If the store has its `done` mark, another process ran it.
+ * 3. The lock of the job. The process waits for it, and then looks for the `done` mark once more.
+ * 4. The begin mark, which outlives the lease. If the runs before have left too many of them, the tick is settled as failed.
+ * 5. The run.
+ * 6. Settled: the `done` mark, with a mark of its own for `failed`.
+ * 7. Removed: the begin marks. Ticks that came during the run are settled as `skipped`. The lock is released.
+ *
+ * | what goes wrong | marks that stay | what becomes of the tick |
+ * |---|---|---|
+ * | the process ends before step 4 | none | the next holder of the lock runs it |
+ * | the process dies, loses its lease or is stopped in step 5 | begin | the next holder runs it as another attempt |
+ * | the store does not confirm step 6 | begin | the same |
+ * | the process dies in step 7 | done, begin | it is settled, and the begin mark runs out |
+ */
 export class Job implements ScheduledJob {
   readonly name: string
   readonly expression: string
@@ -47,7 +65,7 @@ export class Job implements ScheduledJob {
     parts.locks.readWrite(this.#marks.lock)
   }
 
-  get next(): Date | undefined {
+  get nextAt(): Date | undefined {
     const { next } = this.#course
     return next === undefined ? undefined : new Date(next)
   }
@@ -73,8 +91,9 @@ export class Job implements ScheduledJob {
     const { nowMs } = this.#course
     const running = await this.#marks.running()
     return {
-      next: this.next,
-      running: running === undefined ? undefined : { owner: running.owner, since: before(nowMs, running) },
+      nextAt: this.nextAt,
+      running:
+        running === undefined ? undefined : { owner: running.owner, startedAt: before(nowMs, running) },
       last: await this.#lastSettled(nowMs),
     }
   }
@@ -354,5 +373,5 @@ function before(nowMs: number, { sinceMs }: Sighting): Date {
 
 /** How far the clocks of the processes may differ. */
 const SKEW_MS = 300_000
-/** Of a tick whose processes die under it. */
+/** How many runs of a tick may begin and not end: their processes died, for example. */
 const MOST_ATTEMPTS = 3

@@ -4,11 +4,11 @@ import type { FinishedRun } from './run.ts'
 
 /** What the store, and so every process, knows of a job at this moment. */
 export interface ScheduleStatus {
-  readonly next: Date | undefined
-  /** Who runs it, and since when by this machine's clock. */
-  readonly running: { readonly owner: Owner; readonly since: Date } | undefined
+  readonly nextAt: Date | undefined
+  /** The process that runs the job now, and when the run began by this machine's clock. */
+  readonly running: { readonly owner: Owner; readonly startedAt: Date } | undefined
   /**
-   * The last tick that somebody settled, among the last two. `skipped`: it overlapped with a run. The store remembers a tick until
+   * The later one of the last two ticks that is settled. `skipped`: it overlapped with a run. The store remembers a tick until
    * the next one, and then for as long as it may be made up for and 5 minutes more.
    */
   readonly last:
@@ -27,7 +27,7 @@ export interface ScheduledJob {
   readonly expression: string
   readonly timezone: string
   /** The next tick by this machine's clock; `undefined` when none is to come. */
-  readonly next: Date | undefined
+  readonly nextAt: Date | undefined
   /** The last run that ended in this process. */
   readonly last: FinishedRun | undefined
   /**

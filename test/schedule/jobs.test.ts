@@ -260,10 +260,10 @@ describe('what can be seen of a job', () => {
       timezone: 'Asia/Kolkata',
       last: undefined,
     })
-    expect(job.next).toEqual(new Date('2027-01-15T08:05:00Z'))
+    expect(job.nextAt).toEqual(new Date('2027-01-15T08:05:00Z'))
     a.schedule.start()
     await stage.clock.advance(7 * MINUTE_MS)
-    expect(job.next).toEqual(new Date('2027-01-15T08:10:00Z'))
+    expect(job.nextAt).toEqual(new Date('2027-01-15T08:10:00Z'))
     expect(job.last).toEqual({
       name: 'job',
       scheduledAt: new Date('2027-01-15T08:05:00Z'),
@@ -291,7 +291,7 @@ describe('what can be seen of a job', () => {
     expect(await status()).toMatchObject({ running: { owner: { label: 'test' } }, last: undefined })
     await stage.clock.advance(30_000)
     expect(await status()).toMatchObject({
-      next: new Date('2027-01-15T08:02:00Z'),
+      nextAt: new Date('2027-01-15T08:02:00Z'),
       running: undefined,
       last: { scheduledAt: new Date('2027-01-15T08:01:00Z'), result: 'ok', owner: { label: 'test' } },
     })

@@ -75,7 +75,7 @@ test('work that never settles keeps the job to its process, which can be seen, u
   await stage.clock.advance(61 * MINUTE_MS)
   expect(stage.record).toEqual(['hung 2027-01-15T08:01:00.000Z'])
   const { running } = await stage.clock.until(job.status())
-  expect(running?.since.getTime()).toBeCloseTo(Date.parse('2027-01-15T08:01:00Z'), -4)
+  expect(running?.startedAt.getTime()).toBeCloseTo(Date.parse('2027-01-15T08:01:00Z'), -4)
   await stage.kill(hung)
   await stage.clock.advance(2 * MINUTE_MS)
   expect(stage.record.at(-1)).toMatch(/^other /)
