@@ -12,8 +12,8 @@ import { checkedOptions, type EtcdStoreOptions, originOf } from './options.ts'
  * revisions.
  *
  * Needs the package `@grpc/grpc-js` 1.13 or newer. It loads the package and connects with the first request. It does not keep the
- * process alive. If a process dies, hangs or is cut off, what it holds is free after the ttl, a fifth of it and a second, in
- * whole seconds. Its waiters are gone after about two seconds.
+ * process alive. If a process dies, hangs or is cut off, what it holds is free after the ttl, a third of it and three seconds
+ * at most. Its waiters are gone after about two seconds.
  *
  * ```ts
  * import { createLocks } from 'holdfast'

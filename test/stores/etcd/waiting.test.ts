@@ -36,7 +36,7 @@ async function leaseTtl({ key, id }: Ticket): Promise<number | undefined> {
 }
 
 /** Of waiters, as etcd grants it at least, and of holders with a ttl of 30 s. */
-const [WAITING_S, HOLDING_S] = [2, 40]
+const [WAITING_S, HOLDING_S] = [2, 38]
 
 async function queued(store: Store, one: Ticket): Promise<void> {
   expect(await store.acquire(one)).toMatchObject({ tag: 'queued' })

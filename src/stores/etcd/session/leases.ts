@@ -58,7 +58,7 @@ export class EtcdLease {
  * The etcd leases of one process: one for each length that its holders ask for, and a short one for all its waiters. Most
  * processes have one length.
  *
- * A lease of holders is longer than the ttl of its tickets, by a fifth and a second. It is kept alive so often that at any moment
+ * A lease of holders is longer than the ttl of its tickets, by a fifth and a second at least. It is kept alive so often that at any moment
  * it surely lasts for that ttl. So a ticket can be promised its ttl without a request: when it is renewed, and when its own
  * process hands the key to it. As long as the process lives, it ends each single ticket in time (`ticket-timers.ts`).
  *
@@ -252,10 +252,15 @@ interface Shared {
   timer: NodeJS.Timeout | undefined
 }
 
-/** The length of a lease in whole seconds. Its steps grow with it, so that tickets of similar terms share a lease. */
-function lengthFor(termMs: number): number {
+/**
+ * The length of a lease in whole seconds. Its steps are a twentieth to a tenth of it: tickets of similar terms share a lease, and
+ * the key of a dead process is not kept for much longer. All terms between a second and an hour make a hundred lengths.
+ */
+export function lengthFor(termMs: number): number {
   const seconds = Math.max(SHORTEST, Math.ceil((termMs * SPARE) / 1000 + 1))
-  const step = 10 ** Math.max(0, Math.floor(Math.log10(seconds)) - 1) * (seconds >= 20 ? 5 : 1)
+  const power = 10 ** Math.max(0, Math.floor(Math.log10(seconds)) - 1)
+  const leading = seconds / power / 10
+  const step = power * (leading >= 5 ? 5 : leading >= 2 ? 2 : 1)
   return Math.ceil(seconds / step) * step
 }
 
