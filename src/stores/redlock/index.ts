@@ -1,2 +1,2 @@
-export { openRedlock } from './open.ts'
-export { type RedlockStoreOptions, redlockStore } from './options.ts'
+export { openRedlock, redlockStore } from './open.ts'
+export type { RedlockStoreOptions } from './options.ts'
