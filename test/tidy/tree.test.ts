@@ -43,6 +43,12 @@ const unwanted: { what: string; pattern: RegExp; example: string; where?: RegExp
     example: 'registry.x.org',
   },
   {
+    what: 'a listener of examples that leaves the second signal to end the process in the middle of its shutdown',
+    pattern: /process\.once\(['"]SIG/,
+    example: "process.once('SIGTERM', () => worker.stop())",
+    where: /^(docs|examples|src)\/|^README\.md$/,
+  },
+  {
     what: 'a download address in a lock file',
     pattern: /"resolved": "http/,
     example: '"resolved": "https://',
