@@ -21,6 +21,7 @@ export const GIVEN_BACK: AttemptEnd = { how: 'other', reason: null, retry: true,
 
 /** The facts of a claim with its ways to end. Methods need no `this`. */
 export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: SettleContext): ClaimedJob {
+  const context = { ...settling, lease }
   return {
     ...facts,
     assertHeld() {
@@ -28,14 +29,14 @@ export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: SettleCo
     },
     async complete(options = {}) {
       checkOptions(options, ['transaction'])
-      await settle(facts, COMPLETED, options, settling)
+      await settle(facts, COMPLETED, options, context)
     },
     async fail(error, options = {}) {
-      return (await settle(facts, failed(error, options), options, settling)) as FailOutcome
+      return (await settle(facts, failed(error, options), options, context)) as FailOutcome
     },
     async giveBack(options = {}) {
       checkOptions(options, ['transaction'])
-      await settle(facts, GIVEN_BACK, options, settling)
+      await settle(facts, GIVEN_BACK, options, context)
     },
   }
 }
@@ -51,22 +52,24 @@ async function settle(
   attempt: Attempt,
   end: AttemptEnd,
   { transaction }: SettleOptions,
-  { tables, queue, keepsCompleted }: SettleContext,
+  { tables, queue, keepsCompleted, lease }: SettleContext & { readonly lease: LeaseTime },
 ): Promise<'completed' | FailOutcome> {
   const outcome =
     transaction === undefined
       ? await queue.settle(attempt, end)
-      : await settleIn(transaction, attempt, end, tables, keepsCompleted)
-  if (outcome === null) throw lostError(attempt)
+      : await settleIn(transaction, attempt, { end, tables, keepsCompleted })
+  if (outcome === null) throw lostError(attempt, lease)
   return outcome
 }
 
 async function settleIn(
   transaction: SettleOptions['transaction'],
   { id, attempt, group }: Attempt,
-  end: AttemptEnd,
-  tables: JobTables,
-  keepsCompleted: boolean,
+  {
+    end,
+    tables,
+    keepsCompleted,
+  }: { readonly end: AttemptEnd; readonly tables: JobTables; readonly keepsCompleted: boolean },
 ): Promise<'completed' | FailOutcome | null> {
   const { lost, outcomes } = await tables.settle(
     end.how === 'completed'
@@ -78,10 +81,17 @@ async function settleIn(
   return (outcomes[0] as FailOutcome | null | undefined) ?? null
 }
 
-export function lostError({ id, attempt }: Pick<Attempt, 'id' | 'attempt'>): LeaseLostError {
+/**
+ * The database says that the attempt no longer runs. If its lease is over by our clocks, it ran out. Otherwise somebody has
+ * cancelled or settled the job meanwhile.
+ */
+export function lostError(
+  { id, attempt }: Pick<Attempt, 'id' | 'attempt'>,
+  { remainingMs }: Pick<LeaseTime, 'remainingMs'>,
+): LeaseLostError {
   return new LeaseLostError(
     `Attempt ${attempt} of the job ${id} is not the one that runs (its lease ran out, it was cancelled, or it is settled already), so nothing was changed. Roll back what it did, or leave it to the next attempt.`,
-    { key: id, reason: 'expired' },
+    { key: id, reason: remainingMs <= 0 ? 'expired' : 'evicted' },
   )
 }
 

@@ -154,7 +154,7 @@ export class JobRun {
 
 function evictedError({ id, name }: JobFacts): LeaseLostError {
   return new LeaseLostError(
-    `The job ${id} (${name}) is no longer this worker's: it was cancelled, or its lease ran out and another worker has it.`,
+    `The job ${id} (${name}) is no longer this worker's: it was cancelled, or the database has ended its lease before its time.`,
     { key: id, reason: 'evicted' },
   )
 }

@@ -254,7 +254,7 @@ export class JobWorker {
   async #settleEnded(run: JobRun): Promise<void> {
     const end = run.unanswered ?? COMPLETED
     if ((await this.#settle(run, end)) !== null || end === GIVEN_BACK) return
-    this.#reportFailure(run, run.isLost ? run.job.signal.reason : lostError(run.facts), 'lost')
+    this.#reportFailure(run, run.isLost ? run.job.signal.reason : lostError(run.facts, run), 'lost')
   }
 
   async #settleFailed(run: JobRun, error: unknown): Promise<void> {

@@ -239,7 +239,8 @@ test('a job is dead at once when its handler says so, and comes back when its ha
     { state: 'delayed', failures: 1, error: 'busy' },
     { state: 'ready', failures: 0, error: null, attempt: 1 },
   ])
-  await expect(first?.complete()).rejects.toMatchObject({ code: 'lease-lost', key: first?.id })
+  const lost = { code: 'lease-lost', reason: 'evicted', key: first?.id }
+  await expect(first?.complete()).rejects.toMatchObject(lost)
 })
 
 test('jobs that are over are cleaned up after their time, and completed ones are not kept at all if so wished', async () => {

@@ -44,7 +44,7 @@ test('who lost its job cannot settle it, and what it did in the same transaction
   const second = await until('another one has it', async () => (await jobs.claim('a'))[0])
   expect([first?.attempt, second.attempt, second.failures]).toEqual([1, 2, 1])
 
-  const lost = { code: 'lease-lost', key: first?.id }
+  const lost = { code: 'lease-lost', reason: 'expired', key: first?.id }
   await expect(first?.complete()).rejects.toMatchObject(lost)
   await expect(first?.fail('x')).rejects.toMatchObject(lost)
   await expect(first?.giveBack()).rejects.toMatchObject(lost)
