@@ -31,7 +31,7 @@ export interface Diagnosis {
  */
 export async function diagnose(url: string): Promise<Diagnosis> {
   const [seen, known] = await awaited(() => Promise.allSettled([general(url), particular(url)]))
-  // Of a URL that is none both complain, and this one in a sentence.
+  // Both reject an invalid URL. The error of `general` is the readable one.
   if (seen.status === 'rejected') throw seen.reason
   if (known.status === 'rejected') throw known.reason
   const findings = [...seen.value, ...known.value]
@@ -106,9 +106,9 @@ async function messages(store: Store): Promise<Finding> {
     return { check, verdict: 'ok', text: 'This store has no messages: waiters ask when it tells them to.' }
   try {
     await store.listen(() => {})
-    return { check, verdict: 'ok', text: 'Who waits is told when it is its turn.' }
+    return { check, verdict: 'ok', text: 'Waiters are woken when it is their turn.' }
   } catch (error) {
-    const text = `Who waits cannot be told when it is its turn, and asks now and then instead. ${messageOf(error)}`
+    const text = `Waiters cannot be woken when it is their turn, and ask now and then instead. ${messageOf(error)}`
     return { check, verdict: 'warning', text }
   }
 }

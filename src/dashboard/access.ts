@@ -2,7 +2,7 @@ import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { isLoopback } from '../base/loopback.ts'
 
-/** Who may look: a browser with the token, one that `authorize` accepts, or, without both, one on this machine. */
+/** The dashboard answers browsers that `authorize` accepts or that have the token. Without both it answers browsers on this machine. */
 export interface AccessOptions {
   readonly token: string | undefined
   readonly authorize: ((request: IncomingMessage) => boolean | Promise<boolean>) | undefined
@@ -16,6 +16,7 @@ export interface AccessOptions {
  */
 export type AccessDecision = 'granted' | 'unknown' | 'foreign' | 'outside'
 
+/** Decides for each request whether the dashboard may answer it. */
 export class Access {
   readonly #options: AccessOptions
   /** The browser keeps a value derived from the token. The name is derived, too, as cookies are shared by all ports. */

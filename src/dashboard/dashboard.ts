@@ -141,7 +141,7 @@ class DashboardHandler {
         )
       case 'unknown':
         if (target.name === 'api/session') return this.#openSession(request, response)
-        return refuse(response, 401, 'Who may look is asked for a token.', { 'WWW-Authenticate': 'Bearer' })
+        return refuse(response, 401, 'The dashboard needs a token.', { 'WWW-Authenticate': 'Bearer' })
       case 'granted':
         break
       default:

@@ -65,7 +65,7 @@ export function parseLimit(locks: Locks, name: string, options: LimitOptions): L
   if (typeof name !== 'string' || name === '' || name.length > LONGEST_NAME) {
     throw expected('name', `a string of 1 to ${LONGEST_NAME} characters`, name)
   }
-  // Whoever may choose a key, such as a user a name, could choose one that begins with the rest of another limit's name.
+  // The key in the store is `name:key`. If names had a `:`, a key that a user chooses could reach into another limit.
   if (name.includes(':')) throw expected('name', 'a text without `:`, which ends it', name)
   checkOptions(options, LIMIT)
   const { concurrency, rate, wait } = options

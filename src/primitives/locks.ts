@@ -286,7 +286,7 @@ export class Locks {
    * by the time it is read.
    */
   async *inspect(
-    options: { readonly prefix?: string; readonly pageSize?: number } = {},
+    options: { readonly prefix?: string | undefined; readonly pageSize?: number | undefined } = {},
   ): AsyncGenerator<InspectedRoom, void, void> {
     checkOptions(options, ['prefix', 'pageSize'])
     const { prefix = '', pageSize = 100 } = options

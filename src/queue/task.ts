@@ -108,8 +108,8 @@ export class Task<T> implements QueuedTask {
   }
 
   /**
-   * Begun by the caller, and suspended until the task is admitted, so that the function runs in the async context of
-   * the one who enqueued it (AsyncLocalStorage, traces) and not of the task that happened to end before it.
+   * The call that enqueues the task starts this function, which then waits for its turn. So the task runs in the async context of
+   * its caller (AsyncLocalStorage, traces), and not in that of the task that ended before it.
    */
   async #live(): Promise<void> {
     await new Promise<void>((open) => {

@@ -30,7 +30,7 @@ export class GroupTurns<Item> {
     return this.#size
   }
 
-  /** Nobody of this group waits or takes a turn. */
+  /** No item of this group waits or takes a turn. */
   isFree(name: string | undefined): boolean {
     return name === undefined || !this.#groups.has(name)
   }

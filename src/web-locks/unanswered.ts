@@ -52,7 +52,7 @@ export class Unanswered {
       forget()
       this.#open.delete(isAnswered)
       if (this.#open.size > 0) return
-      // Nobody listens while there is nothing to hear.
+      // Without unanswered requests there is no listener.
       this.#deaf?.()
       this.#deaf = undefined
     })

@@ -177,7 +177,7 @@ class LockWorkerOverLocks implements LockWorker {
 
   subscribe(listener: (change: WorkerChange) => void): () => void {
     parseFunction('listener', listener)
-    // Of its own, so that one function may be given twice.
+    // A new function each time, because a program may add the same listener twice.
     const own = (change: WorkerChange) => listener(change)
     this.#listeners.add(own)
     return () => {

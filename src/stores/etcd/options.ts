@@ -6,22 +6,22 @@ export interface EtcdStoreOptions {
   /** The client URLs of the members: all `http://`, or all `https://`. Name all members: if one fails, the others are asked. */
   readonly endpoints: readonly string[]
   /** For an etcd with authentication. The user's role needs readwrite on all keys that begin with `prefix`. */
-  readonly auth?: { readonly username: string; readonly password: string }
-  readonly tls?: EtcdTls
+  readonly auth?: { readonly username: string; readonly password: string } | undefined
+  readonly tls?: EtcdTls | undefined
   /** What all keys begin with. Default: `holdfast/`. */
-  readonly prefix?: string
+  readonly prefix?: string | undefined
 }
 
 /** PEM texts, or what `tls.connect` takes in their place. */
 export interface EtcdTls {
   /** The authorities that may have signed the members' certificates. Default: those that Node.js knows. */
-  readonly ca?: string | Buffer
+  readonly ca?: string | Buffer | undefined
   /** The certificate of this client, where etcd asks for one, … */
-  readonly cert?: string | Buffer
+  readonly cert?: string | Buffer | undefined
   /** … and its key. */
-  readonly key?: string | Buffer
+  readonly key?: string | Buffer | undefined
   /** The name to look for in the members' certificates. Default: the host in `endpoints`. */
-  readonly servername?: string
+  readonly servername?: string | undefined
 }
 
 /** @throws {InvalidArgumentError} when an option is not what it should be. */

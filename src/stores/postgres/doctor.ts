@@ -158,7 +158,7 @@ function pooler({ isPooled }: DatabaseFacts): Finding {
   return {
     check,
     verdict: 'warning',
-    text: 'A pooler stands between here and the server: locks work, but nobody is woken from another process: the store looks every 250 ms instead, and advisorySession() is refused. Name the server itself for locks.',
+    text: 'A pooler stands between here and the server. Locks work, but nobody is woken from another process. The store looks every 250 ms instead, and advisorySession() is refused. Name the server itself for locks.',
   }
 }
 

@@ -20,6 +20,10 @@ import type { SqliteStatements } from './statements.ts'
 import { Sweep } from './sweep.ts'
 import { Transactions, type TransactionWork } from './transactions.ts'
 
+/**
+ * Rooms in a file, for the processes of one machine. Each verb is one transaction that runs the law on a window of the room: the
+ * rows that the verb can touch. After the transaction it wakes the processes whose turn has come.
+ */
 export class SqliteStore implements Store {
   readonly name = 'sqlite'
   readonly #transactions: Transactions

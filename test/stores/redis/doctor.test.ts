@@ -102,12 +102,12 @@ describe('the doctor, about a Redis server', () => {
   })
 
   test.each([
-    ['-subscribe', 'messages', 'warning', /^Who waits cannot be told/],
+    ['-subscribe', 'messages', 'warning', /^Waiters cannot be woken/],
     ['-scan', 'listing', 'warning', /Keys cannot be listed/],
     ['-zadd', 'connection', 'problem', /docs\/redis.md/],
     ['-publish', 'publishing', 'warning', /Grant it \+publish/],
     ['resetchannels', 'publishing', 'warning', /Grant it \+publish/],
-    ['resetchannels', 'messages', 'warning', /^Who waits cannot be told/],
+    ['resetchannels', 'messages', 'warning', /^Waiters cannot be woken/],
   ])('tells of a user with %s', async (change, check, verdict, text) => {
     await using server = await startRedis()
     const { findings } = await diagnose(await user(server, change))

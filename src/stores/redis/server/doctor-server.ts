@@ -133,7 +133,7 @@ export function clocks(servers: readonly ServerFacts[], harm: string): readonly 
 
 const APART_MS = 250
 
-/** What comes of it on a connection of its own, or what is wrong. */
+/** Asks on a connection of its own. Resolves with the answer, or with what is wrong. */
 export async function onceOpen<T extends object>(
   link: RedisLink,
   ask: (connection: RawConnection) => Promise<T>,
@@ -166,7 +166,7 @@ function infoOf(reply: unknown): ReadonlyMap<string, string> {
   return new Map(Array.from(lines, ([, name = '', value = '']) => [name, value.slice(0, LONGEST_VALUE)]))
 }
 
-/** Of what a server says about itself, many times what one does say. */
+/** The longest INFO and the longest value that are read: many times what a real server answers. */
 const LONGEST_INFO = 100_000
 const LONGEST_VALUE = 200
 
