@@ -5,7 +5,7 @@ import {
   eviction,
   lastFence,
   memory,
-  persistence,
+  NO_CONFIG,
   publishing,
   type ServerCheck,
   type ServerFacts,
@@ -64,10 +64,18 @@ function durability(facts: ServerFacts): Finding | undefined {
   const { info, settings } = facts
   const appends = info.get('aof_enabled')
   const fsync = settings.get('appendfsync')
-  if (appends === undefined || fsync === undefined) return persistence(facts)
+  if (appends === undefined) return undefined
+  const check = 'persistence'
+  if (appends === '1' && fsync === undefined) {
+    return {
+      check,
+      verdict: 'warning',
+      text: `The doctor could not look at appendfsync, because ${NO_CONFIG} Unless it is always, the votes do not count for \`maxTtl\` after a restart.`,
+    }
+  }
   const text =
     appends === '1' && fsync === 'always'
       ? 'Every vote is on disk before it is given: after a restart the votes count at once.'
       : 'After a restart the votes do not count for `maxTtl`. With appendonly yes and appendfsync always they would at once, for a disk write for each lock.'
-  return { check: 'persistence', verdict: 'ok', text }
+  return { check, verdict: 'ok', text }
 }

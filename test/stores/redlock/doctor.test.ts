@@ -83,12 +83,31 @@ test('the doctor tells of a replica in the list, of one server that is there twi
 test('the doctor holds each server against a user without rights, and shows no password', async () => {
   await using masters = await startMasters(3)
   const [first] = masters.servers
-  await first?.command('ACL', 'SETUSER', 'locks', 'on', '>sesame', '+@all', '-subscribe', '~*', '&*')
+  await first?.command('CONFIG', 'SET', 'appendonly', 'yes')
+  await first?.command(
+    'ACL',
+    'SETUSER',
+    'locks',
+    'on',
+    '>sesame',
+    '+@all',
+    '-subscribe',
+    '-config',
+    '~*',
+    '&*',
+  )
   const [, second = '', third = ''] = masters.urls
   const url = urlOf([`redis://locks:sesame@127.0.0.1:${first?.port}`, second, third])
   const { findings } = await diagnose(url)
   expect(wrong(findings)).toContainEqual(
     expect.objectContaining({ check: 'messages', where: `127.0.0.1:${first?.port}`, verdict: 'warning' }),
+  )
+  expect(wrong(findings)).toContainEqual(
+    expect.objectContaining({
+      check: 'persistence',
+      where: `127.0.0.1:${first?.port}`,
+      text: expect.stringMatching(/^The doctor could not look at appendfsync/),
+    }),
   )
   expect(JSON.stringify(findings)).not.toContain('sesame')
 })

@@ -137,7 +137,7 @@ export function memory({ info }: ServerFacts): Finding | undefined {
   }
 }
 
-export function persistence({ info, settings }: ServerFacts): Finding | undefined {
+function persistence({ info, settings }: ServerFacts): Finding | undefined {
   const check = 'persistence'
   if (!info.has('aof_enabled')) return undefined
   const change = 'Set appendonly yes and appendfsync always if no lock may be forgotten, or check the fence.'
@@ -254,6 +254,6 @@ export function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`
 }
 
-const NO_CONFIG = 'the user may not ask for CONFIG GET (+config|get).'
+export const NO_CONFIG = 'the user may not ask for CONFIG GET (+config|get).'
 const NEARLY_FULL = 0.9
 const FENCES_AHEAD_MS = 60_000
