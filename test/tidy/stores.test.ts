@@ -18,12 +18,6 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   'etcd/failures': 'src/stores/etcd/grpc/failures.ts',
 }
 
-/** Stores that are not made in `open.ts`. */
-const MAKERS: Readonly<Record<string, string>> = {
-  memory: 'src/stores/memory/memory-store.ts',
-  redis: 'src/stores/redis/options.ts',
-}
-
 test.each(stores)('the store $name has the files of every store', ({ name }) => {
   const roles = ['index', `${name}-store`, 'options', 'open', 'driver', 'failures', 'doctor']
   const missing = roles.filter((role) => !sources.includes(`src/stores/${name}/${role}.ts`))
@@ -38,5 +32,5 @@ test('what a store has elsewhere is there', () => {
 
 test.each(stores)('the store $name is made in open.ts', ({ name }) => {
   const makers = sources.filter((path) => readProjectFile(path).includes(`export function ${name}Store(`))
-  expect(makers).toEqual([MAKERS[name] ?? `src/stores/${name}/open.ts`])
+  expect(makers).toEqual([ELSEWHERE[`${name}/open`] ?? `src/stores/${name}/open.ts`])
 })

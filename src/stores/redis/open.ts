@@ -1,8 +1,54 @@
 import type { Store } from '../../contract/store.ts'
-import { type RedisStoreOptions, redisStore } from './options.ts'
+import { InvalidArgumentError } from '../../errors.ts'
+import {
+  type IoredisCluster,
+  ioredisClusterLink,
+  type NodeRedisCluster,
+  nodeRedisClusterLink,
+} from './cluster/clients.ts'
+import { parseCluster } from './cluster/options.ts'
+import { type RedisStoreOptions, settingsOf } from './options.ts'
+import { RedisStore } from './redis-store.ts'
+import { sentinelLink } from './sentinel/link.ts'
+import { parseSentinel, sentinelOf } from './sentinel/options.ts'
 import { answering } from './server/answering.ts'
+import type { ClusterLink, RedisLink } from './server/client-link.ts'
+import type { IoredisClient } from './server/ioredis.ts'
+import { has, isIoredis, linksOf, serverLinksOf } from './server/links-of.ts'
 import { newClient } from './server/new-client.ts'
+import type { NodeRedisClient } from './server/node-redis.ts'
 import { checkUrl } from './server/server-url.ts'
+
+/**
+ * A store on one Redis (6.2 or newer) or Valkey server, or on a cluster of them, over the client you already have: a `Redis`
+ * or a `Cluster` of the package ioredis 5 or 6, or what createClient() or createCluster() of the package redis 5 or 6 made,
+ * connected or not. The client is only asked for its settings: the store's own connections open when they are first needed,
+ * reconnect for ever, and end with `close()`.
+ *
+ * Its calls reject with a `StoreError`: `store-unavailable` where asking again may help, `store-refused` where a person has
+ * to change something (credentials, permissions, memory, a key that is used by something else). See docs/redis.md.
+ *
+ * ```ts
+ * import { createLocks } from 'holdfast'
+ * import { redisStore } from 'holdfast/redis'
+ * import { Redis } from 'ioredis'
+ *
+ * const locks = createLocks(redisStore(new Redis('redis://localhost:6379')))
+ * await locks.withLock('invoice:42', async (lease) => {
+ *   console.log('paying under fence', lease.fence)
+ * })
+ * await locks.close()
+ * ```
+ *
+ * @throws {InvalidArgumentError} when the client or an option is not what it should be.
+ */
+export function redisStore(
+  client: IoredisClient | NodeRedisClient | IoredisCluster | NodeRedisCluster,
+  options: RedisStoreOptions = {},
+): Store {
+  const settings = settingsOf(options)
+  return new RedisStore(linkOf(client, options), settings)
+}
 
 /**
  * A store on the server that a URL names, by whichever client package is installed: `ioredis`, or else `redis`. Asks the
@@ -14,4 +60,28 @@ import { checkUrl } from './server/server-url.ts'
 export async function openRedis(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   checkUrl(url)
   return answering(redisStore(await newClient(url), options))
+}
+
+function linkOf(client: unknown, options: RedisStoreOptions): RedisLink | ClusterLink {
+  const { sentinel } = options
+  const cluster =
+    options.cluster === undefined
+      ? clusterLinkOf(client)
+      : parseCluster(options.cluster, serverLinksOf(client))
+  if (cluster !== undefined && sentinel !== undefined) {
+    throw new InvalidArgumentError('Expected no option `sentinel` for a client of a cluster, got one.')
+  }
+  if (cluster !== undefined) return cluster
+  const linkTo = linksOf(client)
+  const own = isIoredis(client) ? sentinelOf(client) : undefined
+  const settings = sentinel === undefined ? own : parseSentinel(sentinel)
+  return settings === undefined ? linkTo() : sentinelLink(linkTo, settings)
+}
+
+function clusterLinkOf(client: unknown): ClusterLink | undefined {
+  if (has(client, 'status', 'call', 'duplicate', 'nodes')) return ioredisClusterLink(client as IoredisCluster)
+  if (has(client, 'sendCommand', 'duplicate', 'masters', 'nodeClient')) {
+    return nodeRedisClusterLink(client as unknown as NodeRedisCluster)
+  }
+  return undefined
 }

@@ -1,6 +1,7 @@
 import type { Store } from '../../../contract/store.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
-import { type RedisStoreOptions, redisStore } from '../options.ts'
+import { redisStore } from '../open.ts'
+import type { RedisStoreOptions } from '../options.ts'
 import { answering } from '../server/answering.ts'
 import { newClient } from '../server/new-client.ts'
 import { isDecodable } from '../server/server-url.ts'
