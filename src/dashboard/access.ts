@@ -2,7 +2,10 @@ import { createHash, createHmac, timingSafeEqual } from 'node:crypto'
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 import { isLoopback } from '../base/loopback.ts'
 
-/** The dashboard answers browsers that `authorize` accepts or that have the token. Without both it answers browsers on this machine. */
+/**
+ * The dashboard answers browsers that `authorize` accepts or that have the token. Without both it answers browsers on this
+ * machine.
+ */
 export interface AccessOptions {
   readonly token: string | undefined
   readonly authorize: ((request: IncomingMessage) => boolean | Promise<boolean>) | undefined

@@ -24,7 +24,8 @@ export interface JobParts {
  *
  * 1. Due: `Course` says so, by the clock of this process.
  * 2. Is it settled? If the store has its `done` mark, another process ran it.
- * 3. The lock of the job. The process waits for it, and then looks for the `done` mark once more.
+ * 3. The lock of the job. The process waits for it, and then looks for the `done` mark once more. If the tick is late by now and no
+ *    run of it has begun, it is left out.
  * 4. The begin mark, which outlives the lease. If the runs before have left too many of them, the tick is settled as failed.
  * 5. The run.
  * 6. Settled: the `done` mark, with a mark of its own for `failed`.
@@ -33,7 +34,8 @@ export interface JobParts {
  * | what goes wrong | marks that stay | what becomes of the tick |
  * |---|---|---|
  * | the process ends before step 4 | none | the next holder of the lock runs it |
- * | the process dies, loses its lease or is stopped in step 5 | begin | the next holder runs it as another attempt |
+ * | the process dies or loses its lease in step 5 | begin | the next holder runs it as another attempt |
+ * | the process is stopped in step 5 | begin, on the first attempt only | the next holder runs it again |
  * | the store does not confirm step 6 | begin | the same |
  * | the process dies in step 7 | done, begin | it is settled, and the begin mark runs out |
  */

@@ -58,9 +58,9 @@ export class EtcdLease {
  * The etcd leases of one process: one for each length that its holders ask for, and a short one for all its waiters. Most
  * processes have one length.
  *
- * A lease of holders is longer than the ttl of its tickets, by a fifth and a second at least. It is kept alive so often that at any moment
- * it surely lasts for that ttl. So a ticket can be promised its ttl without a request: when it is renewed, and when its own
- * process hands the key to it. As long as the process lives, it ends each single ticket in time (`ticket-timers.ts`).
+ * A lease of holders is longer than the ttl of its tickets, by a fifth and a second at least. It is kept alive so often that at
+ * any moment it surely lasts for that ttl. So a ticket can be promised its ttl without a request: when it is renewed, and when
+ * its own process hands the key to it. As long as the process lives, it ends each single ticket in time (`ticket-timers.ts`).
  *
  * If the process dies, hangs or is cut off, its waiters vanish with the short lease, so they delay nobody for long.
  */
