@@ -144,19 +144,15 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   }
 
   wake(): void {
-    assert(this.#state.tag !== 'over', 'a wait that is over is woken')
-    this.#woken = true
-    if (this.#context.events.acquired.isHeard) this.#wokenAt ??= this.#context.clock.monotonicMs()
-    if (this.#state.tag === 'asking' || this.#openRenewals > 0) this.#overtaken = true
-    if (this.#state.tag !== 'waiting') return
-    this.dueAt = 0
-    this.#context.renewals.askNow(this)
+    // Of two messages in one tick, the second may tell of an eviction that came after the grant.
+    if (this.#state.tag === 'waiting' && this.#state.granted !== undefined) this.#overtaken = true
+    this.#askSoon()
   }
 
   granted(granted: Granted): void {
+    this.wake()
     // Before an answer has said the store's time, nobody knows when the grant was. It asks.
     if (this.#state.tag === 'waiting') this.#state.granted = granted
-    this.wake()
   }
 
   due(at: Instant): boolean {
@@ -340,7 +336,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     if (this.#state.tag === 'waiting') state.granted = this.#state.granted
     this.#state = state
     // Woken meanwhile, it asks once more below; only a wake after that one can be missed.
-    this.#overtaken = this.#openRenewals > 0 && this.#overtaken
+    this.#overtaken = (this.#openRenewals > 0 || state.granted !== undefined) && this.#overtaken
     if (!this.#woken) this.#wokenAt = undefined
     // Only now, so that a lock nobody waits for needs no subscription. It asks everything again once wakes flow. And before
     // any listener is told, because it may release the key.
@@ -358,7 +354,17 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     const pauseMs = answer.askAgainMs >= 1 ? answer.askAgainMs : SILENCE_MS
     this.#setDue(askAgainAfter(state, pauseMs, when.answeredAt))
     // It was woken while this answer was under way.
-    if (this.#woken) this.wake()
+    if (this.#woken) this.#askSoon()
+  }
+
+  #askSoon(): void {
+    assert(this.#state.tag !== 'over', 'a wait that is over is woken')
+    this.#woken = true
+    if (this.#context.events.acquired.isHeard) this.#wokenAt ??= this.#context.clock.monotonicMs()
+    if (this.#state.tag === 'asking' || this.#openRenewals > 0) this.#overtaken = true
+    if (this.#state.tag !== 'waiting') return
+    this.dueAt = 0
+    this.#context.renewals.askNow(this)
   }
 
   #setDue(at: number): void {

@@ -180,6 +180,16 @@ describe('a message that is a lease', () => {
     await clock.advance(1)
     expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ reason: 'evicted' }))
   })
+
+  test('is checked when another message comes with it, since that may tell of an eviction', async () => {
+    const { clock, held, waiting, other } = await waitingScene(1000)
+    const released = held.release()
+    const evicted = other.locks.evictAll('k', { reason: 'stuck' })
+    const lease = await waiting
+    await Promise.all([released, evicted])
+    await clock.advance(1)
+    expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ reason: 'evicted' }))
+  })
 })
 
 /** As `waitingScene`, but messages do not arrive. `late` is the one that was for the waiter. */
