@@ -51,8 +51,9 @@ export class Listening {
     for (let attempt = 1; !this.#closed; attempt += 1) {
       try {
         await node.rooms.listen((wake) => {
-          if (wake.tag === 'ticket') this.#wakes.heard(wake.id, node)
-          else this.#onWake(wake)
+          // One server alone grants nothing: whatever it says about a ticket is a hint.
+          if (wake.tag === 'all') this.#onWake(wake)
+          else this.#wakes.heard(wake.id, node)
         })
         if (attempt === 1 && first.flows()) return
         // Until now wakes of this server may have been missed.
