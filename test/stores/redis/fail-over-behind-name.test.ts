@@ -1,7 +1,7 @@
 import { connect, createServer } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import { createLocks } from '../../../src/index.ts'
+import { createLocks, type Lease } from '../../../src/index.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
@@ -25,7 +25,8 @@ async function startName(port: number) {
   return name
 }
 
-test('a living waiter whose messages come by way of a replica (after a failover behind a name) gets its turn', async () => {
+/** `before` was connected before the fail-over: its requests go to the new primary, and its messages come from the old one, which follows it. */
+async function failedOver() {
   const old = await startRedis()
   const next = await startRedis({ replicaOf: { port: old.port } })
   onTestFinished(async () => {
@@ -57,6 +58,11 @@ test('a living waiter whose messages come by way of a replica (after a failover 
     await before.close()
     await after.close()
   })
+  return { before, after }
+}
+
+test('a living waiter whose messages come by way of a replica (after a failover behind a name) gets its turn', async () => {
+  const { before, after } = await failedOver()
   let over = false
   let held = await after.acquire('k')
   const startedAt = performance.now()
@@ -81,4 +87,25 @@ test('a living waiter whose messages come by way of a replica (after a failover 
   await held.release()
   // It is passed over until it asks, two seconds after it came at the latest, and not again.
   expect(over && performance.now() - startedAt).toBeLessThan(8_000)
+})
+
+test('a message that comes by way of a replica, and that the primary did not count, is no lease', async () => {
+  const { before, after } = await failedOver()
+  const held = await after.acquire('k')
+  const holders: string[] = []
+  const use = (name: string) => async (lease: Lease) => {
+    holders.push(name)
+    return lease
+  }
+  const first = before.acquire('k').then(use('first'))
+  await pause(1000)
+  const second = after.acquire('k').then(use('second'))
+  await pause(100)
+  await held.release()
+  await until('somebody has it', () => holders.length > 0)
+  await pause(500)
+  expect(holders).toHaveLength(1)
+  const [early, late] = holders[0] === 'first' ? [first, second] : [second, first]
+  await (await early).release()
+  await (await late).release()
 })

@@ -14,7 +14,7 @@ const [, rights = ''] =
   /^ACL SETUSER locks on >a-good-password (.*)$/m.exec(readProjectFile('docs/redis.md')) ?? []
 const commands = Array.from(rights.matchAll(/\+(\w+)/g), ([, command]) => command ?? '')
 /** Without the others it is only slower. */
-const needed = commands.filter((command) => !['publish', 'subscribe', 'ping'].includes(command))
+const needed = commands.filter((command) => !['publish', 'pubsub', 'subscribe', 'ping'].includes(command))
 
 let server: RedisServer
 beforeAll(async () => {
@@ -41,6 +41,25 @@ describe('a user that may do what the documentation lists', () => {
       expect(await server.command('ACL', 'LOG')).toEqual([])
     },
   )
+
+  test.each([
+    ['', 'granted', []],
+    [' without pubsub, which takes a request more', 'ticket', ['-pubsub']],
+  ] as const)('is woken in its turn%s', async (_, tag, changes) => {
+    const url = await user(...changes)
+    const [one, other] = [redisStore(newClient(url)), redisStore(newClient(url))]
+    const wakes: Wake[] = []
+    await other.listen?.((wake) => wakes.push(wake))
+    const [holder, waiter] = [ticket(), ticket()]
+    fenceOf(await one.acquire(holder))
+    await other.acquire(waiter)
+    await one.release(releaseOf(holder))
+    await until('it is woken', () => wakes.length > 0)
+    expect(wakes).toMatchObject([{ tag, id: waiter.id }])
+    fenceOf(await other.acquire(waiter))
+    for (const store of [one, other]) await store.close()
+    await server.command('ACL', 'LOG', 'RESET')
+  })
 
   test.each(needed)('cannot do without %s', async (command) => {
     const store = redisStore(newClient(await user(`-${command}`)))

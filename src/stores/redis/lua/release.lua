@@ -55,13 +55,13 @@ local function handOver(key, id)
   -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
   local fence = nextFence()
-  local got = fence and wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '')
+  local got, granted
+  if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
   -- If nobody got it, another one may get the key; see room.lua.
   if not fence or got == 0 and listens == '1' then
     redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter, '0', was.head)
     return
   end
-  local granted = brings and type(got) == 'number' and got > 0
   local till = now + (granted and grant or accept)
   local entry = 't' .. nextId .. (granted and '\0h ' or '\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
   redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. nextId)

@@ -124,17 +124,23 @@ end
 
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
--- this user may not publish.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
+-- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
+-- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
+-- user may not publish, and whether the message was a lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
-  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. message
-    return 1
+    own[#own + 1] = '*' .. id .. grant
+    return 1, grant ~= ''
   end
-  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
+  -- The last fence and the inboxes have the same prefix.
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
+  local listening = grant ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
+  if listening == 0 then grant = '' end
+  -- Without the right to publish, who waits asks instead.
+  local got = redis.pcall('PUBLISH', channel, id .. grant)
+  return got, grant ~= '' and type(got) == 'number'
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -402,12 +408,12 @@ local function expire()
 end
 
 -- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and somebody gets the message. Returns how many got it.
+-- and its process listens here. Returns how many got it.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
-  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
-  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  local got, isLease = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, isLease
   return got
 end
 
@@ -704,17 +710,23 @@ end
 
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
--- this user may not publish.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
+-- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
+-- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
+-- user may not publish, and whether the message was a lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
-  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. message
-    return 1
+    own[#own + 1] = '*' .. id .. grant
+    return 1, grant ~= ''
   end
-  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
+  -- The last fence and the inboxes have the same prefix.
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
+  local listening = grant ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
+  if listening == 0 then grant = '' end
+  -- Without the right to publish, who waits asks instead.
+  local got = redis.pcall('PUBLISH', channel, id .. grant)
+  return got, grant ~= '' and type(got) == 'number'
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -982,12 +994,12 @@ local function expire()
 end
 
 -- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and somebody gets the message. Returns how many got it.
+-- and its process listens here. Returns how many got it.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
-  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
-  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  local got, isLease = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, isLease
   return got
 end
 
@@ -1363,17 +1375,23 @@ end
 if #general > 0 then
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
--- this user may not publish.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
+-- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
+-- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
+-- user may not publish, and whether the message was a lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
-  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. message
-    return 1
+    own[#own + 1] = '*' .. id .. grant
+    return 1, grant ~= ''
   end
-  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
+  -- The last fence and the inboxes have the same prefix.
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
+  local listening = grant ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
+  if listening == 0 then grant = '' end
+  -- Without the right to publish, who waits asks instead.
+  local got = redis.pcall('PUBLISH', channel, id .. grant)
+  return got, grant ~= '' and type(got) == 'number'
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -1641,12 +1659,12 @@ local function expire()
 end
 
 -- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and somebody gets the message. Returns how many got it.
+-- and its process listens here. Returns how many got it.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
-  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
-  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  local got, isLease = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, isLease
   return got
 end
 
@@ -1897,17 +1915,23 @@ end
 
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
--- this user may not publish.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
+-- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
+-- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
+-- user may not publish, and whether the message was a lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
-  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. message
-    return 1
+    own[#own + 1] = '*' .. id .. grant
+    return 1, grant ~= ''
   end
-  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
+  -- The last fence and the inboxes have the same prefix.
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
+  local listening = grant ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
+  if listening == 0 then grant = '' end
+  -- Without the right to publish, who waits asks instead.
+  local got = redis.pcall('PUBLISH', channel, id .. grant)
+  return got, grant ~= '' and type(got) == 'number'
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -2175,12 +2199,12 @@ local function expire()
 end
 
 -- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and somebody gets the message. Returns how many got it.
+-- and its process listens here. Returns how many got it.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
-  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
-  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  local got, isLease = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, isLease
   return got
 end
 
@@ -2493,17 +2517,23 @@ end
 
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
--- this user may not publish.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
+-- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
+-- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
+-- user may not publish, and whether the message was a lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
-  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. message
-    return 1
+    own[#own + 1] = '*' .. id .. grant
+    return 1, grant ~= ''
   end
-  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
+  -- The last fence and the inboxes have the same prefix.
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
+  local listening = grant ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
+  if listening == 0 then grant = '' end
+  -- Without the right to publish, who waits asks instead.
+  local got = redis.pcall('PUBLISH', channel, id .. grant)
+  return got, grant ~= '' and type(got) == 'number'
 end
 
 -- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
@@ -2555,13 +2585,13 @@ local function handOver(key, id)
   -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
   local fence = nextFence()
-  local got = fence and wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '')
+  local got, granted
+  if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
   -- If nobody got it, another one may get the key; see room.lua.
   if not fence or got == 0 and listens == '1' then
     redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter, '0', was.head)
     return
   end
-  local granted = brings and type(got) == 'number' and got > 0
   local till = now + (granted and grant or accept)
   local entry = 't' .. nextId .. (granted and '\\0h ' or '\\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
   redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. nextId)
@@ -2840,12 +2870,12 @@ local function expire()
 end
 
 -- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and somebody gets the message. Returns how many got it.
+-- and its process listens here. Returns how many got it.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
-  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
-  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  local got, isLease = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, isLease
   return got
 end
 
@@ -3172,17 +3202,23 @@ end
 
 -- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
 -- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message is a lease. The result is how many got it, and an error if
--- this user may not publish.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
+-- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
+-- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
+-- user may not publish, and whether the message was a lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
-  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. message
-    return 1
+    own[#own + 1] = '*' .. id .. grant
+    return 1, grant ~= ''
   end
-  -- The last fence and the inboxes have the same prefix. Without the right to publish, who waits asks instead.
-  return redis.pcall('PUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
+  -- The last fence and the inboxes have the same prefix.
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
+  local listening = grant ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
+  if listening == 0 then grant = '' end
+  -- Without the right to publish, who waits asks instead.
+  local got = redis.pcall('PUBLISH', channel, id .. grant)
+  return got, grant ~= '' and type(got) == 'number'
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -3450,12 +3486,12 @@ local function expire()
 end
 
 -- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and somebody gets the message. Returns how many got it.
+-- and its process listens here. Returns how many got it.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
-  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
-  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  local got, isLease = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, isLease
   return got
 end
 

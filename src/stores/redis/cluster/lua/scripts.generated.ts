@@ -187,16 +187,18 @@ if #general > 0 then
 -- many get that one in the whole cluster is not known. So it is never a lease, and the result is 0, as if nobody got it.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
-  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. message
-    return 1
+    own[#own + 1] = '*' .. id .. grant
+    return 1, grant ~= ''
   end
-  local heard = redis.pcall('SPUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
-  if type(heard) == 'number' and heard > 0 then return heard end
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
+  local listening = grant ~= '' and redis.pcall('PUBSUB', 'SHARDNUMSUB', channel)[2] or 0
+  if listening == 0 then grant = '' end
+  local heard = redis.pcall('SPUBLISH', channel, id .. grant)
+  if type(heard) == 'number' and heard > 0 then return heard, grant ~= '' end
   -- Without the right to publish, who waits asks instead.
   redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
-  return 0
+  return 0, false
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -468,12 +470,12 @@ local function expire()
 end
 
 -- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and somebody gets the message. Returns how many got it.
+-- and its process listens here. Returns how many got it.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
-  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
-  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  local got, isLease = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, isLease
   return got
 end
 
@@ -728,16 +730,18 @@ end
 -- many get that one in the whole cluster is not known. So it is never a lease, and the result is 0, as if nobody got it.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
-  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. message
-    return 1
+    own[#own + 1] = '*' .. id .. grant
+    return 1, grant ~= ''
   end
-  local heard = redis.pcall('SPUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
-  if type(heard) == 'number' and heard > 0 then return heard end
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
+  local listening = grant ~= '' and redis.pcall('PUBSUB', 'SHARDNUMSUB', channel)[2] or 0
+  if listening == 0 then grant = '' end
+  local heard = redis.pcall('SPUBLISH', channel, id .. grant)
+  if type(heard) == 'number' and heard > 0 then return heard, grant ~= '' end
   -- Without the right to publish, who waits asks instead.
   redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
-  return 0
+  return 0, false
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -1009,12 +1013,12 @@ local function expire()
 end
 
 -- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and somebody gets the message. Returns how many got it.
+-- and its process listens here. Returns how many got it.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
-  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
-  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  local got, isLease = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, isLease
   return got
 end
 
@@ -1335,16 +1339,18 @@ end
 -- many get that one in the whole cluster is not known. So it is never a lease, and the result is 0, as if nobody got it.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
-  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. message
-    return 1
+    own[#own + 1] = '*' .. id .. grant
+    return 1, grant ~= ''
   end
-  local heard = redis.pcall('SPUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
-  if type(heard) == 'number' and heard > 0 then return heard end
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
+  local listening = grant ~= '' and redis.pcall('PUBSUB', 'SHARDNUMSUB', channel)[2] or 0
+  if listening == 0 then grant = '' end
+  local heard = redis.pcall('SPUBLISH', channel, id .. grant)
+  if type(heard) == 'number' and heard > 0 then return heard, grant ~= '' end
   -- Without the right to publish, who waits asks instead.
   redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
-  return 0
+  return 0, false
 end
 
 -- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
@@ -1396,13 +1402,13 @@ local function handOver(key, id)
   -- Before the fence: a full server refuses a script that begins by adding.
   redis.call('ZREM', key, mine, was.place, waiter, was.head)
   local fence = nextFence()
-  local got = fence and wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '')
+  local got, granted
+  if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
   -- If nobody got it, another one may get the key; see room.lua.
   if not fence or got == 0 and listens == '1' then
     redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter, '0', was.head)
     return
   end
-  local granted = brings and type(got) == 'number' and got > 0
   local till = now + (granted and grant or accept)
   local entry = 't' .. nextId .. (granted and '\\0h ' or '\\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
   redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. nextId)
@@ -1685,12 +1691,12 @@ local function expire()
 end
 
 -- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and somebody gets the message. Returns how many got it.
+-- and its process listens here. Returns how many got it.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
-  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
-  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  local got, isLease = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, isLease
   return got
 end
 
@@ -2021,16 +2027,18 @@ end
 -- many get that one in the whole cluster is not known. So it is never a lease, and the result is 0, as if nobody got it.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
-  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. message
-    return 1
+    own[#own + 1] = '*' .. id .. grant
+    return 1, grant ~= ''
   end
-  local heard = redis.pcall('SPUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
-  if type(heard) == 'number' and heard > 0 then return heard end
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
+  local listening = grant ~= '' and redis.pcall('PUBSUB', 'SHARDNUMSUB', channel)[2] or 0
+  if listening == 0 then grant = '' end
+  local heard = redis.pcall('SPUBLISH', channel, id .. grant)
+  if type(heard) == 'number' and heard > 0 then return heard, grant ~= '' end
   -- Without the right to publish, who waits asks instead.
   redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
-  return 0
+  return 0, false
 end
 
 -- The reply of a command, or nil where the key is of another type.
@@ -2302,12 +2310,12 @@ local function expire()
 end
 
 -- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and somebody gets the message. Returns how many got it.
+-- and its process listens here. Returns how many got it.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
-  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
-  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  local got, isLease = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, isLease
   return got
 end
 

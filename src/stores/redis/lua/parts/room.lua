@@ -257,12 +257,12 @@ local function expire()
 end
 
 -- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and somebody gets the message. Returns how many got it.
+-- and its process listens here. Returns how many got it.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
-  local got = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
-  waiter.told, waiter.granted = true, brings and type(got) == 'number' and got > 0
+  local got, isLease = wake(waiter.inbox, waiter.id, brings and ' ' .. fence .. ' ' .. now or '')
+  waiter.told, waiter.granted = true, isLease
   return got
 end
 

@@ -4,14 +4,16 @@
 -- many get that one in the whole cluster is not known. So it is never a lease, and the result is 0, as if nobody got it.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
-  local message = id .. grant
   if inbox == asking then
-    own[#own + 1] = '*' .. message
-    return 1
+    own[#own + 1] = '*' .. id .. grant
+    return 1, grant ~= ''
   end
-  local heard = redis.pcall('SPUBLISH', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox, message)
-  if type(heard) == 'number' and heard > 0 then return heard end
+  local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
+  local listening = grant ~= '' and redis.pcall('PUBSUB', 'SHARDNUMSUB', channel)[2] or 0
+  if listening == 0 then grant = '' end
+  local heard = redis.pcall('SPUBLISH', channel, id .. grant)
+  if type(heard) == 'number' and heard > 0 then return heard, grant ~= '' end
   -- Without the right to publish, who waits asks instead.
   redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
-  return 0
+  return 0, false
 end
