@@ -150,9 +150,9 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   }
 
   granted(granted: Granted): void {
-    this.wake()
     // Before an answer has said the store's time, nobody knows when the grant was. It asks.
     if (this.#state.tag === 'waiting') this.#state.granted = granted
+    this.#askSoon()
   }
 
   due(at: Instant): boolean {
@@ -286,12 +286,9 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   }
 
   #deliver(fence: bigint, when: Exchange): void {
-    const lease = new HeldLease(this.#context, {
-      ticket: this.ticket,
-      fence,
-      when,
-      options: this.#request.lease,
-    })
+    const { ticket } = this
+    const options = this.#request.lease
+    const lease = new HeldLease(this.#context, { ticket, fence, when, options })
     if (this.#openRequests > 0) lease.origin = this
     if (!lease.isOverAt(when.answeredAt)) {
       this.#end(lease)
@@ -389,11 +386,8 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     // Of several keys the caller has waited for all until now.
     const from = this.#request.startedAtMs ?? this.#startedAt
     const at = this.#context.clock.monotonicMs()
-    return patienceErrorOf(this.ticket, state, {
-      at,
-      waitedMs: Math.round(at - from),
-      store: this.#context.store,
-    })
+    const waitedMs = Math.round(at - from)
+    return patienceErrorOf(this.ticket, state, { at, waitedMs, store: this.#context.store })
   }
 }
 

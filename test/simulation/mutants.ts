@@ -87,8 +87,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('the deadline of a grant counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/acquisition.ts',
-    find: 'fence,\n      when,',
-    replace: 'fence,\n      when: { ...when, askedAt: when.answeredAt },',
+    find: '{ ticket, fence, when, options }',
+    replace: '{ ticket, fence, when: { ...when, askedAt: when.answeredAt }, options }',
   }),
   mutant('the deadline of a renewal counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/renewal-loop.ts',

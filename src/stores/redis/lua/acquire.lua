@@ -101,6 +101,7 @@ if #general > 0 then
 --@ wake
 --@ tried
 --@ room
+--@ tombstones
 
   local function queued(ticket, asked)
     local before = (room.summary and 1 or 0) + room.holders

@@ -10,6 +10,7 @@
 --@ wake
 --@ tried
 --@ room
+--@ tombstones
 
 local function remove()
   settle()

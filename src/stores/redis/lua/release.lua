@@ -77,6 +77,7 @@ if #KEYS == 2 and ARGV[1] == 'r' then
 end
 --@ tried
 --@ room
+--@ tombstones
 
 local function depart(ticket)
   if not ticket or ticket.state == 'l' then return 'u' end

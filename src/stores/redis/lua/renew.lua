@@ -68,6 +68,7 @@ end
 --@ wake
 --@ tried
 --@ room
+--@ tombstones
 
 local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {

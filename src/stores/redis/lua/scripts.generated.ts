@@ -595,6 +595,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -610,17 +622,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 
@@ -1135,6 +1136,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -1150,17 +1163,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 
@@ -1806,6 +1808,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -1821,17 +1835,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 
@@ -2422,6 +2425,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -2437,17 +2452,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 

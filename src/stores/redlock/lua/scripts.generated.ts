@@ -536,23 +536,6 @@ local function remember(id, asked)
   end
 end
 
-local function bury(id, mark)
-  local old = member('x' .. id .. '\\0')
-  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
-    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
-  end
-  local ending = stamp(now + TOMBSTONE)
-  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
-  keep(now + TOMBSTONE)
-end
-
--- The answer to a ticket that was cancelled or evicted, if it was.
-local function tombstone(id)
-  local entry = member('x' .. id .. '\\0')
-  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
 -- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
@@ -1120,23 +1103,6 @@ local function remember(id, asked)
     moveTo(asked.inbox, ticket)
     write(ticket)
   end
-end
-
-local function bury(id, mark)
-  local old = member('x' .. id .. '\\0')
-  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
-    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
-  end
-  local ending = stamp(now + TOMBSTONE)
-  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
-  keep(now + TOMBSTONE)
-end
-
--- The answer to a ticket that was cancelled or evicted, if it was.
-local function tombstone(id)
-  local entry = member('x' .. id .. '\\0')
-  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
 end
 
 -- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
@@ -1787,6 +1753,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -1802,17 +1780,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 
@@ -2327,6 +2294,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -2342,17 +2321,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 
@@ -2998,6 +2966,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -3013,17 +2993,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 
@@ -3614,6 +3583,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -3629,17 +3610,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 

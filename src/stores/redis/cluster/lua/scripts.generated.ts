@@ -598,6 +598,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -613,17 +625,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 
@@ -1141,6 +1142,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -1156,17 +1169,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 
@@ -1819,6 +1821,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -1834,17 +1848,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 
@@ -2438,6 +2441,18 @@ local function remember(id, asked)
   end
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -2453,17 +2468,6 @@ end
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
-  end
 end
 
 

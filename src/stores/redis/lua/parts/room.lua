@@ -385,23 +385,6 @@ local function remember(id, asked)
   end
 end
 
-local function bury(id, mark)
-  local old = member('x' .. id .. '\0')
-  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\255', 'LIMIT', '0', '10')) do
-    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\0'))
-  end
-  local ending = stamp(now + TOMBSTONE)
-  redis.call('ZADD', room.key, '0', 'x' .. id .. '\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
-  keep(now + TOMBSTONE)
-end
-
--- The answer to a ticket that was cancelled or evicted, if it was.
-local function tombstone(id)
-  local entry = member('x' .. id .. '\0')
-  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
-end
-
 -- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
