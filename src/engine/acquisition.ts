@@ -394,6 +394,6 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
 /** Stands for the two functions until the promise has handed them over, which it does at once. */
 function unset(): void {}
 
-const NO_ANSWER = 'The store gave an answer that is none.'
+const NO_ANSWER = 'The store gave an invalid answer.'
 /** How long a store may take to answer somebody who will not wait for the key. */
 const ANSWER_MS = 5000

@@ -206,7 +206,7 @@ export class RenewalLoop {
     answers: readonly RenewAnswer[],
     when: Exchange,
   ): void {
-    if (!Array.isArray(answers)) return this.#fail(batch, new Error('The store gave an answer that is none.'))
+    if (!Array.isArray(answers)) return this.#fail(batch, new Error('The store gave an invalid answer.'))
     let index = -1
     for (const one of batch) {
       index += 1

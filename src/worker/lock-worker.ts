@@ -193,7 +193,7 @@ class LockWorkerOverLocks implements LockWorker {
     return this.#actor.getSnapshot().context.isStopping
   }
 
-  /** Nobody has to wait for it any more. */
+  /** No caller has to wait for it any more. */
   get #isAtEnd(): boolean {
     const { status } = this.#actor.getSnapshot()
     return status !== 'active' || (this.state === 'overdue' && this.#isStopping)

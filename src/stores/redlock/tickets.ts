@@ -15,7 +15,7 @@ export interface TicketRecord {
   isOver: boolean
   /** The servers to which this process has sent an acquire. None: the acquire came from another process. */
   acquireSentTo: ServerSet
-  /** Those of them that gave no answer: the acquire may still arrive there. */
+  /** The servers that gave no answer. The acquire may still arrive there. */
   unansweredBy: ServerSet
   /** The last round that may change what the ticket is; see `inTurn` in quorum.ts. */
   lastRound: Promise<unknown> | undefined

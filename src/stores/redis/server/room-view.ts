@@ -21,7 +21,7 @@ export function roomView(
     if (ticket === undefined) return undefined
     const { id, state, number, sinceUs, until, units, limit, lockDelayMs, owner } = ticket
     if (until <= nowMs) {
-      // Nobody has called since it expired, but its lock-delay counts from then.
+      // No call has come since the ticket expired, but its lock-delay counts from the expiry.
       if (state === 'h') closedUntil = Math.max(closedUntil, until + lockDelayMs)
       continue
     }

@@ -221,7 +221,7 @@ local function share(ticket)
   return ticket
 end
 
--- Who asks last is who wants to be woken.
+-- The process that asked about a ticket last is the one to wake.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -433,8 +433,8 @@ local function isDeaf(waiter, fence)
   return deaf[inbox]
 end
 
--- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
--- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
+-- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isDeaf(head, fence) then return head end
@@ -451,7 +451,7 @@ local function chosen(head, fence)
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
-  -- Those behind come one place nearer.
+  -- The waiters behind move up by one place.
   room.deaf = room.deaf - 1
   return head
 end
@@ -790,7 +790,7 @@ local function share(ticket)
   return ticket
 end
 
--- Who asks last is who wants to be woken.
+-- The process that asked about a ticket last is the one to wake.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -1002,8 +1002,8 @@ local function isDeaf(waiter, fence)
   return deaf[inbox]
 end
 
--- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
--- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
+-- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isDeaf(head, fence) then return head end
@@ -1020,7 +1020,7 @@ local function chosen(head, fence)
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
-  -- Those behind come one place nearer.
+  -- The waiters behind move up by one place.
   room.deaf = room.deaf - 1
   return head
 end
@@ -1438,7 +1438,7 @@ local function share(ticket)
   return ticket
 end
 
--- Who asks last is who wants to be woken.
+-- The process that asked about a ticket last is the one to wake.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -1650,8 +1650,8 @@ local function isDeaf(waiter, fence)
   return deaf[inbox]
 end
 
--- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
--- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
+-- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isDeaf(head, fence) then return head end
@@ -1668,7 +1668,7 @@ local function chosen(head, fence)
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
-  -- Those behind come one place nearer.
+  -- The waiters behind move up by one place.
   room.deaf = room.deaf - 1
   return head
 end
@@ -1979,7 +1979,7 @@ local function share(ticket)
   return ticket
 end
 
--- Who asks last is who wants to be woken.
+-- The process that asked about a ticket last is the one to wake.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -2191,8 +2191,8 @@ local function isDeaf(waiter, fence)
   return deaf[inbox]
 end
 
--- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
--- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
+-- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isDeaf(head, fence) then return head end
@@ -2209,7 +2209,7 @@ local function chosen(head, fence)
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
-  -- Those behind come one place nearer.
+  -- The waiters behind move up by one place.
   room.deaf = room.deaf - 1
   return head
 end
@@ -2651,7 +2651,7 @@ local function share(ticket)
   return ticket
 end
 
--- Who asks last is who wants to be woken.
+-- The process that asked about a ticket last is the one to wake.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -2863,8 +2863,8 @@ local function isDeaf(waiter, fence)
   return deaf[inbox]
 end
 
--- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
--- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
+-- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isDeaf(head, fence) then return head end
@@ -2881,7 +2881,7 @@ local function chosen(head, fence)
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
-  -- Those behind come one place nearer.
+  -- The waiters behind move up by one place.
   room.deaf = room.deaf - 1
   return head
 end
@@ -3268,7 +3268,7 @@ local function share(ticket)
   return ticket
 end
 
--- Who asks last is who wants to be woken.
+-- The process that asked about a ticket last is the one to wake.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -3480,8 +3480,8 @@ local function isDeaf(waiter, fence)
   return deaf[inbox]
 end
 
--- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
--- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
+-- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isDeaf(head, fence) then return head end
@@ -3498,7 +3498,7 @@ local function chosen(head, fence)
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
-  -- Those behind come one place nearer.
+  -- The waiters behind move up by one place.
   room.deaf = room.deaf - 1
   return head
 end

@@ -279,7 +279,7 @@ local function share(ticket)
   return ticket
 end
 
--- Who asks last is who wants to be woken.
+-- The process that asked about a ticket last is the one to wake.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -495,8 +495,8 @@ local function isDeaf(waiter, fence)
   return deaf[inbox]
 end
 
--- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
--- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
+-- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isDeaf(head, fence) then return head end
@@ -513,7 +513,7 @@ local function chosen(head, fence)
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
-  -- Those behind come one place nearer.
+  -- The waiters behind move up by one place.
   room.deaf = room.deaf - 1
   return head
 end
@@ -823,7 +823,7 @@ local function share(ticket)
   return ticket
 end
 
--- Who asks last is who wants to be woken.
+-- The process that asked about a ticket last is the one to wake.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -1039,8 +1039,8 @@ local function isDeaf(waiter, fence)
   return deaf[inbox]
 end
 
--- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
--- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
+-- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isDeaf(head, fence) then return head end
@@ -1057,7 +1057,7 @@ local function chosen(head, fence)
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
-  -- Those behind come one place nearer.
+  -- The waiters behind move up by one place.
   room.deaf = room.deaf - 1
   return head
 end
@@ -1502,7 +1502,7 @@ local function share(ticket)
   return ticket
 end
 
--- Who asks last is who wants to be woken.
+-- The process that asked about a ticket last is the one to wake.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -1718,8 +1718,8 @@ local function isDeaf(waiter, fence)
   return deaf[inbox]
 end
 
--- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
--- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
+-- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isDeaf(head, fence) then return head end
@@ -1736,7 +1736,7 @@ local function chosen(head, fence)
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
-  -- Those behind come one place nearer.
+  -- The waiters behind move up by one place.
   room.deaf = room.deaf - 1
   return head
 end
@@ -2122,7 +2122,7 @@ local function share(ticket)
   return ticket
 end
 
--- Who asks last is who wants to be woken.
+-- The process that asked about a ticket last is the one to wake.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -2338,8 +2338,8 @@ local function isDeaf(waiter, fence)
   return deaf[inbox]
 end
 
--- Who is offered the key: the head of the queue, or if it is deaf the first behind it that is not and may hold as well. The deaf
--- keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
+-- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isDeaf(head, fence) then return head end
@@ -2356,7 +2356,7 @@ local function chosen(head, fence)
     end
     room.deaf, steps = room.deaf + 1, steps - 1
   end
-  -- Those behind come one place nearer.
+  -- The waiters behind move up by one place.
   room.deaf = room.deaf - 1
   return head
 end
