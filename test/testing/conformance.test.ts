@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { Store } from '../../src/contract/store.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { type ConformanceSubject, storeConformance } from '../../src/testing/index.ts'
+import { boundStore } from '../stores/bound-store.ts'
 
 describe('the conformance suite', () => {
   test('states each thing once', () => {
@@ -17,7 +18,7 @@ describe('the conformance suite', () => {
 
   test('can be run on time that the caller lets pass, for a store without wakes', async () => {
     const { store, pass } = withTime()
-    const { acquire, renew, release, inspect, evict, close } = bound(store)
+    const { acquire, renew, release, inspect, evict, close } = boundStore(store)
     const silent: Store = { name: 'silent', acquire, renew, release, inspect, evict, close }
     const cases = storeConformance({ open: () => silent, pass, pushes: false, sharesClock: true })
     for (const { run } of cases) await run()
@@ -28,7 +29,7 @@ describe('the conformance suite', () => {
     const store = memoryStore()
     const asked: number[] = []
     const slowAtFirst: Store = {
-      ...bound(store),
+      ...boundStore(store),
       name: 'slow at first',
       async acquire(ticket) {
         asked.push(ticket.ttlMs)
@@ -44,7 +45,7 @@ describe('the conformance suite', () => {
 
   test('fails, whatever a case found, when something is left behind', async () => {
     const store = memoryStore()
-    const clinging: Store = { ...bound(store), name: 'clinging', release: () => ({ was: 'held' }) }
+    const clinging: Store = { ...boundStore(store), name: 'clinging', release: () => ({ was: 'held' }) }
     const name = 'a batch of a thousand tickets on a thousand keys is one call'
     await expect(runCase(name, { open: () => clinging })).rejects.toThrow('Left behind')
   })
@@ -66,7 +67,7 @@ describe('the conformance suite', () => {
       const close = async () => {
         open.delete(view)
       }
-      return { ...bound(memoryStore()), name: 'apart', close }
+      return { ...boundStore(memoryStore()), name: 'apart', close }
     }
     const outcomes = await Promise.allSettled(
       storeConformance({ open: views, pushes: false })
@@ -100,18 +101,5 @@ function withTime() {
     pass: (by: number) => {
       ms += by
     },
-  }
-}
-
-function bound(store: Store): Store {
-  return {
-    name: store.name,
-    acquire: (ticket) => store.acquire(ticket),
-    renew: (tickets) => store.renew(tickets),
-    release: (request) => store.release(request),
-    inspect: (request) => store.inspect(request),
-    evict: (request) => store.evict(request),
-    listen: (onWake) => store.listen?.(onWake) ?? Promise.reject(new Error('no wakes')),
-    close: () => store.close(),
   }
 }

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest'
 import type { Store } from '../../src/contract/store.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { lawComparison } from '../../src/testing/index.ts'
+import { boundStore } from '../stores/bound-store.ts'
 
 describe('a store that differs from the law', () => {
   test('is reported with the seed and the shortest history that shows it', async () => {
@@ -87,17 +88,7 @@ test('a store without wakes is compared without them', async () => {
 
 /** The memory store, but for some of what it does. */
 function but(change: Partial<Store>, store: Store = memoryStore()): Store {
-  return {
-    name: store.name,
-    acquire: (ticket) => store.acquire(ticket),
-    renew: (tickets) => store.renew(tickets),
-    release: (request) => store.release(request),
-    inspect: (request) => store.inspect(request),
-    evict: (request) => store.evict(request),
-    listen: (onWake) => store.listen?.(onWake) ?? Promise.reject(new Error('no wakes')),
-    close: () => store.close(),
-    ...change,
-  }
+  return { ...boundStore(store), ...change }
 }
 
 function withTime() {

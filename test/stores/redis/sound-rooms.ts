@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { Redis } from 'ioredis'
 import type { Store } from '../../../src/contract/store.ts'
+import { boundStore } from '../bound-store.ts'
 
 /**
  * The same store, but every look at its rooms begins with a look at what Redis keeps of them. Answers alone would not
@@ -10,16 +11,11 @@ export function soundRooms(store: Store, url: string, nowMs: () => number): Stor
   const redis = new Redis(url)
   let fenceBefore: number | undefined
   return {
-    name: store.name,
-    acquire: (ticket) => store.acquire(ticket),
-    renew: (tickets) => store.renew(tickets),
-    release: (request) => store.release(request),
-    evict: (request) => store.evict(request),
+    ...boundStore(store),
     close: () => {
       redis.disconnect()
       return store.close()
     },
-    ...(store.listen && { listen: store.listen.bind(store) }),
     async inspect(request) {
       const [keys, last] = await Promise.all([
         redis.keys(`holdfast:{${request.prefix}*`),

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import type { Store } from '../../../../src/contract/store.ts'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
 import { lawComparison, storeConformance } from '../../../../src/testing/index.ts'
 import { type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
+import { boundStore } from '../../bound-store.ts'
 import { clusterClients, newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster
@@ -38,19 +38,8 @@ describe.each(['ioredis 5', 'redis 5'])('a cluster through %s', (name) => {
 // compared without messages.
 test('a cluster follows the law step by step', async () => {
   const store = redisStore(newClusterClient(cluster))
-  const { answers } = await lawComparison({ store: withoutMessages(store), histories: 20 })
+  const { listen: _, ...withoutMessages } = boundStore(store)
+  const { answers } = await lawComparison({ store: withoutMessages, histories: 20 })
   expect(Object.keys(answers).length).toBeGreaterThan(8)
   await store.close()
 })
-
-function withoutMessages(store: Store): Store {
-  return {
-    name: store.name,
-    acquire: (ticket) => store.acquire(ticket),
-    renew: (tickets) => store.renew(tickets),
-    release: (request) => store.release(request),
-    inspect: (request) => store.inspect(request),
-    evict: (request) => store.evict(request),
-    close: () => store.close(),
-  }
-}
