@@ -4,7 +4,6 @@ import {
   type ReleaseAnswer,
   type ReleaseRequest,
   type RenewAnswer,
-  type RoomView,
   type Ticket,
   TOMBSTONE_MS,
   type Wake,
@@ -160,44 +159,8 @@ export function evict(
     bury(room, id, { until: time.ms + TOMBSTONE_MS, evicted: true, reason: request.reason })
   }
   const wakes = [...before, ...settle(room, time)]
-  const isWoken = (id: string): boolean => wakes.some((wake) => wake.tag === 'ticket' && wake.id === id)
-  return { answer: evicted, wakes: [...wakes, ...evicted.filter((id) => !isWoken(id)).map(hint)] }
-}
-
-/** What people see of a room. It changes nothing: expired tickets are left out of the view and stay in the room. */
-export function view(room: Room, key: string, time: StoreTime): RoomView {
-  const holders = [...room.holders].filter(([, holder]) => holder.expiresAt > time.ms)
-  const queue = [...room.queue].filter(([, waiter]) => waiter.rememberedUntil > time.ms)
-  return {
-    key,
-    holders: holders.map(([id, holder]) => ({
-      id,
-      units: holder.ticket.units,
-      limit: holder.ticket.limit,
-      fence: BigInt(holder.fence),
-      owner: holder.ticket.owner,
-      heldMs: time.ms - holder.since,
-      remainingMs: holder.expiresAt - time.ms,
-      state: holder.state,
-    })),
-    queue: queue.map(([id, waiter]) => ({
-      id,
-      units: waiter.ticket.units,
-      limit: waiter.ticket.limit,
-      owner: waiter.ticket.owner,
-      waitedMs: time.ms - waiter.since,
-    })),
-    closedMs: Math.max(0, closedUntil(room, time) - time.ms),
-  }
-}
-
-/** Includes the lock-delay of holders that have expired and that no call has cleared yet. */
-function closedUntil(room: Room, time: StoreTime): number {
-  let until = room.closedUntil
-  for (const { state, expiresAt, ticket } of room.holders.values()) {
-    if (state === 'held' && expiresAt <= time.ms) until = Math.max(until, expiresAt + ticket.lockDelayMs)
-  }
-  return until
+  const hinted = new Set(wakes.flatMap(({ tag, id }) => (tag === 'ticket' ? [id] : [])))
+  return { answer: evicted, wakes: [...wakes, ...evicted.filter((id) => !hinted.has(id)).map(hint)] }
 }
 
 /** Whether a store may delete this room and keep only its last fence. Waiters that never came back are dropped here. */

@@ -16,8 +16,8 @@ import {
   renew,
   type StoreTime,
   type VerbResult,
-  view,
 } from '../law/room.ts'
+import { view } from '../law/view.ts'
 
 /** One call of a store that can change something, as a value. */
 export type Call =

@@ -180,8 +180,8 @@ const releases = [
     ['a release admits nobody', "was === 'unknown' ? NOBODY : settle(room, time)", 'NOBODY'],
     [
       'an eviction admits nobody',
-      '[...before, ...settle(room, time)]\n  const isWoken',
-      '[...before]\n  const isWoken',
+      '[...before, ...settle(room, time)]\n  const hinted',
+      '[...before]\n  const hinted',
     ],
     ['a cancel leaves no tombstone', 'if (request.cancel) bury', 'if (request.id === undefined) bury'],
     ['every release leaves a tombstone', 'if (request.cancel) bury', 'if (request.id !== undefined) bury'],
@@ -267,12 +267,12 @@ const wakes = [
   ...mistakesIn('room.ts', [
     ['nobody is woken', 'wakes.push(isReached(room, waiter, time) ? deliver(holder, time) : hint(id))', ''],
     ['who asks is woken, too', 'if (id !== asking) {', "if (id !== '') {"],
-    ['the evicted are not woken', 'evicted.filter((id) => !isWoken(id)).map(hint)', '[]'],
-    ['the evicted are woken twice', 'evicted.filter((id) => !isWoken(id)).map', 'evicted.map', SAME_CALL],
+    ['the evicted are not woken', 'evicted.filter((id) => !hinted.has(id)).map(hint)', '[]'],
+    ['the evicted are woken twice', 'evicted.filter((id) => !hinted.has(id)).map', 'evicted.map', SAME_CALL],
     [
       'who is granted the key and evicted hears of the grant only',
-      "wake.tag === 'ticket' && wake.id === id",
-      'wake.id === id',
+      "tag === 'ticket' ? [id] : []",
+      '[id]',
       SAME_CALL,
     ],
     ['a message that nobody takes is a lease', ' && room.reaches(ticket.id)', '', DEAF],
@@ -335,7 +335,7 @@ const wakes = [
 ]
 
 const views = [
-  ...mistakesIn('room.ts', [
+  ...mistakesIn('view.ts', [
     ['the view shows who has expired', '.filter(([, holder]) => holder.expiresAt > time.ms)', '', STORE],
     [
       'the view shows who is forgotten',
@@ -349,6 +349,8 @@ const views = [
       'closedMs: 0',
       STORE,
     ],
+  ]),
+  ...mistakesIn('room.ts', [
     ['a room with a tombstone counts as idle', 'room.tombstones.size === 0 && ', ''],
     ['a closed room counts as idle', ' && room.closedUntil <= time.ms\n', '\n'],
     [

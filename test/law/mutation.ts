@@ -8,7 +8,7 @@ import type { Law } from './witness.ts'
 /** One small mistake that somebody could make. */
 export interface Mutant {
   readonly name: string
-  readonly file: 'law.ts' | 'room.ts' | 'memory-store.ts'
+  readonly file: 'law.ts' | 'room.ts' | 'view.ts' | 'memory-store.ts'
   /** Text of the source that occurs once, and what takes its place. */
   readonly find: string
   readonly replace: string
@@ -35,6 +35,7 @@ export async function mutate(mutant: Mutant | undefined): Promise<Mutated> {
   })
   const store = await moduleOf('../../src/stores/memory/memory-store.ts', mutant, {
     '../../law/room.ts': room,
+    '../../law/view.ts': await moduleOf('../../src/law/view.ts', mutant, {}),
     './memory-rooms.ts': await moduleOf('../../src/stores/memory/memory-rooms.ts', mutant, {
       '../../law/room.ts': room,
     }),

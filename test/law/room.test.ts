@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import type { AcquireAnswer } from '../../src/contract/store.ts'
 import * as law from '../../src/law/room.ts'
+import { view } from '../../src/law/view.ts'
 import { action, cast, present } from './histories.ts'
 import { Witness } from './witness.ts'
 
@@ -24,11 +25,11 @@ describe('a room', () => {
           witness.step(present(step, parts))
           const { room, ms } = witness
           const before = witness.fingerprint()
-          const view = law.view(room, 'room', { ms, us: ms * 1000 })
+          const shown = view(room, 'room', { ms, us: ms * 1000 })
           expect(witness.fingerprint()).toBe(before)
           const holders = [...room.holders.values()].filter(({ expiresAt }) => expiresAt > ms)
           const queue = [...room.queue.values()].filter(({ rememberedUntil }) => rememberedUntil > ms)
-          expect(view.holders).toEqual(
+          expect(shown.holders).toEqual(
             holders.map(({ ticket: { id, units, limit, owner }, fence, since, expiresAt, state }) => ({
               ...{ id, units, limit, owner, state },
               fence: BigInt(fence),
@@ -36,7 +37,7 @@ describe('a room', () => {
               remainingMs: expiresAt - ms,
             })),
           )
-          expect(view.queue).toEqual(
+          expect(shown.queue).toEqual(
             queue.map(({ ticket: { id, units, limit, owner }, since }) => ({
               ...{ id, units, limit, owner },
               waitedMs: ms - since,
@@ -63,7 +64,7 @@ describe('a room', () => {
         for (const step of actions) witness.step(present(step, patient))
         const queue = (): number[] => {
           const time = { ms: witness.ms, us: witness.ms * 1000 }
-          return law.view(witness.room, 'room', time).queue.map(({ id }) => Number(id))
+          return view(witness.room, 'room', time).queue.map(({ id }) => Number(id))
         }
         // Until here nobody has kept asking.
         for (const who of queue()) witness.step({ verb: 'renew', who })

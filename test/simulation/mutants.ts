@@ -77,7 +77,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('who is evicted does not hear of it', CONTENTION, ['signal'], {
     file: 'law/room.ts',
-    find: 'evicted.filter((id) => !isWoken(id)).map(hint)',
+    find: 'evicted.filter((id) => !hinted.has(id)).map(hint)',
     replace: '[]',
   }),
   mutant('withLock does not release', CONTENTION, ['left behind', 'liveness'], {

@@ -10,16 +10,8 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
-import {
-  acquire,
-  evict,
-  isIdle,
-  release,
-  renew,
-  type StoreTime,
-  type VerbResult,
-  view,
-} from '../../law/room.ts'
+import { acquire, evict, isIdle, release, renew, type StoreTime, type VerbResult } from '../../law/room.ts'
+import { view } from '../../law/view.ts'
 import { type KeptRoom, MemoryRooms } from './memory-rooms.ts'
 
 export interface MemoryStoreOptions {

@@ -12,7 +12,8 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
-import { acquire, evict, release, renew, view, withdrawOffer } from '../../law/room.ts'
+import { acquire, evict, release, renew, withdrawOffer } from '../../law/room.ts'
+import { view } from '../../law/view.ts'
 import { Inbox } from './inbox.ts'
 import type { LockFileOptions } from './lock-file.ts'
 import { type Notice, readRoom, type StepResult, step } from './room-window.ts'
