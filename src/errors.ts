@@ -96,8 +96,8 @@ export class StartTimeoutError extends HoldfastError {
  */
 export type LossReason = 'expired' | 'evicted' | 'store-reset' | 'released'
 
-/** The limit of `evict`. A reason that another program wrote into the store may be longer. */
-const LONGEST_REASON = 500
+/** The most characters of the reason that `evict` takes. A reason that another program wrote into the store may be longer. */
+export const LONGEST_REASON = 500
 
 /** The lease is over, and others may hold the key. Stop writing. */
 export class LeaseLostError extends HoldfastError {

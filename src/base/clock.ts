@@ -7,7 +7,7 @@ export const systemClock: Clock = {
   wallMs: () => Date.now(),
   startTimer(delayMs: number, fire: () => void): Timer {
     // The timer takes along the context that it is started in.
-    const timeout = outsideOfCallers(() => setTimeout(fire, Math.min(delayMs, LONGEST_TIMEOUT_MS)))
+    const timeout = outsideOfCallers(() => setTimeout(fire, Math.min(delayMs, LONGEST_TIMER_MS)))
     timeout.unref()
     return {
       stop: () => clearTimeout(timeout),
@@ -19,8 +19,8 @@ export const systemClock: Clock = {
   },
 }
 
-/** Above this Node.js fires at once. Whoever waits longer looks at the clock when it fires, and sleeps again. */
-const LONGEST_TIMEOUT_MS = 2 ** 31 - 1
+/** A longer timer of Node.js fires at once. To wait for longer, look at the clock when the timer fires, and start it again. */
+export const LONGEST_TIMER_MS: number = 2 ** 31 - 1
 
 /** One look at both clocks. */
 export interface Instant {

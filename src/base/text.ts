@@ -19,3 +19,13 @@ export function shortened(text: string, most: number): string {
   const beginning = text.slice(0, most).replace(/[\ud800-\udbff]$/, '')
   return `${beginning}… (${text.length} characters)`
 }
+
+/** Whether each `%` of a part of a URL begins the code of a character. */
+export function isDecodable(text: string): boolean {
+  try {
+    decodeURIComponent(text)
+    return true
+  } catch {
+    return false
+  }
+}

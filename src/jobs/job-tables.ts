@@ -106,7 +106,7 @@ export class JobTables {
     { keepsCompleted, transaction }: { keepsCompleted: boolean; transaction?: SqlClient | undefined },
   ): Promise<Settled> {
     // In the caller's transaction it may wait: only the caller waits with it.
-    const parameters = settleParameters(settlement, keepsCompleted, transaction !== undefined)
+    const parameters = settleParameters(settlement, { keepsCompleted, isPatient: transaction !== undefined })
     return this.#call(SETTLE, parameters, { doing: 'settling jobs', transaction })
   }
 
@@ -115,7 +115,7 @@ export class JobTables {
     settlement: Settlement,
     { keepsCompleted, request }: { keepsCompleted: boolean; request: ClaimRequest },
   ): Promise<{ readonly settled: Settled; readonly claim: ClaimResult }> {
-    const settling = settleParameters(settlement, keepsCompleted, false)
+    const settling = settleParameters(settlement, { keepsCompleted, isPatient: false })
     const claim = CLAIM.replace(/\$(\d)/g, (_, number) => `$${Number(number) + settling.length}`)
     // In this order, so that the claim sees the groups that the settlement has unblocked.
     const [row] = await this.#query(

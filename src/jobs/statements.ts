@@ -107,8 +107,7 @@ export function claimParameters({
 
 export function settleParameters(
   { done, others }: Settlement,
-  keepsCompleted: boolean,
-  patient: boolean,
+  { keepsCompleted, isPatient }: { readonly keepsCompleted: boolean; readonly isPatient: boolean },
 ): (string | null)[] {
   return [
     `{${done.map(({ id }) => id).join(',')}}`,
@@ -116,7 +115,7 @@ export function settleParameters(
     textArray([...groupsOf(done), ...groupsOf(others)]),
     others.length === 0 ? null : JSON.stringify(others),
     String(keepsCompleted),
-    String(patient),
+    String(isPatient),
   ]
 }
 

@@ -1,5 +1,5 @@
 import { backoffMs } from '../base/backoff.ts'
-import { type Instant, paused, systemClock } from '../base/clock.ts'
+import { type Instant, LONGEST_TIMER_MS, paused, systemClock } from '../base/clock.ts'
 import { ClosedError, isHoldfastError } from '../errors.ts'
 import { ClaimLoop, type Demand, RETRYING } from './claim-loop.ts'
 import { COMPLETED, failed, GIVEN_BACK, lostError, type SettleContext } from './claimed-job.ts'
@@ -323,8 +323,6 @@ const AHEAD_MS = 50
 /** From a few hundred on, more jobs a statement gain nothing. */
 const MOST_AHEAD = 2000
 const MOST_LOOKS = 2
-
-const LONGEST_TIMER_MS = 2 ** 31 - 1
 
 function stopped(): ClosedError {
   return new ClosedError(

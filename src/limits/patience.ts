@@ -1,3 +1,4 @@
+import { LONGEST_TIMER_MS } from '../base/clock.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
 
 /** How long somebody waits, and what ends it sooner. */
@@ -30,6 +31,3 @@ export async function patiently<T>(work: Promise<T>, { limitMs, signals }: Patie
 }
 
 const watch = new SignalWatch()
-
-/** A longer one fires at once. */
-const LONGEST_TIMER_MS = 2 ** 31 - 1

@@ -1,6 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
 import { imported, notInstalled } from '../base/packages.ts'
+import { isDecodable } from '../base/text.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { PostgresPool } from './connections.ts'
 
@@ -30,15 +31,6 @@ function checkUrl(url: unknown): asserts url is string {
   }
   if (!isDecodable(username + password + pathname)) {
     throw new InvalidArgumentError(`${expected}, got one that has a % that is not written as %25.`)
-  }
-}
-
-function isDecodable(text: string): boolean {
-  try {
-    decodeURIComponent(text)
-    return true
-  } catch {
-    return false
   }
 }
 

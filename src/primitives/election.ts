@@ -12,6 +12,7 @@ import { hold, type LocksContext, type Work } from './hold.ts'
 import { currentLeader, type Leader, LeaderWatch, roomOf } from './leader-watch.ts'
 import { type Leadership, LeaderTerm, markOf } from './leadership.ts'
 import {
+  ADMINISTRATION_MS,
   checkCallback,
   checkReason,
   EXCLUSIVE,
@@ -184,9 +185,15 @@ export class Election {
   }
 }
 
-const CAMPAIGN: readonly string[] = ['ttl', 'minHold', 'lockDelay', 'signal', 'value', 'grace', 'onError']
-const ADMINISTRATION_MS = 10_000
-/** The pause after a refusal. It is long, because a person has to change something first. */
+const CAMPAIGN: readonly string[] = [
+  'ttl',
+  'minHold',
+  'lockDelay',
+  'signal',
+  'value',
+  'grace',
+  'onError',
+] /** The pause after a refusal. It is long, because a person has to change something first. */
 const REFUSED: Backoff = { firstMs: 1000, longestMs: 30_000, jitter: 0.5 }
 /** Together with the pauses between them, these attempts take about a second. */
 const MOST_ASKED = 6

@@ -8,7 +8,7 @@ import { isHoldfastError } from '../errors.ts'
 import { type LocksContext, makeTicket, tryHold } from './hold.ts'
 import { type Owner, parseOwner } from './inspected.ts'
 import { markOf, vacancyOf } from './leadership.ts'
-import { type HoldSettings, SHARED } from './options.ts'
+import { ADMINISTRATION_MS, type HoldSettings, SHARED } from './options.ts'
 
 /** The current leader, as every process can see it. */
 export interface Leader {
@@ -241,4 +241,3 @@ const WORTH_A_REQUEST_MS = 100
 const SELDOM_MS = 1000
 /** Without jitter, which `#pause` adds to every pause. */
 const IN_VAIN: Backoff = { firstMs: 5, longestMs: SELDOM_MS, jitter: 0 }
-const ADMINISTRATION_MS = 10_000

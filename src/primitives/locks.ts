@@ -25,6 +25,7 @@ import { type InspectedRoom, inspector } from './inspected.ts'
 import { parseLeaseJson } from './lease-json.ts'
 import { type OnceOptions, parseOnce, runOnce } from './once.ts'
 import {
+  ADMINISTRATION_MS,
   type CallbackOptions,
   checkCallback,
   checkKey,
@@ -357,5 +358,3 @@ export class Locks {
     return this.#context.engine.ask(verb, request, ADMINISTRATION_MS)
   }
 }
-
-const ADMINISTRATION_MS = 10_000

@@ -2,7 +2,7 @@ import { checkOptions, expected, parseFlag, parseSignal } from '../base/argument
 import { type Duration, HOLD_RANGE, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { UNLIMITED } from '../contract/store.ts'
 import { patienceFor, ttlFields } from '../engine/ticket-fields.ts'
-import { InvalidArgumentError } from '../errors.ts'
+import { InvalidArgumentError, LONGEST_REASON } from '../errors.ts'
 
 /** How a key is held. All of them may be set for all calls in `createLocks(store, …)`. */
 export interface HoldOptions {
@@ -161,7 +161,8 @@ export function checkReason(reason: unknown): asserts reason is string {
   throw expected('reason', what, reason)
 }
 
-const LONGEST_REASON = 500
+/** The limit of a request that people make (`inspect`, `evict`), who can wait for longer than a lease. */
+export const ADMINISTRATION_MS = 10_000
 
 /** A key of Holdfast's own: the caller's key with a mark at its end. Refuses a key that would become too long. */
 export function markedKey(key: string, mark: string): string {

@@ -78,7 +78,12 @@ class AcquireRound {
       case 'elected': {
         const fence =
           knownFence(record, decision.votes) ??
-          (await claimFence(this.#quorum, ticket, record, decision.votes, this.#proposal))
+          (await claimFence(this.#quorum, {
+            ticket,
+            record,
+            votes: decision.votes,
+            proposal: this.#proposal,
+          }))
         if (fence === undefined) {
           if (attempt < MOST_ROUNDS) return undefined
           throw votesLostError(ticket.key)

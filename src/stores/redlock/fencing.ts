@@ -22,10 +22,7 @@ import { isOurs, type TicketRecord } from './tickets.ts'
  */
 export async function claimFence(
   quorum: Quorum,
-  ticket: Ticket,
-  record: TicketRecord,
-  votes: readonly Vote[],
-  proposal?: number,
+  { ticket, record, votes, proposal }: VotedTicket,
 ): Promise<bigint | undefined> {
   const agreed = quorum.fences ? agreedFence(votes, quorum.majority) : undefined
   // Fences that are equal and not the proposed one are a coincidence: these servers had the same last fence. They have not
@@ -49,6 +46,15 @@ export async function claimFence(
   throw new StoreError('store-unavailable', 'Others claimed fences faster than this one. Ask again.', {
     key: ticket.key,
   })
+}
+
+/** A ticket that has the votes of a quorum. */
+export interface VotedTicket {
+  readonly ticket: Ticket
+  readonly record: TicketRecord
+  readonly votes: readonly Vote[]
+  /** The fence that the servers were asked to give, if there was one. */
+  readonly proposal?: number | undefined
 }
 
 /** The vote of one server, and the fence that it gave the ticket. */

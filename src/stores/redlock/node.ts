@@ -7,6 +7,7 @@ import { RoomRequests } from '../redis/server/room-requests.ts'
 import { SingleServer } from '../redis/server/single-server.ts'
 import { IdentityQueue } from './identity-queue.ts'
 import { type Claim, type ClaimAnswer, NodeScripts } from './node-scripts.ts'
+import { type OpenRequest, OpenRequests } from './open-requests.ts'
 import { PendingReleases } from './pending-releases.ts'
 import { votingScripts } from './scripts.ts'
 import type { ServerIdentity } from './server-identity.ts'
@@ -54,12 +55,10 @@ export class RedlockNode {
   readonly #options: NodeOptions
   readonly #link: SharedLink
   readonly #pendingReleases: PendingReleases
-  /** Requests without an answer, the oldest first. */
-  readonly #openRequests = new Set<OpenRequest>()
-  #silenceTimer: NodeJS.Timeout | undefined
-  #checkAt = 0
-  /** When the server answered last. A server that works through many requests is slow, not silent. */
-  #heardAt = Number.NEGATIVE_INFINITY
+  readonly #openRequests = new OpenRequests({
+    isSpare: () => this.#options.watch.canSpare(this),
+    onSilence: () => this.#giveUp(silentError(this.index)),
+  })
   #releaseTimer: NodeJS.Timeout | undefined
   /** Why the server gets no requests now. Undefined while it gets them. */
   #fault: unknown
@@ -108,13 +107,7 @@ export class RedlockNode {
       sink.failed(this.#fault)
       return
     }
-    const open: OpenRequest = {
-      silentSince: performance.now(),
-      abandon: sink.failed.bind(sink),
-      isAbandoned: false,
-    }
-    this.#openRequests.add(open)
-    this.#startSilenceTimer()
+    const open = this.#openRequests.add(sink.failed.bind(sink))
     let generation = this.#link.generation
     const send = (): Answer<T> => {
       generation = this.#link.generation
@@ -164,7 +157,7 @@ export class RedlockNode {
 
   async close(): Promise<void> {
     this.#closed = true
-    clearTimeout(this.#silenceTimer)
+    this.#openRequests.close()
     clearTimeout(this.#releaseTimer)
     this.#pendingReleases.clear()
     await this.rooms.close()
@@ -194,7 +187,7 @@ export class RedlockNode {
   async #askIdentity(): Promise<void> {
     const generation = this.#link.generation
     const identity = await this.scripts.identity()
-    this.#heardAt = performance.now()
+    this.#openRequests.heard()
     const refusal = this.#options.watch.onIdentity(this, identity)
     if (refusal !== undefined) throw refusal
     const known = this.identity
@@ -206,7 +199,7 @@ export class RedlockNode {
   }
 
   #heard(): void {
-    this.#heardAt = performance.now()
+    this.#openRequests.heard()
     this.#probes = 0
     if (this.#fault === undefined) return
     this.#fault = undefined
@@ -231,59 +224,7 @@ export class RedlockNode {
   #giveUp(error: unknown): void {
     this.#fault = error
     this.#probedAt = performance.now()
-    for (const open of this.#openRequests) {
-      if (open.isAbandoned) continue
-      open.isAbandoned = true
-      open.abandon(error)
-    }
-  }
-
-  /**
-   * Gives the server up if it was silent for too long. First it reads replies that have arrived: perhaps this process hung.
-   */
-  readonly #checkSilence = (): void => {
-    this.#silenceTimer = undefined
-    const now = performance.now()
-    const lateMs = now - this.#checkAt
-    const wasLate = lateMs > LATE_MS
-    if (wasLate) this.#discountStandstill(lateMs, now)
-    if (this.#leftMs(wasLate) > 1) return this.#startSilenceTimer(wasLate)
-    setImmediate(() => {
-      // Another server may have been given up meanwhile, so that this one is needed for a quorum and gets more time.
-      if (this.#closed || this.#leftMs(wasLate) > 1) return this.#startSilenceTimer(wasLate)
-      this.#giveUp(silentError(this.index))
-    })
-  }
-
-  /** No server is silent while this process stands still: its requests may not even be sent. */
-  #discountStandstill(stoodStillMs: number, now: number): void {
-    this.#heardAt = Math.min(now, this.#heardAt + stoodStillMs)
-    for (const open of this.#openRequests) {
-      open.silentSince = Math.min(now, open.silentSince + stoodStillMs)
-    }
-  }
-
-  #startSilenceTimer(wasLate = false): void {
-    if (this.#silenceTimer !== undefined || this.#closed || this.#oldest() === undefined) return
-    const leftMs = Math.max(1, Math.min(SILENCE_MS, this.#leftMs(wasLate)))
-    this.#checkAt = performance.now() + leftMs
-    this.#silenceTimer = setTimeout(this.#checkSilence, leftMs).unref()
-  }
-
-  /**
-   * How much longer the server may be silent. After a late timer it may be silent for longer: the servers may have had no time either.
-   */
-  #leftMs(wasLate: boolean): number {
-    const oldest = this.#oldest()
-    if (oldest === undefined) return Number.POSITIVE_INFINITY
-    const isSpare = this.#options.watch.canSpare(this) && !wasLate
-    const silentSince = Math.max(oldest.silentSince, this.#heardAt)
-    return silentSince + (isSpare ? SILENCE_MS : LONG_SILENCE_MS) - performance.now()
-  }
-
-  #oldest(): OpenRequest | undefined {
-    for (const open of this.#openRequests) if (!open.isAbandoned) return open
-    return undefined
+    this.#openRequests.abandonAll(error)
   }
 
   /** Tries pending releases again by a timer: a waiter may depend on them although no other request goes to this server. */
@@ -330,24 +271,8 @@ export class RedlockNode {
   }
 }
 
-interface OpenRequest {
-  /** When the request was sent, by `performance.now()`, plus the time for which this process stood still meanwhile. */
-  silentSince: number
-  readonly abandon: (error: unknown) => void
-  isAbandoned: boolean
-}
-
-/**
- * After so long without an answer a server is given up. A caller that gets a quorum from the others does not wait for it at
- * all, so this delays only the first refusal after the server has begun to hang.
- */
-const SILENCE_MS = 300
-/** The same for a server without which there would be no quorum. */
-const LONG_SILENCE_MS = 2000
 /** After so long without an answer the connection is replaced: a new one may get through. */
 const DEAD_MS = 5000
-/** A timer that is so late shows that this process or the machine stood still. */
-const LATE_MS = 50
 /** Without jitter, because the pause is computed several times while it lasts, and must be the same each time. */
 const PROBING: Backoff = { firstMs: 50, longestMs: 1000, jitter: 0 }
 

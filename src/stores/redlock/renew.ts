@@ -141,7 +141,12 @@ class Renewal {
   async #held({ answers }: NodeTally): Promise<RenewAnswer> {
     const record = this.#record
     const fence =
-      record.fence ?? (await claimFence(this.#quorum, this.#ticket, record, votesOf(this.#quorum, answers)))
+      record.fence ??
+      (await claimFence(this.#quorum, {
+        ticket: this.#ticket,
+        record,
+        votes: votesOf(this.#quorum, answers),
+      }))
     if (fence === undefined) throw votesLostError(this.#ticket.key)
     record.fence = fence
     record.splitVotes = 0

@@ -1,3 +1,4 @@
+import { isDecodable } from '../../../base/text.ts'
 import type { Store } from '../../../contract/store.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
 import { type RedisStoreOptions, settingsOf } from '../options.ts'
@@ -6,7 +7,6 @@ import { answering } from '../server/answering.ts'
 import type { ServerAddress } from '../server/client-link.ts'
 import { linksOf } from '../server/links-of.ts'
 import { newClient } from '../server/new-client.ts'
-import { isDecodable } from '../server/server-url.ts'
 
 /**
  * A store on a Redis Cluster, as in `redis+cluster://user:password@host:7000,host:7001`: some of its servers, which tell of the

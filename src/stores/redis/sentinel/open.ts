@@ -1,10 +1,10 @@
+import { isDecodable } from '../../../base/text.ts'
 import type { Store } from '../../../contract/store.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
 import { redisStore } from '../open.ts'
 import type { RedisStoreOptions } from '../options.ts'
 import { answering } from '../server/answering.ts'
 import { newClient } from '../server/new-client.ts'
-import { isDecodable } from '../server/server-url.ts'
 import { SENTINEL_PORT, type SentinelOptions } from './options.ts'
 
 /**

@@ -1,3 +1,4 @@
+import { isDecodable } from '../../../base/text.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
 
 /** The URL itself is in no message: it may hold a password. */
@@ -28,13 +29,4 @@ export function databaseOf({ pathname, searchParams }: URL): number | undefined 
   const [first = '0'] = named
   const isOne = named.every((text) => /^\d{1,9}$/.test(text) && Number(text) === Number(first))
   return isOne ? Number(first) : undefined
-}
-
-export function isDecodable(text: string): boolean {
-  try {
-    decodeURIComponent(text)
-    return true
-  } catch {
-    return false
-  }
 }
