@@ -23,7 +23,7 @@ async function doctor(url: string): Promise<{ code: number; verdicts: readonly s
 const commands = [
   ['ls'],
   ['show', 'key'],
-  ['evict', 'key', '--reason', 'a test'],
+  ['evict', 'free', '--reason', 'a test'],
   ['top', '--once'],
   ['dashboard', '--port', '0'],
   ['run', '--wait', '3s', 'key', '--', 'true'],

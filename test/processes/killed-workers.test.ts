@@ -45,6 +45,9 @@ for (const store of Object.keys(places)) {
       await pause(KILL_EVERY_MS)
       worker.kill('SIGKILL')
       start()
+      // Who dies while a lease or an offer of a dead one lasts may cost an offer more.
+      const { times } = worked
+      await until('others work', () => worked.times > times)
     }
     const { times } = worked
     await until('others work', () => worked.times > times + WORKERS)

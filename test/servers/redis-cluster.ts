@@ -1,6 +1,5 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { freePort } from './free-port.ts'
 import { ensureBinary } from './install.ts'
 import { type RedisOptions, type RedisServer, startRedis } from './redis-server.ts'
 import { type RespValue, sendCommand } from './resp.ts'
@@ -57,7 +56,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
     const count = MASTERS * (1 + replicas)
     await Promise.all(
       Array.from({ length: count }, async () => {
-        servers.push(await startRedis(await serverOptions({ ...secret, args })))
+        servers.push(await startRedis(serverOptions({ ...secret, args })))
       }),
     )
     await create()
@@ -220,19 +219,12 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
 
 const MASTERS = 3
 
-async function serverOptions({
-  password,
-  args,
-}: {
-  password?: string
-  args: readonly string[]
-}): Promise<RedisOptions> {
+function serverOptions({ password, args }: { password?: string; args: readonly string[] }): RedisOptions {
   return {
     ...(password === undefined ? {} : { password }),
+    isMember: true,
     args: [
-      ...['--cluster-enabled', 'yes', '--cluster-node-timeout', '1000'],
-      // Not ten thousand beyond the other port, where there may be none.
-      ...['--cluster-port', String(await freePort())],
+      ...['--cluster-node-timeout', '1000'],
       // A replica stands for election whenever its master is gone, however long that has been.
       ...['--cluster-replica-validity-factor', '0', '--cluster-migration-barrier', '9'],
       ...['--repl-ping-replica-period', '1', ...(password === undefined ? [] : ['--masterauth', password])],

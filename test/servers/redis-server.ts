@@ -17,6 +17,8 @@ export interface RedisOptions {
   readonly users?: readonly string[]
   /** Makes it a read-only replica of a server on this machine; it is ready once the link is up. */
   readonly replicaOf?: { readonly port: number; readonly password?: string }
+  /** Member of a cluster, with a free port for its bus. The usual one, ten thousand beyond the other port, may not exist. */
+  readonly isMember?: boolean
   /** More arguments, as on the command line: `['--maxmemory', '2mb']`. */
   readonly args?: readonly string[]
   /** The lines of a configuration file, for a server that has to rewrite it: a Sentinel. It survives a restart. */
@@ -59,7 +61,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-redis-'))
   const { password, config } = options
   if (config !== undefined) writeFileSync(join(folder, CONFIG_FILE), `${config.join('\n')}\n`)
-  let port = await freePort()
+  let [port, busPort] = [await freePort(), await freePort()]
   let running: ChildProcess | undefined
   leftovers.add(discard)
   try {
@@ -114,7 +116,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
 
   async function launch({ samePort = false } = {}): Promise<ChildProcess> {
     for (let attempt = 1; ; attempt += 1) {
-      const child = spawnServer(binary, serverArguments(port, folder, options), folder)
+      const child = spawnServer(binary, serverArguments({ port, busPort, folder }, options), folder)
       try {
         await until('redis-server answers', () => isReady(child))
         return child
@@ -129,7 +131,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
         }
         // The same port is free again when the connection ends that has taken it.
         if (samePort) await new Promise((resolve) => setTimeout(resolve, 500))
-        else port = await freePort()
+        else [port, busPort] = [await freePort(), await freePort()]
       }
     }
   }
@@ -172,8 +174,8 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
   }
 }
 
-function serverArguments(port: number, folder: string, options: RedisOptions): string[] {
-  const { appendOnly = false, password, users = [], replicaOf, args = [], config } = options
+function serverArguments({ port, busPort, folder }: Place, options: RedisOptions): string[] {
+  const { appendOnly = false, password, users = [], replicaOf, isMember = false, args = [], config } = options
   return [
     ...(config === undefined ? [] : [join(folder, CONFIG_FILE)]),
     ...['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', ''],
@@ -186,8 +188,15 @@ function serverArguments(port: number, folder: string, options: RedisOptions): s
     ...users.flatMap((rules) => ['--user', ...rules.split(' ')]),
     ...(replicaOf === undefined ? [] : ['--replicaof', '127.0.0.1', String(replicaOf.port)]),
     ...(replicaOf?.password === undefined ? [] : ['--masterauth', replicaOf.password]),
+    ...(isMember ? ['--cluster-enabled', 'yes', '--cluster-port', String(busPort)] : []),
     ...args,
   ]
+}
+
+interface Place {
+  readonly port: number
+  readonly busPort: number
+  readonly folder: string
 }
 
 const CONFIG_FILE = 'server.conf'
