@@ -22,8 +22,8 @@ export async function acquireAll(
   context.assertOpen(ticket.key)
   signal?.throwIfAborted()
   const tickets = requests.map((request) => request.ticket)
-  const releaseAll = (cancel: boolean) =>
-    Promise.all(tickets.map((each) => context.release(each, { cancel })))
+  const releaseAll = (options: { readonly cancel: boolean }) =>
+    Promise.all(tickets.map((each) => context.release(each, options)))
   const askedAt = context.now()
   const { strangers } = wakes
   const limitMs = Math.min(context.attemptMs(1), Math.max(waitMs, SHORTEST_ATTEMPT_MS))
@@ -40,7 +40,7 @@ export async function acquireAll(
     )
     if (leases.some((lease) => lease.isOverAt(answeredAt))) {
       for (const lease of leases) lease.forget()
-      await releaseAll(false)
+      await releaseAll({ cancel: false })
       return undefined
     }
     for (const [index, request] of requests.entries()) {
@@ -51,7 +51,7 @@ export async function acquireAll(
     if (wakes.strangers !== strangers) for (const lease of leases) lease.check()
     return leases
   } catch (error) {
-    const released = releaseAll(true)
+    const released = releaseAll({ cancel: true })
     if (signal?.aborted === true) throw signal.reason
     if (isHoldfastError(error, 'closed')) throw error
     // A caller that does not wait asks for the keys one by one next. It must not find its own tickets there.

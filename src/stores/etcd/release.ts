@@ -35,7 +35,7 @@ async function releaseOwn(
   if (isEarly) return (await leave(session, own)) ? { was } : undefined
   // This process deletes the key itself, so nobody is woken for that.
   return own.during(async () => {
-    const removal = await removalOf(session, own.name, request.cancel || own.isInDoubt)
+    const removal = await removalOf(session, own.name, { needsTombstone: request.cancel || own.isInDoubt })
     const reply = await remove(session, own, removal, nextOf(session, own))
     session.forget(own)
     if (reply === undefined) return undefined
@@ -141,7 +141,7 @@ async function tryToRelease(
   const { value, lease, modRevision } = present
   const operation: Operation = value.isForMinHold
     ? { tag: 'put', key: name, value: ticketText({ ...value, state: 'leaving' }), lease }
-    : await removalOf(session, name, cancel)
+    : await removalOf(session, name, { needsTombstone: cancel })
   const { reply } = await session.transact({
     when: [isAt(name, modRevision)],
     apply: [operation],
@@ -158,13 +158,17 @@ async function leaveTombstone(
 ): Promise<boolean> {
   const { reply } = await session.transact({
     when: [present === undefined ? isNew(name) : isAt(name, present.modRevision)],
-    apply: [await removalOf(session, name, true)],
+    apply: [await removalOf(session, name, { needsTombstone: true })],
     otherwise: [],
   })
   return reply.succeeded
 }
 
-async function removalOf(session: Session, name: string, needsTombstone: boolean): Promise<Operation> {
+async function removalOf(
+  session: Session,
+  name: string,
+  { needsTombstone }: { readonly needsTombstone: boolean },
+): Promise<Operation> {
   if (!needsTombstone) return { tag: 'delete', key: name }
   const { id } = await session.leases.tombstones(TOMBSTONE_MS)
   return { tag: 'put', key: name, value: tombstoneText({ evicted: false }), lease: id }

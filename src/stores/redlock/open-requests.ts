@@ -65,9 +65,9 @@ export class OpenRequests {
     clearTimeout(this.#timer)
   }
 
-  #startTimer(wasLate = false): void {
+  #startTimer(last: LastTimer = ON_TIME): void {
     if (this.#timer !== undefined || this.#closed || this.#oldest() === undefined) return
-    const leftMs = Math.max(1, Math.min(SILENCE_MS, this.#leftMs(wasLate)))
+    const leftMs = Math.max(1, Math.min(SILENCE_MS, this.#leftMs(last)))
     this.#checkAt = performance.now() + leftMs
     this.#timer = setTimeout(this.#check, leftMs).unref()
   }
@@ -77,12 +77,12 @@ export class OpenRequests {
     this.#timer = undefined
     const now = performance.now()
     const lateMs = now - this.#checkAt
-    const wasLate = lateMs > LATE_MS
-    if (wasLate) this.#discountStandstill(lateMs, now)
-    if (this.#leftMs(wasLate) > 1) return this.#startTimer(wasLate)
+    const last = { wasLate: lateMs > LATE_MS }
+    if (last.wasLate) this.#discountStandstill(lateMs, now)
+    if (this.#leftMs(last) > 1) return this.#startTimer(last)
     setImmediate(() => {
       // Another server may have been given up meanwhile, so that this one is needed for a quorum and gets more time.
-      if (this.#closed || this.#leftMs(wasLate) > 1) return this.#startTimer(wasLate)
+      if (this.#closed || this.#leftMs(last) > 1) return this.#startTimer(last)
       this.#options.onSilence()
     })
   }
@@ -96,7 +96,7 @@ export class OpenRequests {
   /**
    * How much longer the server may be silent. After a late timer it may be silent for longer: the servers may have had no time either.
    */
-  #leftMs(wasLate: boolean): number {
+  #leftMs({ wasLate }: LastTimer): number {
     const oldest = this.#oldest()
     if (oldest === undefined) return Number.POSITIVE_INFINITY
     const isSpare = this.#options.isSpare() && !wasLate
@@ -109,6 +109,12 @@ export class OpenRequests {
     return undefined
   }
 }
+
+interface LastTimer {
+  readonly wasLate: boolean
+}
+
+const ON_TIME: LastTimer = { wasLate: false }
 
 /**
  * After so long without an answer a server is given up. A caller that gets a quorum from the others does not wait for it at

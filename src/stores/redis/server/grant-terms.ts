@@ -1,14 +1,14 @@
 import type { Ticket } from '../../../contract/store.ts'
 import type { MessageSubscription } from './client-link.ts'
 
-/** What tickets of one script call have in common, as its arguments. */
+/** The arguments for the scripts that depend on a ticket's terms: times, and the facts that room.lua keeps of it. */
 export class GrantTerms {
   readonly #inbox: string
   readonly #grantsByMessage: boolean
   #last: { readonly ticket: Ticket; readonly facts: string } | undefined
 
   /** `grantsByMessage`: whether the message to a waiter may be its lease. */
-  constructor(inbox: string, grantsByMessage: boolean) {
+  constructor({ inbox, grantsByMessage }: { readonly inbox: string; readonly grantsByMessage: boolean }) {
     this.#inbox = inbox
     this.#grantsByMessage = grantsByMessage
   }

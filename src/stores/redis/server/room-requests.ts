@@ -57,7 +57,7 @@ export class RoomRequests {
   ) {
     this.#topology = topology
     this.#names = names
-    this.#terms = new GrantTerms(this.#inbox, grantsByMessage)
+    this.#terms = new GrantTerms({ inbox: this.#inbox, grantsByMessage })
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
