@@ -148,6 +148,9 @@ export interface Gone {
   readonly reason?: string
 }
 
+/** Neither held nor queued, and not evicted. */
+export const GONE: Gone = { tag: 'gone', evicted: false }
+
 export interface ReleaseRequest {
   readonly key: string
   readonly id: string

@@ -1,5 +1,6 @@
 import {
   type AcquireAnswer,
+  GONE,
   type Gone,
   type ReleaseAnswer,
   type ReleaseRequest,
@@ -178,7 +179,6 @@ export function isIdle(room: Room, time: StoreTime): boolean {
 /** A waiter that asks late keeps its place while its room exists. After this long no waiter is expected to come back. */
 const LATE_MS = 10 * TOMBSTONE_MS
 const NOBODY: readonly TicketWake[] = []
-const GONE: Gone = { tag: 'gone', evicted: false }
 
 /** Clears what has expired and admits from the head of the queue. Returns the messages to the admitted, except to `asking`. */
 function settle(room: Room, time: StoreTime, asking?: string): readonly TicketWake[] {

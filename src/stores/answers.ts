@@ -1,4 +1,10 @@
-import type { AcquireAnswer, Gone, ReleaseAnswer, RenewAnswer } from '../contract/store.ts'
+import {
+  type AcquireAnswer,
+  GONE,
+  type Gone,
+  type ReleaseAnswer,
+  type RenewAnswer,
+} from '../contract/store.ts'
 
 /**
  * Reads what the Lua scripts and SQL functions of a store answer: one line for each ticket, as described at the top of each
@@ -69,7 +75,7 @@ export function answerReader(
   }
 
   function gone(line: string): Gone {
-    if (line === 'g') return { tag: 'gone', evicted: false }
+    if (line === 'g') return GONE
     if (line[0] !== 'e') throw unexpected(line)
     return { tag: 'gone', evicted: true, reason: reasonIn(line) }
   }

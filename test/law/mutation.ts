@@ -34,6 +34,7 @@ export async function mutate(mutant: Mutant | undefined): Promise<Mutated> {
     './roster.ts': await moduleOf('../../src/law/roster.ts', mutant, {}),
   })
   const store = await moduleOf('../../src/stores/memory/memory-store.ts', mutant, {
+    '../../contract/store.ts': contract,
     '../../law/room.ts': room,
     '../../law/view.ts': await moduleOf('../../src/law/view.ts', mutant, {}),
     './memory-rooms.ts': await moduleOf('../../src/stores/memory/memory-rooms.ts', mutant, {

@@ -1,4 +1,4 @@
-import type { AcquireAnswer, Gone, RenewAnswer, Ticket } from '../../contract/store.ts'
+import { type AcquireAnswer, GONE, type RenewAnswer, type Ticket } from '../../contract/store.ts'
 import { isAt, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import type { KeyValue, Operation } from './grpc/messages.ts'
 import { ahead, askAgainMs } from './hints.ts'
@@ -234,6 +234,5 @@ async function lookAround(session: Session, own: OwnTicket): Promise<void> {
   }
 }
 
-const GONE: Gone = { tag: 'gone', evicted: false }
 /** etcd takes 128 comparisons in a transaction, unless it is configured to take more. */
 const MOST_COMPARES = 100

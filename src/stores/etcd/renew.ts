@@ -1,4 +1,4 @@
-import type { RenewAnswer, Ticket } from '../../contract/store.ts'
+import { GONE, type RenewAnswer, type Ticket } from '../../contract/store.ts'
 import { isHoldfastError } from '../../errors.ts'
 import { answerByState, answerOwn, answerUnknown, verify } from './answer.ts'
 import { type OwnTicket, termMs } from './session/own-ticket.ts'
@@ -56,5 +56,5 @@ async function renewAll(session: Session, tickets: readonly Ticket[]): Promise<r
     if (own === undefined) return answerUnknown(session, ticket)
     return verified.has(own) ? answerByState(session, own, ticket) : answerOwn(session, own, ticket)
   })
-  return (await Promise.all(answers)).map((answer) => answer ?? { tag: 'gone', evicted: false })
+  return (await Promise.all(answers)).map((answer) => answer ?? GONE)
 }

@@ -1,14 +1,15 @@
-import type {
-  AcquireAnswer,
-  EvictRequest,
-  InspectRequest,
-  ReleaseAnswer,
-  ReleaseRequest,
-  RenewAnswer,
-  RoomPage,
-  Store,
-  Ticket,
-  Wake,
+import {
+  type AcquireAnswer,
+  type EvictRequest,
+  GONE,
+  type InspectRequest,
+  type ReleaseAnswer,
+  type ReleaseRequest,
+  type RenewAnswer,
+  type RoomPage,
+  type Store,
+  type Ticket,
+  type Wake,
 } from '../../contract/store.ts'
 import { acquire, evict, isIdle, release, renew, type StoreTime, type VerbResult } from '../../law/room.ts'
 import { view } from '../../law/view.ts'
@@ -63,7 +64,7 @@ class MemoryStore implements Store {
     const time = this.#now(atMs)
     return tickets.map((ticket) => {
       const room = this.#find(ticket.key)
-      return room === undefined ? { tag: 'gone', evicted: false } : this.#settled(renew(room, ticket, time))
+      return room === undefined ? GONE : this.#settled(renew(room, ticket, time))
     })
   }
 

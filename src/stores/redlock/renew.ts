@@ -1,5 +1,5 @@
 import { type Instant, now, systemClock } from '../../base/clock.ts'
-import type { AcquireAnswer, Gone, RenewAnswer, Ticket } from '../../contract/store.ts'
+import { type AcquireAnswer, GONE, type Gone, type RenewAnswer, type Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
 import { agreedFence, claimFence, type Vote, votesLostError } from './fencing.ts'
 import type { RedlockNode } from './node.ts'
@@ -199,12 +199,11 @@ class Renewal {
     if (count(answers, 'held') + count(answers, 'queued') + unknown >= majority)
       throw tooFewError(this.#quorum, tally, this.#ticket.key)
     // The engine asks again for a waiter, under the same id, so that it keeps its places in the queues.
-    if (this.#record.fence === undefined && this.#ticket.patienceMs > 0)
-      return { tag: 'gone', evicted: false }
+    if (this.#record.fence === undefined && this.#ticket.patienceMs > 0) return GONE
     // The votes that the holder still has on other servers must not block other tickets.
     for (const node of nodes) if (answers[node.index]?.tag !== 'gone') withdraw(node, this.#ticket)
     tickets.end(this.#ticket.id)
-    return { tag: 'gone', evicted: false }
+    return GONE
   }
 
   #evicted(gone: Gone): RenewAnswer {
@@ -231,7 +230,7 @@ class Renewal {
       nodes,
       (node) => {
         // The ticket was released meanwhile. An acquire would undo that.
-        if (record.isOver) return { tag: 'gone', evicted: false } as const
+        if (record.isOver) return GONE
         // For a ticket of another process the servers that were asked stay unknown.
         if (isOurs(record)) record.acquireSentTo = withServer(record.acquireSentTo, node)
         return node.rooms.acquire(ticket)

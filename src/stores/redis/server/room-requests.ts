@@ -1,14 +1,15 @@
 import { randomBytes } from 'node:crypto'
-import type {
-  AcquireAnswer,
-  EvictRequest,
-  InspectRequest,
-  ReleaseAnswer,
-  ReleaseRequest,
-  RenewAnswer,
-  RoomPage,
-  Ticket,
-  Wake,
+import {
+  type AcquireAnswer,
+  type EvictRequest,
+  GONE,
+  type InspectRequest,
+  type ReleaseAnswer,
+  type ReleaseRequest,
+  type RenewAnswer,
+  type RoomPage,
+  type Ticket,
+  type Wake,
 } from '../../../contract/store.ts'
 import { acquireAnswer, answerLines, evictAnswer, releaseAnswer, renewAnswer, wakeOf } from './answers.ts'
 import { type Batch, batchesOf } from './batches.ts'
@@ -281,12 +282,11 @@ interface ScriptCall<Asked extends { readonly key: string }, Answer> {
   readonly parse: (text: string) => Answer
 }
 
-const GONE: RenewAnswer = { tag: 'gone', evicted: false }
-
 /** A script that takes or gives back so many rooms keeps the server busy for less than a millisecond. */
 const MOST_TOGETHER = 100
 /** Renewals can wait, and are cheaper the more of them share a call. */
 const MOST_RENEWALS = 500
+
 function bothCancel(
   one: { readonly asked: ReleaseRequest },
   other: { readonly asked: ReleaseRequest },
