@@ -36,6 +36,9 @@ export function checkObject(options: unknown): asserts options is object {
   throw new InvalidArgumentError(`Expected the options to be an object, got ${show(options)}.`)
 }
 
+/** In characters. */
+export const LONGEST_KEY = 1024
+
 /** From `least` to `most`, both included. A `most` of Infinity allows Infinity itself. */
 export interface CountRange {
   readonly least: number

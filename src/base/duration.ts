@@ -10,14 +10,13 @@ export interface DurationRange {
   readonly endless: boolean
 }
 
-/** Node.js timers end at 24.8 days; a lease that long is a mistake anyway. */
-const DAY_MS = 86_400_000
-const MOST_MS: number = 24 * DAY_MS
+/** No store keeps a key for longer without a renewal. Node.js timers end at 24.8 days; a lease that long is a mistake anyway. */
+export const LONGEST_MS: number = 24 * 86_400_000
 
 /** Below 50 ms a lease is over before an answer from another machine is in. */
-export const TTL_RANGE: DurationRange = { leastMs: 50, mostMs: MOST_MS, endless: false }
-export const WAIT_RANGE: DurationRange = { leastMs: 0, mostMs: MOST_MS, endless: true }
-export const HOLD_RANGE: DurationRange = { leastMs: 0, mostMs: MOST_MS, endless: false }
+export const TTL_RANGE: DurationRange = { leastMs: 50, mostMs: LONGEST_MS, endless: false }
+export const WAIT_RANGE: DurationRange = { leastMs: 0, mostMs: LONGEST_MS, endless: true }
+export const HOLD_RANGE: DurationRange = { leastMs: 0, mostMs: LONGEST_MS, endless: false }
 
 /** @throws {InvalidArgumentError} in the words *Expected `name` to be …, got …*. */
 export function parseDuration(name: string, value: unknown, range: DurationRange): number {
@@ -54,12 +53,16 @@ function showObject(value: object): string {
   }
 }
 
+function toMilliseconds(value: unknown): number {
+  if (typeof value === 'number') return value
+  return typeof value === 'string' ? millisecondsIn(value) : Number.NaN
+}
+
 const PATTERN = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
 
-function toMilliseconds(value: unknown): number {
-  if (typeof value === 'number') return value
-  if (typeof value !== 'string') return Number.NaN
-  const match = PATTERN.exec(value)
+/** NaN unless the text is a number with a unit. */
+export function millisecondsIn(text: string): number {
+  const match = PATTERN.exec(text)
   return Number(match?.[1]) * (UNIT_MS[match?.[2] ?? ''] ?? Number.NaN)
 }

@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util'
+import { LONGEST_MS, millisecondsIn } from '../base/duration.ts'
 import { expected, UsageError } from './usage-error.ts'
 
 /** An option as it is parsed and as `--help` shows it. */
@@ -60,8 +61,7 @@ export class ParsedArguments {
   duration(name: string, { leastMs = 0 }: { readonly leastMs?: number } = {}): number | undefined {
     const text = this.text(name)
     if (text === undefined) return undefined
-    const [, digits, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? []
-    const durationMs = Math.ceil(Number(digits) * (UNIT_MS[unit ?? ''] ?? Number.NaN))
+    const durationMs = Math.ceil(millisecondsIn(text))
     if (durationMs < leastMs) throw expected(`--${name}`, `at least ${leastMs}ms`, text)
     if (durationMs <= LONGEST_MS) return durationMs
     throw expected(`--${name}`, 'a duration with a unit, such as 500ms, 10s, 5m or 1h, up to 576h', text)
@@ -84,10 +84,6 @@ export class ParsedArguments {
     return first
   }
 }
-
-/** 24 days, the longest that the library takes. */
-const LONGEST_MS = 24 * 86_400_000
-const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
 
 function parse(
   command: Subcommand,

@@ -1,4 +1,4 @@
-import { checkOptions, expected, parseCount, parseFunction } from '../base/arguments.ts'
+import { checkOptions, expected, LONGEST_KEY, parseCount, parseFunction } from '../base/arguments.ts'
 import { type Duration, parseDuration, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { HoldOptions, Locks, WaitOptions } from '../index.ts'
@@ -130,8 +130,6 @@ export const RUN_TAKES: ReadonlySet<string> = new Set<keyof RunOptions>([...TRY,
 const WINDOW: ReadonlySet<string> = new Set<keyof SlidingWindow>(['points', 'window'])
 const LIMIT: ReadonlySet<string> = new Set<keyof LimitOptions>(['concurrency', 'rate', 'wait'])
 
-/** As for every lock. */
-const LONGEST_KEY = 1024
 /** Leaves room for the user's key behind it. */
 const LONGEST_NAME = 200
 const MOST = 1_000_000

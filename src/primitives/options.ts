@@ -1,4 +1,4 @@
-import { checkOptions, expected, parseFlag, parseSignal } from '../base/arguments.ts'
+import { checkOptions, expected, LONGEST_KEY, parseFlag, parseSignal } from '../base/arguments.ts'
 import { type Duration, HOLD_RANGE, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { UNLIMITED } from '../contract/store.ts'
 import { patienceFor, ttlFields } from '../engine/ticket-fields.ts'
@@ -189,5 +189,4 @@ export function checkCallback(callback: unknown): asserts callback is (...args: 
 
 let lastKey: string | undefined
 
-const LONGEST_KEY = 1024
 const NOT_TEXT = /[\0\p{Surrogate}]/u

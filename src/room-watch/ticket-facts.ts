@@ -1,3 +1,4 @@
+import { LONGEST_KEY } from '../base/arguments.ts'
 import { shortened } from '../base/text.ts'
 import { UNLIMITED } from '../contract/index.ts'
 import type { InspectedHolder, InspectedRoom, InspectedWaiter, Owner } from '../index.ts'
@@ -39,7 +40,7 @@ function bounded(text: string, most: number): string {
 }
 
 /** As long as a key may be; ids are shorter. */
-const LONGEST_NAME = 1024
+const LONGEST_NAME: number = LONGEST_KEY
 /** What another program wrote instead of an owner. From a longer text than this nothing can be read anyway. */
 const LONGEST_TEXT = 16_384
 const SHOWN_OF_LONGER = 1000

@@ -1,3 +1,4 @@
+import { LONGEST_MS } from '../base/duration.ts'
 import { type InspectedHolder, isHoldfastError, type Lease, type Locks, type Owner } from '../index.ts'
 
 export type TickResult = 'ok' | 'failed' | 'skipped'
@@ -162,5 +163,3 @@ const MARK = { renew: false, minHold: 0, lockDelay: 0 } as const
 /** A process that looks holds the mark for one round trip. If it dies just then, the mark is taken for this ttl. */
 const LOOK_MS = 2000
 const MARKING_MS = 5000
-/** The longest time that a store keeps a key without a renewal. */
-export const LONGEST_MS: number = 24 * 86_400_000

@@ -1,6 +1,6 @@
 import { expected } from '../base/arguments.ts'
+import { LONGEST_MS } from '../base/duration.ts'
 import type { Locks } from '../index.ts'
-import { LONGEST_MS } from './marks.ts'
 
 /** What node-cron 4.4 and later asks, as its `RunCoordinator`, before it runs a task that is `distributed`. */
 export interface NodeCronRunCoordinator {

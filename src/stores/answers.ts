@@ -2,6 +2,7 @@ import {
   type AcquireAnswer,
   GONE,
   type Gone,
+  type HolderView,
   type ReleaseAnswer,
   type RenewAnswer,
 } from '../contract/store.ts'
@@ -93,4 +94,11 @@ const RELEASED: Readonly<Record<string, ReleaseAnswer>> = {
   h: { was: 'held' },
   q: { was: 'queued' },
   u: { was: 'unknown' },
+}
+
+/** The state of a holder, by its letter in what a store keeps or answers. */
+export const HOLDER_STATES: Readonly<Record<string, HolderView['state']>> = {
+  h: 'held',
+  o: 'offered',
+  l: 'leaving',
 }

@@ -1,4 +1,4 @@
-import { checkOptions, expected } from '../base/arguments.ts'
+import { checkOptions, expected, LONGEST_KEY } from '../base/arguments.ts'
 import { paused, systemClock } from '../base/clock.ts'
 import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import { UNLIMITED } from '../contract/index.ts'
@@ -93,7 +93,7 @@ export function webLocks(locks: Locks, options: WebLocksOptions = {}): LockManag
   return new StoreLockManager(locks, prefix, ttl === undefined ? {} : { ttl })
 }
 
-const LONGEST_PREFIX: number = 1024 - LONGEST_NAME
+const LONGEST_PREFIX: number = LONGEST_KEY - LONGEST_NAME
 const A_PREFIX = /^[^\0\p{Surrogate}]{1,64}$/u
 const MOST_THEFTS = 100
 const BEHIND_THIEF_MS = 100

@@ -1,4 +1,5 @@
 import type { HolderView, RoomView, WaiterView } from '../../contract/store.ts'
+import { HOLDER_STATES } from '../answers.ts'
 
 interface RoomJson {
   readonly holders: readonly (Omit<HolderView, 'fence' | 'state'> & {
@@ -18,11 +19,9 @@ export function roomView(key: string, json: string): RoomView | undefined {
     holders: holders.map(({ fence, state, ...holder }) => ({
       ...holder,
       fence: BigInt(fence),
-      state: STATES[state] ?? 'held',
+      state: HOLDER_STATES[state] ?? 'held',
     })),
     queue,
     closedMs,
   }
 }
-
-const STATES: Readonly<Record<string, HolderView['state']>> = { h: 'held', o: 'offered', l: 'leaving' }

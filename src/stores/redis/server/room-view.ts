@@ -1,4 +1,5 @@
 import type { HolderView, RoomView, WaiterView } from '../../../contract/store.ts'
+import { HOLDER_STATES } from '../../answers.ts'
 
 /**
  * What people see of a room, from what is kept of it: the text of a lone holder, or the entries of the sorted set that
@@ -30,7 +31,7 @@ export function roomView(
       queue.push([Number(number), { ...facts, waitedMs: nowMs - Math.floor(sinceUs / 1000) }])
     else {
       const times = { heldMs: nowMs - Math.floor(sinceUs / 1000), remainingMs: until - nowMs }
-      holders.push({ ...facts, ...times, fence: BigInt(number), state: STATES[state] ?? 'held' })
+      holders.push({ ...facts, ...times, fence: BigInt(number), state: HOLDER_STATES[state] ?? 'held' })
     }
   }
   const closedMs = Math.max(0, closedUntil - nowMs)
@@ -39,8 +40,6 @@ export function roomView(
   queue.sort(([one], [other]) => one - other)
   return { key, holders, queue: queue.map(([, waiter]) => waiter), closedMs }
 }
-
-const STATES: Readonly<Record<string, HolderView['state']>> = { h: 'held', o: 'offered', l: 'leaving' }
 
 interface ParsedTicket {
   readonly id: string
