@@ -89,7 +89,7 @@ async function openHoldfastQueue({ postgresUrl }: Surroundings, onStart: () => v
   return {
     enqueue: () => jobs.enqueue('a', { n: 1 }),
     async settled() {
-      while (worker.running > 0) await moment()
+      while (worker.jobCount > 0) await moment()
     },
     async close() {
       await jobs.close()

@@ -154,7 +154,7 @@ async function drainHoldfast(
     },
   }
   const workers = Array.from({ length: many }, () => jobs.work(handlers, { concurrency }))
-  while (started < count || workers.some(({ running }) => running > 0)) await moment()
+  while (started < count || workers.some(({ jobCount }) => jobCount > 0)) await moment()
   const tookMs = performance.now() - startedAt
   await jobs.close()
   await pool.end()

@@ -118,22 +118,22 @@ class PostgresJobs implements Jobs {
       settling: { ...this.#settling, queue: this.#newQueue() },
       wakes: this.#wakes,
     }
-    const running = new JobWorker(parseHandlers(handlers), parseWorkOptions(options), parts)
+    const jobWorker = new JobWorker(parseHandlers(handlers), parseWorkOptions(options), parts)
     const stop = async (stopOptions: StopOptions = {}): Promise<void> => {
-      await running.stop(graceOf(stopOptions))
+      await jobWorker.stop(graceOf(stopOptions))
       this.#workers.delete(worker)
       if (this.#workers.size === 0) clearTimeout(this.#tidyTimer)
     }
     const worker: Worker = {
-      get running() {
-        return running.running
+      get jobCount() {
+        return jobWorker.jobCount
       },
       stop,
       [Symbol.asyncDispose]: () => stop(),
     }
     this.#workers.add(worker)
     if (this.#workers.size === 1) this.#tidyIn(Math.random() * TIDY_EVERY_MS)
-    running.start()
+    jobWorker.start()
     return worker
   }
 

@@ -50,7 +50,7 @@ export interface InspectOptions {
 /** Claims jobs and runs them until it is stopped. It keeps the process alive. */
 export interface Worker {
   /** How many jobs the worker has now: those that run, that are being settled, and that it has claimed ahead. */
-  readonly running: number
+  readonly jobCount: number
   /**
    * Claims no more jobs, gives back those that have not begun, and resolves when no job runs here any more. After `grace`
    * (default 20 s, `Infinity` allowed) it aborts the signals of the jobs that still run, and gives these jobs back to other workers.

@@ -106,7 +106,7 @@ export class JobWorker {
     parts.settling.queue.piggyback = (ending) => this.#claims.piggyback(ending)
   }
 
-  get running(): number {
+  get jobCount(): number {
     return this.#runs.size
   }
 

@@ -88,7 +88,7 @@ test('what waits behind jobs that have become slow is given back, and an idle wo
   const taken: [string, number][] = []
   scene.open().work({ slow: ({ id, failures }) => taken.push([id, failures]) }, { pollInterval: '10m' })
   await until('the idle worker has run the others', () => taken.length === 18)
-  await until('the busy one has nothing else', () => busy.running === 2)
+  await until('the busy one has nothing else', () => busy.jobCount === 2)
   expect(taken.every(([id, failures]) => !begun.includes(id) && failures === 0)).toBe(true)
   expect(begun).toHaveLength(2)
   slow.open()
@@ -145,7 +145,7 @@ test('stop gives back at once what has not begun', async () => {
   await until('only what runs is left to it', async () => {
     const counts = await jobs.count()
     const ready = counts.find(({ name, state }) => name === 'slow' && state === 'ready')?.count
-    return ready === 200 - begun && worker.running === begun
+    return ready === 200 - begun && worker.jobCount === begun
   })
   const [returned] = await scene.sql(
     `select count(*)::int as jobs, max(failures) as failures from $schema.jobs where state = 'ready' and attempt > 0`,

@@ -78,7 +78,7 @@ test('failing jobs whose keys an open transaction has enqueued keep no places fr
     },
     { concurrency: 3, onFailure: ({ outcome }) => outcomes.push(outcome), onError: () => {} },
   )
-  await until('all places are taken', () => worker.running === 3)
+  await until('all places are taken', () => worker.jobCount === 3)
   await client.query('begin')
   await jobs.enqueueAll(
     keyed.map((job) => ({ ...job, delay: '1h' })),

@@ -159,7 +159,7 @@ test('a completion whose answer was lost is asked again, and is no loss', async 
   }
   const worker = scene.open({}, { url }).work({ a: () => {} }, options)
   await lost
-  await until('the worker is through', () => errors.length > 0 && worker.running === 0)
+  await until('the worker is through', () => errors.length > 0 && worker.jobCount === 0)
   expect(failures).toEqual([])
   expect(errors[0]).toMatchObject({ code: 'store-unavailable' })
   expect((await direct.count())[0]).toMatchObject({ state: 'completed', count: 1 })
@@ -201,7 +201,7 @@ test.each(['throws on', 'goes on'])(
     const onFailure = (failure: JobFailure) => failures.push(failure)
     const worker = scene.open({}, { url }).work(handlers, { onFailure, onError: () => {} })
     await lost
-    await until('the worker is through', () => worker.running === 0)
+    await until('the worker is through', () => worker.jobCount === 0)
     expect(failures).toMatchObject(how === 'goes on' ? [] : [{ outcome: 'dead' }])
     const found = await direct.find(id)
     expect(found).toMatchObject({ state: 'dead', failures: 1, attempt: 1 })
@@ -224,7 +224,7 @@ test('a handler whose own failure never reached the database does not complete i
   )
   await until('it has ended', async () => {
     const { state } = (await direct.find(id)) ?? {}
-    return worker.running === 0 && state !== 'ready' && state !== 'running'
+    return worker.jobCount === 0 && state !== 'ready' && state !== 'running'
   })
   expect(await direct.find(id)).toMatchObject({ state: 'dead', error: 'no use' })
 })
@@ -258,7 +258,7 @@ test('a handler that does not end in its time has failed, and cannot complete th
     },
     { maxRun: 100, onFailure: (failure) => failures.push(failure) },
   )
-  await until('its place is free', () => failures.length > 0 && worker.running === 0)
+  await until('its place is free', () => failures.length > 0 && worker.jobCount === 0)
   expect(failures).toMatchObject([{ outcome: 'dead', error: { code: 'task-failed' } }])
   expect(failures[0]?.error).toMatchObject({
     message: expect.stringContaining('did not end within 100 ms (`maxRun`)'),

@@ -38,7 +38,7 @@ test('processes of this version go on while a later one changes the tables, and 
   )
   await jobs.enqueue('a', 'before', { group: 'g' })
   await jobs.enqueue('a', 'after it in its group', { group: 'g' })
-  await until('the first one runs', () => worker.running === 1)
+  await until('the first one runs', () => worker.jobCount === 1)
 
   await migrate(connections, {
     schema: scene.schema,

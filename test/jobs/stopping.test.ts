@@ -17,7 +17,7 @@ test('a worker that is stopped takes no more jobs, and resolves when the running
     open = resolve
   })
   const worker = jobs.work({ a: () => gate }, { concurrency: 2 })
-  await until('two run', () => worker.running === 2)
+  await until('two run', () => worker.jobCount === 2)
   let stopped = false
   const stopping = worker.stop().then(() => {
     stopped = true
@@ -50,7 +50,7 @@ test('what still runs after the grace is told, and given back to others at once,
     },
     { onFailure: (failure) => failures.push(failure) },
   )
-  await until('it runs', () => worker.running === 1)
+  await until('it runs', () => worker.jobCount === 1)
   await worker.stop({ grace: 50 })
   expect(reason).toMatchObject({ code: 'closed' })
   expect(await jobs.find(id)).toMatchObject({ state: 'ready', attempt: 1, failures: 0 })
@@ -119,7 +119,7 @@ test.each(['worker.stop', 'jobs.close'])(
       { a: () => new Promise(() => {}) },
       { ttl: '2s', onFailure: () => {}, onError: (error) => errors.push(error) },
     )
-    await until('both run', () => worker.running === 2)
+    await until('both run', () => worker.jobCount === 2)
     await server.pause()
     const begunAt = performance.now()
     if (call === 'worker.stop') await worker.stop({ grace: '500ms' })
@@ -145,7 +145,7 @@ test('closing stops the workers, ends the connections, and takes no more jobs', 
   await jobs.migrate()
   const worker = jobs.work({ a: () => {} })
   await jobs.close()
-  expect(worker.running).toBe(0)
+  expect(worker.jobCount).toBe(0)
   await expect(jobs.enqueue('a')).rejects.toMatchObject({ code: 'closed' })
   expect(() => jobs.work({ a: () => {} })).toThrow('closed')
   await expect(jobs.find('1')).rejects.toThrow('The store was closed. Open a new one with createJobs().')
