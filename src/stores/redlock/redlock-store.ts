@@ -170,15 +170,15 @@ export class RedlockStore implements Store {
   }
 
   /**
-   * Asks every server for its identity, and waits a moment for servers that are slower than a quorum.
+   * Asks every server for its identity, and waits {@link MEET_GRACE_MS} for servers that are slower than a quorum.
    *
    * @throws {StoreError} when fewer than a quorum can be reached, or the list is wrong.
    */
   async meet(): Promise<void> {
-    let moment: NodeJS.Timeout | undefined
-    let leave = (): void => {}
-    const isEnough = new Promise<void>((resolve) => {
-      leave = resolve
+    let grace: NodeJS.Timeout | undefined
+    let endGrace = (): void => {}
+    const graceOver = new Promise<void>((resolve) => {
+      endGrace = resolve
     })
     const met = poll(this.#quorum.nodes, () => true, {
       decide: (tally: Tally<boolean>) => {
@@ -186,16 +186,16 @@ export class RedlockStore implements Store {
         const replica = tally.errors.find((error) => error instanceof StoreError && error.message === REPLICA)
         if (replica !== undefined) throw replica
         const count = tally.answers.filter((answer) => answer === true).length
-        if (count >= this.#quorum.majority) moment ??= setTimeout(leave, MOMENT_MS)
+        if (count >= this.#quorum.majority) grace ??= setTimeout(endGrace, MEET_GRACE_MS)
         if (tally.pending > 0) return undefined
         if (count < this.#quorum.majority) throw tooFewError(this.#quorum, tally)
         return true
       },
     })
     try {
-      await Promise.race([met, isEnough])
+      await Promise.race([met, graceOver])
     } finally {
-      clearTimeout(moment)
+      clearTimeout(grace)
     }
   }
 
@@ -255,7 +255,7 @@ export class RedlockStore implements Store {
 }
 
 /** How long `meet()` waits for slower servers once a quorum has answered: some of them may hang or be away. */
-const MOMENT_MS = 50
+const MEET_GRACE_MS = 50
 
 const SEMAPHORE =
   'Expected a lock, a read lock or a write lock, got a semaphore: on independent servers its permits cannot be counted, as each of three holders may have two of three servers for itself. Use another store for it, or that many locks.'
