@@ -76,40 +76,74 @@ export function createRequestLocks(locks: Locks, options: RequestLocksOptions = 
   checkOptions(options, ['statusCodes'])
   const { statusCodes = {} } = options
   checkStatusCodes(statusCodes)
-  const waits = new Set<AbortController>()
-  const ongoing = new Set<Promise<unknown>>()
-  const watch = new SignalWatch()
-  let isClosed = false
+  return new LocksOfRequests(locks, statusCodes)
+}
 
-  async function hold<T>(
+class LocksOfRequests implements RequestLocks {
+  readonly #locks: Locks
+  readonly #statusCodes: StatusCodes
+  readonly #waits = new Set<AbortController>()
+  readonly #ongoing = new Set<Promise<unknown>>()
+  readonly #watch = new SignalWatch()
+  #isClosed = false
+
+  constructor(locks: Locks, statusCodes: StatusCodes) {
+    this.#locks = locks
+    this.#statusCodes = statusCodes
+  }
+
+  async withLock<T>(
     during: During,
     key: string,
-    options: CallbackOptions,
-    work: RequestWork<T>,
+    ...rest: WorkArguments<CallbackOptions, RequestWork<T>>
   ): Promise<T> {
+    const [terms = {}, work] = splitWork(rest)
+    checkCall(terms, work)
+    const held = this.#hold(during, key, terms, work)
+    if (during !== undefined) this.#ongoing.add(held)
+    try {
+      return await held
+    } catch (error) {
+      throw withStatus(error, this.#statusCodes)
+    } finally {
+      this.#ongoing.delete(held)
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true
+    for (const wait of this.#waits) wait.abort(closing(undefined))
+    await Promise.allSettled(this.#ongoing)
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  async #hold<T>(during: During, key: string, options: CallbackOptions, work: RequestWork<T>): Promise<T> {
     if (during === undefined) {
-      return locks.withLock(key, options, (lease) => work(lease, { signal: lease.signal }))
+      return this.#locks.withLock(key, options, (lease) => work(lease, { signal: lease.signal }))
     }
     const gone = signalOf(during)
-    if (isClosed) throw closing(key)
+    if (this.#isClosed) throw closing(key)
     gone.throwIfAborted()
     const wait = new AbortController()
-    const unfollow = follow(options.signal === undefined ? [gone] : [gone, options.signal], wait)
-    waits.add(wait)
+    const unfollow = this.#follow(options.signal === undefined ? [gone] : [gone, options.signal], wait)
+    this.#waits.add(wait)
     const waited = () => {
-      waits.delete(wait)
+      this.#waits.delete(wait)
       unfollow()
     }
     let worked = () => {}
     try {
-      return await locks.withLock(key, { ...options, signal: wait.signal }, (lease) => {
+      return await this.#locks.withLock(key, { ...options, signal: wait.signal }, (lease) => {
         waited()
         // The client may have gone after the grant and before the promise of the grant has resolved.
         wait.signal.throwIfAborted()
         // The signal of a response ends with it, and so does what the work leaves behind.
         if (during !== gone) return work(lease, { signal: AbortSignal.any([lease.signal, gone]) })
         const working = new AbortController()
-        worked = follow([gone, lease.signal], working)
+        worked = this.#follow([gone, lease.signal], working)
         return work(lease, { signal: working.signal })
       })
     } finally {
@@ -119,38 +153,14 @@ export function createRequestLocks(locks: Locks, options: RequestLocksOptions = 
   }
 
   /** Instead of AbortSignal.any, whose result a signal of the caller keeps for as long as it lives itself. */
-  function follow(sources: readonly AbortSignal[], target: AbortController): () => void {
+  #follow(sources: readonly AbortSignal[], target: AbortController): () => void {
     for (const source of sources) {
       if (source.aborted) target.abort(source.reason)
-      watch.add(source, target)
+      this.#watch.add(source, target)
     }
     return () => {
-      for (const source of sources) watch.remove(source, target)
+      for (const source of sources) this.#watch.remove(source, target)
     }
-  }
-
-  async function close(): Promise<void> {
-    isClosed = true
-    for (const wait of waits) wait.abort(closing(undefined))
-    await Promise.allSettled(ongoing)
-  }
-
-  return {
-    async withLock<T>(during: During, key: string, ...rest: WorkArguments<CallbackOptions, RequestWork<T>>) {
-      const [terms = {}, work] = splitWork(rest)
-      checkCall(terms, work)
-      const held = hold(during, key, terms, work)
-      if (during !== undefined) ongoing.add(held)
-      try {
-        return await held
-      } catch (error) {
-        throw withStatus(error, statusCodes)
-      } finally {
-        ongoing.delete(held)
-      }
-    },
-    close,
-    [Symbol.asyncDispose]: close,
   }
 }
 
