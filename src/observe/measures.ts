@@ -159,23 +159,33 @@ export function measure(
   groupOf: (key: string) => string,
   sink: MeasureSink,
 ): Measuring {
-  const known = new Map<string, Labels>()
-  /** One object for each store and group, cached, as every event needs one. */
-  const labelsOf = ({ store, key }: Keyed): Labels => {
-    const group = groupOf(key)
-    const name = `${store} ${group}`
-    const found = known.get(name)
-    if (found !== undefined) return found
-    const labels = { store, group }
-    known.set(name, labels)
-    begin(labels, sink)
-    return labels
-  }
-  const present = {
+  const present: Present = {
     waiting: new PresenceMeter('waiting', sink),
     held: new PresenceMeter('held', sink),
     leading: new PresenceMeter('leading', sink),
   }
+  const listeners = listenersOf({ labelsOf: labelCache(groupOf, sink), present, sink })
+  const stops = Object.entries(listeners).map(([name, listener]) =>
+    locks.on(name as LockEventName, listener as (event: unknown) => void),
+  )
+  return {
+    oldest: (name) => present[OLDEST[name]].oldest(),
+    stop() {
+      for (const stop of stops) stop()
+      for (const presence of Object.values(present)) presence.clear()
+    },
+  }
+}
+
+type Present = Readonly<Record<OfKind<'level'>, PresenceMeter>>
+
+interface Meters {
+  readonly labelsOf: (event: Keyed) => Labels
+  readonly present: Present
+  readonly sink: MeasureSink
+}
+
+function listenersOf({ labelsOf, present, sink }: Meters): Listeners {
   const ended = (event: EndedRequest, outcome: { readonly request: string; readonly wait: string }) => {
     present.waiting.leave(event.id)
     const labels = labelsOf(event)
@@ -186,7 +196,7 @@ export function measure(
     present.held.leave(event.id)
     sink.duration('hold', event.heldMs / 1000, { ...labelsOf(event), outcome: event.event })
   }
-  const listeners: Listeners = {
+  return {
     queued: (event) => {
       const labels = labelsOf(event)
       sink.count('queued', 1, labels)
@@ -215,15 +225,20 @@ export function measure(
     elected: (event) => present.leading.enter(event, labelsOf(event)),
     resigned: ({ id }) => present.leading.leave(id),
   }
-  const stops = Object.entries(listeners).map(([name, listener]) =>
-    locks.on(name as LockEventName, listener as (event: unknown) => void),
-  )
-  return {
-    oldest: (name) => present[OLDEST[name]].oldest(),
-    stop() {
-      for (const stop of stops) stop()
-      for (const presence of Object.values(present)) presence.clear()
-    },
+}
+
+/** The labels of an event: one object for each store and group, cached, as every event needs them. */
+function labelCache(groupOf: (key: string) => string, sink: MeasureSink): (event: Keyed) => Labels {
+  const known = new Map<string, Labels>()
+  return ({ store, key }) => {
+    const group = groupOf(key)
+    const name = `${store} ${group}`
+    const found = known.get(name)
+    if (found !== undefined) return found
+    const labels = { store, group }
+    known.set(name, labels)
+    begin(labels, sink)
+    return labels
   }
 }
 

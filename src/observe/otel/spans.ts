@@ -38,79 +38,106 @@ export function leaseContext(lease: Pick<Lease, 'id'>, from: Context = context.a
 }
 
 export function traceLocks(locks: Pick<Locks, 'on'>, tracer: Tracer): () => void {
-  const waits = new Map<string, Track>()
-  const own = new Map<string, Span>()
-
-  const endWait = (id: string, outcome: string, error?: unknown): Context | undefined => {
-    const wait = waits.get(id)
-    waits.delete(id)
-    if (wait !== undefined) end(wait.span, outcome, error)
-    return wait?.parent
-  }
-  const startHold = (event: LockEvents['acquired' | 'adopted'], parent: Context) => {
-    const attributes = { ...attributesOf(event), 'holdfast.fence': String(event.fence) }
-    // Adopted by the process that holds it already: the older span would stay open for ever.
-    endHold(event.id, 'unknown')
-    const span = tracer.startSpan('holdfast.hold', { attributes }, parent)
-    own.set(event.id, span)
-    holds.set(event.id, span)
-  }
-  const endHold = (id: string, outcome: string, error?: unknown) => {
-    const span = own.get(id)
-    if (span === undefined) return
-    own.delete(id)
-    if (holds.get(id) === span) holds.delete(id)
-    end(span, outcome, error)
-  }
-  const note = (id: string | undefined, name: string, facts: Record<string, string | number | undefined>) => {
-    if (id !== undefined) (own.get(id) ?? waits.get(id)?.span)?.addEvent(name, facts)
-  }
-
+  const spans = new OpenSpans(tracer)
   const stops = [
-    locks.on('requested', (event) => {
-      const parent = context.active()
-      const span = tracer.startSpan('holdfast.wait', { attributes: attributesOf(event) }, parent)
-      waits.set(event.id, { parent, span })
-    }),
-    locks.on('queued', ({ id, ahead }) => note(id, 'queued', { 'holdfast.ahead': ahead })),
-    locks.on('acquired', (event) => {
-      waits.get(event.id)?.span.setAttribute('holdfast.fence', String(event.fence))
-      const parent = endWait(event.id, 'acquired')
-      startHold(event, parent ?? context.active())
-    }),
-    locks.on('busy', ({ id }) => endWait(id, 'busy')),
-    locks.on('timeout', ({ id }) => endWait(id, 'timeout', 'acquire-timeout')),
+    locks.on('requested', (event) => spans.startWait(event)),
+    locks.on('queued', ({ id, ahead }) => spans.note(id, 'queued', { 'holdfast.ahead': ahead })),
+    locks.on('acquired', (event) => spans.acquired(event)),
+    locks.on('busy', ({ id }) => spans.endWait(id, 'busy')),
+    locks.on('timeout', ({ id }) => spans.endWait(id, 'timeout', 'acquire-timeout')),
     // An abort and a close are what the caller wanted, so they are no errors.
     locks.on('withdrawn', ({ id, reason, error }) =>
-      endWait(id, reason, reason === 'aborted' || reason === 'closed' ? undefined : error),
+      spans.endWait(id, reason, reason === 'aborted' || reason === 'closed' ? undefined : error),
     ),
-    locks.on('adopted', (event) => startHold(event, context.active())),
+    locks.on('adopted', (event) => spans.startHold(event, context.active())),
     locks.on('working', ({ id, around }) => {
-      const span = own.get(id)
+      const span = spans.holdOf(id)
       if (span !== undefined) around((run) => context.with(trace.setSpan(context.active(), span), run))
     }),
     locks.on('jeopardy', ({ id, remainingMs, error }) =>
-      note(id, 'jeopardy', { 'holdfast.remaining': remainingMs / 1000, 'error.type': typeOf(error) }),
+      spans.note(id, 'jeopardy', {
+        'holdfast.remaining': remainingMs / 1000,
+        'error.type': typeOf(error),
+      }),
     ),
-    locks.on('evicted', ({ id, reason }) => note(id, 'evicted', { 'holdfast.reason': reason })),
+    locks.on('evicted', ({ id, reason }) => spans.note(id, 'evicted', { 'holdfast.reason': reason })),
     locks.on('store-error', ({ id, verb, outcome, error }) =>
-      note(id, 'store-error', {
+      spans.note(id, 'store-error', {
         'holdfast.verb': verb,
         'holdfast.outcome': outcome,
         'error.type': typeOf(error),
       }),
     ),
     locks.on('lost', ({ id, reason, error }) => {
-      note(id, 'lost', { 'holdfast.reason': reason })
-      endHold(id, 'lost', error)
+      spans.note(id, 'lost', { 'holdfast.reason': reason })
+      spans.endHold(id, 'lost', error)
     }),
-    locks.on('released', ({ id }) => endHold(id, 'released')),
-    locks.on('detached', ({ id }) => endHold(id, 'detached')),
+    locks.on('released', ({ id }) => spans.endHold(id, 'released')),
+    locks.on('detached', ({ id }) => spans.endHold(id, 'detached')),
   ]
   return () => {
     for (const stop of stops) stop()
-    for (const id of [...waits.keys()]) endWait(id, 'unknown')
-    for (const id of [...own.keys()]) endHold(id, 'unknown')
+    spans.endAll()
+  }
+}
+
+/** The open spans of one tracer. */
+class OpenSpans {
+  readonly #tracer: Tracer
+  readonly #waits = new Map<string, Track>()
+  readonly #own = new Map<string, Span>()
+
+  constructor(tracer: Tracer) {
+    this.#tracer = tracer
+  }
+
+  startWait(event: LockEvents['requested']): void {
+    const parent = context.active()
+    const span = this.#tracer.startSpan('holdfast.wait', { attributes: attributesOf(event) }, parent)
+    this.#waits.set(event.id, { parent, span })
+  }
+
+  acquired(event: LockEvents['acquired']): void {
+    const wait = this.#waits.get(event.id)
+    wait?.span.setAttribute('holdfast.fence', String(event.fence))
+    this.endWait(event.id, 'acquired')
+    this.startHold(event, wait?.parent ?? context.active())
+  }
+
+  endWait(id: string, outcome: string, error?: unknown): void {
+    const wait = this.#waits.get(id)
+    this.#waits.delete(id)
+    if (wait !== undefined) end(wait.span, outcome, error)
+  }
+
+  startHold(event: LockEvents['acquired' | 'adopted'], parent: Context): void {
+    const attributes = { ...attributesOf(event), 'holdfast.fence': String(event.fence) }
+    // Adopted by the process that holds it already: the older span would stay open for ever.
+    this.endHold(event.id, 'unknown')
+    const span = this.#tracer.startSpan('holdfast.hold', { attributes }, parent)
+    this.#own.set(event.id, span)
+    holds.set(event.id, span)
+  }
+
+  holdOf(id: string): Span | undefined {
+    return this.#own.get(id)
+  }
+
+  endHold(id: string, outcome: string, error?: unknown): void {
+    const span = this.#own.get(id)
+    if (span === undefined) return
+    this.#own.delete(id)
+    if (holds.get(id) === span) holds.delete(id)
+    end(span, outcome, error)
+  }
+
+  note(id: string | undefined, name: string, facts: Record<string, string | number | undefined>): void {
+    if (id !== undefined) (this.#own.get(id) ?? this.#waits.get(id)?.span)?.addEvent(name, facts)
+  }
+
+  endAll(): void {
+    for (const id of [...this.#waits.keys()]) this.endWait(id, 'unknown')
+    for (const id of [...this.#own.keys()]) this.endHold(id, 'unknown')
   }
 }
 
