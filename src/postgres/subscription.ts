@@ -31,64 +31,86 @@ export async function subscribe(
 ): Promise<ChannelSubscription> {
   const listen = `listen ${quoteIdentifier(channel)}`
   const begin = listener.presence === undefined ? listen : `${listen}; ${listener.presence}`
-  let connection = await opened()
-  let isClosed = false
-  let pause: NodeJS.Timeout | undefined
-  let probeAt = 0
-  watch()
-  return {
-    get isOpen() {
-      return !connection.isLost
-    },
-    probe() {
-      const now = performance.now()
-      if (connection.isLost || now < probeAt) return
-      probeAt = now + PROBE_EVERY_MS
-      // A connection without an answer closes itself. The subscription then replaces it, as after any other loss.
-      connection.ask(listen, []).catch(() => {})
-    },
-    close() {
-      isClosed = true
-      clearTimeout(pause)
-      connection.session.close()
-    },
-  }
-
-  async function opened(): Promise<PostgresConnection> {
-    const fresh = await open()
+  const connect = async (): Promise<PostgresConnection> => {
+    const connection = await open()
     try {
-      if (fresh.isPooled) throw new StoreError('store-refused', POOLED)
-      fresh.session.onMessage((from, payload) => {
+      if (connection.isPooled) throw new StoreError('store-refused', POOLED)
+      connection.session.onMessage((from, payload) => {
         if (from === channel) listener.onMessage(payload)
       })
-      await fresh.ask(begin, [])
-      return fresh
+      await connection.ask(begin, [])
+      return connection
     } catch (error) {
-      fresh.session.close()
+      connection.session.close()
       throw error
     }
   }
+  return new LastingSubscription(await connect(), {
+    connect,
+    listen,
+    onResubscribed: () => listener.onResubscribed(),
+  })
+}
 
-  function watch(): void {
-    void connection.session.closed.then(() => {
-      if (!isClosed) resubscribe(1)
+interface SubscriptionParts {
+  /** Opens a connection that listens. */
+  readonly connect: () => Promise<PostgresConnection>
+  /** The statement of a probe. To listen once more changes nothing. */
+  readonly listen: string
+  readonly onResubscribed: () => void
+}
+
+class LastingSubscription implements ChannelSubscription {
+  readonly #parts: SubscriptionParts
+  #connection: PostgresConnection
+  #isClosed = false
+  #pause: NodeJS.Timeout | undefined
+  #probeAt = 0
+
+  constructor(connection: PostgresConnection, parts: SubscriptionParts) {
+    this.#connection = connection
+    this.#parts = parts
+    this.#watch()
+  }
+
+  get isOpen(): boolean {
+    return !this.#connection.isLost
+  }
+
+  probe(): void {
+    const now = performance.now()
+    if (this.#connection.isLost || now < this.#probeAt) return
+    this.#probeAt = now + PROBE_EVERY_MS
+    // A connection without an answer closes itself. The subscription then replaces it, as after any other loss.
+    this.#connection.ask(this.#parts.listen, []).catch(() => {})
+  }
+
+  close(): void {
+    this.#isClosed = true
+    clearTimeout(this.#pause)
+    this.#connection.session.close()
+  }
+
+  #watch(): void {
+    void this.#connection.session.closed.then(() => {
+      if (!this.#isClosed) this.#resubscribe(1)
     })
   }
 
-  function resubscribe(attempt: number): void {
+  #resubscribe(attempt: number): void {
     const pauseMs = backoffMs(RECONNECTING, attempt)
-    pause = setTimeout(async () => {
+    this.#pause = setTimeout(async () => {
       try {
-        connection = await opened()
+        this.#connection = await this.#parts.connect()
       } catch {
-        if (!isClosed) resubscribe(attempt + 1)
+        if (!this.#isClosed) this.#resubscribe(attempt + 1)
         return
       }
-      if (isClosed) return connection.session.close()
-      watch()
-      listener.onResubscribed()
+      if (this.#isClosed) return this.#connection.session.close()
+      this.#watch()
+      this.#parts.onResubscribed()
     }, pauseMs)
-    pause.unref()
+    this.#pause.unref()
   }
 }
 
