@@ -1,5 +1,5 @@
 import type { Wake } from '../../../contract/store.ts'
-import { type AnswerReader, answerReader } from '../../answers.ts'
+import { AnswerReader } from '../../answers.ts'
 import { unexpectedReply } from './failures.ts'
 
 /**
@@ -25,7 +25,7 @@ function isRest(line: string, tickets: number): boolean {
 }
 
 /** Lua counts in doubles, which are exact up to 2^53. */
-const reader = answerReader(unexpectedReply, { fenceDigits: 16, tellsTime: true })
+const reader = new AnswerReader(unexpectedReply, { fenceDigits: 16, tellsTime: true })
 export const acquireAnswer: AnswerReader['acquire'] = reader.acquire
 export const renewAnswer: AnswerReader['renew'] = reader.renew
 export const releaseAnswer: AnswerReader['release'] = reader.release
