@@ -120,7 +120,7 @@ export class RedlockNode {
         this.#openRequests.delete(open)
         this.#heard()
         // The connection was lost meanwhile, so the server may have been restarted and may have forgotten holders.
-        if (this.#link.generation !== generation) this.#drop(open, sink, restartedError())
+        if (this.#link.generation !== generation) this.#drop(open, sink, disconnectedError(this.index))
         else if (open.isAbandoned) sink.answeredLate?.(answer)
         else sink.answered(answer)
       },
@@ -277,9 +277,15 @@ const DEAD_MS = 5000
 const PROBING: Backoff = { firstMs: 50, longestMs: 1000, jitter: 0 }
 
 function silentError(index: number): StoreError {
-  return new StoreError('store-unavailable', `Redis server ${index + 1} of the list does not answer.`)
+  return new StoreError(
+    'store-unavailable',
+    `Redis server ${index + 1} of the list does not answer. Check that it runs and can be reached.`,
+  )
 }
 
-function restartedError(): StoreError {
-  return new StoreError('store-unavailable', 'The Redis server was restarted or replaced while it was asked.')
+function disconnectedError(index: number): StoreError {
+  return new StoreError(
+    'store-unavailable',
+    `The connection to Redis server ${index + 1} of the list was lost before an answer came. Check that the server runs.`,
+  )
 }
