@@ -9,12 +9,14 @@
  *  3. Only the store's clock decides expiry. No store reads the client's clock; in process they are the same one.
  *  4. Fences rise for ever on a key: `max(last + 1, store time in µs)`.
  *  5. Order of arrival; a wide ticket is not starved. Waiters of dead processes are skipped within one acceptance term,
- *     however many there are. A store that knows that a waiter's process is gone may offer the key to the next one at once.
- *  6. The release (or expiry) step admits the head of the queue. If the store heard of it within its acceptance term, and knows that
- *     its process takes the message, it holds for its full ttl and the message is the lease ({@link Granted}). Otherwise it is
- *     offered the key for its acceptance term and woken, and confirms by asking again.
+ *     however many there are. If the message of promise 6 was the lease of a dead waiter, its ttl has to pass first. A store
+ *     that knows that a waiter's process is gone may offer the key to the next waiter at once.
+ *  6. The release (or expiry) step admits the head of the queue. The message to the head is its lease ({@link Granted}) if the
+ *     store heard of the head within its acceptance term, and knows that its process takes the message. Then the head holds
+ *     for its full ttl. Otherwise the store offers the key to the head for its acceptance term and wakes it, and the head
+ *     confirms by asking again.
  *  7. Two calls per hand-over however long the queue is, and one if the message is the lease.
- *  8. Losing every message loses time, never a waiter. A wake is only a hint.
+ *  8. Losing every message loses time, never a waiter: the next request of the waiter learns what the message said.
  *  9. Every call first clears what has expired and admits the next waiters, so no reaper has to stay alive.
  * 10. Idle keys leave nothing behind but what the fence rule needs.
  */

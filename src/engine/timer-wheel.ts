@@ -230,6 +230,6 @@ function unlink<E extends WheelEntry<E>>(entry: E, bucket: Bucket<E>): void {
 const NEVER = Number.POSITIVE_INFINITY
 /** A bucket is a sixteenth (2 to the power of 4) as wide as the time until it starts. */
 const SHARE_LOG = 4
-/** What is due later than in 24 days is put again when they are over. */
+/** Beyond this time (24.8 days, the longest timer of Node.js) buckets do not get wider. */
 const LONGEST_MS = 2 ** 31
 const LOG_OF_LONGEST = 31

@@ -108,7 +108,8 @@ export class ClaimLoop {
 
   /**
    * Takes the jobs of a claim whose answer was lost, so that the stopped worker gives them back. Otherwise nobody would run
-   * them until their leases end, and that would count as a failure. Gives up after two attempts, or when `isOver`.
+   * them until their leases end, and for jobs that were not claimed ahead that would count as a failure. Gives up after two
+   * attempts, or when `isOver`.
    */
   async recoverLost(isOver: () => boolean): Promise<void> {
     for (let attempt = 1; this.#lostAnAnswer && !isOver() && attempt <= 2; attempt += 1) {

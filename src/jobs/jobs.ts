@@ -56,7 +56,8 @@ export interface Worker {
    * (default 20 s, `Infinity` allowed) it aborts the signals of the jobs that still run, and gives these jobs back to other workers.
    *
    * If the database does not answer, `stop` resolves one second after the grace. Then other workers may claim these jobs
-   * when their leases are over, after `ttl`, and each counts one failure. Never rejects. May be called again.
+   * when their leases are over, after `ttl`. That counts as a failure, unless the job was claimed ahead and may not have begun.
+   * Never rejects. May be called again.
    */
   stop(options?: StopOptions): Promise<void>
   /** `stop()`, for `await using`. */

@@ -47,7 +47,7 @@ export const MEASURES: { readonly [Name in MeasureName]: Measure & { readonly ki
     kind: 'duration',
     unit: 's',
     labels: ['store', 'group'],
-    about: 'From the wake that told a waiter of its turn until the store had confirmed it.',
+    about: 'From the wake that told a waiter of its turn until its caller had the lease.',
   },
   renewal: {
     kind: 'duration',

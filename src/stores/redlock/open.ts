@@ -14,10 +14,10 @@ import { RedlockStore } from './redlock-store.ts'
 
 /**
  * A store on several independent Redis (6.2 or newer) or Valkey masters, of which a majority decides: one of three or two of
- * five may be down, hang or be cut off, and nobody notices. Takes clients as `redisStore` does, one for each server, and
- * duplicates them as that does. Fencing tokens rise as on any other store. Semaphores of more than one permit are refused.
+ * five may be down, hang or be cut off, and nobody notices. Takes one client for each server, and uses only its settings, as
+ * `redisStore` does. Fencing tokens rise as on any other store. Semaphores of more than one permit are refused.
  *
- * It is only as safe as its assumptions: clocks of the servers that run at the same rate, and servers that do not
+ * It is safe under three conditions: clocks run at the same rate, the clocks of most servers do not jump, and servers do not
  * forget. See docs/redlock.md.
  *
  * ```ts

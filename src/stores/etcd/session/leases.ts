@@ -253,8 +253,9 @@ interface Shared {
 }
 
 /**
- * The length of a lease in whole seconds. Its steps are a twentieth to a tenth of it: tickets of similar terms share a lease, and
- * the key of a dead process is not kept for much longer. All terms between a second and an hour make a hundred lengths.
+ * The length of a lease in whole seconds. From 10 s on, a step is 4 to 10 % of the length: tickets of similar terms share a lease,
+ * and the key of a dead process is not kept for much longer. Below 10 s a step is one second. All terms between a second and an
+ * hour make a hundred lengths.
  */
 export function lengthFor(termMs: number): number {
   const seconds = Math.max(SHORTEST, Math.ceil((termMs * SPARE) / 1000 + 1))
