@@ -175,7 +175,7 @@ function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decis
     answered += 1
     if (answer.tag !== 'held') continue
     const node = nodes[index]
-    if (node?.counts === true) votes.push({ node, fence: answer.fence })
+    if (node?.votesCount === true) votes.push({ node, fence: answer.fence })
     else forgetful += 1
   }
   if (votes.length >= majority) return { tag: 'elected', votes }

@@ -50,8 +50,8 @@ async function diagnoseServer(url: string): Promise<DiagnosedServer> {
   if (rights.some(({ check }) => check === 'connection')) return { where, findings }
   const shared = new SharedLink(link)
   try {
-    const { since } = await within(LIMIT_MS, new NodeScripts(shared, SETTINGS).identity())
-    const remembersMs = performance.now() - since
+    const { rememberedSince } = await within(LIMIT_MS, new NodeScripts(shared, SETTINGS).identity())
+    const remembersMs = performance.now() - rememberedSince
     return { where, findings: [...findings, vote(remembersMs)], facts, remembersMs }
   } catch (error) {
     return { where, findings: [...findings, away(messageOf(error))] }

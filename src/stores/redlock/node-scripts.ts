@@ -82,7 +82,7 @@ export class NodeScripts {
     return identityOf((script, args) => this.#link.run(script, args), {
       script: identityScript,
       key: this.#since,
-      name: randomBytes(9).toString('base64url'),
+      newName: randomBytes(9).toString('base64url'),
       settings: () => this.#link.send('CONFIG', ['GET', 'append*']),
     }).catch((error: unknown) => this.#raise(error))
   }

@@ -90,15 +90,15 @@ export class RedlockNode {
     return this.#fault !== undefined
   }
 
-  /** Whether its votes count for a new holder: the server has forgotten nothing for `maxTtl`, and so no holder. */
-  get counts(): boolean {
+  /** Whether a vote of this server counts for a new holder: it has lost nothing for `maxTtl`, so no holder is forgotten. */
+  get votesCount(): boolean {
     return this.identity !== undefined && this.forgetfulMs <= 0
   }
 
-  /** After how long its votes count. Zero or less: they count. */
+  /** In how many milliseconds the votes of this server count. Zero or less: they count now. */
   get forgetfulMs(): number {
     if (this.identity === undefined) return this.#options.maxTtlMs
-    return this.#options.maxTtlMs - (performance.now() - this.identity.since)
+    return this.#options.maxTtlMs - (performance.now() - this.identity.rememberedSince)
   }
 
   ask<T>(request: () => Answer<T>, sink: Sink<T>): void {
@@ -151,7 +151,7 @@ export class RedlockNode {
   async claim(ticket: Ticket, claim: Omit<Claim, 'memory'>): Promise<ClaimAnswer> {
     const answer = await this.scripts.claim(ticket, { ...claim, memory: this.#memory })
     // Its votes counted a moment ago, so the server was flushed meanwhile. It has to tell its identity again.
-    if (answer.tag === 'forgetful' && this.counts) this.#identifiedGeneration = -1
+    if (answer.tag === 'forgetful' && this.votesCount) this.#identifiedGeneration = -1
     return answer
   }
 
@@ -168,9 +168,9 @@ export class RedlockNode {
    * The memory that the server has had for `maxTtl` by our clock: its own clock may have been set back. Empty if there is none.
    */
   get #memory(): string {
-    if (this.identity === undefined || !this.counts) return ''
-    const { name, run } = this.identity
-    return run === undefined ? name : `${name} ${run}`
+    if (this.identity === undefined || !this.votesCount) return ''
+    const { memoryName, runId } = this.identity
+    return runId === undefined ? memoryName : `${memoryName} ${runId}`
   }
 
   #drop<T>(open: OpenRequest, sink: Sink<T>, error: unknown): void {
@@ -191,9 +191,12 @@ export class RedlockNode {
     const refusal = this.#options.watch.onIdentity(this, identity)
     if (refusal !== undefined) throw refusal
     const known = this.identity
-    const isSame = known?.run !== undefined && known.name === identity.name && known.run === identity.run
+    const isSame =
+      known?.runId !== undefined && known.memoryName === identity.memoryName && known.runId === identity.runId
     // If the server's clock was set back, the memory seems younger than it is.
-    this.identity = isSame ? { ...identity, since: Math.min(known.since, identity.since) } : identity
+    this.identity = isSame
+      ? { ...identity, rememberedSince: Math.min(known.rememberedSince, identity.rememberedSince) }
+      : identity
     // The first request opens the connection, which does not change the generation.
     this.#identifiedGeneration = Math.max(generation, this.#identifiedGeneration)
   }

@@ -213,12 +213,12 @@ export class RedlockStore implements Store {
   }
 
   /** Two addresses of one server would give it two votes. */
-  #met(node: RedlockNode, { name, run }: ServerIdentity): StoreError | undefined {
+  #met(node: RedlockNode, { memoryName, runId }: ServerIdentity): StoreError | undefined {
     for (const other of this.#quorum.nodes) {
       const known = other.identity
       if (other === node || known === undefined) continue
-      const knowsRuns = run !== undefined && known.run !== undefined
-      if (knowsRuns ? known.run !== run : known.name !== name) continue
+      const knowsRuns = runId !== undefined && known.runId !== undefined
+      if (knowsRuns ? known.runId !== runId : known.memoryName !== memoryName) continue
       const [first, second] = [other.index, node.index].sort((one, two) => one - two) as [number, number]
       const what = `Expected the Redis servers to be independent masters, got one server twice: numbers ${first + 1} and ${second + 1} of the list are the same.`
       this.#refusal = new StoreError('store-refused', what)

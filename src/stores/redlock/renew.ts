@@ -216,7 +216,8 @@ class Renewal {
   /** How many votes count for a new holder: all but those of forgetful servers. */
   #counting({ answers }: NodeTally): number {
     const { nodes } = this.#quorum
-    return answers.filter((answer, index) => answer?.tag === 'held' && nodes[index]?.counts === true).length
+    return answers.filter((answer, index) => answer?.tag === 'held' && nodes[index]?.votesCount === true)
+      .length
   }
 
   #where({ answers }: NodeTally, tag: NodeAnswer['tag']): readonly RedlockNode[] {

@@ -4,39 +4,37 @@ import type { Script } from '../redis/server/scripts.ts'
 
 /** Which server an address leads to, and since when the server has forgotten nothing. */
 export interface ServerIdentity {
-  /**
-   * The name of its memory: what the server has known without a loss. Two addresses with the same name lead to the same server.
-   */
-  readonly name: string
-  /** The id of the server's process. Undefined if the user may not ask for it. */
-  readonly run: string | undefined
-  /** Since when the server remembers everything, on our monotonic clock. It may be later than the truth, and is never earlier. */
-  readonly since: number
+  /** The random name of the note beside the rooms; see identity.lua. Two addresses with the same name are one server. */
+  readonly memoryName: string
+  /** The run id of the server's process. Undefined if the user may not ask for `INFO`. */
+  readonly runId: string | undefined
+  /** Since when the server has lost nothing, by `performance.now()`. May be later than the truth, never earlier. */
+  readonly rememberedSince: number
 }
 
 export interface IdentityRequest {
   readonly script: Script
   readonly key: string
   /** The name for the memory, if it begins now. */
-  readonly name: string
+  readonly newName: string
   /** The server's settings about its append-only file. */
   readonly settings: () => Promise<unknown>
 }
 
 export async function identityOf(
   run: (script: Script, args: string[]) => Promise<unknown>,
-  { script, key, name, settings }: IdentityRequest,
+  { script, key, newName, settings }: IdentityRequest,
 ): Promise<ServerIdentity> {
   const keeps = await keepsEveryWrite(settings)
-  const text = await run(script, ['', '1', key, name, keeps ? 'd' : 'v'])
+  const text = await run(script, ['', '1', key, newName, keeps ? 'd' : 'v'])
   if (typeof text !== 'string') throw unexpectedReply(text)
   const answeredAt = performance.now()
   if (text === 'replica') {
     throw new StoreError('store-refused', REPLICA)
   }
-  const [, memory = '', process = '-', ageMs] = /^(\S{1,100}) (\S{1,100}) (\d{1,16})$/.exec(text) ?? []
+  const [, memoryName = '', runId = '-', ageMs] = /^(\S{1,100}) (\S{1,100}) (\d{1,16})$/.exec(text) ?? []
   if (ageMs === undefined) throw unexpectedReply(text)
-  return { name: memory, run: process === '-' ? undefined : process, since: answeredAt - Number(ageMs) }
+  return { memoryName, runId: runId === '-' ? undefined : runId, rememberedSince: answeredAt - Number(ageMs) }
 }
 
 export const REPLICA =
