@@ -6,7 +6,7 @@ export class Unanswered {
   /** What to call when the store has answered, by ticket id. */
   readonly #tickets = new Map<string, () => void>()
   readonly #open = new Set<Promise<void>>()
-  #deaf: (() => void) | undefined
+  #stopListening: (() => void) | undefined
 
   constructor(locks: Locks) {
     this.#locks = locks
@@ -19,7 +19,7 @@ export class Unanswered {
 
   /** For one request that may wait in the queue of its lock. It is asked in this very call. */
   track<T>(ask: () => Promise<T>): Promise<T> {
-    this.#deaf ??= this.#locks.on('queued', ({ id }) => this.#tickets.get(id)?.())
+    this.#stopListening ??= this.#locks.on('queued', ({ id }) => this.#tickets.get(id)?.())
     let id: string | undefined
     let answered = () => {}
     const isAnswered = new Promise<void>((resolve) => {
@@ -53,8 +53,8 @@ export class Unanswered {
       this.#open.delete(isAnswered)
       if (this.#open.size > 0) return
       // Without unanswered requests there is no listener.
-      this.#deaf?.()
-      this.#deaf = undefined
+      this.#stopListening?.()
+      this.#stopListening = undefined
     })
   }
 }

@@ -34,11 +34,11 @@ export class KeyLock implements WorkerLock {
    */
   #ask<T extends WorkerLease | null>(signal: AbortSignal, ask: () => Promise<T>): Promise<T> {
     let id: string | undefined
-    const deaf = this.#locks.on('requested', (request) => {
+    const stopListening = this.#locks.on('requested', (request) => {
       id ??= request.id
     })
     const answer = ask()
-    deaf()
+    stopListening()
     const leave = async () => {
       if (signal.aborted && id !== undefined)
         await this.#locks.evict(this.#key, id, { reason: 'The worker was stopped.' })

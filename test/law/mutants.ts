@@ -13,7 +13,7 @@ const STORE: readonly Detector[] = ['rules']
 // A ticket that is admitted and evicted by one call is nothing that a case could bring about on a clock that runs.
 const SAME_CALL: readonly Detector[] = ['conformance']
 // Somebody listens in every history, and in some case that runs beside.
-const DEAF: readonly Detector[] = ['comparison', 'conformance']
+const UNREACHED: readonly Detector[] = ['comparison', 'conformance']
 // Histories are played to one view and listen all the time; their rooms fit on one page.
 const SURFACE: readonly Detector[] = ['rules', 'comparison']
 
@@ -275,7 +275,7 @@ const wakes = [
       '[id]',
       SAME_CALL,
     ],
-    ['a message that nobody takes is a lease', ' && room.reaches(ticket.id)', '', DEAF],
+    ['a message that nobody takes is a lease', ' && room.reaches(ticket.id)', '', UNREACHED],
     [
       'a message to somebody who was not heard of is a lease',
       'isPlain && heardAt + ticket.acceptMs > time.ms',

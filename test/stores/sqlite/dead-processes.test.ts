@@ -142,7 +142,7 @@ test('thousands of waiters of a killed process on one key cost a release one ste
   const child = startProcess(program, `sqlite:${path}`, 'k', '2000', '30000')
   // More of them could not all ask again within their patience of six seconds on a busy machine.
   await untilQueued(store, 2000)
-  await until('all can be told', () => countDeaf(path) === 0, { everyMs: 100 })
+  await until('all can be told', () => countUnreached(path) === 0, { everyMs: 100 })
   await store.acquire(behind)
   child.kill('SIGKILL')
   await once(child, 'exit')
@@ -155,7 +155,7 @@ test('thousands of waiters of a killed process on one key cost a release one ste
 })
 
 /** How many wait and were not heard of since their process listens. */
-function countDeaf(path: string): number {
+function countUnreached(path: string): number {
   const file = openDatabase(path, undefined)
   try {
     return file.prepare("SELECT 1 FROM waiter WHERE inbox = ''").all().length

@@ -55,7 +55,7 @@ begin
       exit when v_attempt = 2 or v_settled and not v_known;
       if v_queued then
         -- The process may not know yet that its session has ended. Its waiters must not be passed over for ever.
-        v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
+        v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_unreached(p_inbox));
         perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       end if;
       if not v_settled then
@@ -89,7 +89,7 @@ begin
     elsif v_answer is null and p_patience_ms[v_index] = 0 then
       v_answer := 'b' || "{schema}".lock_until_change(v_key, v_now);
     elsif v_answer is null then
-      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
+      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_unreached(p_inbox));
       select coalesce(max(place), 0) + 1, count(*) into v_place, v_ahead from "{schema}".lock_waiters where key = v_key;
       insert into "{schema}".lock_waiters values (
         v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],

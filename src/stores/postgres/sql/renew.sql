@@ -45,7 +45,7 @@ begin
     if found then
       v_answer := 'h' || v_fence;
     else
-      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
+      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_unreached(p_inbox));
       perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       v_answer := coalesce("{schema}".lock_find(

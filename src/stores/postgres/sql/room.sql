@@ -69,7 +69,7 @@ end $body$;
 -- Whether no session listens to an inbox. A session that listens shares this lock for as long as it lives (see presence.sql), so no
 -- other session gets the lock alone. The exception releases the lock at once: a process that comes back need not wait for our
 -- commit, and a call that meets many dead processes does not fill the server's lock table.
-create function "{schema}".lock_is_deaf(p_inbox text) returns boolean language plpgsql as $body$
+create function "{schema}".lock_is_unreached(p_inbox text) returns boolean language plpgsql as $body$
 begin
   if pg_try_advisory_xact_lock(1212236373, hashtext(p_inbox)) then raise sqlstate 'HF001'; end if;
   return false;
@@ -113,7 +113,7 @@ declare
   v_closed boolean;
   -- Inboxes to which a session listens, and inboxes of waiters that were passed over.
   v_heard text[] := array[p_inbox];
-  v_deaf text[] := '{}';
+  v_unreached text[] := '{}';
   -- The units and the limit of the first waiter that was passed over, or null.
   v_head_units double precision;
   v_head_limit double precision;
@@ -167,13 +167,13 @@ begin
         exit;
       end if;
       if v_round = 1 and v_waiter.listens and v_waiter.remembered_until > v_now and v_waiter.inbox <> all (v_heard) then
-        if v_waiter.inbox = any (v_deaf) or "{schema}".lock_is_deaf(v_waiter.inbox) then
-          if cardinality(v_deaf) = 0 then
+        if v_waiter.inbox = any (v_unreached) or "{schema}".lock_is_unreached(v_waiter.inbox) then
+          if cardinality(v_unreached) = 0 then
             v_head_units := v_waiter.units;
             v_head_limit := v_waiter.unit_limit;
           end if;
-          v_deaf := v_deaf || v_waiter.inbox;
-          exit when cardinality(v_deaf) = 200;
+          v_unreached := v_unreached || v_waiter.inbox;
+          exit when cardinality(v_unreached) = 200;
           continue;
         end if;
         v_heard := v_heard || v_waiter.inbox;
@@ -193,7 +193,7 @@ begin
       end if;
       exit when v_units + v_head_units > least(v_limit, v_head_limit);
     end loop;
-    exit when cardinality(v_deaf) = 0;
+    exit when cardinality(v_unreached) = 0;
   end loop;
   return v_wakes;
 end $body$;

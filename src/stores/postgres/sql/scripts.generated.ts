@@ -67,7 +67,7 @@ begin
       exit when v_attempt = 2 or v_settled and not v_known;
       if v_queued then
         -- The process may not know yet that its session has ended. Its waiters must not be passed over for ever.
-        v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
+        v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_unreached(p_inbox));
         perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       end if;
       if not v_settled then
@@ -101,7 +101,7 @@ begin
     elsif v_answer is null and p_patience_ms[v_index] = 0 then
       v_answer := 'b' || "{schema}".lock_until_change(v_key, v_now);
     elsif v_answer is null then
-      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
+      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_unreached(p_inbox));
       select coalesce(max(place), 0) + 1, count(*) into v_place, v_ahead from "{schema}".lock_waiters where key = v_key;
       insert into "{schema}".lock_waiters values (
         v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
@@ -202,7 +202,7 @@ select page.key, json_build_object(
 )::text as room
 from page, present order by page.key
 `,
-  presence: `-- What a session runs beside LISTEN. It shares a lock for as long as it lives, and lock_is_deaf looks for that lock. If two inboxes
+  presence: `-- What a session runs beside LISTEN. It shares a lock for as long as it lives, and lock_is_unreached looks for that lock. If two inboxes
 -- have the same number, the inbox whose session has ended looks alive while the other session lives.
 select pg_catalog.pg_advisory_lock_shared(1212236373, pg_catalog.hashtext('{inbox}'))
 `,
@@ -308,7 +308,7 @@ begin
     if found then
       v_answer := 'h' || v_fence;
     else
-      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_deaf(p_inbox));
+      v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_unreached(p_inbox));
       perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       v_answer := coalesce("{schema}".lock_find(
@@ -395,7 +395,7 @@ end $body$;
 -- Whether no session listens to an inbox. A session that listens shares this lock for as long as it lives (see presence.sql), so no
 -- other session gets the lock alone. The exception releases the lock at once: a process that comes back need not wait for our
 -- commit, and a call that meets many dead processes does not fill the server's lock table.
-create function "{schema}".lock_is_deaf(p_inbox text) returns boolean language plpgsql as $body$
+create function "{schema}".lock_is_unreached(p_inbox text) returns boolean language plpgsql as $body$
 begin
   if pg_try_advisory_xact_lock(1212236373, hashtext(p_inbox)) then raise sqlstate 'HF001'; end if;
   return false;
@@ -439,7 +439,7 @@ declare
   v_closed boolean;
   -- Inboxes to which a session listens, and inboxes of waiters that were passed over.
   v_heard text[] := array[p_inbox];
-  v_deaf text[] := '{}';
+  v_unreached text[] := '{}';
   -- The units and the limit of the first waiter that was passed over, or null.
   v_head_units double precision;
   v_head_limit double precision;
@@ -493,13 +493,13 @@ begin
         exit;
       end if;
       if v_round = 1 and v_waiter.listens and v_waiter.remembered_until > v_now and v_waiter.inbox <> all (v_heard) then
-        if v_waiter.inbox = any (v_deaf) or "{schema}".lock_is_deaf(v_waiter.inbox) then
-          if cardinality(v_deaf) = 0 then
+        if v_waiter.inbox = any (v_unreached) or "{schema}".lock_is_unreached(v_waiter.inbox) then
+          if cardinality(v_unreached) = 0 then
             v_head_units := v_waiter.units;
             v_head_limit := v_waiter.unit_limit;
           end if;
-          v_deaf := v_deaf || v_waiter.inbox;
-          exit when cardinality(v_deaf) = 200;
+          v_unreached := v_unreached || v_waiter.inbox;
+          exit when cardinality(v_unreached) = 200;
           continue;
         end if;
         v_heard := v_heard || v_waiter.inbox;
@@ -519,7 +519,7 @@ begin
       end if;
       exit when v_units + v_head_units > least(v_limit, v_head_limit);
     end loop;
-    exit when cardinality(v_deaf) = 0;
+    exit when cardinality(v_unreached) = 0;
   end loop;
   return v_wakes;
 end $body$;

@@ -122,12 +122,12 @@ local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
--- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
--- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
--- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
--- user may not publish, and whether the message was a lease.
+-- Sends the message to the process of a ticket: that asking again is worth it, or its lease. If that process makes this very call,
+-- the answer carries the message, which is faster: \`asking\` is the inbox of the calling process, \`own\` are the lines for it.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. It is the lease only if somebody listens to
+-- the inbox on this server. PUBSUB NUMSUB counts them first: after a fail-over a process may still listen on a replica, which passes
+-- messages on, and PUBLISH does not count that process.
+-- Returns how many got the message (or an error, if this user may not publish), and whether the message was the lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -160,17 +160,20 @@ end
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
--- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
--- cluster, where nobody can say that a message reached no one.
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
--- 0: it never is.
+-- heard: when the waiter asked last, in ms (13 digits), then one digit:
+--   0  its process did not listen to its inbox then
+--   1  its process listened
+--   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
+--   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   4  its process listened, on a cluster, where no server knows whether a message reached nobody
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
+-- lease; 0 if the message is never its lease.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
--- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
+-- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
 local budget, unsettled = 200, {}
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
@@ -417,42 +420,42 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the message that it is admitted.
-local deaf = {}
-local function isDeaf(waiter, fence)
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
+-- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+local unreached = {}
+local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
-  if deaf[inbox] then
+  if unreached[inbox] == nil then unreached[inbox] = tell(waiter, fence) == 0 end
+  if unreached[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
     write(waiter)
   end
-  return deaf[inbox]
+  return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
--- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
+-- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
-  if not isDeaf(head, fence) then return head end
+  if not isUnreached(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
-  room.deaf = math.max(room.deaf or 1, 1)
+  room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
-    local rank = tostring(front + room.deaf)
+    local rank = tostring(front + room.unreached)
     local place = redis.call('ZRANGE', room.key, rank, rank)[1]
     if not place or string.sub(place, 1, 1) ~= 'q' then break end
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter, fence) then return waiter end
+      if not isUnreached(waiter, fence) then return waiter end
     end
-    room.deaf, steps = room.deaf + 1, steps - 1
+    room.unreached, steps = room.unreached + 1, steps - 1
   end
   -- The waiters behind move up by one place.
-  room.deaf = room.deaf - 1
+  room.unreached = room.unreached - 1
   return head
 end
 
@@ -691,12 +694,12 @@ local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
--- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
--- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
--- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
--- user may not publish, and whether the message was a lease.
+-- Sends the message to the process of a ticket: that asking again is worth it, or its lease. If that process makes this very call,
+-- the answer carries the message, which is faster: \`asking\` is the inbox of the calling process, \`own\` are the lines for it.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. It is the lease only if somebody listens to
+-- the inbox on this server. PUBSUB NUMSUB counts them first: after a fail-over a process may still listen on a replica, which passes
+-- messages on, and PUBLISH does not count that process.
+-- Returns how many got the message (or an error, if this user may not publish), and whether the message was the lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -729,17 +732,20 @@ end
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
--- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
--- cluster, where nobody can say that a message reached no one.
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
--- 0: it never is.
+-- heard: when the waiter asked last, in ms (13 digits), then one digit:
+--   0  its process did not listen to its inbox then
+--   1  its process listened
+--   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
+--   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   4  its process listened, on a cluster, where no server knows whether a message reached nobody
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
+-- lease; 0 if the message is never its lease.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
--- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
+-- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
 local budget, unsettled = 200, {}
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
@@ -986,42 +992,42 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the message that it is admitted.
-local deaf = {}
-local function isDeaf(waiter, fence)
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
+-- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+local unreached = {}
+local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
-  if deaf[inbox] then
+  if unreached[inbox] == nil then unreached[inbox] = tell(waiter, fence) == 0 end
+  if unreached[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
     write(waiter)
   end
-  return deaf[inbox]
+  return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
--- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
+-- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
-  if not isDeaf(head, fence) then return head end
+  if not isUnreached(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
-  room.deaf = math.max(room.deaf or 1, 1)
+  room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
-    local rank = tostring(front + room.deaf)
+    local rank = tostring(front + room.unreached)
     local place = redis.call('ZRANGE', room.key, rank, rank)[1]
     if not place or string.sub(place, 1, 1) ~= 'q' then break end
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter, fence) then return waiter end
+      if not isUnreached(waiter, fence) then return waiter end
     end
-    room.deaf, steps = room.deaf + 1, steps - 1
+    room.unreached, steps = room.unreached + 1, steps - 1
   end
   -- The waiters behind move up by one place.
-  room.deaf = room.deaf - 1
+  room.unreached = room.unreached - 1
   return head
 end
 
@@ -1339,12 +1345,12 @@ end
 
 -- 4. Anything else.
 if #general > 0 then
--- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
--- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
--- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
--- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
--- user may not publish, and whether the message was a lease.
+-- Sends the message to the process of a ticket: that asking again is worth it, or its lease. If that process makes this very call,
+-- the answer carries the message, which is faster: \`asking\` is the inbox of the calling process, \`own\` are the lines for it.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. It is the lease only if somebody listens to
+-- the inbox on this server. PUBSUB NUMSUB counts them first: after a fail-over a process may still listen on a replica, which passes
+-- messages on, and PUBLISH does not count that process.
+-- Returns how many got the message (or an error, if this user may not publish), and whether the message was the lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -1377,17 +1383,20 @@ end
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
--- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
--- cluster, where nobody can say that a message reached no one.
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
--- 0: it never is.
+-- heard: when the waiter asked last, in ms (13 digits), then one digit:
+--   0  its process did not listen to its inbox then
+--   1  its process listened
+--   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
+--   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   4  its process listened, on a cluster, where no server knows whether a message reached nobody
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
+-- lease; 0 if the message is never its lease.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
--- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
+-- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
 local budget, unsettled = 200, {}
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
@@ -1634,42 +1643,42 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the message that it is admitted.
-local deaf = {}
-local function isDeaf(waiter, fence)
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
+-- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+local unreached = {}
+local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
-  if deaf[inbox] then
+  if unreached[inbox] == nil then unreached[inbox] = tell(waiter, fence) == 0 end
+  if unreached[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
     write(waiter)
   end
-  return deaf[inbox]
+  return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
--- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
+-- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
-  if not isDeaf(head, fence) then return head end
+  if not isUnreached(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
-  room.deaf = math.max(room.deaf or 1, 1)
+  room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
-    local rank = tostring(front + room.deaf)
+    local rank = tostring(front + room.unreached)
     local place = redis.call('ZRANGE', room.key, rank, rank)[1]
     if not place or string.sub(place, 1, 1) ~= 'q' then break end
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter, fence) then return waiter end
+      if not isUnreached(waiter, fence) then return waiter end
     end
-    room.deaf, steps = room.deaf + 1, steps - 1
+    room.unreached, steps = room.unreached + 1, steps - 1
   end
   -- The waiters behind move up by one place.
-  room.deaf = room.deaf - 1
+  room.unreached = room.unreached - 1
   return head
 end
 
@@ -1880,12 +1889,12 @@ local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
--- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
--- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
--- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
--- user may not publish, and whether the message was a lease.
+-- Sends the message to the process of a ticket: that asking again is worth it, or its lease. If that process makes this very call,
+-- the answer carries the message, which is faster: \`asking\` is the inbox of the calling process, \`own\` are the lines for it.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. It is the lease only if somebody listens to
+-- the inbox on this server. PUBSUB NUMSUB counts them first: after a fail-over a process may still listen on a replica, which passes
+-- messages on, and PUBLISH does not count that process.
+-- Returns how many got the message (or an error, if this user may not publish), and whether the message was the lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -1918,17 +1927,20 @@ end
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
--- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
--- cluster, where nobody can say that a message reached no one.
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
--- 0: it never is.
+-- heard: when the waiter asked last, in ms (13 digits), then one digit:
+--   0  its process did not listen to its inbox then
+--   1  its process listened
+--   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
+--   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   4  its process listened, on a cluster, where no server knows whether a message reached nobody
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
+-- lease; 0 if the message is never its lease.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
--- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
+-- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
 local budget, unsettled = 200, {}
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
@@ -2175,42 +2187,42 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the message that it is admitted.
-local deaf = {}
-local function isDeaf(waiter, fence)
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
+-- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+local unreached = {}
+local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
-  if deaf[inbox] then
+  if unreached[inbox] == nil then unreached[inbox] = tell(waiter, fence) == 0 end
+  if unreached[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
     write(waiter)
   end
-  return deaf[inbox]
+  return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
--- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
+-- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
-  if not isDeaf(head, fence) then return head end
+  if not isUnreached(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
-  room.deaf = math.max(room.deaf or 1, 1)
+  room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
-    local rank = tostring(front + room.deaf)
+    local rank = tostring(front + room.unreached)
     local place = redis.call('ZRANGE', room.key, rank, rank)[1]
     if not place or string.sub(place, 1, 1) ~= 'q' then break end
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter, fence) then return waiter end
+      if not isUnreached(waiter, fence) then return waiter end
     end
-    room.deaf, steps = room.deaf + 1, steps - 1
+    room.unreached, steps = room.unreached + 1, steps - 1
   end
   -- The waiters behind move up by one place.
-  room.deaf = room.deaf - 1
+  room.unreached = room.unreached - 1
   return head
 end
 
@@ -2483,12 +2495,12 @@ local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
--- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
--- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
--- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
--- user may not publish, and whether the message was a lease.
+-- Sends the message to the process of a ticket: that asking again is worth it, or its lease. If that process makes this very call,
+-- the answer carries the message, which is faster: \`asking\` is the inbox of the calling process, \`own\` are the lines for it.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. It is the lease only if somebody listens to
+-- the inbox on this server. PUBSUB NUMSUB counts them first: after a fail-over a process may still listen on a replica, which passes
+-- messages on, and PUBLISH does not count that process.
+-- Returns how many got the message (or an error, if this user may not publish), and whether the message was the lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -2590,17 +2602,20 @@ end
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
--- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
--- cluster, where nobody can say that a message reached no one.
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
--- 0: it never is.
+-- heard: when the waiter asked last, in ms (13 digits), then one digit:
+--   0  its process did not listen to its inbox then
+--   1  its process listened
+--   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
+--   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   4  its process listened, on a cluster, where no server knows whether a message reached nobody
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
+-- lease; 0 if the message is never its lease.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
--- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
+-- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
 local budget, unsettled = 200, {}
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
@@ -2847,42 +2862,42 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the message that it is admitted.
-local deaf = {}
-local function isDeaf(waiter, fence)
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
+-- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+local unreached = {}
+local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
-  if deaf[inbox] then
+  if unreached[inbox] == nil then unreached[inbox] = tell(waiter, fence) == 0 end
+  if unreached[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
     write(waiter)
   end
-  return deaf[inbox]
+  return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
--- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
+-- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
-  if not isDeaf(head, fence) then return head end
+  if not isUnreached(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
-  room.deaf = math.max(room.deaf or 1, 1)
+  room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
-    local rank = tostring(front + room.deaf)
+    local rank = tostring(front + room.unreached)
     local place = redis.call('ZRANGE', room.key, rank, rank)[1]
     if not place or string.sub(place, 1, 1) ~= 'q' then break end
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter, fence) then return waiter end
+      if not isUnreached(waiter, fence) then return waiter end
     end
-    room.deaf, steps = room.deaf + 1, steps - 1
+    room.unreached, steps = room.unreached + 1, steps - 1
   end
   -- The waiters behind move up by one place.
-  room.deaf = room.deaf - 1
+  room.unreached = room.unreached - 1
   return head
 end
 
@@ -3169,12 +3184,12 @@ local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
--- tells it, which is quicker than a message: \`asking\` is its inbox, and \`own\` are the tickets to tell it of.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be a lease. It is one only if a process listens to this
--- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
--- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
--- user may not publish, and whether the message was a lease.
+-- Sends the message to the process of a ticket: that asking again is worth it, or its lease. If that process makes this very call,
+-- the answer carries the message, which is faster: \`asking\` is the inbox of the calling process, \`own\` are the lines for it.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. It is the lease only if somebody listens to
+-- the inbox on this server. PUBSUB NUMSUB counts them first: after a fail-over a process may still listen on a replica, which passes
+-- messages on, and PUBLISH does not count that process.
+-- Returns how many got the message (or an error, if this user may not publish), and whether the message was the lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -3207,17 +3222,20 @@ end
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
--- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
--- cluster, where nobody can say that a message reached no one.
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
--- 0: it never is.
+-- heard: when the waiter asked last, in ms (13 digits), then one digit:
+--   0  its process did not listen to its inbox then
+--   1  its process listened
+--   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
+--   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   4  its process listened, on a cluster, where no server knows whether a message reached nobody
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
+-- lease; 0 if the message is never its lease.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
--- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
+-- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
 local budget, unsettled = 200, {}
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
@@ -3464,42 +3482,42 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the message that it is admitted.
-local deaf = {}
-local function isDeaf(waiter, fence)
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
+-- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+local unreached = {}
+local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
-  if deaf[inbox] then
+  if unreached[inbox] == nil then unreached[inbox] = tell(waiter, fence) == 0 end
+  if unreached[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
     write(waiter)
   end
-  return deaf[inbox]
+  return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
--- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
+-- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
-  if not isDeaf(head, fence) then return head end
+  if not isUnreached(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
-  room.deaf = math.max(room.deaf or 1, 1)
+  room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
-    local rank = tostring(front + room.deaf)
+    local rank = tostring(front + room.unreached)
     local place = redis.call('ZRANGE', room.key, rank, rank)[1]
     if not place or string.sub(place, 1, 1) ~= 'q' then break end
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter, fence) then return waiter end
+      if not isUnreached(waiter, fence) then return waiter end
     end
-    room.deaf, steps = room.deaf + 1, steps - 1
+    room.unreached, steps = room.unreached + 1, steps - 1
   end
   -- The waiters behind move up by one place.
-  room.deaf = room.deaf - 1
+  room.unreached = room.unreached - 1
   return head
 end
 

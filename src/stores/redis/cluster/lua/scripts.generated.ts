@@ -181,10 +181,10 @@ end
 
 -- 4. Anything else.
 if #general > 0 then
--- As wake.lua, in a cluster. A process that waits for keys of this slot listens for that on the server that has the slot, and a
--- message then reaches nobody else. Where nobody heard it (it does not listen here yet, the slot is moving, it holds a key that was
--- evicted, or servers older than 7 know no such messages) one is sent to all servers, on one of which every process listens. How
--- many get that one in the whole cluster is not known. So it is never a lease, and the result is 0, as if nobody got it.
+-- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the server of the slot.
+-- If nobody is subscribed there, the message goes to all servers instead; every process listens on one of them. That is so if the
+-- subscription is not made yet, the slot moves, the ticket is an evicted holder, or the server is older than 7. Nobody knows how many
+-- processes get such a message. So it is never a lease, and the result is 0.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -218,17 +218,20 @@ end
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
--- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
--- cluster, where nobody can say that a message reached no one.
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
--- 0: it never is.
+-- heard: when the waiter asked last, in ms (13 digits), then one digit:
+--   0  its process did not listen to its inbox then
+--   1  its process listened
+--   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
+--   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   4  its process listened, on a cluster, where no server knows whether a message reached nobody
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
+-- lease; 0 if the message is never its lease.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
--- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
+-- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
 local budget, unsettled = 200, {}
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
@@ -479,42 +482,42 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the message that it is admitted.
-local deaf = {}
-local function isDeaf(waiter, fence)
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
+-- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+local unreached = {}
+local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
-  if deaf[inbox] then
+  if unreached[inbox] == nil then unreached[inbox] = tell(waiter, fence) == 0 end
+  if unreached[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
     write(waiter)
   end
-  return deaf[inbox]
+  return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
--- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
+-- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
-  if not isDeaf(head, fence) then return head end
+  if not isUnreached(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
-  room.deaf = math.max(room.deaf or 1, 1)
+  room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
-    local rank = tostring(front + room.deaf)
+    local rank = tostring(front + room.unreached)
     local place = redis.call('ZRANGE', room.key, rank, rank)[1]
     if not place or string.sub(place, 1, 1) ~= 'q' then break end
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter, fence) then return waiter end
+      if not isUnreached(waiter, fence) then return waiter end
     end
-    room.deaf, steps = room.deaf + 1, steps - 1
+    room.unreached, steps = room.unreached + 1, steps - 1
   end
   -- The waiters behind move up by one place.
-  room.deaf = room.deaf - 1
+  room.unreached = room.unreached - 1
   return head
 end
 
@@ -725,10 +728,10 @@ local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- As wake.lua, in a cluster. A process that waits for keys of this slot listens for that on the server that has the slot, and a
--- message then reaches nobody else. Where nobody heard it (it does not listen here yet, the slot is moving, it holds a key that was
--- evicted, or servers older than 7 know no such messages) one is sent to all servers, on one of which every process listens. How
--- many get that one in the whole cluster is not known. So it is never a lease, and the result is 0, as if nobody got it.
+-- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the server of the slot.
+-- If nobody is subscribed there, the message goes to all servers instead; every process listens on one of them. That is so if the
+-- subscription is not made yet, the slot moves, the ticket is an evicted holder, or the server is older than 7. Nobody knows how many
+-- processes get such a message. So it is never a lease, and the result is 0.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -762,17 +765,20 @@ end
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
--- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
--- cluster, where nobody can say that a message reached no one.
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
--- 0: it never is.
+-- heard: when the waiter asked last, in ms (13 digits), then one digit:
+--   0  its process did not listen to its inbox then
+--   1  its process listened
+--   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
+--   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   4  its process listened, on a cluster, where no server knows whether a message reached nobody
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
+-- lease; 0 if the message is never its lease.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
--- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
+-- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
 local budget, unsettled = 200, {}
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
@@ -1023,42 +1029,42 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the message that it is admitted.
-local deaf = {}
-local function isDeaf(waiter, fence)
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
+-- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+local unreached = {}
+local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
-  if deaf[inbox] then
+  if unreached[inbox] == nil then unreached[inbox] = tell(waiter, fence) == 0 end
+  if unreached[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
     write(waiter)
   end
-  return deaf[inbox]
+  return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
--- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
+-- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
-  if not isDeaf(head, fence) then return head end
+  if not isUnreached(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
-  room.deaf = math.max(room.deaf or 1, 1)
+  room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
-    local rank = tostring(front + room.deaf)
+    local rank = tostring(front + room.unreached)
     local place = redis.call('ZRANGE', room.key, rank, rank)[1]
     if not place or string.sub(place, 1, 1) ~= 'q' then break end
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter, fence) then return waiter end
+      if not isUnreached(waiter, fence) then return waiter end
     end
-    room.deaf, steps = room.deaf + 1, steps - 1
+    room.unreached, steps = room.unreached + 1, steps - 1
   end
   -- The waiters behind move up by one place.
-  room.deaf = room.deaf - 1
+  room.unreached = room.unreached - 1
   return head
 end
 
@@ -1335,10 +1341,10 @@ local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- As wake.lua, in a cluster. A process that waits for keys of this slot listens for that on the server that has the slot, and a
--- message then reaches nobody else. Where nobody heard it (it does not listen here yet, the slot is moving, it holds a key that was
--- evicted, or servers older than 7 know no such messages) one is sent to all servers, on one of which every process listens. How
--- many get that one in the whole cluster is not known. So it is never a lease, and the result is 0, as if nobody got it.
+-- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the server of the slot.
+-- If nobody is subscribed there, the message goes to all servers instead; every process listens on one of them. That is so if the
+-- subscription is not made yet, the slot moves, the ticket is an evicted holder, or the server is older than 7. Nobody knows how many
+-- processes get such a message. So it is never a lease, and the result is 0.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -1441,17 +1447,20 @@ end
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
--- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
--- cluster, where nobody can say that a message reached no one.
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
--- 0: it never is.
+-- heard: when the waiter asked last, in ms (13 digits), then one digit:
+--   0  its process did not listen to its inbox then
+--   1  its process listened
+--   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
+--   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   4  its process listened, on a cluster, where no server knows whether a message reached nobody
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
+-- lease; 0 if the message is never its lease.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
--- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
+-- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
 local budget, unsettled = 200, {}
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
@@ -1702,42 +1711,42 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the message that it is admitted.
-local deaf = {}
-local function isDeaf(waiter, fence)
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
+-- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+local unreached = {}
+local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
-  if deaf[inbox] then
+  if unreached[inbox] == nil then unreached[inbox] = tell(waiter, fence) == 0 end
+  if unreached[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
     write(waiter)
   end
-  return deaf[inbox]
+  return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
--- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
+-- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
-  if not isDeaf(head, fence) then return head end
+  if not isUnreached(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
-  room.deaf = math.max(room.deaf or 1, 1)
+  room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
-    local rank = tostring(front + room.deaf)
+    local rank = tostring(front + room.unreached)
     local place = redis.call('ZRANGE', room.key, rank, rank)[1]
     if not place or string.sub(place, 1, 1) ~= 'q' then break end
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter, fence) then return waiter end
+      if not isUnreached(waiter, fence) then return waiter end
     end
-    room.deaf, steps = room.deaf + 1, steps - 1
+    room.unreached, steps = room.unreached + 1, steps - 1
   end
   -- The waiters behind move up by one place.
-  room.deaf = room.deaf - 1
+  room.unreached = room.unreached - 1
   return head
 end
 
@@ -2024,10 +2033,10 @@ local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- As wake.lua, in a cluster. A process that waits for keys of this slot listens for that on the server that has the slot, and a
--- message then reaches nobody else. Where nobody heard it (it does not listen here yet, the slot is moving, it holds a key that was
--- evicted, or servers older than 7 know no such messages) one is sent to all servers, on one of which every process listens. How
--- many get that one in the whole cluster is not known. So it is never a lease, and the result is 0, as if nobody got it.
+-- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the server of the slot.
+-- If nobody is subscribed there, the message goes to all servers instead; every process listens on one of them. That is so if the
+-- subscription is not made yet, the slot moves, the ticket is an evicted holder, or the server is older than 7. Nobody knows how many
+-- processes get such a message. So it is never a lease, and the result is 0.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -2061,17 +2070,20 @@ end
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
--- heard: when a waiter asked last, and a 14th digit: 0 its process did not listen to its inbox then · 1 it did · 2 it did, and was
--- passed over since, because nobody got a message · 3 it was passed over before, and has asked since: so it lives · 4 it did, on a
--- cluster, where nobody can say that a message reached no one.
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long the ticket holds if the message to it is its lease;
--- 0: it never is.
+-- heard: when the waiter asked last, in ms (13 digits), then one digit:
+--   0  its process did not listen to its inbox then
+--   1  its process listened
+--   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
+--   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   4  its process listened, on a cluster, where no server knows whether a message reached nobody
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
+-- lease; 0 if the message is never its lease.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
--- others are next in whatever is asked of the room after that, beginning with the client that is told that it is unsettled.
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
+-- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
 local budget, unsettled = 200, {}
 -- The room that is open, with what is known of it already: its first members by section, and its tickets.
 local room
@@ -2322,42 +2334,42 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether nobody gets what is sent to the inbox of a waiter, although its process listened when it asked last: it is gone, or has
--- just lost its connection. If somebody does get it, that was the message that it is admitted.
-local deaf = {}
-local function isDeaf(waiter, fence)
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
+-- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+local unreached = {}
+local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
   if not isMarked(waiter, '1') then return false end
   local inbox = share(waiter).inbox
-  if deaf[inbox] == nil then deaf[inbox] = tell(waiter, fence) == 0 end
-  if deaf[inbox] then
+  if unreached[inbox] == nil then unreached[inbox] = tell(waiter, fence) == 0 end
+  if unreached[inbox] then
     erase(waiter)
     waiter.hold = string.sub(waiter.hold, 1, 13) .. '2'
     write(waiter)
   end
-  return deaf[inbox]
+  return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is deaf, the first waiter behind it that is not deaf and may hold as well.
--- Deaf waiters keep their places: a process that lives asks soon, and is not passed over again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
+-- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
-  if not isDeaf(head, fence) then return head end
+  if not isUnreached(head, fence) then return head end
   local front = (room.summary and 1 or 0) + room.holders
-  room.deaf = math.max(room.deaf or 1, 1)
+  room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
-    local rank = tostring(front + room.deaf)
+    local rank = tostring(front + room.unreached)
     local place = redis.call('ZRANGE', room.key, rank, rank)[1]
     if not place or string.sub(place, 1, 1) ~= 'q' then break end
     local waiter = find(string.sub(place, 15))
     if waiter.till > now then
       if not admits(waiter) then break end
-      if not isDeaf(waiter, fence) then return waiter end
+      if not isUnreached(waiter, fence) then return waiter end
     end
-    room.deaf, steps = room.deaf + 1, steps - 1
+    room.unreached, steps = room.unreached + 1, steps - 1
   end
   -- The waiters behind move up by one place.
-  room.deaf = room.deaf - 1
+  room.unreached = room.unreached - 1
   return head
 end
 

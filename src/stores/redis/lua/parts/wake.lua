@@ -1,9 +1,9 @@
--- Tells the process that a ticket belongs to that asking again is worth it. Where that is the one that asks now, the answer
--- tells it, which is quicker than a message: `asking` is its inbox, and `own` are the tickets to tell it of.
--- `grant` is empty, or ` <fence> <the server's time>` if the message may be a lease. It is one only if a process listens to this
--- inbox on this server. A replica passes on each message, also to a process that still listens there after a fail-over, and
--- PUBLISH does not count that one. So listeners are counted first. The results are how many got the message, or an error if this
--- user may not publish, and whether the message was a lease.
+-- Sends the message to the process of a ticket: that asking again is worth it, or its lease. If that process makes this very call,
+-- the answer carries the message, which is faster: `asking` is the inbox of the calling process, `own` are the lines for it.
+-- `grant` is empty, or ` <fence> <the server's time>` if the message may be the lease. It is the lease only if somebody listens to
+-- the inbox on this server. PUBSUB NUMSUB counts them first: after a fail-over a process may still listen on a replica, which passes
+-- messages on, and PUBLISH does not count that process.
+-- Returns how many got the message (or an error, if this user may not publish), and whether the message was the lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then

@@ -1,7 +1,7 @@
--- As wake.lua, in a cluster. A process that waits for keys of this slot listens for that on the server that has the slot, and a
--- message then reaches nobody else. Where nobody heard it (it does not listen here yet, the slot is moving, it holds a key that was
--- evicted, or servers older than 7 know no such messages) one is sent to all servers, on one of which every process listens. How
--- many get that one in the whole cluster is not known. So it is never a lease, and the result is 0, as if nobody got it.
+-- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the server of the slot.
+-- If nobody is subscribed there, the message goes to all servers instead; every process listens on one of them. That is so if the
+-- subscription is not made yet, the slot moves, the ticket is an evicted holder, or the server is older than 7. Nobody knows how many
+-- processes get such a message. So it is never a lease, and the result is 0.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then

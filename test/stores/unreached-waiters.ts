@@ -11,29 +11,34 @@ export interface TwoProcesses {
   /** In front of `far`. */
   readonly proxy: FaultProxy
   /** Resolves once the server knows that only `near` hears its messages. */
-  untilDeaf(): Promise<unknown>
+  untilUnreached(): Promise<unknown>
 }
 
-export async function offerPassesDeafWaiter({ near, far, proxy, untilDeaf }: TwoProcesses): Promise<void> {
-  const [holder, deaf, next, last] = [ticket(), ticket(), ticket(), ticket()]
+export async function offerPassesUnreachedWaiter({
+  near,
+  far,
+  proxy,
+  untilUnreached,
+}: TwoProcesses): Promise<void> {
+  const [holder, unreached, next, last] = [ticket(), ticket(), ticket(), ticket()]
   const fence = fenceOf(await near.acquire(holder))
-  expect(await far.acquire(deaf)).toMatchObject({ tag: 'queued', ahead: 0 })
+  expect(await far.acquire(unreached)).toMatchObject({ tag: 'queued', ahead: 0 })
   expect(await near.acquire(next)).toMatchObject({ tag: 'queued', ahead: 1 })
   expect(await near.acquire(last)).toMatchObject({ tag: 'queued', ahead: 2 })
   proxy.refuse()
-  await untilDeaf()
+  await untilUnreached()
   await near.release(releaseOf(holder))
   expect(fenceOf(await near.acquire(next)) > fence).toBe(true)
-  expect((await roomOf(near))?.queue).toMatchObject([{ id: deaf.id }, { id: last.id }])
+  expect((await roomOf(near))?.queue).toMatchObject([{ id: unreached.id }, { id: last.id }])
   // Its process lives, and comes back before the next turn.
   proxy.normal()
   await until('it can ask', async () => {
-    const [answer] = await Promise.allSettled([far.acquire(deaf)])
+    const [answer] = await Promise.allSettled([far.acquire(unreached)])
     return answer.status === 'fulfilled' && answer.value.tag === 'queued'
   })
   await near.release(releaseOf(next))
   expect(await near.acquire(last)).toMatchObject({ tag: 'queued', ahead: 0 })
-  expect(fenceOf(await far.acquire(deaf)) > fence).toBe(true)
+  expect(fenceOf(await far.acquire(unreached)) > fence).toBe(true)
 }
 
 /** `silent` is the store of a process that does not listen. */
@@ -47,12 +52,17 @@ export async function waiterWithoutMessagesKeepsItsTurn(near: Store, silent: Sto
   expect(fenceOf(await silent.acquire(early)) > fence).toBe(true)
 }
 
-export async function headOfDeafQueueIsOffered({ near, far, proxy, untilDeaf }: TwoProcesses): Promise<void> {
+export async function headOfUnreachedQueueIsOffered({
+  near,
+  far,
+  proxy,
+  untilUnreached,
+}: TwoProcesses): Promise<void> {
   const [holder, ...waiters] = [ticket(), ticket(), ticket(), ticket()] as const
   fenceOf(await near.acquire(holder))
   for (const waiter of waiters) await far.acquire(waiter)
   proxy.refuse()
-  await untilDeaf()
+  await untilUnreached()
   await near.release(releaseOf(holder))
   const room = await roomOf(near)
   expect(room?.holders).toMatchObject([{ id: waiters[0].id, state: 'offered' }])

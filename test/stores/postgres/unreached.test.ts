@@ -5,13 +5,13 @@ import { postgresStore } from '../../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import {
-  headOfDeafQueueIsOffered,
-  offerPassesDeafWaiter,
+  headOfUnreachedQueueIsOffered,
+  offerPassesUnreachedWaiter,
   type TwoProcesses,
   waiterWithoutMessagesKeepsItsTurn,
-} from '../deaf-waiters.ts'
-import { fenceOf, releaseOf, ticket } from '../tickets.ts'
+} from '../unreached-waiters.ts'
 import { clients } from './clients.ts'
 
 let server: PostgresServer
@@ -39,7 +39,7 @@ async function twoProcesses(
     await proxy.close()
   })
   await far.listen?.(() => {})
-  return { near, far, proxy, untilDeaf }
+  return { near, far, proxy, untilUnreached }
 }
 
 function sharingStore(url: string): Store {
@@ -60,7 +60,7 @@ function untilListening(count: number): Promise<unknown> {
   })
 }
 
-const untilDeaf = () => untilListening(1)
+const untilUnreached = () => untilListening(1)
 
 async function roomOf(key: string) {
   return (await near.inspect({ prefix: key, cursor: undefined, count: 1 })).rooms[0]
@@ -74,7 +74,7 @@ describe.each([
   { name: 'a pool that is shared', open: sharingStore },
 ])('on $name,', ({ open }) => {
   test('an offer passes a waiter whose process has no session any more, and it keeps its place', async () => {
-    await offerPassesDeafWaiter(await twoProcesses(open))
+    await offerPassesUnreachedWaiter(await twoProcesses(open))
   })
 })
 
@@ -85,25 +85,25 @@ test('a waiter that has asked without its messages is offered the key in its tur
 })
 
 test('if no process in the queue has a session any more, the head is offered the key', async () => {
-  await headOfDeafQueueIsOffered(await twoProcesses())
+  await headOfUnreachedQueueIsOffered(await twoProcesses())
 })
 
-test('nobody passes a waiter that is too wide to be let in, whoever is deaf in front of it', async () => {
+test('nobody passes a waiter that is too wide to be let in, whoever is unreached in front of it', async () => {
   const { far, proxy } = await twoProcesses()
   const [staying, leaving] = [ticket({ limit: 2 }), ticket({ limit: 2 })]
-  const [deaf, wide, last] = [ticket({ limit: 2 }), ticket({ limit: 2, units: 2 }), ticket({ limit: 2 })]
+  const [unreached, wide, last] = [ticket({ limit: 2 }), ticket({ limit: 2, units: 2 }), ticket({ limit: 2 })]
   for (const holder of [staying, leaving]) fenceOf(await near.acquire(holder))
-  expect(await far.acquire(deaf)).toMatchObject({ tag: 'queued' })
+  expect(await far.acquire(unreached)).toMatchObject({ tag: 'queued' })
   for (const waiter of [wide, last]) expect(await near.acquire(waiter)).toMatchObject({ tag: 'queued' })
   proxy.refuse()
-  await untilDeaf()
+  await untilUnreached()
   await near.release(releaseOf(leaving))
   const room = await roomOf('key')
-  expect(room?.holders).toMatchObject([{ id: staying.id }, { id: deaf.id, state: 'offered' }])
+  expect(room?.holders).toMatchObject([{ id: staying.id }, { id: unreached.id, state: 'offered' }])
   expect(room?.queue).toMatchObject([{ id: wide.id }, { id: last.id }])
 })
 
-test('readers pass a deaf writer one at a time, and only while it could hold the key itself', async () => {
+test('readers pass an unreached writer one at a time, and only while it could hold the key itself', async () => {
   const { far, proxy } = await twoProcesses()
   const [holder, writer] = [ticket(), ticket()]
   const readers = Array.from({ length: 3 }, () => ticket({ limit: UNLIMITED }))
@@ -111,7 +111,7 @@ test('readers pass a deaf writer one at a time, and only while it could hold the
   await far.acquire(writer)
   for (const reader of readers) await near.acquire(reader)
   proxy.refuse()
-  await untilDeaf()
+  await untilUnreached()
   await near.release(releaseOf(holder))
   const room = await roomOf('key')
   expect(room?.holders).toMatchObject([{ id: readers[0]?.id }])
@@ -126,7 +126,7 @@ test('of a crowd that nobody hears for, 200 are looked at, and the call ends', a
   await Promise.all(dead.map((each) => far.acquire(each)))
   expect(await near.acquire(living)).toMatchObject({ tag: 'queued', ahead: 450 })
   proxy.refuse()
-  await untilDeaf()
+  await untilUnreached()
   await near.release(releaseOf(holder))
   const room = await roomOf('key')
   expect(room?.holders).toMatchObject([{ id: dead[0]?.id, state: 'offered' }])
@@ -147,7 +147,7 @@ test('a call that finds a process gone stops neither other calls from that nor t
     await near.acquire(living)
   }
   proxy.refuse()
-  await untilDeaf()
+  await untilUnreached()
   // As a process that freezes behind a pooler leaves its call.
   const frozen = new pg.Client(server.url)
   await frozen.connect()
@@ -168,13 +168,13 @@ test('a process has one lock however often it reconnects, and none when it is cl
   const { far, proxy } = await twoProcesses()
   for (let round = 0; round < 3; round += 1) {
     proxy.refuse()
-    await untilDeaf()
+    await untilUnreached()
     proxy.normal()
     await untilListening(2)
   }
   expect(await locks()).toHaveLength(2)
   await far.close()
-  await untilDeaf()
+  await untilUnreached()
   expect(await locks()).toHaveLength(1)
 })
 
@@ -191,7 +191,7 @@ test('a process that takes itself for heard, and has no session any more, is off
      where query like 'listen %' and client_port <> all (array(
        select client_port from pg_stat_activity where query like 'listen %' order by backend_start limit 1))`,
   )
-  await untilDeaf()
+  await untilUnreached()
   expect(await far.acquire(lost)).toMatchObject({ tag: 'queued', ahead: 0 })
   await near.release(releaseOf(holder))
   fenceOf(await far.acquire(lost))

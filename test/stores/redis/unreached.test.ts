@@ -5,11 +5,11 @@ import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
 import {
-  headOfDeafQueueIsOffered,
-  offerPassesDeafWaiter,
+  headOfUnreachedQueueIsOffered,
+  offerPassesUnreachedWaiter,
   type TwoProcesses,
   waiterWithoutMessagesKeepsItsTurn,
-} from '../deaf-waiters.ts'
+} from '../unreached-waiters.ts'
 import { newClient } from './clients.ts'
 
 let server: RedisServer
@@ -33,11 +33,11 @@ async function twoProcesses(): Promise<TwoProcesses> {
     await proxy.close()
   })
   await far.listen?.(() => {})
-  return { near, far, proxy, untilDeaf }
+  return { near, far, proxy, untilUnreached }
 }
 
 /** Until the server counts only this process' own subscription. */
-function untilDeaf() {
+function untilUnreached() {
   return until('the server has noticed', async () => {
     const channels = await server.command('PUBSUB', 'CHANNELS')
     return (channels as readonly string[]).length === 1
@@ -45,7 +45,7 @@ function untilDeaf() {
 }
 
 test('an offer passes a waiter whose messages nobody gets, and it keeps its place', async () => {
-  await offerPassesDeafWaiter(await twoProcesses())
+  await offerPassesUnreachedWaiter(await twoProcesses())
 })
 
 test('a waiter that has asked without its messages is offered the key in its turn, although nobody gets its message', async () => {
@@ -55,5 +55,5 @@ test('a waiter that has asked without its messages is offered the key in its tur
 })
 
 test('if nobody in the queue gets messages any more, the head is offered the key', async () => {
-  await headOfDeafQueueIsOffered(await twoProcesses())
+  await headOfUnreachedQueueIsOffered(await twoProcesses())
 })
