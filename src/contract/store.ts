@@ -178,11 +178,11 @@ export type Wake =
 /**
  * The message is the lease: the ticket holds the key under this fence, for its full ttl from `storeMs`, by the store's time.
  *
- * The waiter has to know when that was by its own clocks, and must not take it for later than it was. It has asked the store
- * at a moment A, and the store has answered `queued` at its own time T. The answer was not given before A. So the grant was
- * not before A + (`storeMs` − T), less 0.5 % of that time for clocks that run at different rates, and that moment is
- * `askedAt` of the lease. It does not depend on how long the message took. All that the lease loses is the time that the
- * question needed to reach the store.
+ * The waiter has to find that moment on its own clocks, and must not take it for later than it was. Suppose that the waiter
+ * sent its last question at a moment A of its clocks, and that the store answered `queued` at its own time T, which was not
+ * before A. Then the grant was not before A + (`storeMs` − T), less 0.5 % of `storeMs` − T for clocks that run at different
+ * rates. That moment is `askedAt` of the lease. It does not depend on how long the message took. The lease loses the time
+ * that the question needed to reach the store, and these 0.5 %.
  *
  * That assumes of the store's clock what every lease assumes: that it does not jump. If it was set forward between T and
  * `storeMs`, the moment seems later than it was, but the waiter never takes it for later than the arrival of the message. If it

@@ -40,9 +40,9 @@ export interface Waiting {
   /** How much sooner than `askAgainAt` it may be renewed, to share a request with others. */
   slackMs: number
   lastError: unknown
-  /** What the answer that said so told about the store's clock. Undefined: this store's messages are never leases. */
+  /** The store's clock in the last `queued` answer. Undefined: the messages of this store are never leases. */
   readonly sample: ClockSample | undefined
-  /** A message that has come since, and is looked at at the end of this tick. */
+  /** A message that came after that answer. It is used at the end of this tick. */
   granted: Granted | undefined
 }
 

@@ -16,9 +16,9 @@ export function sampleOf({ storeMs }: QueuedAnswer, askedAt: Instant): ClockSamp
 }
 
 /**
- * A moment on our clocks at which the store had not granted the key yet, so that a lease may count from it. {@link Granted} has
- * the argument. Undefined without a sample, and if the message is older than
- * the sample: the store has said since that the ticket waits.
+ * The latest moment on our clocks that was surely not after the grant. The lease counts from there; {@link Granted} has the
+ * argument. Undefined if the store has not told its time yet, or if the message is older than that answer: since then the store
+ * has said that the ticket waits.
  *
  * The clocks stand still or jump: our monotonic clock while the machine is suspended, our wall clock and the store's clock when
  * somebody sets them. So no clock is ever taken to be beyond `arrivedAt`. Each of our clocks is carried on by itself, and the

@@ -14,7 +14,7 @@ export interface ClaimLoopOptions {
   readonly worker: string
   readonly ttlMs: number
   readonly pollMs: number
-  /** How many jobs to claim, when so many of those that the worker has are about to be settled. */
+  /** How many jobs to claim now. `ending`: how many jobs of the worker are in the statement that is about to be sent. */
   readonly demand: (ending: number) => Demand
   /** The ids of all jobs that the worker has. */
   readonly knownIds: () => readonly string[]

@@ -149,8 +149,8 @@ export class JobWorker {
   }
 
   /**
-   * Jobs that are held up do not count. But not more of them than `concurrency`, or they would pile up without end. Claims ahead
-   * are made when half of what waits has begun, so that each is worth its statement.
+   * A job that is held up takes no place, but at most `concurrency` of them are left out: more would pile up without end. The
+   * worker claims ahead once half of the waiting jobs have begun, so that each claim brings enough jobs.
    */
   #demand(ending: number): Demand {
     const { concurrency } = this.#settings
@@ -320,8 +320,9 @@ const GIVE_BACK_MS = 1000
 
 /** A claim behind a busy database takes some 10 ms, and one over a continent 50. */
 const AHEAD_MS = 50
-/** From a few hundred on, more jobs a statement gain nothing. */
+/** The next claim is sent when half of these have begun, and more than a few hundred jobs in one statement save nothing. */
 const MOST_AHEAD = 2000
+/** Waiting jobs are given back at the third look of the lease watch: after half a second or more, or sooner if `ttl` is below 2.5 s. */
 const MOST_LOOKS = 2
 
 function stopped(): ClosedError {

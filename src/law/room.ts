@@ -249,8 +249,8 @@ function grant(room: Room, ticket: Ticket, time: StoreTime): Holder {
 }
 
 /**
- * Whether the message may be the lease: its waiter was heard of a moment ago, and its process takes the message. A minimum hold and
- * a lock-delay begin when a process is known to hold, so such a ticket confirms.
+ * Whether the message is the lease: the store heard of the waiter within its acceptance term, and its process takes the message. A
+ * ticket with a minimum hold or a lock-delay confirms: both begin when its process is known to hold.
  */
 function isReached(room: Room, { ticket, heardAt }: Waiter, time: StoreTime): boolean {
   const isPlain = ticket.minHoldMs === 0 && ticket.lockDelayMs === 0

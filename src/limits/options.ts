@@ -66,7 +66,8 @@ export function parseLimit(locks: Locks, name: string, options: LimitOptions): L
     throw expected('name', `a string of 1 to ${LONGEST_NAME} characters`, name)
   }
   // The key in the store is `name:key`. If names had a `:`, a key that a user chooses could reach into another limit.
-  if (name.includes(':')) throw expected('name', 'a text without `:`, which ends it', name)
+  if (name.includes(':'))
+    throw expected('name', 'a text without `:`, because the key follows after a `:`', name)
   checkOptions(options, LIMIT)
   const { concurrency, rate, wait } = options
   return {

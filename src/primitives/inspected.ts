@@ -8,7 +8,7 @@ export interface Owner {
   readonly label?: string
   /** The `value` that a leader gave to `campaign`. */
   readonly value?: string
-  /** What is stored instead, if another program wrote it and none of the others can be read from it. */
+  /** The text in the store, if another program wrote it and none of the fields above can be read from it. */
   readonly text?: string
 }
 

@@ -115,7 +115,7 @@ describe('a limit', () => {
     await hostile.begun
     // A limit of this name would have the very slots of that user.
     expect(() => createLimit(locks, 'api:admin', { concurrency: 1 })).toThrow(
-      'Expected `name` to be a text without `:`, which ends it, got "api:admin".',
+      'Expected `name` to be a text without `:`, because the key follows after a `:`, got "api:admin".',
     )
     for (const user of ['__proto__', 'constructor', ' ', '../..', '{ada}', '*', '👩‍💻', 'x'.repeat(1020)]) {
       expect(await api.tryRun(user, ({ key }) => key)).toEqual({ ran: true, value: `api:${user}` })

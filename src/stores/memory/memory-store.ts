@@ -18,7 +18,10 @@ import { type KeptRoom, MemoryRooms } from './memory-rooms.ts'
 export interface MemoryStoreOptions {
   /** Where the store's time comes from, for tests. Default: the monotonic clock of the process, which counts from 1970. */
   readonly now?: () => StoreTime
-  /** Whether a message to the process of this waiter is taken, for tests. Default: whenever somebody listens, since all are in this process. */
+  /**
+   * For tests: whether the process of this waiter takes a message. Default: yes, as soon as somebody listens, because all
+   * listeners are in this process.
+   */
   readonly reaches?: (id: string) => boolean
 }
 

@@ -20,8 +20,8 @@ export interface RedisStoreOptions {
    */
   readonly cluster?: ClusterOptions | undefined
   /**
-   * How many replicas have to have a grant, and each renewal of it, before it counts. Costs a round trip of the replica.
-   * Fewer leases are lost in a fail-over; it is no consensus, see docs/redis-fail-over.md. Default: 0.
+   * How many replicas have to have a grant, and each renewal of it, before it counts. From 0 to 100. Costs a round trip to the
+   * replicas. Fewer leases are lost in a fail-over; it is no consensus, see docs/redis-fail-over.md. Default: 0.
    */
   readonly replicas?: number | undefined
 }

@@ -62,8 +62,8 @@ interface VoteCounts {
   /** The servers on which this ticket has a vote, and when each vote ends. */
   readonly votes: ReadonlyMap<number, string>
   /**
-   * The other ticket with the most votes. Of two readers, one may stand before a writer and the other one wait behind that
-   * writer.
+   * The other ticket with the most votes. A reader counts as a rival of a reader, too: on one server the first may wait behind a
+   * writer, on another server the second.
    */
   readonly rival: { readonly id: string; readonly votes: number } | undefined
 }

@@ -43,9 +43,11 @@ export async function claimFence(
     if (outcome.tag === 'too-low') fence = outcome.above + 1n + randomBelow(2 ** Math.min(2 * attempt, 20))
     nodes = quorum.nodes
   }
-  throw new StoreError('store-unavailable', 'Others claimed fences faster than this one. Ask again.', {
-    key: ticket.key,
-  })
+  throw new StoreError(
+    'store-unavailable',
+    `Other tickets claimed higher fences ${MOST_CLAIMS} times in a row before this ticket could claim its own. Try again.`,
+    { key: ticket.key },
+  )
 }
 
 /** A ticket that has the votes of a quorum. */
@@ -112,7 +114,11 @@ function lost(quorum: Quorum, tally: Tally<ClaimAnswer>, key: string): undefined
 }
 
 export function votesLostError(key: string): StoreError {
-  return new StoreError('store-unavailable', 'Votes were lost before they could be used. Ask again.', { key })
+  return new StoreError(
+    'store-unavailable',
+    'The ticket lost votes before it had its fence: a server restarted, was flushed, or lost its connection. Try again.',
+    { key },
+  )
 }
 
 function randomBelow(limit: number): bigint {

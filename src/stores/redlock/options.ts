@@ -8,7 +8,7 @@ export interface RedlockStoreOptions {
   /**
    * The longest that anybody, in any process, may hold a key without being heard of: `ttl` (or `minHold`) plus `lockDelay`.
    * Longer ones are refused. A server that has started, or lost its data, less than this ago may have forgotten a holder,
-   * so its votes do not count yet. The same in every process. Default: 30 s.
+   * so its votes do not count yet. From 50 ms to 24 days, the same in every process. Default: 30 s.
    */
   readonly maxTtl?: Duration | undefined
   /**
