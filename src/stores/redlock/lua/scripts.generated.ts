@@ -166,8 +166,7 @@ end
 --   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
--- lease; 0 if the message is never its lease.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -738,8 +737,7 @@ end
 --   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
--- lease; 0 if the message is never its lease.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -1389,8 +1387,7 @@ end
 --   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
--- lease; 0 if the message is never its lease.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -1933,8 +1930,7 @@ end
 --   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
--- lease; 0 if the message is never its lease.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -2608,8 +2604,7 @@ end
 --   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
--- lease; 0 if the message is never its lease.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -3228,8 +3223,7 @@ end
 --   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
--- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: for how long the ticket holds if the message to it is its
--- lease; 0 if the message is never its lease.
+-- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
