@@ -10,21 +10,22 @@ import { SingleServer } from './server/single-server.ts'
 export interface RedisStoreSettings {
   readonly prefix: string
   readonly replicas: number
+  /** See {@link RoomRequestOptions}. Default: 8. */
+  readonly leastGroup?: number | undefined
 }
 
 /** The rooms of one Redis server, or of a Redis Cluster. */
 export class RedisStore extends RoomRequests implements Store {
   readonly name = 'redis'
 
-  constructor(link: RedisLink | ClusterLink, { prefix, replicas }: RedisStoreSettings) {
+  constructor(link: RedisLink | ClusterLink, { prefix, replicas, leastGroup = 8 }: RedisStoreSettings) {
     const names = new RoomNames(link.keyPrefix + prefix)
     // A grant that replicas have to have is confirmed: the message does not wait for them.
-    const grantsByMessage = replicas === 0
+    const options = { grantsByMessage: replicas === 0, leastGroup }
     if ('seeds' in link) {
       checkClusterPrefix(names.prefix)
-      super(new ClusterServers(link, { names, replicas }), names, { grantsByMessage })
-    } else
-      super(new SingleServer(link, { names, replicas, scripts: serverScripts }), names, { grantsByMessage })
+      super(new ClusterServers(link, { names, replicas }), names, options)
+    } else super(new SingleServer(link, { names, replicas, scripts: serverScripts }), names, options)
   }
 }
 

@@ -62,12 +62,24 @@ function checkRoom(members: readonly string[], { pttl, fence, now }: Context): v
   })
   const inPlace = members.filter((member) => /^[eqy]/.test(member))
   assert.deepEqual(inPlace, [...places, ...graveEnds].sort(), `places and entries differ: ${all}`)
-  const [summary = '', ...others] = members.filter((member) => !/^[eqtxy]/.test(member))
+  const [summary = '', ...others] = members.filter((member) => !/^[eqrtxy]/.test(member))
   assert.deepEqual(others, [], `more than a summary: ${all}`)
   assert.match(summary, /^1(?: \d+){7}$/)
   const [, arrivals = 0, holders, units, limit, smallest, closed = 0, kept = 0] = summary
     .split(' ')
     .map(Number)
+  const groups = new Map(
+    members.flatMap((member) => {
+      const [, name = '', till] = /^r([^\0]*)\0(\d{13}) \d{14}$/.exec(member) ?? []
+      return till === undefined ? [] : [[name, Number(till)]]
+    }),
+  )
+  const marks = members
+    .filter((member) => member.startsWith('r') && member.endsWith(MARK))
+    .map((mark) => mark.slice(1, -1))
+  assert.equal(groups.size + marks.length, members.filter((member) => member.startsWith('r')).length, all)
+  for (const mark of marks) assert.ok(groups.has(mark), `a mark of no group: ${all}`)
+  for (const till of groups.values()) assert.ok(till <= kept, all)
   const holding = tickets.filter(({ state }) => state !== 'w')
   const least = Math.min(Number.MAX_SAFE_INTEGER, ...holding.map((ticket) => ticket.limit))
   assert.equal(holders, holding.length, all)
@@ -115,3 +127,6 @@ function parse(entry: string): Kept {
     delay: Number(delay),
   }
 }
+
+/** Ends the mark of a group that has changed; see room.lua. */
+const MARK = String.fromCharCode(1)

@@ -45,26 +45,29 @@ local function handOver(key, id)
   local mine = entryOf(key, id)
   if not mine or not string.find(mine, '^[ho] %d+ %d+ %d+ 0 ', #id + 3) then return end
   local nextId = string.sub(was.head, 15)
-  local waiter = entryOf(key, nextId)
-  local remembered, heard, listens, facts, accept, delay, grant, inbox =
-    string.match(waiter or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)([0134]) (1 1 (%d+) (%d+) (%d+) (%S+) .*)$', #nextId + 3)
-  if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
+  local waiter = waiterOf(key, nextId)
+  if not waiter or waiter.till <= now or waiter.listens == '2' or not isRemembered(key, was.second) then return end
+  local terms, accept, delay, grant, inbox, owner =
+    string.match(waiter.entry, '^w %d+ %d+ %d+ %d+ (1 1 (%d+) (%d+) (%d+)) ([^ /]+)%S* (.*)$', #nextId + 3)
+  if not inbox then return end
   -- Whether the message may be the lease; see room.lua.
-  local brings = grant ~= '0' and listens ~= '0' and heard + accept > now
+  local brings = grant ~= '0' and waiter.listens ~= '0' and waiter.heard + accept > now
   if now + (brings and grant or accept) + delay > was.kept then return end
   -- Before the fence: a full server refuses a script that begins by adding.
-  redis.call('ZREM', key, mine, was.place, waiter, was.head)
+  redis.call('ZREM', key, mine, was.place, waiter.entry, was.head)
   local fence = nextFence()
   local got, granted
   if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
   -- If nobody got it, another one may get the key; see room.lua.
-  if not fence or got == 0 and listens == '1' then
-    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter, '0', was.head)
+  if not fence or got == 0 and waiter.listens == '1' then
+    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head)
     return
   end
   local till = now + (granted and grant or accept)
-  local entry = 't' .. nextId .. (granted and '\0h ' or '\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
-  redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. nextId)
+  local entry = 't' .. nextId .. (granted and '\0h ' or '\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. terms .. ' ' .. inbox .. ' ' .. owner
+  local place = 'e' .. till .. nextId
+  -- The group that the waiter leaves has changed.
+  redis.call('ZADD', key, '0', entry, '0', place, '0', waiter.group and 'r' .. waiter.group .. '\1' or place)
   return own[1] and 'h\n' .. own[1] or 'h'
 end
 

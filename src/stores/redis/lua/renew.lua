@@ -1,15 +1,20 @@
 -- Keeps tickets alive: one room for each, all on the same terms.
 --
+-- Waiters of one process for one key make a group, which is remembered by one entry; see room.lua. A call that names a new group
+-- and its waiters makes it. Later calls name the group alone, and count for all its waiters, as long as none has left it.
+--
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 `patienceMs listens minHoldMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see `heard` in
 --           room.lua
---         4 `acceptMs inbox` of the process that asks · 5… the ids, in the order of the rooms
+--         4 `acceptMs inbox` of the process that asks, perhaps with the name of a group behind it · 5… the ids, in the order of the
+--           rooms, or none for all waiters of the group, with one room
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
 --           q<askAgainMs> <nowMs>  it waits, and has to ask again after so long at the latest; nowMs is the server's time
 --           g              it neither holds nor waits
 --           e<reason>      it was evicted
+--           -              for a group: it is not known, or a waiter has left it. Nobody was remembered
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
@@ -18,11 +23,11 @@
 -- renewed or confirmed.
 --@ start
 local ttl = tonumber(ARGV[1])
-local inbox = string.match(ARGV[4], ' (.*)$')
+local accept, inbox, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(.*)$')
 local answers, general = {}, {}
 
 -- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
-for at = 2, #KEYS do
+for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
   local content = redis.pcall('GET', KEYS[at])
   local lone = '1 t' .. ARGV[at + 3] .. '\0h '
   if not content then
@@ -42,7 +47,7 @@ for at = 2, #KEYS do
     general[#general + 1] = at
   end
 end
-if #general == 0 then return table.concat(answers, '\n') end
+if ARGV[5] and #general == 0 then return table.concat(answers, '\n') end
 --@ crowd
 
 -- The holder of a crowd, or the ticket that was offered its key and confirms.
@@ -59,7 +64,7 @@ local function keepHolder(key, id)
   redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. id)
   return 'h' .. fence
 end
-if #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
+if ARGV[5] and #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
   local answer = keepHolder(KEYS[2], ARGV[5])
   if answer then return answer end
 end
@@ -73,7 +78,7 @@ end
 local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
   ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
-  accept = tonumber(string.match(ARGV[4], '^%d+')),
+  accept = tonumber(accept), group = groupName ~= '' and groupName,
 }
 
 local function ask(id)
@@ -85,6 +90,17 @@ local function ask(id)
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 
+local function askForGroup()
+  local known = group(asked.group)
+  if not known or known.changed then return '-' end
+  hear(asked.group, asked)
+  settle()
+  if known.changed or room.stuck then return '-' end
+  local head = first('q')
+  return waiting(asked, head and find(string.sub(head, 15)).group == asked.group)
+end
+
+if not ARGV[5] then answers[1] = attempt(KEYS[2], askForGroup) end
 for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
 close()
 keepFence()

@@ -97,11 +97,24 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
+-- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the name of its group.
+local function waiterOf(key, id)
+  local entry = entryOf(key, id)
+  local till, heard, listens, inbox =
+    string.match(entry or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) %d+ %d+ %d+ %d+ %d+ (%S+) ', #id + 3)
+  if not inbox then return end
+  if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
+  local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
+  local last, at, digit = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d)$', #inbox + 3)
+  if not last then return end
+  return { entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit, group = inbox }
+end
+
 -- Whether who waits at this place is still remembered. Nobody at all is as good.
 local function isRemembered(key, place)
   if not place then return true end
-  local till = string.match(entryOf(key, string.sub(place, 15)) or '', '^w %d+ %d+ (%d+) ', #place - 11)
-  return till ~= nil and tonumber(till) > now
+  local waiter = waiterOf(key, string.sub(place, 15))
+  return waiter ~= nil and waiter.till > now
 end
 
 
@@ -216,6 +229,8 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
+--   r<group>\\1          the group has changed: one of its waiters left it
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -226,6 +241,7 @@ end
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
+-- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -253,6 +269,34 @@ local function first(section)
   return room.first[section]
 end
 
+-- The group of this name, false if there is none.
+local function group(name)
+  if room.groups[name] == nil then
+    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
+    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
+    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+  end
+  return room.groups[name]
+end
+
+-- The waiter was last heard of with its group. If the group is gone, so is the process.
+local function hearWithGroup(waiter)
+  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
+  if not waiter.group then return end
+  local known = group(waiter.group)
+  waiter.till = known and known.till or 0
+  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
+end
+
+local function leaveGroup(waiter)
+  local known = group(waiter.group)
+  if known and not known.changed then
+    known.changed = true
+    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  end
+  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
+end
+
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
   local section = state == 'w' and 'q' or 'e'
@@ -260,6 +304,7 @@ local function parse(id, entry)
     id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
     state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
+  if state == 'w' then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
@@ -275,7 +320,7 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
     ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
@@ -295,6 +340,7 @@ local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
@@ -398,7 +444,7 @@ local function open(key)
   if room and room.key == key then return room.refusal end
   close()
   room = {
-    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    key = key, first = {}, tickets = {}, groups = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
   local top = tried('ZRANGE', key, '0', '2')
@@ -568,14 +614,17 @@ end
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
-    local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-  end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
@@ -583,6 +632,30 @@ local function status(ticket, asked)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
+end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
 end
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
@@ -593,6 +666,10 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
     write(ticket)
   end
 end
@@ -759,6 +836,8 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
+--   r<group>\\1          the group has changed: one of its waiters left it
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -769,6 +848,7 @@ end
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
+-- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -796,6 +876,34 @@ local function first(section)
   return room.first[section]
 end
 
+-- The group of this name, false if there is none.
+local function group(name)
+  if room.groups[name] == nil then
+    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
+    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
+    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+  end
+  return room.groups[name]
+end
+
+-- The waiter was last heard of with its group. If the group is gone, so is the process.
+local function hearWithGroup(waiter)
+  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
+  if not waiter.group then return end
+  local known = group(waiter.group)
+  waiter.till = known and known.till or 0
+  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
+end
+
+local function leaveGroup(waiter)
+  local known = group(waiter.group)
+  if known and not known.changed then
+    known.changed = true
+    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  end
+  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
+end
+
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
   local section = state == 'w' and 'q' or 'e'
@@ -803,6 +911,7 @@ local function parse(id, entry)
     id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
     state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
+  if state == 'w' then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
@@ -818,7 +927,7 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
     ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
@@ -838,6 +947,7 @@ local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
@@ -941,7 +1051,7 @@ local function open(key)
   if room and room.key == key then return room.refusal end
   close()
   room = {
-    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    key = key, first = {}, tickets = {}, groups = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
   local top = tried('ZRANGE', key, '0', '2')
@@ -1111,14 +1221,17 @@ end
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
-    local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-  end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
@@ -1126,6 +1239,30 @@ local function status(ticket, asked)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
+end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
 end
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
@@ -1136,6 +1273,10 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
     write(ticket)
   end
 end
@@ -1373,11 +1514,24 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
+-- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the name of its group.
+local function waiterOf(key, id)
+  local entry = entryOf(key, id)
+  local till, heard, listens, inbox =
+    string.match(entry or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) %d+ %d+ %d+ %d+ %d+ (%S+) ', #id + 3)
+  if not inbox then return end
+  if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
+  local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
+  local last, at, digit = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d)$', #inbox + 3)
+  if not last then return end
+  return { entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit, group = inbox }
+end
+
 -- Whether who waits at this place is still remembered. Nobody at all is as good.
 local function isRemembered(key, place)
   if not place then return true end
-  local till = string.match(entryOf(key, string.sub(place, 15)) or '', '^w %d+ %d+ (%d+) ', #place - 11)
-  return till ~= nil and tonumber(till) > now
+  local waiter = waiterOf(key, string.sub(place, 15))
+  return waiter ~= nil and waiter.till > now
 end
 
 asking = ARGV[2]
@@ -1389,26 +1543,29 @@ local function handOver(key, id)
   local mine = entryOf(key, id)
   if not mine or not string.find(mine, '^[ho] %d+ %d+ %d+ 0 ', #id + 3) then return end
   local nextId = string.sub(was.head, 15)
-  local waiter = entryOf(key, nextId)
-  local remembered, heard, listens, facts, accept, delay, grant, inbox =
-    string.match(waiter or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)([0134]) (1 1 (%d+) (%d+) (%d+) (%S+) .*)$', #nextId + 3)
-  if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
+  local waiter = waiterOf(key, nextId)
+  if not waiter or waiter.till <= now or waiter.listens == '2' or not isRemembered(key, was.second) then return end
+  local terms, accept, delay, grant, inbox, owner =
+    string.match(waiter.entry, '^w %d+ %d+ %d+ %d+ (1 1 (%d+) (%d+) (%d+)) ([^ /]+)%S* (.*)$', #nextId + 3)
+  if not inbox then return end
   -- Whether the message may be the lease; see room.lua.
-  local brings = grant ~= '0' and listens ~= '0' and heard + accept > now
+  local brings = grant ~= '0' and waiter.listens ~= '0' and waiter.heard + accept > now
   if now + (brings and grant or accept) + delay > was.kept then return end
   -- Before the fence: a full server refuses a script that begins by adding.
-  redis.call('ZREM', key, mine, was.place, waiter, was.head)
+  redis.call('ZREM', key, mine, was.place, waiter.entry, was.head)
   local fence = nextFence()
   local got, granted
   if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
   -- If nobody got it, another one may get the key; see room.lua.
-  if not fence or got == 0 and listens == '1' then
-    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter, '0', was.head)
+  if not fence or got == 0 and waiter.listens == '1' then
+    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head)
     return
   end
   local till = now + (granted and grant or accept)
-  local entry = 't' .. nextId .. (granted and '\\0h ' or '\\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
-  redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. nextId)
+  local entry = 't' .. nextId .. (granted and '\\0h ' or '\\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. terms .. ' ' .. inbox .. ' ' .. owner
+  local place = 'e' .. till .. nextId
+  -- The group that the waiter leaves has changed.
+  redis.call('ZADD', key, '0', entry, '0', place, '0', waiter.group and 'r' .. waiter.group .. '\\1' or place)
   return own[1] and 'h\\n' .. own[1] or 'h'
 end
 
@@ -1433,6 +1590,8 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
+--   r<group>\\1          the group has changed: one of its waiters left it
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -1443,6 +1602,7 @@ end
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
+-- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -1470,6 +1630,34 @@ local function first(section)
   return room.first[section]
 end
 
+-- The group of this name, false if there is none.
+local function group(name)
+  if room.groups[name] == nil then
+    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
+    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
+    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+  end
+  return room.groups[name]
+end
+
+-- The waiter was last heard of with its group. If the group is gone, so is the process.
+local function hearWithGroup(waiter)
+  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
+  if not waiter.group then return end
+  local known = group(waiter.group)
+  waiter.till = known and known.till or 0
+  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
+end
+
+local function leaveGroup(waiter)
+  local known = group(waiter.group)
+  if known and not known.changed then
+    known.changed = true
+    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  end
+  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
+end
+
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
   local section = state == 'w' and 'q' or 'e'
@@ -1477,6 +1665,7 @@ local function parse(id, entry)
     id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
     state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
+  if state == 'w' then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
@@ -1492,7 +1681,7 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
     ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
@@ -1512,6 +1701,7 @@ local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
@@ -1615,7 +1805,7 @@ local function open(key)
   if room and room.key == key then return room.refusal end
   close()
   room = {
-    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    key = key, first = {}, tickets = {}, groups = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
   local top = tried('ZRANGE', key, '0', '2')
@@ -1785,14 +1975,17 @@ end
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
-    local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-  end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
@@ -1800,6 +1993,30 @@ local function status(ticket, asked)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
+end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
 end
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
@@ -1810,6 +2027,10 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
     write(ticket)
   end
 end
@@ -1877,16 +2098,21 @@ return table.concat(answers, '\\n')
 `,
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
+-- Waiters of one process for one key make a group, which is remembered by one entry; see room.lua. A call that names a new group
+-- and its waiters makes it. Later calls name the group alone, and count for all its waiters, as long as none has left it.
+--
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
 --           room.lua
---         4 \`acceptMs inbox\` of the process that asks · 5… the ids, in the order of the rooms
+--         4 \`acceptMs inbox\` of the process that asks, perhaps with the name of a group behind it · 5… the ids, in the order of the
+--           rooms, or none for all waiters of the group, with one room
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
 --           q<askAgainMs> <nowMs>  it waits, and has to ask again after so long at the latest; nowMs is the server's time
 --           g              it neither holds nor waits
 --           e<reason>      it was evicted
+--           -              for a group: it is not known, or a waiter has left it. Nobody was remembered
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
@@ -1900,11 +2126,11 @@ local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
 local ttl = tonumber(ARGV[1])
-local inbox = string.match(ARGV[4], ' (.*)$')
+local accept, inbox, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(.*)$')
 local answers, general = {}, {}
 
 -- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
-for at = 2, #KEYS do
+for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
   local content = redis.pcall('GET', KEYS[at])
   local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
   if not content then
@@ -1924,7 +2150,7 @@ for at = 2, #KEYS do
     general[#general + 1] = at
   end
 end
-if #general == 0 then return table.concat(answers, '\\n') end
+if ARGV[5] and #general == 0 then return table.concat(answers, '\\n') end
 -- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
 -- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
 -- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
@@ -1948,11 +2174,24 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
+-- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the name of its group.
+local function waiterOf(key, id)
+  local entry = entryOf(key, id)
+  local till, heard, listens, inbox =
+    string.match(entry or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) %d+ %d+ %d+ %d+ %d+ (%S+) ', #id + 3)
+  if not inbox then return end
+  if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
+  local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
+  local last, at, digit = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d)$', #inbox + 3)
+  if not last then return end
+  return { entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit, group = inbox }
+end
+
 -- Whether who waits at this place is still remembered. Nobody at all is as good.
 local function isRemembered(key, place)
   if not place then return true end
-  local till = string.match(entryOf(key, string.sub(place, 15)) or '', '^w %d+ %d+ (%d+) ', #place - 11)
-  return till ~= nil and tonumber(till) > now
+  local waiter = waiterOf(key, string.sub(place, 15))
+  return waiter ~= nil and waiter.till > now
 end
 
 
@@ -1970,7 +2209,7 @@ local function keepHolder(key, id)
   redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. id)
   return 'h' .. fence
 end
-if #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
+if ARGV[5] and #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
   local answer = keepHolder(KEYS[2], ARGV[5])
   if answer then return answer end
 end
@@ -2052,6 +2291,8 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
+--   r<group>\\1          the group has changed: one of its waiters left it
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -2062,6 +2303,7 @@ end
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
+-- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -2089,6 +2331,34 @@ local function first(section)
   return room.first[section]
 end
 
+-- The group of this name, false if there is none.
+local function group(name)
+  if room.groups[name] == nil then
+    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
+    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
+    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+  end
+  return room.groups[name]
+end
+
+-- The waiter was last heard of with its group. If the group is gone, so is the process.
+local function hearWithGroup(waiter)
+  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
+  if not waiter.group then return end
+  local known = group(waiter.group)
+  waiter.till = known and known.till or 0
+  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
+end
+
+local function leaveGroup(waiter)
+  local known = group(waiter.group)
+  if known and not known.changed then
+    known.changed = true
+    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  end
+  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
+end
+
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
   local section = state == 'w' and 'q' or 'e'
@@ -2096,6 +2366,7 @@ local function parse(id, entry)
     id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
     state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
+  if state == 'w' then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
@@ -2111,7 +2382,7 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
     ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
@@ -2131,6 +2402,7 @@ local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
@@ -2234,7 +2506,7 @@ local function open(key)
   if room and room.key == key then return room.refusal end
   close()
   room = {
-    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    key = key, first = {}, tickets = {}, groups = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
   local top = tried('ZRANGE', key, '0', '2')
@@ -2404,14 +2676,17 @@ end
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
-    local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-  end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
@@ -2419,6 +2694,30 @@ local function status(ticket, asked)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
+end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
 end
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
@@ -2429,6 +2728,10 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
     write(ticket)
   end
 end
@@ -2466,7 +2769,7 @@ end
 local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
   ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
-  accept = tonumber(string.match(ARGV[4], '^%d+')),
+  accept = tonumber(accept), group = groupName ~= '' and groupName,
 }
 
 local function ask(id)
@@ -2478,6 +2781,17 @@ local function ask(id)
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 
+local function askForGroup()
+  local known = group(asked.group)
+  if not known or known.changed then return '-' end
+  hear(asked.group, asked)
+  settle()
+  if known.changed or room.stuck then return '-' end
+  local head = first('q')
+  return waiting(asked, head and find(string.sub(head, 15)).group == asked.group)
+end
+
+if not ARGV[5] then answers[1] = attempt(KEYS[2], askForGroup) end
 for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
 close()
 keepFence()

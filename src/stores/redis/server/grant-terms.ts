@@ -19,9 +19,14 @@ export class GrantTerms {
     args.push(this.#facts(ticket))
   }
 
-  addForRenew(args: string[], ticket: Ticket, flow: Flow): void {
+  /** `group`: the name of the group that the tickets are, or become. */
+  addForRenew(
+    args: string[],
+    ticket: Ticket,
+    { flow, group }: { readonly flow: Flow; readonly group?: string | undefined },
+  ): void {
     addTimes(args, ticket, flow)
-    args.push(`${whole(ticket.acceptMs)} ${this.#inbox}`)
+    args.push(`${whole(ticket.acceptMs)} ${this.#inbox}${group === undefined ? '' : ` ${group}`}`)
   }
 
   /** `units limit acceptMs lockDelayMs grantMs inbox owner`: the scripts keep it as it is. Usually the same as for the ticket before. */

@@ -23,6 +23,7 @@ import { roomPage } from './room-pages.ts'
 import type { Script } from './scripts.ts'
 import { settleMost } from './settle-most.ts'
 import type { Partition, Topology } from './topology.ts'
+import { type WaitGroup, WaitGroups } from './wait-groups.ts'
 
 /** A caller that waits for the answer to one request. */
 interface Pending<Asked extends { readonly key: string }, Answer> {
@@ -45,20 +46,18 @@ export class RoomRequests {
   readonly #names: RoomNames
   readonly #inbox: string = randomBytes(9).toString('base64url')
   readonly #terms: GrantTerms
+  readonly #groups: WaitGroups | undefined
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   #subscription: MessageSubscription | undefined
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
   #acquires: Pending<Ticket, AcquireAnswer>[] = []
 
-  /** `grantsByMessage`: whether the message to a waiter may be its lease. */
-  constructor(
-    topology: Topology,
-    names: RoomNames,
-    { grantsByMessage = false }: { readonly grantsByMessage?: boolean } = {},
-  ) {
+  constructor(topology: Topology, names: RoomNames, options: RoomRequestOptions = {}) {
+    const { grantsByMessage = false, leastGroup } = options
     this.#topology = topology
     this.#names = names
     this.#terms = new GrantTerms({ inbox: this.#inbox, grantsByMessage })
+    if (leastGroup !== undefined) this.#groups = new WaitGroups(this.#inbox, leastGroup)
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
@@ -159,7 +158,7 @@ export class RoomRequests {
         for (const { asked } of batch) args.push(asked.id)
         const [{ extra }] = batch
         if (extra !== undefined && batch.length === 1) args.push(extra)
-        this.#run(partition, { script: scripts.acquire, args, batch, parse: acquireAnswer })
+        this.#run(partition, { script: scripts.acquire, args, batch, parse: this.#parseAcquire })
       }
     }
   }
@@ -184,7 +183,7 @@ export class RoomRequests {
         if (text[0] === '!') reject(fenceErrorOf(asked.key, partition.fence))
         else if (text[0] === '?') reject(layoutErrorOf(asked.key, this.#names.room(asked.key), text.slice(1)))
         else if (doubt !== undefined && text[0] === 'h') reject(doubt.asStoreError(asked.key))
-        else resolve(parse(text))
+        else resolve(parse(text, asked))
         if (text[0] === 'q') notice(partition, text)
       }
     }
@@ -217,25 +216,98 @@ export class RoomRequests {
     return answers
   }
 
+  readonly #parseAcquire = (text: string, ticket: Ticket): AcquireAnswer => {
+    const answer = acquireAnswer(text)
+    if (answer.tag === 'queued') this.#groups?.waits(ticket)
+    return answer
+  }
+
   async #renewIn(partition: Partition, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const plan = this.#groups?.plan(tickets)
+    if (plan === undefined) return this.#renewEach(partition, tickets)
+    const answers: RenewAnswer[] = new Array(tickets.length)
+    const renew = async (
+      places: readonly number[],
+      renewal: (tickets: readonly Ticket[]) => Promise<readonly RenewAnswer[]>,
+    ): Promise<void> => {
+      const answered = await renewal(places.map((at) => tickets[at] as Ticket))
+      for (const [index, at] of places.entries()) answers[at] = answered[index] as RenewAnswer
+    }
+    await Promise.all([
+      ...Array.from(plan.groups, ([group, places]) =>
+        renew(places, (waiters) => this.#renewGroup(partition, waiters, group)),
+      ),
+      ...plan.crowds.map((places) => renew(places, (waiters) => this.#renewCrowd(partition, waiters))),
+      renew(plan.single, (others) => this.#renewEach(partition, others)),
+    ])
+    return answers
+  }
+
+  /** One question for all waiters of a group. */
+  async #renewGroup(
+    partition: Partition,
+    waiters: readonly Ticket[],
+    { name }: WaitGroup,
+  ): Promise<readonly RenewAnswer[]> {
+    const [first] = waiters as Batch<Ticket>
+    const args = this.#argsFor(partition, [first])
+    this.#terms.addForRenew(args, first, { flow: this.#flow, group: name })
+    const text = await this.#runRenew(partition, args, [first]).then(([line = '']) => line)
+    if (text === '-') return this.#renewCrowd(partition, waiters)
+    const answer = this.#parseRenew(partition, text)
+    return waiters.map(() => answer)
+  }
+
+  /** Asks about waiters for one key one by one, and makes them a group. */
+  async #renewCrowd(partition: Partition, waiters: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const batches = batchesOf(waiters, { same: sameTerms, most: MOST_RENEWALS })
+    const answers = batches.map(async (batch) => {
+      const name = this.#groups?.newName()
+      const answered = await this.#renewBatch(partition, batch, name)
+      const queued = batch.filter((_, index) => answered[index]?.tag === 'queued')
+      if (name !== undefined) {
+        const group = { name, size: queued.length }
+        for (const ticket of queued) this.#groups?.waits(ticket, group)
+      }
+      return answered
+    })
+    return (await Promise.all(answers)).flat()
+  }
+
+  async #renewEach(partition: Partition, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
     const batches = batchesOf(tickets, { same: sameTerms, most: MOST_RENEWALS })
     const answers = await Promise.all(batches.map((batch) => this.#renewBatch(partition, batch)))
     return answers.length === 1 ? (answers[0] ?? []) : answers.flat()
   }
 
-  async #renewBatch(partition: Partition, tickets: Batch<Ticket>): Promise<readonly RenewAnswer[]> {
+  async #renewBatch(
+    partition: Partition,
+    tickets: Batch<Ticket>,
+    group?: string,
+  ): Promise<readonly RenewAnswer[]> {
     const args = this.#argsFor(partition, tickets)
-    this.#terms.addForRenew(args, tickets[0], this.#flow)
+    this.#terms.addForRenew(args, tickets[0], { flow: this.#flow, group })
     for (const { id } of tickets) args.push(id)
+    const lines = await this.#runRenew(partition, args, tickets)
+    return lines.map((text) => this.#parseRenew(partition, text))
+  }
+
+  async #runRenew(
+    partition: Partition,
+    args: string[],
+    asked: readonly Ticket[],
+  ): Promise<readonly string[]> {
     try {
-      // A key that something else uses must not stop the renewal of the others.
-      return this.#linesOf(await partition.run(this.#topology.scripts.renew, args), tickets).map((text) => {
-        if (text[0] === 'q') notice(partition, text)
-        return text[0] === '?' ? GONE : renewAnswer(text)
-      })
+      return this.#linesOf(await partition.run(this.#topology.scripts.renew, args), asked)
     } catch (error) {
       throw this.#topology.failure(error)
     }
+  }
+
+  /** A key that something else uses must not stop the renewal of the others. */
+  #parseRenew(partition: Partition, text: string): RenewAnswer {
+    if (text[0] === 'q') notice(partition, text)
+    return text[0] === '?' ? GONE : renewAnswer(text)
   }
 
   /**
@@ -274,12 +346,19 @@ export class RoomRequests {
   }
 }
 
+export interface RoomRequestOptions {
+  /** Whether the message to a waiter may be its lease. Default: false. */
+  readonly grantsByMessage?: boolean | undefined
+  /** Of how many waiters for one key a group is made at least; see wait-groups.ts. Default: they are never made a group. */
+  readonly leastGroup?: number | undefined
+}
+
 /** One script call. */
 interface ScriptCall<Asked extends { readonly key: string }, Answer> {
   readonly script: Script
   readonly args: string[]
   readonly batch: readonly Pending<Asked, Answer>[]
-  readonly parse: (text: string) => Answer
+  readonly parse: (text: string, asked: Asked) => Answer
 }
 
 /** A script that takes or gives back so many rooms keeps the server busy for less than a millisecond. */

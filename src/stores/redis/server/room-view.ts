@@ -15,12 +15,14 @@ export function roomView(
   if (typeof content === 'string' ? !first.startsWith('1 ') : !SUMMARY.test(first)) return undefined
   const holders: HolderView[] = []
   const queue: [arrival: number, waiter: WaiterView][] = []
+  const groups = groupsOf(entries)
   let closedUntil = typeof content === 'string' ? 0 : Number(first.split(' ')[6])
   for (const entry of entries) {
     if (typeof content !== 'string' && !entry.startsWith('t')) continue
     const ticket = parseTicket(entry)
     if (ticket === undefined) return undefined
-    const { id, state, number, sinceUs, until, units, limit, lockDelayMs, owner } = ticket
+    const { id, state, number, sinceUs, units, limit, lockDelayMs, owner } = ticket
+    const until = state === 'w' && ticket.inbox.includes('/') ? (groups.get(ticket.inbox) ?? 0) : ticket.until
     if (until <= nowMs) {
       // No call has come since the ticket expired, but its lock-delay counts from the expiry.
       if (state === 'h') closedUntil = Math.max(closedUntil, until + lockDelayMs)
@@ -41,6 +43,16 @@ export function roomView(
   return { key, holders, queue: queue.map(([, waiter]) => waiter), closedMs }
 }
 
+/** Until when each group of waiters is remembered. */
+function groupsOf(entries: readonly string[]): ReadonlyMap<string, number> {
+  return new Map(
+    entries.flatMap((entry) => {
+      const [, name, until] = GROUP.exec(entry) ?? []
+      return name === undefined ? [] : [[name, Number(until)] as const]
+    }),
+  )
+}
+
 interface ParsedTicket {
   readonly id: string
   readonly state: string
@@ -51,13 +63,27 @@ interface ParsedTicket {
   readonly units: number
   readonly limit: number
   readonly lockDelayMs: number
+  /** The inbox of its process, or the name of its group. */
+  readonly inbox: string
   readonly owner: string
 }
 
 function parseTicket(entry: string): ParsedTicket | undefined {
   const parts = TICKET.exec(entry)
   if (parts === null) return undefined
-  const [, id = '', state = '', number = '', sinceUs, until, units, limit, lockDelay, owner = ''] = parts
+  const [
+    ,
+    id = '',
+    state = '',
+    number = '',
+    sinceUs,
+    until,
+    units,
+    limit,
+    lockDelay,
+    inbox = '',
+    owner = '',
+  ] = parts
   return {
     id,
     state,
@@ -67,6 +93,7 @@ function parseTicket(entry: string): ParsedTicket | undefined {
     units: Number(units),
     limit: Number(limit),
     lockDelayMs: Number(lockDelay),
+    inbox,
     // Nobody's own is that long. What people see of others is kept to a size that they can look at.
     owner: owner.length > LONGEST_OWNER ? '{}' : owner,
   }
@@ -77,4 +104,5 @@ const LONGEST_OWNER = 10_000
 // As `room.lua` describes them: what else a key may hold that begins like a room is not shown.
 const SUMMARY = /^1(?: \d{1,16}){7}$/
 const TICKET =
-  /^t([^\0]{1,1000})\0([howl]) (\d{1,16}) (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) \d+ \S+ (.*)$/s
+  /^t([^\0]{1,1000})\0([howl]) (\d{1,16}) (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) \d+ (\S{1,100}) (.*)$/s
+const GROUP = /^r([^\0]{1,100})\0(\d{1,16}) \d+$/

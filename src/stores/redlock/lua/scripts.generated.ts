@@ -157,6 +157,8 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
+--   r<group>\\1          the group has changed: one of its waiters left it
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -167,6 +169,7 @@ end
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
+-- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -194,6 +197,34 @@ local function first(section)
   return room.first[section]
 end
 
+-- The group of this name, false if there is none.
+local function group(name)
+  if room.groups[name] == nil then
+    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
+    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
+    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+  end
+  return room.groups[name]
+end
+
+-- The waiter was last heard of with its group. If the group is gone, so is the process.
+local function hearWithGroup(waiter)
+  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
+  if not waiter.group then return end
+  local known = group(waiter.group)
+  waiter.till = known and known.till or 0
+  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
+end
+
+local function leaveGroup(waiter)
+  local known = group(waiter.group)
+  if known and not known.changed then
+    known.changed = true
+    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  end
+  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
+end
+
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
   local section = state == 'w' and 'q' or 'e'
@@ -201,6 +232,7 @@ local function parse(id, entry)
     id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
     state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
+  if state == 'w' then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
@@ -216,7 +248,7 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
     ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
@@ -236,6 +268,7 @@ local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
@@ -339,7 +372,7 @@ local function open(key)
   if room and room.key == key then return room.refusal end
   close()
   room = {
-    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    key = key, first = {}, tickets = {}, groups = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
   local top = tried('ZRANGE', key, '0', '2')
@@ -509,14 +542,17 @@ end
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
-    local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-  end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
@@ -524,6 +560,30 @@ local function status(ticket, asked)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
+end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
 end
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
@@ -534,6 +594,10 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
     write(ticket)
   end
 end
@@ -728,6 +792,8 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
+--   r<group>\\1          the group has changed: one of its waiters left it
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -738,6 +804,7 @@ end
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
+-- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -765,6 +832,34 @@ local function first(section)
   return room.first[section]
 end
 
+-- The group of this name, false if there is none.
+local function group(name)
+  if room.groups[name] == nil then
+    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
+    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
+    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+  end
+  return room.groups[name]
+end
+
+-- The waiter was last heard of with its group. If the group is gone, so is the process.
+local function hearWithGroup(waiter)
+  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
+  if not waiter.group then return end
+  local known = group(waiter.group)
+  waiter.till = known and known.till or 0
+  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
+end
+
+local function leaveGroup(waiter)
+  local known = group(waiter.group)
+  if known and not known.changed then
+    known.changed = true
+    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  end
+  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
+end
+
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
   local section = state == 'w' and 'q' or 'e'
@@ -772,6 +867,7 @@ local function parse(id, entry)
     id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
     state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
+  if state == 'w' then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
@@ -787,7 +883,7 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
     ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
@@ -807,6 +903,7 @@ local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
@@ -910,7 +1007,7 @@ local function open(key)
   if room and room.key == key then return room.refusal end
   close()
   room = {
-    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    key = key, first = {}, tickets = {}, groups = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
   local top = tried('ZRANGE', key, '0', '2')
@@ -1080,14 +1177,17 @@ end
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
-    local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-  end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
@@ -1095,6 +1195,30 @@ local function status(ticket, asked)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
+end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
 end
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
@@ -1105,6 +1229,10 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
     write(ticket)
   end
 end
@@ -1259,11 +1387,24 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
+-- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the name of its group.
+local function waiterOf(key, id)
+  local entry = entryOf(key, id)
+  local till, heard, listens, inbox =
+    string.match(entry or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) %d+ %d+ %d+ %d+ %d+ (%S+) ', #id + 3)
+  if not inbox then return end
+  if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
+  local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
+  local last, at, digit = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d)$', #inbox + 3)
+  if not last then return end
+  return { entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit, group = inbox }
+end
+
 -- Whether who waits at this place is still remembered. Nobody at all is as good.
 local function isRemembered(key, place)
   if not place then return true end
-  local till = string.match(entryOf(key, string.sub(place, 15)) or '', '^w %d+ %d+ (%d+) ', #place - 11)
-  return till ~= nil and tonumber(till) > now
+  local waiter = waiterOf(key, string.sub(place, 15))
+  return waiter ~= nil and waiter.till > now
 end
 
 
@@ -1378,6 +1519,8 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
+--   r<group>\\1          the group has changed: one of its waiters left it
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -1388,6 +1531,7 @@ end
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
+-- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -1415,6 +1559,34 @@ local function first(section)
   return room.first[section]
 end
 
+-- The group of this name, false if there is none.
+local function group(name)
+  if room.groups[name] == nil then
+    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
+    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
+    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+  end
+  return room.groups[name]
+end
+
+-- The waiter was last heard of with its group. If the group is gone, so is the process.
+local function hearWithGroup(waiter)
+  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
+  if not waiter.group then return end
+  local known = group(waiter.group)
+  waiter.till = known and known.till or 0
+  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
+end
+
+local function leaveGroup(waiter)
+  local known = group(waiter.group)
+  if known and not known.changed then
+    known.changed = true
+    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  end
+  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
+end
+
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
   local section = state == 'w' and 'q' or 'e'
@@ -1422,6 +1594,7 @@ local function parse(id, entry)
     id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
     state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
+  if state == 'w' then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
@@ -1437,7 +1610,7 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
     ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
@@ -1457,6 +1630,7 @@ local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
@@ -1560,7 +1734,7 @@ local function open(key)
   if room and room.key == key then return room.refusal end
   close()
   room = {
-    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    key = key, first = {}, tickets = {}, groups = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
   local top = tried('ZRANGE', key, '0', '2')
@@ -1730,14 +1904,17 @@ end
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
-    local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-  end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
@@ -1745,6 +1922,30 @@ local function status(ticket, asked)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
+end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
 end
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
@@ -1755,6 +1956,10 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
     write(ticket)
   end
 end
@@ -1921,6 +2126,8 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
+--   r<group>\\1          the group has changed: one of its waiters left it
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -1931,6 +2138,7 @@ end
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
+-- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -1958,6 +2166,34 @@ local function first(section)
   return room.first[section]
 end
 
+-- The group of this name, false if there is none.
+local function group(name)
+  if room.groups[name] == nil then
+    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
+    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
+    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+  end
+  return room.groups[name]
+end
+
+-- The waiter was last heard of with its group. If the group is gone, so is the process.
+local function hearWithGroup(waiter)
+  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
+  if not waiter.group then return end
+  local known = group(waiter.group)
+  waiter.till = known and known.till or 0
+  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
+end
+
+local function leaveGroup(waiter)
+  local known = group(waiter.group)
+  if known and not known.changed then
+    known.changed = true
+    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  end
+  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
+end
+
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
   local section = state == 'w' and 'q' or 'e'
@@ -1965,6 +2201,7 @@ local function parse(id, entry)
     id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
     state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
+  if state == 'w' then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
@@ -1980,7 +2217,7 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
     ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
@@ -2000,6 +2237,7 @@ local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
@@ -2103,7 +2341,7 @@ local function open(key)
   if room and room.key == key then return room.refusal end
   close()
   room = {
-    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    key = key, first = {}, tickets = {}, groups = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
   local top = tried('ZRANGE', key, '0', '2')
@@ -2273,14 +2511,17 @@ end
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
-    local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-  end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
@@ -2288,6 +2529,30 @@ local function status(ticket, asked)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
+end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
 end
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
@@ -2298,6 +2563,10 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
     write(ticket)
   end
 end
@@ -2535,11 +2804,24 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
+-- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the name of its group.
+local function waiterOf(key, id)
+  local entry = entryOf(key, id)
+  local till, heard, listens, inbox =
+    string.match(entry or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) %d+ %d+ %d+ %d+ %d+ (%S+) ', #id + 3)
+  if not inbox then return end
+  if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
+  local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
+  local last, at, digit = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d)$', #inbox + 3)
+  if not last then return end
+  return { entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit, group = inbox }
+end
+
 -- Whether who waits at this place is still remembered. Nobody at all is as good.
 local function isRemembered(key, place)
   if not place then return true end
-  local till = string.match(entryOf(key, string.sub(place, 15)) or '', '^w %d+ %d+ (%d+) ', #place - 11)
-  return till ~= nil and tonumber(till) > now
+  local waiter = waiterOf(key, string.sub(place, 15))
+  return waiter ~= nil and waiter.till > now
 end
 
 asking = ARGV[2]
@@ -2551,26 +2833,29 @@ local function handOver(key, id)
   local mine = entryOf(key, id)
   if not mine or not string.find(mine, '^[ho] %d+ %d+ %d+ 0 ', #id + 3) then return end
   local nextId = string.sub(was.head, 15)
-  local waiter = entryOf(key, nextId)
-  local remembered, heard, listens, facts, accept, delay, grant, inbox =
-    string.match(waiter or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)([0134]) (1 1 (%d+) (%d+) (%d+) (%S+) .*)$', #nextId + 3)
-  if not inbox or tonumber(remembered) <= now or not isRemembered(key, was.second) then return end
+  local waiter = waiterOf(key, nextId)
+  if not waiter or waiter.till <= now or waiter.listens == '2' or not isRemembered(key, was.second) then return end
+  local terms, accept, delay, grant, inbox, owner =
+    string.match(waiter.entry, '^w %d+ %d+ %d+ %d+ (1 1 (%d+) (%d+) (%d+)) ([^ /]+)%S* (.*)$', #nextId + 3)
+  if not inbox then return end
   -- Whether the message may be the lease; see room.lua.
-  local brings = grant ~= '0' and listens ~= '0' and heard + accept > now
+  local brings = grant ~= '0' and waiter.listens ~= '0' and waiter.heard + accept > now
   if now + (brings and grant or accept) + delay > was.kept then return end
   -- Before the fence: a full server refuses a script that begins by adding.
-  redis.call('ZREM', key, mine, was.place, waiter, was.head)
+  redis.call('ZREM', key, mine, was.place, waiter.entry, was.head)
   local fence = nextFence()
   local got, granted
   if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
   -- If nobody got it, another one may get the key; see room.lua.
-  if not fence or got == 0 and listens == '1' then
-    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter, '0', was.head)
+  if not fence or got == 0 and waiter.listens == '1' then
+    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head)
     return
   end
   local till = now + (granted and grant or accept)
-  local entry = 't' .. nextId .. (granted and '\\0h ' or '\\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. facts
-  redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. nextId)
+  local entry = 't' .. nextId .. (granted and '\\0h ' or '\\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. terms .. ' ' .. inbox .. ' ' .. owner
+  local place = 'e' .. till .. nextId
+  -- The group that the waiter leaves has changed.
+  redis.call('ZADD', key, '0', entry, '0', place, '0', waiter.group and 'r' .. waiter.group .. '\\1' or place)
   return own[1] and 'h\\n' .. own[1] or 'h'
 end
 
@@ -2595,6 +2880,8 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
+--   r<group>\\1          the group has changed: one of its waiters left it
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -2605,6 +2892,7 @@ end
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
+-- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -2632,6 +2920,34 @@ local function first(section)
   return room.first[section]
 end
 
+-- The group of this name, false if there is none.
+local function group(name)
+  if room.groups[name] == nil then
+    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
+    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
+    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+  end
+  return room.groups[name]
+end
+
+-- The waiter was last heard of with its group. If the group is gone, so is the process.
+local function hearWithGroup(waiter)
+  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
+  if not waiter.group then return end
+  local known = group(waiter.group)
+  waiter.till = known and known.till or 0
+  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
+end
+
+local function leaveGroup(waiter)
+  local known = group(waiter.group)
+  if known and not known.changed then
+    known.changed = true
+    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  end
+  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
+end
+
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
   local section = state == 'w' and 'q' or 'e'
@@ -2639,6 +2955,7 @@ local function parse(id, entry)
     id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
     state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
+  if state == 'w' then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
@@ -2654,7 +2971,7 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
     ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
@@ -2674,6 +2991,7 @@ local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
@@ -2777,7 +3095,7 @@ local function open(key)
   if room and room.key == key then return room.refusal end
   close()
   room = {
-    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    key = key, first = {}, tickets = {}, groups = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
   local top = tried('ZRANGE', key, '0', '2')
@@ -2947,14 +3265,17 @@ end
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
-    local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-  end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
@@ -2962,6 +3283,30 @@ local function status(ticket, asked)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
+end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
 end
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
@@ -2972,6 +3317,10 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
     write(ticket)
   end
 end
@@ -3039,16 +3388,21 @@ return table.concat(answers, '\\n')
 `,
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
+-- Waiters of one process for one key make a group, which is remembered by one entry; see room.lua. A call that names a new group
+-- and its waiters makes it. Later calls name the group alone, and count for all its waiters, as long as none has left it.
+--
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
 --           room.lua
---         4 \`acceptMs inbox\` of the process that asks · 5… the ids, in the order of the rooms
+--         4 \`acceptMs inbox\` of the process that asks, perhaps with the name of a group behind it · 5… the ids, in the order of the
+--           rooms, or none for all waiters of the group, with one room
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
 --           q<askAgainMs> <nowMs>  it waits, and has to ask again after so long at the latest; nowMs is the server's time
 --           g              it neither holds nor waits
 --           e<reason>      it was evicted
+--           -              for a group: it is not known, or a waiter has left it. Nobody was remembered
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
@@ -3062,11 +3416,11 @@ local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
 local ttl = tonumber(ARGV[1])
-local inbox = string.match(ARGV[4], ' (.*)$')
+local accept, inbox, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(.*)$')
 local answers, general = {}, {}
 
 -- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
-for at = 2, #KEYS do
+for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
   local content = redis.pcall('GET', KEYS[at])
   local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
   if not content then
@@ -3086,7 +3440,7 @@ for at = 2, #KEYS do
     general[#general + 1] = at
   end
 end
-if #general == 0 then return table.concat(answers, '\\n') end
+if ARGV[5] and #general == 0 then return table.concat(answers, '\\n') end
 -- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
 -- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
 -- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
@@ -3110,11 +3464,24 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
+-- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the name of its group.
+local function waiterOf(key, id)
+  local entry = entryOf(key, id)
+  local till, heard, listens, inbox =
+    string.match(entry or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) %d+ %d+ %d+ %d+ %d+ (%S+) ', #id + 3)
+  if not inbox then return end
+  if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
+  local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
+  local last, at, digit = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d)$', #inbox + 3)
+  if not last then return end
+  return { entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit, group = inbox }
+end
+
 -- Whether who waits at this place is still remembered. Nobody at all is as good.
 local function isRemembered(key, place)
   if not place then return true end
-  local till = string.match(entryOf(key, string.sub(place, 15)) or '', '^w %d+ %d+ (%d+) ', #place - 11)
-  return till ~= nil and tonumber(till) > now
+  local waiter = waiterOf(key, string.sub(place, 15))
+  return waiter ~= nil and waiter.till > now
 end
 
 
@@ -3132,7 +3499,7 @@ local function keepHolder(key, id)
   redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. id)
   return 'h' .. fence
 end
-if #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
+if ARGV[5] and #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
   local answer = keepHolder(KEYS[2], ARGV[5])
   if answer then return answer end
 end
@@ -3214,6 +3581,8 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
+--   r<group>\\1          the group has changed: one of its waiters left it
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -3224,6 +3593,7 @@ end
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
+-- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -3251,6 +3621,34 @@ local function first(section)
   return room.first[section]
 end
 
+-- The group of this name, false if there is none.
+local function group(name)
+  if room.groups[name] == nil then
+    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
+    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
+    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+  end
+  return room.groups[name]
+end
+
+-- The waiter was last heard of with its group. If the group is gone, so is the process.
+local function hearWithGroup(waiter)
+  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
+  if not waiter.group then return end
+  local known = group(waiter.group)
+  waiter.till = known and known.till or 0
+  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
+end
+
+local function leaveGroup(waiter)
+  local known = group(waiter.group)
+  if known and not known.changed then
+    known.changed = true
+    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  end
+  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
+end
+
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
   local section = state == 'w' and 'q' or 'e'
@@ -3258,6 +3656,7 @@ local function parse(id, entry)
     id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
     state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
+  if state == 'w' then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
@@ -3273,7 +3672,7 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
     ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
@@ -3293,6 +3692,7 @@ local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
@@ -3396,7 +3796,7 @@ local function open(key)
   if room and room.key == key then return room.refusal end
   close()
   room = {
-    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    key = key, first = {}, tickets = {}, groups = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
   local top = tried('ZRANGE', key, '0', '2')
@@ -3566,14 +3966,17 @@ end
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
 -- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
-    local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-  end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
@@ -3581,6 +3984,30 @@ local function status(ticket, asked)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
+end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
 end
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
@@ -3591,6 +4018,10 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
     write(ticket)
   end
 end
@@ -3628,7 +4059,7 @@ end
 local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
   ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
-  accept = tonumber(string.match(ARGV[4], '^%d+')),
+  accept = tonumber(accept), group = groupName ~= '' and groupName,
 }
 
 local function ask(id)
@@ -3640,6 +4071,17 @@ local function ask(id)
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 
+local function askForGroup()
+  local known = group(asked.group)
+  if not known or known.changed then return '-' end
+  hear(asked.group, asked)
+  settle()
+  if known.changed or room.stuck then return '-' end
+  local head = first('q')
+  return waiting(asked, head and find(string.sub(head, 15)).group == asked.group)
+end
+
+if not ARGV[5] then answers[1] = attempt(KEYS[2], askForGroup) end
 for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
 close()
 keepFence()

@@ -21,9 +21,22 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\255', 'LIMIT', '0', '1')[1]
 end
 
+-- A waiter's entry, until when it is remembered, when it was heard of and how (see `heard` in room.lua), and the name of its group.
+local function waiterOf(key, id)
+  local entry = entryOf(key, id)
+  local till, heard, listens, inbox =
+    string.match(entry or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) %d+ %d+ %d+ %d+ %d+ (%S+) ', #id + 3)
+  if not inbox then return end
+  if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
+  local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\0', '(r' .. inbox .. '\1', 'LIMIT', '0', '1')[1]
+  local last, at, digit = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d)$', #inbox + 3)
+  if not last then return end
+  return { entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit, group = inbox }
+end
+
 -- Whether who waits at this place is still remembered. Nobody at all is as good.
 local function isRemembered(key, place)
   if not place then return true end
-  local till = string.match(entryOf(key, string.sub(place, 15)) or '', '^w %d+ %d+ (%d+) ', #place - 11)
-  return till ~= nil and tonumber(till) > now
+  local waiter = waiterOf(key, string.sub(place, 15))
+  return waiter ~= nil and waiter.till > now
 end

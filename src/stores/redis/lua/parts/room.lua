@@ -5,6 +5,8 @@
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
+--   r<group>\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
+--   r<group>\1          the group has changed: one of its waiters left it
 --   x<id>\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -15,6 +17,7 @@
 --   3  it was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: `units limit acceptMs lockDelayMs grantMs inbox owner`. grantMs: how long a lease by message lasts, 0 if there is none.
+-- The inbox of a waiter in a group is the name of the group, `inbox/…`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, `1 ` and its t entry:
 -- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
 -- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
@@ -42,6 +45,34 @@ local function first(section)
   return room.first[section]
 end
 
+-- The group of this name, false if there is none.
+local function group(name)
+  if room.groups[name] == nil then
+    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\0', '(r' .. name .. '\2')
+    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
+    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+  end
+  return room.groups[name]
+end
+
+-- The waiter was last heard of with its group. If the group is gone, so is the process.
+local function hearWithGroup(waiter)
+  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
+  if not waiter.group then return end
+  local known = group(waiter.group)
+  waiter.till = known and known.till or 0
+  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
+end
+
+local function leaveGroup(waiter)
+  local known = group(waiter.group)
+  if known and not known.changed then
+    known.changed = true
+    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\1')
+  end
+  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
+end
+
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
   local section = state == 'w' and 'q' or 'e'
@@ -49,6 +80,7 @@ local function parse(id, entry)
     id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
     state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
   }
+  if state == 'w' then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
@@ -64,7 +96,7 @@ end
 -- What a ticket takes and tolerates, and the terms it came on.
 local function share(ticket)
   if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%S+)')
+    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
     ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
     ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
   end
@@ -84,6 +116,7 @@ local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
@@ -187,7 +220,7 @@ local function open(key)
   if room and room.key == key then return room.refusal end
   close()
   room = {
-    key = key, first = {}, tickets = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
+    key = key, first = {}, tickets = {}, groups = {}, woken = {}, arrivals = 0, holders = 0, units = 0, limit = UNLIMITED, smallest = 0,
     closed = 0, kept = 0, needed = 0,
   }
   local top = tried('ZRANGE', key, '0', '2')
@@ -358,14 +391,17 @@ end
 -- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
 -- What a ticket is, after it was settled; `asked` are the terms it asks on.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then
-    -- Every waiter watches the next expiry, because all in front of it may be dead, but none except the head too often.
-    local least = first('q') == ticket.place and 0 or asked.accept / 6
-    return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-  end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- Never sooner than promised before: a request with a shorter ttl may arrive late.
@@ -373,6 +409,30 @@ local function status(ticket, asked)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
+end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
 end
 
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
@@ -383,6 +443,10 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
     write(ticket)
   end
 end
