@@ -1,6 +1,10 @@
 import { afterAll, beforeAll, test } from 'vitest'
+import type { RenewAnswer, Store } from '../../../src/contract/store.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
+import { RedisStore } from '../../../src/stores/redis/redis-store.ts'
+import { linksOf } from '../../../src/stores/redis/server/links-of.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { boundStore } from '../bound-store.ts'
 import { followsTheLaw } from '../law-comparison.ts'
 import { newClient } from './clients.ts'
 import { clockClient } from './clock-client.ts'
@@ -17,6 +21,28 @@ test('the redis store follows the law step by step, with time under control', as
   // The furthest that the clock has been: Redis expires its keys by another one, which is not set back with it.
   let now = 0
   const store = soundRooms(redisStore(client), server.url, () => now)
+  const setTime = (ms: number): Promise<void> => {
+    now = Math.max(now, ms)
+    return client.setTime(ms)
+  }
+  await followsTheLaw({ store, setTime, setsBack: true, grants: true, histories: 300 }, { timesEach: 20 })
+  await store.close()
+})
+
+// A history has few waiters for one key, so here a single waiter is a group.
+test('waiters that are remembered as groups follow the law step by step, with time under control', async () => {
+  const client = clockClient(server.url)
+  let now = 0
+  const link = linksOf(client)()
+  const groups = new RedisStore(link, { prefix: 'holdfast:', replicas: 0, leastGroup: 1 })
+  // One after the other, as the law takes them.
+  const renewInOrder: Store['renew'] = async (tickets) => {
+    const answers: RenewAnswer[] = []
+    for (const each of tickets) answers.push(...(await groups.renew([each])))
+    return answers
+  }
+  const inOrder = { ...boundStore(groups), renew: renewInOrder }
+  const store = soundRooms(inOrder, server.url, () => now)
   const setTime = (ms: number): Promise<void> => {
     now = Math.max(now, ms)
     return client.setTime(ms)
