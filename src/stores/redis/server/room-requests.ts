@@ -223,8 +223,9 @@ export class RoomRequests {
   }
 
   async #renewIn(partition: Partition, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const plan = this.#groups?.plan(tickets)
-    if (plan === undefined) return this.#renewEach(partition, tickets)
+    const groups = this.#groups
+    const plan = groups?.plan(tickets)
+    if (groups === undefined || plan === undefined) return this.#renewEach(partition, tickets)
     const answers: RenewAnswer[] = new Array(tickets.length)
     const renew = async (
       places: readonly number[],
@@ -235,9 +236,11 @@ export class RoomRequests {
     }
     await Promise.all([
       ...Array.from(plan.groups, ([group, places]) =>
-        renew(places, (waiters) => this.#renewGroup(partition, waiters, group)),
+        renew(places, (waiters) => this.#renewGroup(partition, { groups, group, waiters })),
       ),
-      ...plan.crowds.map((places) => renew(places, (waiters) => this.#renewCrowd(partition, waiters))),
+      ...plan.crowds.map((places) =>
+        renew(places, (waiters) => this.#renewCrowd(partition, { groups, waiters })),
+      ),
       renew(plan.single, (others) => this.#renewEach(partition, others)),
     ])
     return answers
@@ -246,29 +249,27 @@ export class RoomRequests {
   /** One question for all waiters of a group. */
   async #renewGroup(
     partition: Partition,
-    waiters: readonly Ticket[],
-    { name }: WaitGroup,
+    { groups, group, waiters }: Crowd & { readonly group: WaitGroup },
   ): Promise<readonly RenewAnswer[]> {
     const [first] = waiters as Batch<Ticket>
     const args = this.#argsFor(partition, [first])
-    this.#terms.addForRenew(args, first, { flow: this.#flow, group: name })
+    this.#terms.addForRenew(args, first, { flow: this.#flow, group: group.name })
     const text = await this.#runRenew(partition, args, [first]).then(([line = '']) => line)
-    if (text === '-') return this.#renewCrowd(partition, waiters)
+    if (text === '-') return this.#renewCrowd(partition, { groups, waiters })
     const answer = this.#parseRenew(partition, text)
     return waiters.map(() => answer)
   }
 
   /** Asks about waiters for one key one by one, and makes them a group. */
-  async #renewCrowd(partition: Partition, waiters: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+  async #renewCrowd(partition: Partition, { groups, waiters }: Crowd): Promise<readonly RenewAnswer[]> {
     const batches = batchesOf(waiters, { same: sameTerms, most: MOST_RENEWALS })
     const answers = batches.map(async (batch) => {
-      const name = this.#groups?.newName()
+      const name = groups.newName()
       const answered = await this.#renewBatch(partition, batch, name)
-      const queued = batch.filter((_, index) => answered[index]?.tag === 'queued')
-      if (name !== undefined) {
-        const group = { name, size: queued.length }
-        for (const ticket of queued) this.#groups?.waits(ticket, group)
-      }
+      groups.wait(
+        batch.filter((_, index) => answered[index]?.tag === 'queued'),
+        name,
+      )
       return answered
     })
     return (await Promise.all(answers)).flat()
@@ -351,6 +352,12 @@ export interface RoomRequestOptions {
   readonly grantsByMessage?: boolean | undefined
   /** Of how many waiters for one key a group is made at least; see wait-groups.ts. Default: they are never made a group. */
   readonly leastGroup?: number | undefined
+}
+
+/** Waiters for one key. */
+interface Crowd {
+  readonly groups: WaitGroups
+  readonly waiters: readonly Ticket[]
 }
 
 /** One script call. */

@@ -3,30 +3,39 @@ import type { Ticket } from '../../../contract/store.ts'
 /** Waiters for one key that the server remembers by one entry; see renew.lua. */
 export interface WaitGroup {
   readonly name: string
-  /** How many of its waiters the server knows. */
   readonly size: number
+  /** A round is over when every waiter of the group was to be renewed once more. */
+  round: number
+  seenInRound: number
+  /** When the last round was over, by `performance.now()`. */
+  roundEndedAt: number
 }
 
-/** How a list of tickets is to be renewed. Each has the places of its tickets in that list. */
+/** How a list of tickets is to be renewed, by the places of the tickets in that list. */
 export interface RenewalPlan {
-  /** Groups that are complete: one question for each. */
+  /** One question for each of these groups. */
   readonly groups: ReadonlyMap<WaitGroup, readonly number[]>
-  /** Waiters for one key that may become a group, by the key. */
+  /** For each key, the waiters that become a group. */
   readonly crowds: readonly (readonly number[])[]
   /** All others, which are asked about one by one. */
   readonly single: readonly number[]
 }
 
+interface Waiter {
+  readonly group: WaitGroup | undefined
+  /** The round in which the waiter was last to be renewed. */
+  round: number
+}
+
 /**
- * Remembers which tickets wait, and in which group. A thousand waiters of a process for one key cost a few requests each two
- * seconds then, and not a thousand entries to rewrite.
+ * Remembers which tickets wait, and in which group. A thousand waiters of a process for one key then cost a few requests each two
+ * seconds, and not a thousand entries to rewrite.
  *
- * A group is complete as long as all its waiters are to be renewed together, and its size never grows. A waiter that gave up or was
- * admitted is missing in the list, so the others are asked about one by one, in a new group.
+ * The server says when a waiter has left its group. Only a waiter that gave up, and whose release was lost, is unknown to it: then
+ * a round of the group does not end in time, and the others make a new group, so that the server forgets that waiter.
  */
 export class WaitGroups {
-  /** `undefined`: the ticket waits, in no group. */
-  readonly #waiters = new WeakMap<Ticket, WaitGroup | undefined>()
+  readonly #waiters = new WeakMap<Ticket, Waiter>()
   readonly #inbox: string
   readonly #least: number
   #named = 0
@@ -37,37 +46,66 @@ export class WaitGroups {
     this.#least = least
   }
 
-  /** The ticket waits, as the server has just said. */
-  waits(ticket: Ticket, group?: WaitGroup): void {
-    this.#waiters.set(ticket, group)
-  }
-
   newName(): string {
     this.#named += 1
     return `${this.#inbox}/${this.#named}`
   }
 
+  /** The server has just said that the ticket waits. */
+  waits(ticket: Ticket): void {
+    this.#waiters.set(ticket, ALONE)
+  }
+
+  /** The server has just said that these tickets wait, as a group. */
+  wait(tickets: readonly Ticket[], name: string): void {
+    const group = {
+      name,
+      size: tickets.length,
+      round: 0,
+      seenInRound: 0,
+      roundEndedAt: performance.now(),
+    }
+    for (const ticket of tickets) this.#waiters.set(ticket, { group, round: -1 })
+  }
+
   /** Undefined if all tickets are asked about one by one. */
   plan(tickets: readonly Ticket[]): RenewalPlan | undefined {
+    const now = performance.now()
     const groups = new Map<WaitGroup, number[]>()
-    const waiting = new Map<string, number[]>()
+    const crowds = new Map<string, number[]>()
+    const single: number[] = []
     for (const [at, ticket] of tickets.entries()) {
-      if (!this.#waiters.has(ticket)) continue
-      const group = this.#waiters.get(ticket)
-      if (group === undefined) addTo(waiting, ticket.key, at)
-      else addTo(groups, group, at)
+      const waiter = this.#waiters.get(ticket)
+      if (waiter === undefined) single.push(at)
+      else if (waiter.group !== undefined && isInTime(waiter.group, ticket, now)) {
+        see(waiter, waiter.group, now)
+        addTo(groups, waiter.group, at)
+      } else addTo(crowds, ticket.key, at)
     }
-    if (groups.size === 0 && waiting.size === 0) return undefined
-    for (const [group, places] of groups) {
-      if (places.length === group.size) continue
-      groups.delete(group)
-      for (const at of places) addTo(waiting, (tickets[at] as Ticket).key, at)
+    for (const [key, places] of crowds) {
+      if (places.length >= this.#least) continue
+      crowds.delete(key)
+      single.push(...places)
     }
-    const crowds = [...waiting.values()].filter((places) => places.length >= this.#least)
-    if (groups.size === 0 && crowds.length === 0) return undefined
-    const together = new Set([...groups.values(), ...crowds].flat())
-    return { groups, crowds, single: [...tickets.keys()].filter((at) => !together.has(at)) }
+    if (groups.size === 0 && crowds.size === 0) return undefined
+    return { groups, crowds: [...crowds.values()], single }
   }
+}
+
+const ALONE: Waiter = { group: undefined, round: 0 }
+
+function isInTime({ roundEndedAt }: WaitGroup, { patienceMs }: Ticket, now: number): boolean {
+  return now - roundEndedAt < patienceMs / 2
+}
+
+function see(waiter: Waiter, group: WaitGroup, now: number): void {
+  if (waiter.round === group.round) return
+  waiter.round = group.round
+  group.seenInRound += 1
+  if (group.seenInRound < group.size) return
+  group.round += 1
+  group.seenInRound = 0
+  group.roundEndedAt = now
 }
 
 function addTo<K>(lists: Map<K, number[]>, key: K, at: number): void {
