@@ -15,6 +15,7 @@ const TTL_MS = 30_000
 /** Of a ttl of three seconds or more, as `engine/terms.ts` has it. */
 const ACCEPT_MS = 3000
 const DEAD = 5
+const CROWD = 1000
 
 /** Which stores grant the key by a message, to a waiter that they have heard of within its acceptance term. */
 const GRANT_BY_MESSAGE = new Set(['redis', 'cluster'])
@@ -46,6 +47,40 @@ for (const store of Object.keys(places)) {
   })
 }
 
+for (const store of Object.keys(places)) {
+  test(`${store}: a thousand waiters of a killed process are passed within one acceptance term, and nobody else loses a place`, async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-'))
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
+    const place = await (places[store] as (typeof places)[string])(folder)
+    onTestFinished(() => place.close().then(() => {}))
+    const [holding, living] = [await connectTo(place.url), await connectTo(place.url)]
+    const served: string[] = []
+    const serve = (name: string) => living.withLock('k', () => served.push(name))
+    const holder = await holding.acquire('k')
+    const before = serve('before them')
+    await untilQueued(holding, 1)
+    const child = startWaiters(place.url, CROWD)
+    await untilQueued(holding, 1 + CROWD)
+    const behind = serve('behind them')
+    await untilQueued(holding, 2 + CROWD)
+    const last = serve('last')
+    await untilQueued(holding, 3 + CROWD)
+    // By then every waiter has been remembered once more, on Redis as part of a group.
+    await pause(2 * ACCEPT_MS)
+
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    // The servers have to notice, and the head must not count as alive by its last request.
+    await pause(ACCEPT_MS + 100)
+    await holder.release()
+    await before
+    const startedAt = performance.now()
+    await Promise.all([behind, last])
+    expect(performance.now() - startedAt).toBeLessThan(1.5 * ACCEPT_MS)
+    expect(served).toEqual(['before them', 'behind them', 'last'])
+  })
+}
+
 /** How long a key is free before the first living waiter has it, when all waiters in front of that one are away. */
 async function handOverPast(store: string, end: (child: ChildProcess) => unknown): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-'))
@@ -72,8 +107,8 @@ async function connectTo(url: string): Promise<Locks> {
   return locks
 }
 
-function startWaiters(url: string): ChildProcess {
-  const child = fork(PROGRAM, [url, 'k', String(DEAD), String(TTL_MS)], { execArgv: ['--import', 'tsx'] })
+function startWaiters(url: string, count = DEAD): ChildProcess {
+  const child = fork(PROGRAM, [url, 'k', String(count), String(TTL_MS)], { execArgv: ['--import', 'tsx'] })
   onTestFinished(() => {
     child.kill('SIGKILL')
   })
