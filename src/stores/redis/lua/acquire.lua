@@ -101,6 +101,7 @@ if #general > 0 then
 --@ wake
 --@ tried
 --@ room
+--@ asking
 --@ tombstones
 
   local function queued(ticket, asked)

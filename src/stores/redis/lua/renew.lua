@@ -73,6 +73,7 @@ end
 --@ wake
 --@ tried
 --@ room
+--@ asking
 --@ tombstones
 
 local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')

@@ -197,6 +197,10 @@ local function first(section)
   return room.first[section]
 end
 
+local function keep(till) room.needed = math.max(room.needed, till) end
+-- Waiters of one process for one key that are remembered together; see renew.lua. One entry says until when, and a mark that a waiter
+-- has left the group. Inside room.lua, which describes how they are kept.
+
 -- The group of this name, false if there is none.
 local function group(name)
   if room.groups[name] == nil then
@@ -224,6 +228,31 @@ local function leaveGroup(waiter)
   end
   waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
 end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
+end
+
 
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
@@ -263,8 +292,6 @@ end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
-
-local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
@@ -530,76 +557,6 @@ end
 local function settle(asker)
   expire()
   admit(asker)
-end
-
--- How long until the server's clock alone may let somebody in.
-local function untilChange()
-  local place = first('e')
-  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
-  return change == math.huge and 1 or math.max(1, change - now)
-end
-
--- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
-local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
-
--- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
--- but none except the head too often.
-local function waiting(asked, isHead)
-  local least = isHead and 0 or asked.accept / 6
-  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-end
-
--- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
-local function status(ticket, asked)
-  if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
-  erase(ticket)
-  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
-  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
-  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
-  moveTo(asked.inbox, ticket)
-  write(ticket)
-  return 'h' .. ticket.number
-end
-
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
-end
-
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
-end
-
--- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
-local function remember(id, asked)
-  local ticket = find(id)
-  if ticket and ticket.state == 'w' then
-    erase(ticket)
-    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
-    ticket.till, ticket.hold = now + asked.patience, now .. listens
-    moveTo(asked.inbox, ticket)
-    if asked.group then
-      if not group(asked.group) then hear(asked.group, asked) end
-      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
-    end
-    write(ticket)
-  end
 end
 
 -- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
@@ -832,6 +789,10 @@ local function first(section)
   return room.first[section]
 end
 
+local function keep(till) room.needed = math.max(room.needed, till) end
+-- Waiters of one process for one key that are remembered together; see renew.lua. One entry says until when, and a mark that a waiter
+-- has left the group. Inside room.lua, which describes how they are kept.
+
 -- The group of this name, false if there is none.
 local function group(name)
   if room.groups[name] == nil then
@@ -859,6 +820,31 @@ local function leaveGroup(waiter)
   end
   waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
 end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
+end
+
 
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
@@ -898,8 +884,6 @@ end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
-
-local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
@@ -1165,76 +1149,6 @@ end
 local function settle(asker)
   expire()
   admit(asker)
-end
-
--- How long until the server's clock alone may let somebody in.
-local function untilChange()
-  local place = first('e')
-  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
-  return change == math.huge and 1 or math.max(1, change - now)
-end
-
--- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
-local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
-
--- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
--- but none except the head too often.
-local function waiting(asked, isHead)
-  local least = isHead and 0 or asked.accept / 6
-  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-end
-
--- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
-local function status(ticket, asked)
-  if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
-  erase(ticket)
-  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
-  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
-  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
-  moveTo(asked.inbox, ticket)
-  write(ticket)
-  return 'h' .. ticket.number
-end
-
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
-end
-
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
-end
-
--- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
-local function remember(id, asked)
-  local ticket = find(id)
-  if ticket and ticket.state == 'w' then
-    erase(ticket)
-    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
-    ticket.till, ticket.hold = now + asked.patience, now .. listens
-    moveTo(asked.inbox, ticket)
-    if asked.group then
-      if not group(asked.group) then hear(asked.group, asked) end
-      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
-    end
-    write(ticket)
-  end
 end
 
 -- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
@@ -1559,6 +1473,10 @@ local function first(section)
   return room.first[section]
 end
 
+local function keep(till) room.needed = math.max(room.needed, till) end
+-- Waiters of one process for one key that are remembered together; see renew.lua. One entry says until when, and a mark that a waiter
+-- has left the group. Inside room.lua, which describes how they are kept.
+
 -- The group of this name, false if there is none.
 local function group(name)
   if room.groups[name] == nil then
@@ -1586,6 +1504,31 @@ local function leaveGroup(waiter)
   end
   waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
 end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
+end
+
 
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
@@ -1625,8 +1568,6 @@ end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
-
-local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
@@ -1894,6 +1835,19 @@ local function settle(asker)
   admit(asker)
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- What a ticket that asks is, and what it is told. Behind room.lua.
+
 -- How long until the server's clock alone may let somebody in.
 local function untilChange()
   local place = first('e')
@@ -1924,30 +1878,6 @@ local function status(ticket, asked)
   return 'h' .. ticket.number
 end
 
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
-end
-
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
-end
-
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
 local function remember(id, asked)
   local ticket = find(id)
@@ -1961,17 +1891,6 @@ local function remember(id, asked)
       ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
     end
     write(ticket)
-  end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
   end
 end
 
@@ -2166,6 +2085,10 @@ local function first(section)
   return room.first[section]
 end
 
+local function keep(till) room.needed = math.max(room.needed, till) end
+-- Waiters of one process for one key that are remembered together; see renew.lua. One entry says until when, and a mark that a waiter
+-- has left the group. Inside room.lua, which describes how they are kept.
+
 -- The group of this name, false if there is none.
 local function group(name)
   if room.groups[name] == nil then
@@ -2193,6 +2116,31 @@ local function leaveGroup(waiter)
   end
   waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
 end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
+end
+
 
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
@@ -2232,8 +2180,6 @@ end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
-
-local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
@@ -2499,76 +2445,6 @@ end
 local function settle(asker)
   expire()
   admit(asker)
-end
-
--- How long until the server's clock alone may let somebody in.
-local function untilChange()
-  local place = first('e')
-  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
-  return change == math.huge and 1 or math.max(1, change - now)
-end
-
--- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
-local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
-
--- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
--- but none except the head too often.
-local function waiting(asked, isHead)
-  local least = isHead and 0 or asked.accept / 6
-  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-end
-
--- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
-local function status(ticket, asked)
-  if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
-  erase(ticket)
-  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
-  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
-  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
-  moveTo(asked.inbox, ticket)
-  write(ticket)
-  return 'h' .. ticket.number
-end
-
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
-end
-
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
-end
-
--- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
-local function remember(id, asked)
-  local ticket = find(id)
-  if ticket and ticket.state == 'w' then
-    erase(ticket)
-    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
-    ticket.till, ticket.hold = now + asked.patience, now .. listens
-    moveTo(asked.inbox, ticket)
-    if asked.group then
-      if not group(asked.group) then hear(asked.group, asked) end
-      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
-    end
-    write(ticket)
-  end
 end
 
 -- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
@@ -2920,6 +2796,10 @@ local function first(section)
   return room.first[section]
 end
 
+local function keep(till) room.needed = math.max(room.needed, till) end
+-- Waiters of one process for one key that are remembered together; see renew.lua. One entry says until when, and a mark that a waiter
+-- has left the group. Inside room.lua, which describes how they are kept.
+
 -- The group of this name, false if there is none.
 local function group(name)
   if room.groups[name] == nil then
@@ -2947,6 +2827,31 @@ local function leaveGroup(waiter)
   end
   waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
 end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
+end
+
 
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
@@ -2986,8 +2891,6 @@ end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
-
-local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
@@ -3253,76 +3156,6 @@ end
 local function settle(asker)
   expire()
   admit(asker)
-end
-
--- How long until the server's clock alone may let somebody in.
-local function untilChange()
-  local place = first('e')
-  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
-  return change == math.huge and 1 or math.max(1, change - now)
-end
-
--- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
-local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
-
--- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
--- but none except the head too often.
-local function waiting(asked, isHead)
-  local least = isHead and 0 or asked.accept / 6
-  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-end
-
--- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
-local function status(ticket, asked)
-  if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
-  erase(ticket)
-  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
-  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
-  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
-  moveTo(asked.inbox, ticket)
-  write(ticket)
-  return 'h' .. ticket.number
-end
-
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
-end
-
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
-end
-
--- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
-local function remember(id, asked)
-  local ticket = find(id)
-  if ticket and ticket.state == 'w' then
-    erase(ticket)
-    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
-    ticket.till, ticket.hold = now + asked.patience, now .. listens
-    moveTo(asked.inbox, ticket)
-    if asked.group then
-      if not group(asked.group) then hear(asked.group, asked) end
-      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
-    end
-    write(ticket)
-  end
 end
 
 -- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
@@ -3621,6 +3454,10 @@ local function first(section)
   return room.first[section]
 end
 
+local function keep(till) room.needed = math.max(room.needed, till) end
+-- Waiters of one process for one key that are remembered together; see renew.lua. One entry says until when, and a mark that a waiter
+-- has left the group. Inside room.lua, which describes how they are kept.
+
 -- The group of this name, false if there is none.
 local function group(name)
   if room.groups[name] == nil then
@@ -3648,6 +3485,31 @@ local function leaveGroup(waiter)
   end
   waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
 end
+
+-- Forgets a group that nobody has heard of for long, if that is the next one by name.
+local function dropOldGroup(name)
+  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
+  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
+  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
+  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+end
+
+-- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
+local function hear(name, asked)
+  local known = group(name)
+  if known then
+    redis.call('ZREM', room.key, known.entry)
+  else
+    known = { changed = false }
+    room.groups[name] = known
+    dropOldGroup(name)
+  end
+  known.till, known.hold = now + asked.patience, now .. asked.listens
+  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
+  redis.call('ZADD', room.key, '0', known.entry)
+  keep(known.till)
+end
+
 
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
@@ -3687,8 +3549,6 @@ end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
-
-local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
@@ -3956,6 +3816,19 @@ local function settle(asker)
   admit(asker)
 end
 
+-- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+local function addRest(answers)
+  for _, line in ipairs(own) do answers[#answers + 1] = line end
+  for at = 2, #KEYS do
+    if unsettled[KEYS[at]] then
+      unsettled[KEYS[at]] = nil
+      answers[#answers + 1] = '+' .. at - 2
+    end
+  end
+end
+
+-- What a ticket that asks is, and what it is told. Behind room.lua.
+
 -- How long until the server's clock alone may let somebody in.
 local function untilChange()
   local place = first('e')
@@ -3986,30 +3859,6 @@ local function status(ticket, asked)
   return 'h' .. ticket.number
 end
 
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
-end
-
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
-end
-
 -- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
 local function remember(id, asked)
   local ticket = find(id)
@@ -4023,17 +3872,6 @@ local function remember(id, asked)
       ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
     end
     write(ticket)
-  end
-end
-
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
-local function addRest(answers)
-  for _, line in ipairs(own) do answers[#answers + 1] = line end
-  for at = 2, #KEYS do
-    if unsettled[KEYS[at]] then
-      unsettled[KEYS[at]] = nil
-      answers[#answers + 1] = '+' .. at - 2
-    end
   end
 end
 

@@ -45,33 +45,8 @@ local function first(section)
   return room.first[section]
 end
 
--- The group of this name, false if there is none.
-local function group(name)
-  if room.groups[name] == nil then
-    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\0', '(r' .. name .. '\2')
-    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
-    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
-  end
-  return room.groups[name]
-end
-
--- The waiter was last heard of with its group. If the group is gone, so is the process.
-local function hearWithGroup(waiter)
-  waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
-  if not waiter.group then return end
-  local known = group(waiter.group)
-  waiter.till = known and known.till or 0
-  if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
-end
-
-local function leaveGroup(waiter)
-  local known = group(waiter.group)
-  if known and not known.changed then
-    known.changed = true
-    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\1')
-  end
-  waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
-end
+local function keep(till) room.needed = math.max(room.needed, till) end
+--@ group
 
 local function parse(id, entry)
   local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
@@ -111,8 +86,6 @@ end
 
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
-
-local function keep(till) room.needed = math.max(room.needed, till) end
 
 local function erase(ticket)
   redis.call('ZREM', room.key, ticket.entry, ticket.place)
@@ -379,76 +352,6 @@ end
 local function settle(asker)
   expire()
   admit(asker)
-end
-
--- How long until the server's clock alone may let somebody in.
-local function untilChange()
-  local place = first('e')
-  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
-  return change == math.huge and 1 or math.max(1, change - now)
-end
-
--- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
-local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
-
--- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
--- but none except the head too often.
-local function waiting(asked, isHead)
-  local least = isHead and 0 or asked.accept / 6
-  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
-end
-
--- What a ticket is, after it was settled; `asked` are the terms it asks on.
-local function status(ticket, asked)
-  if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
-  erase(ticket)
-  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
-  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
-  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
-  moveTo(asked.inbox, ticket)
-  write(ticket)
-  return 'h' .. ticket.number
-end
-
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\1') end
-end
-
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
-end
-
--- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
-local function remember(id, asked)
-  local ticket = find(id)
-  if ticket and ticket.state == 'w' then
-    erase(ticket)
-    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
-    ticket.till, ticket.hold = now + asked.patience, now .. listens
-    moveTo(asked.inbox, ticket)
-    if asked.group then
-      if not group(asked.group) then hear(asked.group, asked) end
-      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
-    end
-    write(ticket)
-  end
 end
 
 -- What the answers end with: the messages for the process that asks, and which rooms have more to admit.

@@ -1,0 +1,47 @@
+-- What a ticket that asks is, and what it is told. Behind room.lua.
+
+-- How long until the server's clock alone may let somebody in.
+local function untilChange()
+  local place = first('e')
+  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
+  return change == math.huge and 1 or math.max(1, change - now)
+end
+
+-- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
+
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
+-- but none except the head too often.
+local function waiting(asked, isHead)
+  local least = isHead and 0 or asked.accept / 6
+  return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
+end
+
+-- What a ticket is, after it was settled; `asked` are the terms it asks on.
+local function status(ticket, asked)
+  if ticket.state == 'l' then return 'g' end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
+  erase(ticket)
+  if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
+  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
+  moveTo(asked.inbox, ticket)
+  write(ticket)
+  return 'h' .. ticket.number
+end
+
+-- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+local function remember(id, asked)
+  local ticket = find(id)
+  if ticket and ticket.state == 'w' then
+    erase(ticket)
+    local listens = isMarked(ticket, '[23]') and '3' or asked.listens
+    ticket.till, ticket.hold = now + asked.patience, now .. listens
+    moveTo(asked.inbox, ticket)
+    if asked.group then
+      if not group(asked.group) then hear(asked.group, asked) end
+      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
+    end
+    write(ticket)
+  end
+end
