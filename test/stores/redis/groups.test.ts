@@ -102,7 +102,7 @@ test('a waiter that nobody asks about any more is forgotten, although its releas
   const [ghost, ...rest] = waiters as [Ticket, ...Ticket[]]
   await until('the ghost is forgotten', async () => {
     expect(tagsOf(await store.renew(rest))).toEqual(['queued'])
-    const page = await store.inspect({ prefix: 'key', cursor: '', count: 10 })
+    const page = await store.inspect({ prefix: 'key', cursor: undefined, count: 10 })
     return page.rooms[0]?.queue.length === rest.length
   })
   expect((await store.renew([ghost]))[0]?.tag).toBe('gone')
@@ -112,7 +112,7 @@ test('a waiter that nobody asks about any more is forgotten, although its releas
 test('people see the waiters of a group, until its process is gone for as long as it is remembered', async () => {
   const { holder, waiters } = await newGroup(10, { patienceMs: 1000, acceptMs: 1000 })
   const queue = async () =>
-    (await store.inspect({ prefix: 'key', cursor: '', count: 10 })).rooms[0]?.queue ?? []
+    (await store.inspect({ prefix: 'key', cursor: undefined, count: 10 })).rooms[0]?.queue ?? []
   for (const endsAt = performance.now() + 1500; performance.now() < endsAt; ) {
     await store.renew(waiters)
     expect((await queue()).map(({ id }) => id)).toEqual(waiters.map(({ id }) => id))

@@ -68,18 +68,7 @@ function checkRoom(members: readonly string[], { pttl, fence, now }: Context): v
   const [, arrivals = 0, holders, units, limit, smallest, closed = 0, kept = 0] = summary
     .split(' ')
     .map(Number)
-  const groups = new Map(
-    members.flatMap((member) => {
-      const [, name = '', till] = /^r([^\0]*)\0(\d{13}) \d{14}$/.exec(member) ?? []
-      return till === undefined ? [] : [[name, Number(till)]]
-    }),
-  )
-  const marks = members
-    .filter((member) => member.startsWith('r') && member.endsWith(MARK))
-    .map((mark) => mark.slice(1, -1))
-  assert.equal(groups.size + marks.length, members.filter((member) => member.startsWith('r')).length, all)
-  for (const mark of marks) assert.ok(groups.has(mark), `a mark of no group: ${all}`)
-  for (const till of groups.values()) assert.ok(till <= kept, all)
+  checkGroups(members, { kept, all })
   const holding = tickets.filter(({ state }) => state !== 'w')
   const least = Math.min(Number.MAX_SAFE_INTEGER, ...holding.map((ticket) => ticket.limit))
   assert.equal(holders, holding.length, all)
@@ -128,5 +117,17 @@ function parse(entry: string): Kept {
   }
 }
 
-/** Ends the mark of a group that has changed; see room.lua. */
-const MARK = String.fromCharCode(1)
+/** Each group is the one of as many waiters as it says, and each waiter in a group has one. */
+function checkGroups(members: readonly string[], { kept, all }: { kept: number; all: string }): void {
+  const waiters = members.flatMap((member) => {
+    const [, group] = /^t[^\0]*\0w \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ ([^ /]+\/\S+) /s.exec(member) ?? []
+    return group === undefined ? [] : [group]
+  })
+  const groups = members.filter((member) => member.startsWith('r'))
+  for (const group of groups) {
+    const [, name, till, count] = /^r([^\0]*)\0(\d{13}) \d{14} (\d+) [01]$/.exec(group) ?? []
+    assert.equal(waiters.filter((each) => each === name).length, Number(count), all)
+    assert.ok(Number(count) > 0 && Number(till) <= kept, all)
+  }
+  assert.equal(new Set(waiters).size, groups.length, all)
+}

@@ -54,20 +54,20 @@ local function handOver(key, id)
   local brings = grant ~= '0' and waiter.listens ~= '0' and waiter.heard + accept > now
   if now + (brings and grant or accept) + delay > was.kept then return end
   -- Before the fence: a full server refuses a script that begins by adding.
-  redis.call('ZREM', key, mine, was.place, waiter.entry, was.head)
+  local together = waiter.group or mine
+  redis.call('ZREM', key, mine, was.place, waiter.entry, was.head, together)
   local fence = nextFence()
   local got, granted
   if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
   -- If nobody got it, another one may get the key; see room.lua.
   if not fence or got == 0 and waiter.listens == '1' then
-    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head)
+    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head, '0', together)
     return
   end
   local till = now + (granted and grant or accept)
   local entry = 't' .. nextId .. (granted and '\0h ' or '\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. terms .. ' ' .. inbox .. ' ' .. owner
   local place = 'e' .. till .. nextId
-  -- The group that the waiter leaves has changed.
-  redis.call('ZADD', key, '0', entry, '0', place, '0', waiter.group and 'r' .. waiter.group .. '\1' or place)
+  redis.call('ZADD', key, '0', entry, '0', place, '0', waiter.group and not waiter.isLast and waiter.without or place)
   return own[1] and 'h\n' .. own[1] or 'h'
 end
 

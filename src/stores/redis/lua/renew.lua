@@ -1,20 +1,20 @@
 -- Keeps tickets alive: one room for each, all on the same terms.
 --
--- Waiters of one process for one key make a group, which is remembered by one entry; see room.lua. A call that names a new group
--- and its waiters makes it. Later calls name the group alone, and count for all its waiters, as long as none has left it.
+-- Waiters of one process for one key make a group, which is remembered by one entry; see room.lua. A call with `+` makes it of the
+-- tickets of the call that wait. A call with the name alone counts for all its waiters, as long as none has left the group.
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 `patienceMs listens minHoldMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see `heard` in
 --           room.lua
---         4 `acceptMs inbox` of the process that asks, perhaps with the name of a group behind it · 5… the ids, in the order of the
---           rooms, or none for all waiters of the group, with one room
+--         4 `acceptMs inbox` of the process that asks, or `acceptMs inbox <group>`, or `acceptMs inbox +<group>`; a group has one room
+--         5… the ids, in the order of the rooms. With a group perhaps none, for all its waiters
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
 --           q<askAgainMs> <nowMs>  it waits, and has to ask again after so long at the latest; nowMs is the server's time
 --           g              it neither holds nor waits
 --           e<reason>      it was evicted
---           -              for a group: it is not known, or a waiter has left it. Nobody was remembered
+--           -              for a group without ids: it is not known, or a waiter has left it
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
@@ -23,7 +23,7 @@
 -- renewed or confirmed.
 --@ start
 local ttl = tonumber(ARGV[1])
-local accept, inbox, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(.*)$')
+local accept, inbox, makes, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(%+?)(.*)$')
 local answers, general = {}, {}
 
 -- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
@@ -79,7 +79,7 @@ end
 local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
   ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
-  accept = tonumber(accept), group = groupName ~= '' and groupName,
+  accept = tonumber(accept), joins = makes ~= '' and groupName,
 }
 
 local function ask(id)
@@ -91,17 +91,25 @@ local function ask(id)
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 
+-- One answer for all waiters of the group, if none has left it.
 local function askForGroup()
-  local known = group(asked.group)
-  if not known or known.changed then return '-' end
-  hear(asked.group, asked)
+  local known = group(groupName)
+  if not known or known.changed ~= '0' then return '-' end
+  -- Written before anybody is admitted.
+  hear(known, asked)
+  writeGroup(known)
+  room.asking = groupName
   settle()
-  if known.changed or room.stuck then return '-' end
+  if known.changed ~= '0' or room.stuck then return '-' end
   local head = first('q')
-  return waiting(asked, head and find(string.sub(head, 15)).group == asked.group)
+  return waiting(asked, head and find(string.sub(head, 15)).group == groupName)
 end
 
-if not ARGV[5] then answers[1] = attempt(KEYS[2], askForGroup) end
+local together = groupName ~= '' and makes == '' and attempt(KEYS[2], askForGroup)
+if together and (together ~= '-' or not ARGV[5]) then
+  general = {}
+  for index = 1, math.max(1, #ARGV - 4) do answers[index] = together end
+end
 for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
 close()
 keepFence()

@@ -19,7 +19,7 @@ export class GrantTerms {
     args.push(this.#facts(ticket))
   }
 
-  /** `group`: the name of the group that the tickets are, or become. */
+  /** `group`: the name of the group that the tickets are in. After a `+`: of the one that they become. */
   addForRenew(
     args: string[],
     ticket: Ticket,

@@ -218,7 +218,7 @@ export class RoomRequests {
 
   readonly #parseAcquire = (text: string, ticket: Ticket): AcquireAnswer => {
     const answer = acquireAnswer(text)
-    if (answer.tag === 'queued') this.#groups?.waits(ticket)
+    if (answer.tag === 'queued') this.#groups?.alone(ticket, { waits: true })
     return answer
   }
 
@@ -234,39 +234,57 @@ export class RoomRequests {
       const answered = await renewal(places.map((at) => tickets[at] as Ticket))
       for (const [index, at] of places.entries()) answers[at] = answered[index] as RenewAnswer
     }
-    await Promise.all([
-      ...Array.from(plan.groups, ([group, places]) =>
-        renew(places, (waiters) => this.#renewGroup(partition, { groups, group, waiters })),
+    const crowds = new Map(plan.crowds)
+    const others = renew(plan.single, (alone) => this.#renewEach(partition, alone))
+    const inGroups = Array.from(plan.groups, async ([group, places]) => {
+      const [{ key }] = places.map((at) => tickets[at]) as [Ticket]
+      await renew(places, async (waiters) => {
+        const answered = await this.#renewGroup(partition, waiters, { groups, group })
+        if (answered.length === 0) crowds.set(key, [...(crowds.get(key) ?? []), ...places])
+        return answered
+      })
+    })
+    await Promise.all([others, ...inGroups])
+    await Promise.all(
+      Array.from(crowds.values(), (places) =>
+        renew(places, (waiters) => this.#renewCrowd(partition, waiters, groups)),
       ),
-      ...plan.crowds.map((places) =>
-        renew(places, (waiters) => this.#renewCrowd(partition, { groups, waiters })),
-      ),
-      renew(plan.single, (others) => this.#renewEach(partition, others)),
-    ])
+    )
     return answers
   }
 
-  /** One question for all waiters of a group. */
+  /** One question for the waiters of a group. No answers if they have to be asked about one by one. */
   async #renewGroup(
     partition: Partition,
-    { groups, group, waiters }: Crowd & { readonly group: WaitGroup },
+    waiters: readonly Ticket[],
+    { groups, group }: { readonly groups: WaitGroups; readonly group: WaitGroup },
   ): Promise<readonly RenewAnswer[]> {
+    // One that was woken has left its group: the same call asks about it.
+    if (waiters.length < groups.least)
+      return this.#renewBatch(partition, waiters as Batch<Ticket>, group.name)
     const [first] = waiters as Batch<Ticket>
     const args = this.#argsFor(partition, [first])
     this.#terms.addForRenew(args, first, { flow: this.#flow, group: group.name })
-    const text = await this.#runRenew(partition, args, [first]).then(([line = '']) => line)
-    if (text === '-') return this.#renewCrowd(partition, { groups, waiters })
+    const [text = ''] = await this.#runRenew(partition, args, [first])
+    if (text === '-') {
+      group.isOver = true
+      return []
+    }
     const answer = this.#parseRenew(partition, text)
     return waiters.map(() => answer)
   }
 
   /** Asks about waiters for one key one by one, and makes them a group. */
-  async #renewCrowd(partition: Partition, { groups, waiters }: Crowd): Promise<readonly RenewAnswer[]> {
+  async #renewCrowd(
+    partition: Partition,
+    waiters: readonly Ticket[],
+    groups: WaitGroups,
+  ): Promise<readonly RenewAnswer[]> {
     const batches = batchesOf(waiters, { same: sameTerms, most: MOST_RENEWALS })
     const answers = batches.map(async (batch) => {
       const name = groups.newName()
-      const answered = await this.#renewBatch(partition, batch, name)
-      groups.wait(
+      const answered = await this.#renewBatch(partition, batch, `+${name}`)
+      groups.together(
         batch.filter((_, index) => answered[index]?.tag === 'queued'),
         name,
       )
@@ -290,7 +308,11 @@ export class RoomRequests {
     this.#terms.addForRenew(args, tickets[0], { flow: this.#flow, group })
     for (const { id } of tickets) args.push(id)
     const lines = await this.#runRenew(partition, args, tickets)
-    return lines.map((text) => this.#parseRenew(partition, text))
+    return lines.map((text, index) => {
+      const answer = this.#parseRenew(partition, text)
+      if (answer.tag !== 'queued') this.#groups?.alone(tickets[index] as Ticket, { waits: false })
+      return answer
+    })
   }
 
   async #runRenew(
@@ -352,12 +374,6 @@ export interface RoomRequestOptions {
   readonly grantsByMessage?: boolean | undefined
   /** Of how many waiters for one key a group is made at least; see wait-groups.ts. Default: they are never made a group. */
   readonly leastGroup?: number | undefined
-}
-
-/** Waiters for one key. */
-interface Crowd {
-  readonly groups: WaitGroups
-  readonly waiters: readonly Ticket[]
 }
 
 /** One script call. */

@@ -9,6 +9,8 @@ export interface WaitGroup {
   seenInRound: number
   /** When the last round was over, by `performance.now()`. */
   roundEndedAt: number
+  /** The server does not know the group, or a waiter has left it. */
+  isOver: boolean
 }
 
 /** How a list of tickets is to be renewed, by the places of the tickets in that list. */
@@ -16,7 +18,7 @@ export interface RenewalPlan {
   /** One question for each of these groups. */
   readonly groups: ReadonlyMap<WaitGroup, readonly number[]>
   /** For each key, the waiters that become a group. */
-  readonly crowds: readonly (readonly number[])[]
+  readonly crowds: ReadonlyMap<string, readonly number[]>
   /** All others, which are asked about one by one. */
   readonly single: readonly number[]
 }
@@ -37,13 +39,13 @@ interface Waiter {
 export class WaitGroups {
   readonly #waiters = new WeakMap<Ticket, Waiter>()
   readonly #inbox: string
-  readonly #least: number
+  /** Of how many waiters a group is made at least. */
+  readonly least: number
   #named = 0
 
-  /** `least`: of how many waiters a group is made at least. */
   constructor(inbox: string, least: number) {
     this.#inbox = inbox
-    this.#least = least
+    this.least = least
   }
 
   newName(): string {
@@ -51,19 +53,21 @@ export class WaitGroups {
     return `${this.#inbox}/${this.#named}`
   }
 
-  /** The server has just said that the ticket waits. */
-  waits(ticket: Ticket): void {
-    this.#waiters.set(ticket, ALONE)
+  /** Whether the ticket waits in no group, as the server has just said, or does not wait. */
+  alone(ticket: Ticket, { waits }: { readonly waits: boolean }): void {
+    if (waits) this.#waiters.set(ticket, ALONE)
+    else this.#waiters.delete(ticket)
   }
 
   /** The server has just said that these tickets wait, as a group. */
-  wait(tickets: readonly Ticket[], name: string): void {
+  together(tickets: readonly Ticket[], name: string): void {
     const group = {
       name,
       size: tickets.length,
       round: 0,
       seenInRound: 0,
       roundEndedAt: performance.now(),
+      isOver: tickets.length < this.least,
     }
     for (const ticket of tickets) this.#waiters.set(ticket, { group, round: -1 })
   }
@@ -82,20 +86,20 @@ export class WaitGroups {
         addTo(groups, waiter.group, at)
       } else addTo(crowds, ticket.key, at)
     }
+    mergeSmallGroups(groups, crowds, tickets)
     for (const [key, places] of crowds) {
-      if (places.length >= this.#least) continue
+      if (places.length >= this.least) continue
       crowds.delete(key)
       single.push(...places)
     }
-    if (groups.size === 0 && crowds.size === 0) return undefined
-    return { groups, crowds: [...crowds.values()], single }
+    return groups.size === 0 && crowds.size === 0 ? undefined : { groups, crowds, single }
   }
 }
 
 const ALONE: Waiter = { group: undefined, round: 0 }
 
-function isInTime({ roundEndedAt }: WaitGroup, { patienceMs }: Ticket, now: number): boolean {
-  return now - roundEndedAt < patienceMs / 2
+function isInTime({ roundEndedAt, isOver }: WaitGroup, { patienceMs }: Ticket, now: number): boolean {
+  return !isOver && now - roundEndedAt < patienceMs / 2
 }
 
 function see(waiter: Waiter, group: WaitGroup, now: number): void {
@@ -108,8 +112,32 @@ function see(waiter: Waiter, group: WaitGroup, now: number): void {
   group.roundEndedAt = now
 }
 
-function addTo<K>(lists: Map<K, number[]>, key: K, at: number): void {
+/** Waiters who came one after the other are in many groups for one key, which become one. */
+function mergeSmallGroups(
+  groups: Map<WaitGroup, number[]>,
+  crowds: Map<string, number[]>,
+  tickets: readonly Ticket[],
+): void {
+  if (groups.size <= MOST_SMALL) return
+  const small = new Map<string, WaitGroup[]>()
+  for (const [group, [first = 0]] of groups) {
+    if (group.size <= SMALL) addTo(small, (tickets[first] as Ticket).key, group)
+  }
+  for (const [key, ofKey] of small) {
+    if (ofKey.length <= MOST_SMALL) continue
+    for (const group of ofKey) {
+      for (const at of groups.get(group) ?? []) addTo(crowds, key, at)
+      groups.delete(group)
+      group.isOver = true
+    }
+  }
+}
+
+const SMALL = 60
+const MOST_SMALL = 4
+
+function addTo<K, V>(lists: Map<K, V[]>, key: K, value: V): void {
   const list = lists.get(key)
-  if (list === undefined) lists.set(key, [at])
-  else list.push(at)
+  if (list === undefined) lists.set(key, [value])
+  else list.push(value)
 }

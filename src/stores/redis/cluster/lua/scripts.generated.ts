@@ -97,7 +97,8 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
--- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the name of its group.
+-- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the entry of its group, with
+-- and without this waiter.
 local function waiterOf(key, id)
   local entry = entryOf(key, id)
   local till, heard, listens, inbox =
@@ -105,9 +106,12 @@ local function waiterOf(key, id)
   if not inbox then return end
   if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
   local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
-  local last, at, digit = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d)$', #inbox + 3)
+  local last, at, digit, count = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #inbox + 3)
   if not last then return end
-  return { entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit, group = inbox }
+  return {
+    entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit,
+    group = together, without = string.format('r%s\\0%s %s%s %.0f 1', inbox, last, at, digit, count - 1), isLast = count == '1',
+  }
 end
 
 -- Whether who waits at this place is still remembered. Nobody at all is as good.
@@ -228,8 +232,7 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
---   r<group>\\1          the group has changed: one of its waiters left it
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -269,20 +272,31 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered together; see renew.lua. One entry says until when, and a mark that a waiter
--- has left the group. Inside room.lua, which describes how they are kept.
+-- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
 
 -- The group of this name, false if there is none.
 local function group(name)
   if room.groups[name] == nil then
-    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
-    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
-    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+    local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
+    local till, hold, count, changed = string.match(entry or '', '^(%d+) (%d+) (%d+) (%d)$', #name + 3)
+    room.groups[name] = till and { name = name, entry = entry, till = tonumber(till), hold = hold, count = tonumber(count), changed = changed } or false
   end
   return room.groups[name]
 end
 
--- The waiter was last heard of with its group. If the group is gone, so is the process.
+-- Behind a ZREM, as every write.
+local function writeGroup(known)
+  if known.entry then redis.call('ZREM', room.key, known.entry) end
+  known.entry, known.stale = nil, nil
+  if known.count == 0 then
+    room.groups[known.name] = false
+    return
+  end
+  known.entry = 'r' .. known.name .. '\\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
+  redis.call('ZADD', room.key, '0', known.entry)
+end
+
+-- The waiter was last heard of with its group.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -291,37 +305,29 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
+-- The first one that leaves in this call is written at once, the others when the room is closed.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
-  if known and not known.changed then
-    known.changed = true
-    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  if known then
+    local first = known.changed == '0' or known.count == 1
+    known.count, known.changed, known.stale = known.count - 1, '1', true
+    if first then writeGroup(known) end
   end
   waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
 end
 
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+local function hear(known, asked)
+  known.till, known.hold, known.stale = now + asked.patience, now .. asked.listens, true
+  keep(known.till)
 end
 
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
+local function joinGroup(waiter, name, asked)
+  local known = group(name) or { name = name, count = 0, changed = '0' }
+  room.groups[name] = known
+  known.count = known.count + 1
+  hear(known, asked)
+  if known.count == 1 then writeGroup(known) end
+  waiter.group, waiter.facts = name, string.gsub(waiter.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. name)
 end
 
 
@@ -443,6 +449,9 @@ local function close()
     redis.call('DEL', room.key)
   else
     keep(room.closed)
+    for _, known in pairs(room.groups) do
+      if known and known.stale then writeGroup(known) end
+    end
     local expire = room.needed > room.kept
     if expire then room.kept = room.needed + AFTERLIFE end
     summarize()
@@ -593,7 +602,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks gets no message.
+-- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -616,7 +625,7 @@ local function admit(asker)
         room.stuck = true
         return
       end
-      if waiter.id ~= asker then
+      if waiter.id ~= asker and not (waiter.group and waiter.group == room.asking) then
         waiter = chosen(waiter, fence)
         if not waiter.told then tell(waiter, fence) end
       end
@@ -685,10 +694,7 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
-    if asked.group then
-      if not group(asked.group) then hear(asked.group, asked) end
-      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
-    end
+    if asked.joins then joinGroup(ticket, asked.joins, asked) end
     write(ticket)
   end
 end
@@ -843,8 +849,7 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
---   r<group>\\1          the group has changed: one of its waiters left it
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -884,20 +889,31 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered together; see renew.lua. One entry says until when, and a mark that a waiter
--- has left the group. Inside room.lua, which describes how they are kept.
+-- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
 
 -- The group of this name, false if there is none.
 local function group(name)
   if room.groups[name] == nil then
-    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
-    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
-    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+    local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
+    local till, hold, count, changed = string.match(entry or '', '^(%d+) (%d+) (%d+) (%d)$', #name + 3)
+    room.groups[name] = till and { name = name, entry = entry, till = tonumber(till), hold = hold, count = tonumber(count), changed = changed } or false
   end
   return room.groups[name]
 end
 
--- The waiter was last heard of with its group. If the group is gone, so is the process.
+-- Behind a ZREM, as every write.
+local function writeGroup(known)
+  if known.entry then redis.call('ZREM', room.key, known.entry) end
+  known.entry, known.stale = nil, nil
+  if known.count == 0 then
+    room.groups[known.name] = false
+    return
+  end
+  known.entry = 'r' .. known.name .. '\\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
+  redis.call('ZADD', room.key, '0', known.entry)
+end
+
+-- The waiter was last heard of with its group.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -906,37 +922,29 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
+-- The first one that leaves in this call is written at once, the others when the room is closed.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
-  if known and not known.changed then
-    known.changed = true
-    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  if known then
+    local first = known.changed == '0' or known.count == 1
+    known.count, known.changed, known.stale = known.count - 1, '1', true
+    if first then writeGroup(known) end
   end
   waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
 end
 
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+local function hear(known, asked)
+  known.till, known.hold, known.stale = now + asked.patience, now .. asked.listens, true
+  keep(known.till)
 end
 
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
+local function joinGroup(waiter, name, asked)
+  local known = group(name) or { name = name, count = 0, changed = '0' }
+  room.groups[name] = known
+  known.count = known.count + 1
+  hear(known, asked)
+  if known.count == 1 then writeGroup(known) end
+  waiter.group, waiter.facts = name, string.gsub(waiter.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. name)
 end
 
 
@@ -1058,6 +1066,9 @@ local function close()
     redis.call('DEL', room.key)
   else
     keep(room.closed)
+    for _, known in pairs(room.groups) do
+      if known and known.stale then writeGroup(known) end
+    end
     local expire = room.needed > room.kept
     if expire then room.kept = room.needed + AFTERLIFE end
     summarize()
@@ -1208,7 +1219,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks gets no message.
+-- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -1231,7 +1242,7 @@ local function admit(asker)
         room.stuck = true
         return
       end
-      if waiter.id ~= asker then
+      if waiter.id ~= asker and not (waiter.group and waiter.group == room.asking) then
         waiter = chosen(waiter, fence)
         if not waiter.told then tell(waiter, fence) end
       end
@@ -1485,7 +1496,8 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
--- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the name of its group.
+-- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the entry of its group, with
+-- and without this waiter.
 local function waiterOf(key, id)
   local entry = entryOf(key, id)
   local till, heard, listens, inbox =
@@ -1493,9 +1505,12 @@ local function waiterOf(key, id)
   if not inbox then return end
   if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
   local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
-  local last, at, digit = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d)$', #inbox + 3)
+  local last, at, digit, count = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #inbox + 3)
   if not last then return end
-  return { entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit, group = inbox }
+  return {
+    entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit,
+    group = together, without = string.format('r%s\\0%s %s%s %.0f 1', inbox, last, at, digit, count - 1), isLast = count == '1',
+  }
 end
 
 -- Whether who waits at this place is still remembered. Nobody at all is as good.
@@ -1523,20 +1538,20 @@ local function handOver(key, id)
   local brings = grant ~= '0' and waiter.listens ~= '0' and waiter.heard + accept > now
   if now + (brings and grant or accept) + delay > was.kept then return end
   -- Before the fence: a full server refuses a script that begins by adding.
-  redis.call('ZREM', key, mine, was.place, waiter.entry, was.head)
+  local together = waiter.group or mine
+  redis.call('ZREM', key, mine, was.place, waiter.entry, was.head, together)
   local fence = nextFence()
   local got, granted
   if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
   -- If nobody got it, another one may get the key; see room.lua.
   if not fence or got == 0 and waiter.listens == '1' then
-    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head)
+    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head, '0', together)
     return
   end
   local till = now + (granted and grant or accept)
   local entry = 't' .. nextId .. (granted and '\\0h ' or '\\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. terms .. ' ' .. inbox .. ' ' .. owner
   local place = 'e' .. till .. nextId
-  -- The group that the waiter leaves has changed.
-  redis.call('ZADD', key, '0', entry, '0', place, '0', waiter.group and 'r' .. waiter.group .. '\\1' or place)
+  redis.call('ZADD', key, '0', entry, '0', place, '0', waiter.group and not waiter.isLast and waiter.without or place)
   return own[1] and 'h\\n' .. own[1] or 'h'
 end
 
@@ -1561,8 +1576,7 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
---   r<group>\\1          the group has changed: one of its waiters left it
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -1602,20 +1616,31 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered together; see renew.lua. One entry says until when, and a mark that a waiter
--- has left the group. Inside room.lua, which describes how they are kept.
+-- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
 
 -- The group of this name, false if there is none.
 local function group(name)
   if room.groups[name] == nil then
-    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
-    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
-    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+    local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
+    local till, hold, count, changed = string.match(entry or '', '^(%d+) (%d+) (%d+) (%d)$', #name + 3)
+    room.groups[name] = till and { name = name, entry = entry, till = tonumber(till), hold = hold, count = tonumber(count), changed = changed } or false
   end
   return room.groups[name]
 end
 
--- The waiter was last heard of with its group. If the group is gone, so is the process.
+-- Behind a ZREM, as every write.
+local function writeGroup(known)
+  if known.entry then redis.call('ZREM', room.key, known.entry) end
+  known.entry, known.stale = nil, nil
+  if known.count == 0 then
+    room.groups[known.name] = false
+    return
+  end
+  known.entry = 'r' .. known.name .. '\\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
+  redis.call('ZADD', room.key, '0', known.entry)
+end
+
+-- The waiter was last heard of with its group.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -1624,37 +1649,29 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
+-- The first one that leaves in this call is written at once, the others when the room is closed.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
-  if known and not known.changed then
-    known.changed = true
-    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  if known then
+    local first = known.changed == '0' or known.count == 1
+    known.count, known.changed, known.stale = known.count - 1, '1', true
+    if first then writeGroup(known) end
   end
   waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
 end
 
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+local function hear(known, asked)
+  known.till, known.hold, known.stale = now + asked.patience, now .. asked.listens, true
+  keep(known.till)
 end
 
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
+local function joinGroup(waiter, name, asked)
+  local known = group(name) or { name = name, count = 0, changed = '0' }
+  room.groups[name] = known
+  known.count = known.count + 1
+  hear(known, asked)
+  if known.count == 1 then writeGroup(known) end
+  waiter.group, waiter.facts = name, string.gsub(waiter.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. name)
 end
 
 
@@ -1776,6 +1793,9 @@ local function close()
     redis.call('DEL', room.key)
   else
     keep(room.closed)
+    for _, known in pairs(room.groups) do
+      if known and known.stale then writeGroup(known) end
+    end
     local expire = room.needed > room.kept
     if expire then room.kept = room.needed + AFTERLIFE end
     summarize()
@@ -1926,7 +1946,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks gets no message.
+-- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -1949,7 +1969,7 @@ local function admit(asker)
         room.stuck = true
         return
       end
-      if waiter.id ~= asker then
+      if waiter.id ~= asker and not (waiter.group and waiter.group == room.asking) then
         waiter = chosen(waiter, fence)
         if not waiter.told then tell(waiter, fence) end
       end
@@ -2030,21 +2050,21 @@ return table.concat(answers, '\\n')
 `,
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
--- Waiters of one process for one key make a group, which is remembered by one entry; see room.lua. A call that names a new group
--- and its waiters makes it. Later calls name the group alone, and count for all its waiters, as long as none has left it.
+-- Waiters of one process for one key make a group, which is remembered by one entry; see room.lua. A call with \`+\` makes it of the
+-- tickets of the call that wait. A call with the name alone counts for all its waiters, as long as none has left the group.
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
 --           room.lua
---         4 \`acceptMs inbox\` of the process that asks, perhaps with the name of a group behind it · 5… the ids, in the order of the
---           rooms, or none for all waiters of the group, with one room
+--         4 \`acceptMs inbox\` of the process that asks, or \`acceptMs inbox <group>\`, or \`acceptMs inbox +<group>\`; a group has one room
+--         5… the ids, in the order of the rooms. With a group perhaps none, for all its waiters
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
 --           q<askAgainMs> <nowMs>  it waits, and has to ask again after so long at the latest; nowMs is the server's time
 --           g              it neither holds nor waits
 --           e<reason>      it was evicted
---           -              for a group: it is not known, or a waiter has left it. Nobody was remembered
+--           -              for a group without ids: it is not known, or a waiter has left it
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
@@ -2058,7 +2078,7 @@ local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
 local ttl = tonumber(ARGV[1])
-local accept, inbox, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(.*)$')
+local accept, inbox, makes, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(%+?)(.*)$')
 local answers, general = {}, {}
 
 -- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
@@ -2106,7 +2126,8 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
--- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the name of its group.
+-- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the entry of its group, with
+-- and without this waiter.
 local function waiterOf(key, id)
   local entry = entryOf(key, id)
   local till, heard, listens, inbox =
@@ -2114,9 +2135,12 @@ local function waiterOf(key, id)
   if not inbox then return end
   if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
   local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
-  local last, at, digit = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d)$', #inbox + 3)
+  local last, at, digit, count = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #inbox + 3)
   if not last then return end
-  return { entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit, group = inbox }
+  return {
+    entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit,
+    group = together, without = string.format('r%s\\0%s %s%s %.0f 1', inbox, last, at, digit, count - 1), isLast = count == '1',
+  }
 end
 
 -- Whether who waits at this place is still remembered. Nobody at all is as good.
@@ -2222,8 +2246,7 @@ end
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
---   r<group>\\1          the group has changed: one of its waiters left it
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -2263,20 +2286,31 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered together; see renew.lua. One entry says until when, and a mark that a waiter
--- has left the group. Inside room.lua, which describes how they are kept.
+-- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
 
 -- The group of this name, false if there is none.
 local function group(name)
   if room.groups[name] == nil then
-    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\2')
-    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
-    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+    local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
+    local till, hold, count, changed = string.match(entry or '', '^(%d+) (%d+) (%d+) (%d)$', #name + 3)
+    room.groups[name] = till and { name = name, entry = entry, till = tonumber(till), hold = hold, count = tonumber(count), changed = changed } or false
   end
   return room.groups[name]
 end
 
--- The waiter was last heard of with its group. If the group is gone, so is the process.
+-- Behind a ZREM, as every write.
+local function writeGroup(known)
+  if known.entry then redis.call('ZREM', room.key, known.entry) end
+  known.entry, known.stale = nil, nil
+  if known.count == 0 then
+    room.groups[known.name] = false
+    return
+  end
+  known.entry = 'r' .. known.name .. '\\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
+  redis.call('ZADD', room.key, '0', known.entry)
+end
+
+-- The waiter was last heard of with its group.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -2285,37 +2319,29 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
+-- The first one that leaves in this call is written at once, the others when the room is closed.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
-  if known and not known.changed then
-    known.changed = true
-    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\\1')
+  if known then
+    local first = known.changed == '0' or known.count == 1
+    known.count, known.changed, known.stale = known.count - 1, '1', true
+    if first then writeGroup(known) end
   end
   waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
 end
 
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\\1') end
+local function hear(known, asked)
+  known.till, known.hold, known.stale = now + asked.patience, now .. asked.listens, true
+  keep(known.till)
 end
 
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
+local function joinGroup(waiter, name, asked)
+  local known = group(name) or { name = name, count = 0, changed = '0' }
+  room.groups[name] = known
+  known.count = known.count + 1
+  hear(known, asked)
+  if known.count == 1 then writeGroup(known) end
+  waiter.group, waiter.facts = name, string.gsub(waiter.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. name)
 end
 
 
@@ -2437,6 +2463,9 @@ local function close()
     redis.call('DEL', room.key)
   else
     keep(room.closed)
+    for _, known in pairs(room.groups) do
+      if known and known.stale then writeGroup(known) end
+    end
     local expire = room.needed > room.kept
     if expire then room.kept = room.needed + AFTERLIFE end
     summarize()
@@ -2587,7 +2616,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks gets no message.
+-- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -2610,7 +2639,7 @@ local function admit(asker)
         room.stuck = true
         return
       end
-      if waiter.id ~= asker then
+      if waiter.id ~= asker and not (waiter.group and waiter.group == room.asking) then
         waiter = chosen(waiter, fence)
         if not waiter.told then tell(waiter, fence) end
       end
@@ -2679,10 +2708,7 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
-    if asked.group then
-      if not group(asked.group) then hear(asked.group, asked) end
-      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
-    end
+    if asked.joins then joinGroup(ticket, asked.joins, asked) end
     write(ticket)
   end
 end
@@ -2709,7 +2735,7 @@ end
 local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
   ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
-  accept = tonumber(accept), group = groupName ~= '' and groupName,
+  accept = tonumber(accept), joins = makes ~= '' and groupName,
 }
 
 local function ask(id)
@@ -2721,17 +2747,25 @@ local function ask(id)
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 
+-- One answer for all waiters of the group, if none has left it.
 local function askForGroup()
-  local known = group(asked.group)
-  if not known or known.changed then return '-' end
-  hear(asked.group, asked)
+  local known = group(groupName)
+  if not known or known.changed ~= '0' then return '-' end
+  -- Written before anybody is admitted.
+  hear(known, asked)
+  writeGroup(known)
+  room.asking = groupName
   settle()
-  if known.changed or room.stuck then return '-' end
+  if known.changed ~= '0' or room.stuck then return '-' end
   local head = first('q')
-  return waiting(asked, head and find(string.sub(head, 15)).group == asked.group)
+  return waiting(asked, head and find(string.sub(head, 15)).group == groupName)
 end
 
-if not ARGV[5] then answers[1] = attempt(KEYS[2], askForGroup) end
+local together = groupName ~= '' and makes == '' and attempt(KEYS[2], askForGroup)
+if together and (together ~= '-' or not ARGV[5]) then
+  general = {}
+  for index = 1, math.max(1, #ARGV - 4) do answers[index] = together end
+end
 for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
 close()
 keepFence()

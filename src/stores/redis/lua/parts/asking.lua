@@ -38,10 +38,7 @@ local function remember(id, asked)
     local listens = isMarked(ticket, '[23]') and '3' or asked.listens
     ticket.till, ticket.hold = now + asked.patience, now .. listens
     moveTo(asked.inbox, ticket)
-    if asked.group then
-      if not group(asked.group) then hear(asked.group, asked) end
-      ticket.group, ticket.facts = asked.group, string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. asked.group)
-    end
+    if asked.joins then joinGroup(ticket, asked.joins, asked) end
     write(ticket)
   end
 end

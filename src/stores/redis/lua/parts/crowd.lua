@@ -21,7 +21,8 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\255', 'LIMIT', '0', '1')[1]
 end
 
--- A waiter's entry, until when it is remembered, when it was heard of and how (see `heard` in room.lua), and the name of its group.
+-- A waiter's entry, until when it is remembered, when it was heard of and how (see `heard` in room.lua), and the entry of its group, with
+-- and without this waiter.
 local function waiterOf(key, id)
   local entry = entryOf(key, id)
   local till, heard, listens, inbox =
@@ -29,9 +30,12 @@ local function waiterOf(key, id)
   if not inbox then return end
   if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
   local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\0', '(r' .. inbox .. '\1', 'LIMIT', '0', '1')[1]
-  local last, at, digit = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d)$', #inbox + 3)
+  local last, at, digit, count = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #inbox + 3)
   if not last then return end
-  return { entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit, group = inbox }
+  return {
+    entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit,
+    group = together, without = string.format('r%s\0%s %s%s %.0f 1', inbox, last, at, digit, count - 1), isLast = count == '1',
+  }
 end
 
 -- Whether who waits at this place is still remembered. Nobody at all is as good.

@@ -1,17 +1,28 @@
--- Waiters of one process for one key that are remembered together; see renew.lua. One entry says until when, and a mark that a waiter
--- has left the group. Inside room.lua, which describes how they are kept.
+-- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
 
 -- The group of this name, false if there is none.
 local function group(name)
   if room.groups[name] == nil then
-    local found = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\0', '(r' .. name .. '\2')
-    local till, hold = string.match(found[1] or '', '^(%d+) (%d+)$', #name + 3)
-    room.groups[name] = till and { entry = found[1], till = tonumber(till), hold = hold, changed = found[2] ~= nil } or false
+    local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\0', '(r' .. name .. '\1', 'LIMIT', '0', '1')[1]
+    local till, hold, count, changed = string.match(entry or '', '^(%d+) (%d+) (%d+) (%d)$', #name + 3)
+    room.groups[name] = till and { name = name, entry = entry, till = tonumber(till), hold = hold, count = tonumber(count), changed = changed } or false
   end
   return room.groups[name]
 end
 
--- The waiter was last heard of with its group. If the group is gone, so is the process.
+-- Behind a ZREM, as every write.
+local function writeGroup(known)
+  if known.entry then redis.call('ZREM', room.key, known.entry) end
+  known.entry, known.stale = nil, nil
+  if known.count == 0 then
+    room.groups[known.name] = false
+    return
+  end
+  known.entry = 'r' .. known.name .. '\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
+  redis.call('ZADD', room.key, '0', known.entry)
+end
+
+-- The waiter was last heard of with its group.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -20,35 +31,27 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
+-- The first one that leaves in this call is written at once, the others when the room is closed.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
-  if known and not known.changed then
-    known.changed = true
-    redis.call('ZADD', room.key, '0', 'r' .. waiter.group .. '\1')
+  if known then
+    local first = known.changed == '0' or known.count == 1
+    known.count, known.changed, known.stale = known.count - 1, '1', true
+    if first then writeGroup(known) end
   end
   waiter.group, waiter.facts = nil, string.gsub(waiter.facts, '/%S+', '', 1)
 end
 
--- Forgets a group that nobody has heard of for long, if that is the next one by name.
-local function dropOldGroup(name)
-  local others = redis.call('ZRANGEBYLEX', room.key, '(r' .. name .. '\2', '(s', 'LIMIT', '0', '1')
-  local entry = others[1] or redis.call('ZRANGEBYLEX', room.key, '[r', '(s', 'LIMIT', '0', '1')[1] or ''
-  local other, till = string.match(entry, '^r([^%c]+)%c(%d*)')
-  if other and (till == '' or till + TOMBSTONE < now) then redis.call('ZREM', room.key, entry, 'r' .. other .. '\1') end
+local function hear(known, asked)
+  known.till, known.hold, known.stale = now + asked.patience, now .. asked.listens, true
+  keep(known.till)
 end
 
--- The server hears of a group, or of its first waiter. Behind a ZREM, as every write.
-local function hear(name, asked)
-  local known = group(name)
-  if known then
-    redis.call('ZREM', room.key, known.entry)
-  else
-    known = { changed = false }
-    room.groups[name] = known
-    dropOldGroup(name)
-  end
-  known.till, known.hold = now + asked.patience, now .. asked.listens
-  known.entry = 'r' .. name .. '\0' .. known.till .. ' ' .. known.hold
-  redis.call('ZADD', room.key, '0', known.entry)
-  keep(known.till)
+local function joinGroup(waiter, name, asked)
+  local known = group(name) or { name = name, count = 0, changed = '0' }
+  room.groups[name] = known
+  known.count = known.count + 1
+  hear(known, asked)
+  if known.count == 1 then writeGroup(known) end
+  waiter.group, waiter.facts = name, string.gsub(waiter.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. name)
 end

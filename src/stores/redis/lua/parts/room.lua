@@ -5,8 +5,7 @@
 --   e<expiresAt><id>    who holds, in order of expiry
 --   q<arrival><id>      who waits, in order of arrival
 --   t<id>\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\0<rememberedUntil> <heard>     waiters of one process that are remembered together: a group
---   r<group>\1          the group has changed: one of its waiters left it
+--   r<group>\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
 --   x<id>\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        tombstones in order of their end
 --
@@ -166,6 +165,9 @@ local function close()
     redis.call('DEL', room.key)
   else
     keep(room.closed)
+    for _, known in pairs(room.groups) do
+      if known and known.stale then writeGroup(known) end
+    end
     local expire = room.needed > room.kept
     if expire then room.kept = room.needed + AFTERLIFE end
     summarize()
@@ -313,7 +315,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Whoever asks gets no message.
+-- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -336,7 +338,7 @@ local function admit(asker)
         room.stuck = true
         return
       end
-      if waiter.id ~= asker then
+      if waiter.id ~= asker and not (waiter.group and waiter.group == room.asking) then
         waiter = chosen(waiter, fence)
         if not waiter.told then tell(waiter, fence) end
       end
