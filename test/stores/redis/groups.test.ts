@@ -147,30 +147,82 @@ test('a group that another client has asked about one by one is made anew', asyn
   expect(await handOverAll(holder, waiters)).toEqual(waiters.map(({ id }) => id))
 })
 
-test('groups whose processes are gone do not pile up in a room that is never empty', async () => {
-  const client = clockClient(server.url)
-  let now = Date.now()
-  await client.setTime(now)
-  const stores = Array.from({ length: 15 }, () => redisStore(client))
-  onTestFinished(async () => {
-    for (const each of stores) await each.close()
+test('a waiter of a group that is offered the key confirms with one request', async () => {
+  const { holder, waiters } = await newGroup(10, { minHoldMs: 1 })
+  await until('the holder may leave', async () => {
+    await store.release(releaseOf(holder))
+    const { rooms } = await store.inspect({ prefix: 'key', cursor: undefined, count: 1 })
+    return rooms[0]?.holders[0]?.id === waiters[0]?.id
   })
-  const terms = { ttlMs: 86_400_000, patienceMs: 1000, acceptMs: 1000 }
-  const members = async (): Promise<number> => {
-    const all = (await server.command('ZRANGEBYLEX', 'holdfast:{key}', '[r', '(s')) as unknown[]
-    return all.length
+  await server.command('CONFIG', 'RESETSTAT')
+  expect(tagsOf(await store.renew(waiters.slice(0, 1)))).toEqual(['held'])
+  expect((await server.commandStats())['evalsha']).toBe(1)
+})
+
+test('leases that waited in groups share their renewals', async () => {
+  const holders: Ticket[] = []
+  for (let number = 0; number < 20; number += 1) {
+    const { holder, waiters } = await newGroup(8, { key: `key ${number}` })
+    await store.release(releaseOf(holder))
+    holders.push(waiters[0] as Ticket)
   }
-  const holder = ticket(terms)
-  fenceOf(await (stores[0] as Store).acquire(holder))
-  const counts: number[] = []
-  for (let times = 0; times < 60; times += 1) {
-    const of = stores[times % stores.length] as Store
-    const waiters = Array.from({ length: 8 }, () => ticket(terms))
-    for (const waiter of waiters) await of.acquire(waiter)
-    await of.renew(waiters)
-    counts.push(await members())
-    now += 70_000
-    await client.setTime(now)
+  expect(tagsOf(await store.renew(holders))).toEqual(['held'])
+  await server.command('CONFIG', 'RESETSTAT')
+  expect(tagsOf(await store.renew(holders))).toEqual(['held'])
+  expect((await server.commandStats())['evalsha']).toBe(1)
+})
+
+test('small groups for one key become one', async () => {
+  const holder = ticket()
+  fenceOf(await store.acquire(holder))
+  const waiters: Ticket[] = []
+  for (let times = 0; times < 20; times += 1) {
+    const some = Array.from({ length: 8 }, () => ticket())
+    for (const waiter of some) await store.acquire(waiter)
+    expect(tagsOf(await store.renew(some))).toEqual(['queued'])
+    waiters.push(...some)
   }
-  expect(Math.max(...counts)).toBeLessThan(10)
+  expect(tagsOf(await store.renew(waiters))).toEqual(['queued'])
+  expect((await sentForRenewal(waiters)).calls).toBe(1)
+})
+
+test('what is left of groups does not pile up in a room that is never empty', async () => {
+  const clock = clockClient(server.url)
+  let now = Date.now()
+  const pass = async (ms: number): Promise<void> => {
+    now += ms
+    await clock.setTime(now)
+  }
+  await pass(0)
+  const [busy, stable, ...dying] = Array.from({ length: 10 }, () => redisStore(clock)) as [
+    Store,
+    Store,
+    ...Store[],
+  ]
+  onTestFinished(async () => {
+    for (const each of [busy, stable, ...dying]) await each.close()
+  })
+  const terms = { ttlMs: 86_400_000, patienceMs: 6000, acceptMs: 6000 }
+  const newcomer = async (of: Store): Promise<Ticket> => {
+    const one = ticket(terms)
+    await of.acquire(one)
+    return one
+  }
+  const crowd = (of: Store): Promise<Ticket[]> => Promise.all(Array.from({ length: 8 }, () => newcomer(of)))
+  await newcomer(stable)
+  const idle = await crowd(stable)
+  let waiters = await crowd(busy)
+  for (let round = 0; round < 200; round += 1) {
+    await pass(1900)
+    expect(tagsOf(await stable.renew(idle))).toEqual(['queued'])
+    expect(tagsOf(await busy.renew(waiters))).toEqual(['queued'])
+    const [first, ...others] = waiters as [Ticket, ...Ticket[]]
+    await busy.release(releaseOf(first))
+    waiters = [...others, await newcomer(busy)]
+    const ending = dying[round / 20]
+    if (ending !== undefined) await ending.renew(await crowd(ending))
+  }
+  const groups = await server.command('ZRANGEBYLEX', 'holdfast:{key}', '[r', '(s')
+  // Waiters of dead processes are forgotten when they come to the head.
+  expect((groups as unknown[]).length).toBeLessThanOrEqual(2 + dying.length)
 })

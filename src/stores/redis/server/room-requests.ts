@@ -1,29 +1,28 @@
 import { randomBytes } from 'node:crypto'
-import {
-  type AcquireAnswer,
-  type EvictRequest,
-  GONE,
-  type InspectRequest,
-  type ReleaseAnswer,
-  type ReleaseRequest,
-  type RenewAnswer,
-  type RoomPage,
-  type Ticket,
-  type Wake,
+import type {
+  AcquireAnswer,
+  EvictRequest,
+  InspectRequest,
+  ReleaseAnswer,
+  ReleaseRequest,
+  RenewAnswer,
+  RoomPage,
+  Ticket,
+  Wake,
 } from '../../../contract/store.ts'
-import { acquireAnswer, answerLines, evictAnswer, releaseAnswer, renewAnswer, wakeOf } from './answers.ts'
-import { type Batch, batchesOf } from './batches.ts'
+import { acquireAnswer, answerLines, evictAnswer, releaseAnswer, wakeOf } from './answers.ts'
+import { batchesOf } from './batches.ts'
 import type { MessageSubscription } from './client-link.ts'
 import { fenceErrorOf, isMissingRight, layoutErrorOf } from './failures.ts'
 import { GrantTerms, sameTerms } from './grant-terms.ts'
 import { warnOfMissingMessages } from './missing-messages.ts'
+import { noticeWaiter, Renewals } from './renewals.ts'
 import { NotReplicatedError } from './replication.ts'
 import type { RoomNames } from './room-names.ts'
 import { roomPage } from './room-pages.ts'
 import type { Script } from './scripts.ts'
-import { settleMost } from './settle-most.ts'
 import type { Partition, Topology } from './topology.ts'
-import { type WaitGroup, WaitGroups } from './wait-groups.ts'
+import { WaitGroups } from './wait-groups.ts'
 
 /** A caller that waits for the answer to one request. */
 interface Pending<Asked extends { readonly key: string }, Answer> {
@@ -47,6 +46,7 @@ export class RoomRequests {
   readonly #inbox: string = randomBytes(9).toString('base64url')
   readonly #terms: GrantTerms
   readonly #groups: WaitGroups | undefined
+  readonly #renewals: Renewals
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   #subscription: MessageSubscription | undefined
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
@@ -58,6 +58,16 @@ export class RoomRequests {
     this.#names = names
     this.#terms = new GrantTerms({ inbox: this.#inbox, grantsByMessage })
     if (leastGroup !== undefined) this.#groups = new WaitGroups(this.#inbox, leastGroup)
+    this.#renewals = new Renewals({
+      topology,
+      groups: this.#groups,
+      argsFor: (partition, tickets, group) => {
+        const args = this.#argsFor(partition, tickets)
+        this.#terms.addForRenew(args, tickets[0], { flow: this.#flow, group })
+        return args
+      },
+      linesOf: (reply, asked) => this.#linesOf(reply, asked),
+    })
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
@@ -79,10 +89,8 @@ export class RoomRequests {
     })
   }
 
-  async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const [first, ...more] = this.#topology.divide(tickets)
-    if (first === undefined) return []
-    return more.length === 0 ? this.#renewIn(...first) : this.#renewInEach(tickets)
+  renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    return this.#renewals.renew(tickets)
   }
 
   async listen(onWake: (wake: Wake) => void): Promise<() => void> {
@@ -184,7 +192,7 @@ export class RoomRequests {
         else if (text[0] === '?') reject(layoutErrorOf(asked.key, this.#names.room(asked.key), text.slice(1)))
         else if (doubt !== undefined && text[0] === 'h') reject(doubt.asStoreError(asked.key))
         else resolve(parse(text, asked))
-        if (text[0] === 'q') notice(partition, text)
+        if (text[0] === 'q') noticeWaiter(partition, text)
       }
     }
     partition
@@ -198,139 +206,10 @@ export class RoomRequests {
       })
   }
 
-  /**
-   * A silent server must not cost the leases on the others. Once another one has answered, a silent one gets only a moment
-   * more. The answers of its tickets then stay empty.
-   */
-  async #renewInEach(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const answers: RenewAnswer[] = new Array(tickets.length)
-    const numbered = tickets.map((ticket, index) => ({ key: ticket.key, ticket, index }))
-    const renewals = this.#topology.divide(numbered).map(async ([partition, there]) => {
-      const answered = await this.#renewIn(
-        partition,
-        there.map(({ ticket }) => ticket),
-      )
-      for (const [at, { index }] of there.entries()) answers[index] = answered[at] as RenewAnswer
-    })
-    await settleMost(renewals)
-    return answers
-  }
-
   readonly #parseAcquire = (text: string, ticket: Ticket): AcquireAnswer => {
     const answer = acquireAnswer(text)
     if (answer.tag === 'queued') this.#groups?.alone(ticket, { waits: true })
     return answer
-  }
-
-  async #renewIn(partition: Partition, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const groups = this.#groups
-    const plan = groups?.plan(tickets)
-    if (groups === undefined || plan === undefined) return this.#renewEach(partition, tickets)
-    const answers: RenewAnswer[] = new Array(tickets.length)
-    const renew = async (
-      places: readonly number[],
-      renewal: (tickets: readonly Ticket[]) => Promise<readonly RenewAnswer[]>,
-    ): Promise<void> => {
-      const answered = await renewal(places.map((at) => tickets[at] as Ticket))
-      for (const [index, at] of places.entries()) answers[at] = answered[index] as RenewAnswer
-    }
-    const crowds = new Map(plan.crowds)
-    const others = renew(plan.single, (alone) => this.#renewEach(partition, alone))
-    const inGroups = Array.from(plan.groups, async ([group, places]) => {
-      const [{ key }] = places.map((at) => tickets[at]) as [Ticket]
-      await renew(places, async (waiters) => {
-        const answered = await this.#renewGroup(partition, waiters, { groups, group })
-        if (answered.length === 0) crowds.set(key, [...(crowds.get(key) ?? []), ...places])
-        return answered
-      })
-    })
-    await Promise.all([others, ...inGroups])
-    await Promise.all(
-      Array.from(crowds.values(), (places) =>
-        renew(places, (waiters) => this.#renewCrowd(partition, waiters, groups)),
-      ),
-    )
-    return answers
-  }
-
-  /** One question for the waiters of a group. No answers if they have to be asked about one by one. */
-  async #renewGroup(
-    partition: Partition,
-    waiters: readonly Ticket[],
-    { groups, group }: { readonly groups: WaitGroups; readonly group: WaitGroup },
-  ): Promise<readonly RenewAnswer[]> {
-    // One that was woken has left its group: the same call asks about it.
-    if (waiters.length < groups.least)
-      return this.#renewBatch(partition, waiters as Batch<Ticket>, group.name)
-    const [first] = waiters as Batch<Ticket>
-    const args = this.#argsFor(partition, [first])
-    this.#terms.addForRenew(args, first, { flow: this.#flow, group: group.name })
-    const [text = ''] = await this.#runRenew(partition, args, [first])
-    if (text === '-') {
-      group.isOver = true
-      return []
-    }
-    const answer = this.#parseRenew(partition, text)
-    return waiters.map(() => answer)
-  }
-
-  /** Asks about waiters for one key one by one, and makes them a group. */
-  async #renewCrowd(
-    partition: Partition,
-    waiters: readonly Ticket[],
-    groups: WaitGroups,
-  ): Promise<readonly RenewAnswer[]> {
-    const batches = batchesOf(waiters, { same: sameTerms, most: MOST_RENEWALS })
-    const answers = batches.map(async (batch) => {
-      const name = groups.newName()
-      const answered = await this.#renewBatch(partition, batch, `+${name}`)
-      groups.together(
-        batch.filter((_, index) => answered[index]?.tag === 'queued'),
-        name,
-      )
-      return answered
-    })
-    return (await Promise.all(answers)).flat()
-  }
-
-  async #renewEach(partition: Partition, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const batches = batchesOf(tickets, { same: sameTerms, most: MOST_RENEWALS })
-    const answers = await Promise.all(batches.map((batch) => this.#renewBatch(partition, batch)))
-    return answers.length === 1 ? (answers[0] ?? []) : answers.flat()
-  }
-
-  async #renewBatch(
-    partition: Partition,
-    tickets: Batch<Ticket>,
-    group?: string,
-  ): Promise<readonly RenewAnswer[]> {
-    const args = this.#argsFor(partition, tickets)
-    this.#terms.addForRenew(args, tickets[0], { flow: this.#flow, group })
-    for (const { id } of tickets) args.push(id)
-    const lines = await this.#runRenew(partition, args, tickets)
-    return lines.map((text, index) => {
-      const answer = this.#parseRenew(partition, text)
-      if (answer.tag !== 'queued') this.#groups?.alone(tickets[index] as Ticket, { waits: false })
-      return answer
-    })
-  }
-
-  async #runRenew(
-    partition: Partition,
-    args: string[],
-    asked: readonly Ticket[],
-  ): Promise<readonly string[]> {
-    try {
-      return this.#linesOf(await partition.run(this.#topology.scripts.renew, args), asked)
-    } catch (error) {
-      throw this.#topology.failure(error)
-    }
-  }
-
-  /** A key that something else uses must not stop the renewal of the others. */
-  #parseRenew(partition: Partition, text: string): RenewAnswer {
-    if (text[0] === 'q') notice(partition, text)
-    return text[0] === '?' ? GONE : renewAnswer(text)
   }
 
   /**
@@ -386,8 +265,6 @@ interface ScriptCall<Asked extends { readonly key: string }, Answer> {
 
 /** A script that takes or gives back so many rooms keeps the server busy for less than a millisecond. */
 const MOST_TOGETHER = 100
-/** Renewals can wait, and are cheaper the more of them share a call. */
-const MOST_RENEWALS = 500
 
 function bothCancel(
   one: { readonly asked: ReleaseRequest },
@@ -398,9 +275,4 @@ function bothCancel(
 
 function onSameTerms(one: { readonly asked: Ticket }, other: { readonly asked: Ticket }): boolean {
   return sameTerms(one.asked, other.asked)
-}
-
-/** The line of a waiter ends with the time after which it asks again, and the server's time. */
-function notice(partition: Partition, line: string): void {
-  partition.awaited?.(Number(line.split(' ').at(-2)?.replace('q', '')))
 }

@@ -1,0 +1,167 @@
+import { GONE, type RenewAnswer, type Ticket } from '../../../contract/store.ts'
+import { renewAnswer } from './answers.ts'
+import { type Batch, batchesOf } from './batches.ts'
+import { sameTerms } from './grant-terms.ts'
+import { settleMost } from './settle-most.ts'
+import type { Partition, Topology } from './topology.ts'
+import type { WaitGroup, WaitGroups } from './wait-groups.ts'
+
+/** What renewals need of the other requests. */
+export interface RenewalHost {
+  readonly topology: Topology
+  readonly groups: WaitGroups | undefined
+  /** The arguments of renew.lua without the ids. `group`: see {@link GrantTerms.addForRenew}. */
+  argsFor(partition: Partition, tickets: Batch<Ticket>, group?: string): string[]
+  /** The line of each ticket in a reply. */
+  linesOf(reply: unknown, asked: readonly Ticket[]): readonly string[]
+}
+
+/** The renewals of a store: leases one by one, and the waiters of one key as groups. */
+export class Renewals {
+  readonly #host: RenewalHost
+
+  constructor(host: RenewalHost) {
+    this.#host = host
+  }
+
+  async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const [first, ...more] = this.#host.topology.divide(tickets)
+    if (first === undefined) return []
+    return more.length === 0 ? this.#renewIn(...first) : this.#renewInEach(tickets)
+  }
+
+  /**
+   * A silent server must not cost the leases on the others. Once another one has answered, a silent one gets only a moment
+   * more. The answers of its tickets then stay empty.
+   */
+  async #renewInEach(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const answers: RenewAnswer[] = new Array(tickets.length)
+    const numbered = tickets.map((ticket, index) => ({ key: ticket.key, ticket, index }))
+    const renewals = this.#host.topology.divide(numbered).map(async ([partition, there]) => {
+      const answered = await this.#renewIn(
+        partition,
+        there.map(({ ticket }) => ticket),
+      )
+      for (const [at, { index }] of there.entries()) answers[index] = answered[at] as RenewAnswer
+    })
+    await settleMost(renewals)
+    return answers
+  }
+
+  async #renewIn(partition: Partition, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const groups = this.#host.groups
+    const plan = groups?.plan(tickets)
+    if (groups === undefined || plan === undefined) return this.#renewEach(partition, tickets)
+    const answers: RenewAnswer[] = new Array(tickets.length)
+    const renew = async (
+      places: readonly number[],
+      renewal: (tickets: readonly Ticket[]) => Promise<readonly RenewAnswer[]>,
+    ): Promise<void> => {
+      const answered = await renewal(places.map((at) => tickets[at] as Ticket))
+      for (const [index, at] of places.entries()) answers[at] = answered[index] as RenewAnswer
+    }
+    const crowds = new Map(plan.crowds)
+    const others = renew(plan.single, (alone) => this.#renewEach(partition, alone))
+    const inGroups = Array.from(plan.groups, async ([group, places]) => {
+      const [{ key }] = places.map((at) => tickets[at]) as [Ticket]
+      await renew(places, async (waiters) => {
+        const answered = await this.#renewGroup(partition, waiters, { groups, group })
+        if (answered.length === 0) crowds.set(key, [...(crowds.get(key) ?? []), ...places])
+        return answered
+      })
+    })
+    await Promise.all([others, ...inGroups])
+    await Promise.all(
+      Array.from(crowds.values(), (places) =>
+        renew(places, (waiters) => this.#renewCrowd(partition, waiters, groups)),
+      ),
+    )
+    return answers
+  }
+
+  /** One question for the waiters of a group. No answers if they have to be asked about one by one. */
+  async #renewGroup(
+    partition: Partition,
+    waiters: readonly Ticket[],
+    { groups, group }: { readonly groups: WaitGroups; readonly group: WaitGroup },
+  ): Promise<readonly RenewAnswer[]> {
+    // One that was woken has left its group: the same call asks about it.
+    if (waiters.length < groups.least)
+      return this.#renewBatch(partition, waiters as Batch<Ticket>, group.name)
+    const [first] = waiters as Batch<Ticket>
+    const args = this.#host.argsFor(partition, [first], group.name)
+    const [text = ''] = await this.#runRenew(partition, args, [first])
+    if (text === '-') {
+      group.isOver = true
+      return []
+    }
+    const answer = this.#parseRenew(partition, text)
+    return waiters.map(() => answer)
+  }
+
+  /** Asks about waiters for one key one by one, and makes them a group. */
+  async #renewCrowd(
+    partition: Partition,
+    waiters: readonly Ticket[],
+    groups: WaitGroups,
+  ): Promise<readonly RenewAnswer[]> {
+    const batches = batchesOf(waiters, { same: sameTerms, most: MOST_RENEWALS })
+    const answers = batches.map(async (batch) => {
+      const name = groups.newName()
+      const answered = await this.#renewBatch(partition, batch, `+${name}`)
+      groups.together(
+        batch.filter((_, index) => answered[index]?.tag === 'queued'),
+        name,
+      )
+      return answered
+    })
+    return (await Promise.all(answers)).flat()
+  }
+
+  async #renewEach(partition: Partition, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const batches = batchesOf(tickets, { same: sameTerms, most: MOST_RENEWALS })
+    const answers = await Promise.all(batches.map((batch) => this.#renewBatch(partition, batch)))
+    return answers.length === 1 ? (answers[0] ?? []) : answers.flat()
+  }
+
+  async #renewBatch(
+    partition: Partition,
+    tickets: Batch<Ticket>,
+    group?: string,
+  ): Promise<readonly RenewAnswer[]> {
+    const args = this.#host.argsFor(partition, tickets, group)
+    for (const { id } of tickets) args.push(id)
+    const lines = await this.#runRenew(partition, args, tickets)
+    return lines.map((text, index) => {
+      const answer = this.#parseRenew(partition, text)
+      if (answer.tag !== 'queued') this.#host.groups?.alone(tickets[index] as Ticket, { waits: false })
+      return answer
+    })
+  }
+
+  async #runRenew(
+    partition: Partition,
+    args: string[],
+    asked: readonly Ticket[],
+  ): Promise<readonly string[]> {
+    try {
+      return this.#host.linesOf(await partition.run(this.#host.topology.scripts.renew, args), asked)
+    } catch (error) {
+      throw this.#host.topology.failure(error)
+    }
+  }
+
+  /** A key that something else uses must not stop the renewal of the others. */
+  #parseRenew(partition: Partition, text: string): RenewAnswer {
+    if (text[0] === 'q') noticeWaiter(partition, text)
+    return text[0] === '?' ? GONE : renewAnswer(text)
+  }
+}
+
+/** The line of a waiter ends with the time after which it asks again, and the server's time. */
+export function noticeWaiter(partition: Partition, line: string): void {
+  partition.awaited?.(Number(line.split(' ').at(-2)?.replace('q', '')))
+}
+
+/** Renewals can wait, and are cheaper the more of them share a call. */
+const MOST_RENEWALS = 500
