@@ -172,7 +172,8 @@ export const wakeCases: readonly ConformanceScript[] = [
         await store.release(releaseOf(ticket))
       }
       const tookMs = performance.now() - startedAt
-      assert.ok(tookMs < LONG / 4, `${Math.round(tookMs)} ms for 1,000 hand-overs`)
+      // Without wakes it would take half a second each, and minutes in all.
+      assert.ok(tookMs < LONG / 2, `${Math.round(tookMs)} ms for 1,000 hand-overs`)
       for (const [index, fence] of fences.slice(1).entries()) assert.ok(fence > (fences[index] ?? fence))
       if (scene.exactOrder)
         for (const { heard } of ears)

@@ -23,7 +23,7 @@ export interface RenewalPlan {
   readonly single: readonly number[]
 }
 
-interface Waiter {
+interface Membership {
   readonly group: WaitGroup | undefined
   /** The round in which the waiter was last to be renewed. */
   round: number
@@ -37,7 +37,7 @@ interface Waiter {
  * a round of the group does not end in time, and the others make a new group, so that the server forgets that waiter.
  */
 export class WaitGroups {
-  readonly #waiters = new WeakMap<Ticket, Waiter>()
+  readonly #waiters = new WeakMap<Ticket, Membership>()
   readonly #inbox: string
   /** Of how many waiters a group is made at least. */
   readonly least: number
@@ -96,13 +96,13 @@ export class WaitGroups {
   }
 }
 
-const ALONE: Waiter = { group: undefined, round: 0 }
+const ALONE: Membership = { group: undefined, round: 0 }
 
 function isInTime({ roundEndedAt, isOver }: WaitGroup, { patienceMs }: Ticket, now: number): boolean {
   return !isOver && now - roundEndedAt < patienceMs / 2
 }
 
-function see(waiter: Waiter, group: WaitGroup, now: number): void {
+function see(waiter: Membership, group: WaitGroup, now: number): void {
   if (waiter.round === group.round) return
   waiter.round = group.round
   group.seenInRound += 1
