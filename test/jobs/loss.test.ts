@@ -1,38 +1,10 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { JobFailure, Jobs, RunningJob } from '../../src/jobs/index.ts'
-import { type FaultProxy, startProxy } from '../servers/tcp-proxy.ts'
+import type { JobFailure, RunningJob } from '../../src/jobs/index.ts'
 import { until } from '../servers/until.ts'
-import { CLIENT_KINDS, closeSharedServer, type JobsScene, openScene, sharedServer } from './scene.ts'
+import { CLIENT_KINDS, closeSharedServer, openProxied, openScene, sharedServer } from './scene.ts'
 
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
-
-interface Proxied extends AsyncDisposable {
-  readonly scene: JobsScene
-  readonly direct: Jobs
-  readonly proxy: FaultProxy
-  /** Of the same database, through the proxy. */
-  readonly url: string
-}
-
-/** Jobs on a direct connection, and a proxy that can lose answers of others. */
-async function openProxied(): Promise<Proxied> {
-  const scene = await openScene()
-  const direct = scene.open()
-  await direct.migrate()
-  const { port, url } = scene.server
-  const proxy = await startProxy({ targetPort: port })
-  return {
-    scene,
-    direct,
-    proxy,
-    url: url.replace(String(port), String(proxy.port)),
-    async [Symbol.asyncDispose]() {
-      await proxy.close()
-      await scene[Symbol.asyncDispose]()
-    },
-  }
-}
 
 test('who lost its job cannot settle it, and what it did in the same transaction has no effect', async () => {
   await using scene = await openScene()

@@ -2,6 +2,7 @@ import { Pool, type PoolClient } from 'pg'
 import postgres from 'postgres'
 import { createJobs, type Jobs, type JobsOptions } from '../../src/jobs/index.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { type FaultProxy, startProxy } from '../servers/tcp-proxy.ts'
 
 export type ClientKind = 'pg' | 'postgres.js'
 export const CLIENT_KINDS: readonly ClientKind[] = ['pg', 'postgres.js']
@@ -70,4 +71,31 @@ export async function closeSharedServer(): Promise<void> {
 
 export async function openScene(): Promise<JobsScene> {
   return new JobsScene(await sharedServer())
+}
+
+interface Proxied extends AsyncDisposable {
+  readonly scene: JobsScene
+  readonly direct: Jobs
+  readonly proxy: FaultProxy
+  /** Of the same database, through the proxy. */
+  readonly url: string
+}
+
+/** Jobs on a direct connection, and a proxy that can lose answers of others. */
+export async function openProxied(): Promise<Proxied> {
+  const scene = await openScene()
+  const direct = scene.open()
+  await direct.migrate()
+  const { port, url } = scene.server
+  const proxy = await startProxy({ targetPort: port })
+  return {
+    scene,
+    direct,
+    proxy,
+    url: url.replace(String(port), String(proxy.port)),
+    async [Symbol.asyncDispose]() {
+      await proxy.close()
+      await scene[Symbol.asyncDispose]()
+    },
+  }
 }
