@@ -33,17 +33,26 @@ export interface Demand {
 }
 
 /**
+ * - `idle`: a claim may begin at any time. When the timer fires, the loop looks again.
+ * - `claiming`: a claim is on its way.
+ * - `pausing`: the last claim failed. The next one begins when the timer fires.
+ * - `draining`: stopped while a claim was on its way.
+ * - `stopped`: no claim is on its way, and none begins.
+ */
+type ClaimState = 'idle' | 'claiming' | 'pausing' | 'draining' | 'stopped'
+
+/**
  * Claims jobs, one claim at a time. It claims
  *
  * - when a message says that a job is ready,
  * - when the worker can take jobs and the last claim left some behind,
  * - when a job is due by what the last claim answered,
+ * - when the answer to the last claim was lost, after a pause,
  * - and otherwise every `pollMs`.
  */
 export class ClaimLoop {
   readonly #options: ClaimLoopOptions
-  #isStopped = false
-  #isClaiming = false
+  #state: ClaimState = 'idle'
   /**
    * What there may be to claim.
    *
@@ -53,9 +62,7 @@ export class ClaimLoop {
    * - `more`: the last claim brought all that it asked for.
    */
   #left: 'nothing' | 'something' | 'not-ahead' | 'more' = 'something'
-  /** A claim may have happened whose answer was lost: the next one asks for its jobs, too. */
-  #lostAnAnswer = false
-  /** How many claims in a row have failed. */
+  /** How many claims in a row have failed. Each may have happened, so the next one asks for their jobs. */
   #failures = 0
   #timer: NodeJS.Timeout | undefined
   #isScheduled = false
@@ -65,28 +72,27 @@ export class ClaimLoop {
   }
 
   get isClaiming(): boolean {
-    return this.#isClaiming
+    return this.#state === 'claiming' || this.#state === 'draining'
   }
 
   start(): void {
-    void this.#claim()
+    this.#look()
   }
 
   stop(): void {
-    this.#isStopped = true
+    this.#state = this.isClaiming ? 'draining' : 'stopped'
     clearTimeout(this.#timer)
   }
 
   /** A job is ready. */
   wake(): void {
     if (this.#left === 'nothing') this.#left = 'something'
-    // After a failure the pause between two attempts goes on.
-    if (this.#failures === 0) void this.#claim()
+    void this.#claim()
   }
 
   /** The demand may have grown. All that it grows by in one turn of the event loop is one claim. */
   claimSoon(): void {
-    if (this.#left === 'nothing' || this.#isScheduled || this.#isClaiming || this.#failures > 0) return
+    if (this.#left === 'nothing' || this.#isScheduled || this.#state !== 'idle') return
     this.#isScheduled = true
     setImmediate(() => {
       this.#isScheduled = false
@@ -99,7 +105,7 @@ export class ClaimLoop {
    * to claim. A claim ahead goes beside that statement, because neither has to wait for the other.
    */
   piggyback(ending: number): PiggybackedClaim | undefined {
-    if (this.#left === 'nothing' || this.#failures > 0) return undefined
+    if (this.#left === 'nothing') return undefined
     const demand = this.#demand(ending)
     if (demand.ahead === 0) return this.#begin(demand)
     this.claimSoon()
@@ -112,11 +118,11 @@ export class ClaimLoop {
    * attempts, or when `isOver`.
    */
   async recoverLost(isOver: () => boolean): Promise<void> {
-    for (let attempt = 1; this.#lostAnAnswer && !isOver() && attempt <= 2; attempt += 1) {
+    for (let attempt = 1; this.#failures > 0 && !isOver() && attempt <= 2; attempt += 1) {
       const askedAt = now(systemClock)
       try {
         const { jobs } = await this.#options.tables.claim(this.#request(NO_DEMAND))
-        this.#lostAnAnswer = false
+        this.#failures = 0
         this.#options.take(jobs, askedAt)
       } catch (error) {
         this.#options.onError(error)
@@ -142,60 +148,72 @@ export class ClaimLoop {
   }
 
   #begin(demand: Demand): PiggybackedClaim | undefined {
-    if (this.#isClaiming || this.#isStopped) return undefined
+    if (this.#state !== 'idle') return undefined
     const asked = demand.places + demand.ahead
-    if (asked <= 0) return undefined
+    const recoversLost = this.#failures > 0
+    // Nobody renews what was lost, so it is asked for even if no place is free.
+    if (asked <= 0 && !recoversLost) return undefined
     clearTimeout(this.#timer)
-    this.#isClaiming = true
+    this.#state = 'claiming'
     this.#left = 'nothing'
     // What was lost comes first, and alone: it may be as many as the worker can take.
-    const request = this.#request(this.#lostAnAnswer ? NO_DEMAND : demand)
+    const request = this.#request(recoversLost ? NO_DEMAND : demand)
     return {
       request,
       claimed: (claim, askedAt) => {
         this.#failures = 0
-        this.#isClaiming = false
-        if (this.#lostAnAnswer) this.#left = 'something'
+        if (recoversLost) this.#left = 'something'
         else if (claim.againMs === 0) this.#left = claim.jobs.length < asked ? 'not-ahead' : 'more'
-        this.#lostAnAnswer = false
+        this.#claimEnded('idle')
         this.#take(claim, askedAt)
         this.#options.onClaimEnd()
       },
       failed: (error) => {
-        this.#isClaiming = false
-        this.#lostAnAnswer = true
         this.#left = 'something'
         this.#failures += 1
+        this.#claimEnded('pausing')
         this.#options.onError(error)
-        this.#claimIn(backoffMs(RETRYING, this.#failures))
+        this.#lookIn(backoffMs(RETRYING, this.#failures))
         this.#options.onClaimEnd()
       },
     }
   }
 
+  #claimEnded(next: 'idle' | 'pausing'): void {
+    this.#state = this.#state === 'draining' ? 'stopped' : next
+  }
+
   #request({ places, ahead }: Demand): ClaimRequest {
     const { names, worker, ttlMs, knownIds } = this.#options
-    const known = this.#lostAnAnswer ? knownIds() : undefined
+    const known = this.#failures > 0 ? knownIds() : undefined
     return { names, limit: places, ahead, worker, ttlMs, known }
   }
 
   #take({ jobs, againMs }: ClaimResult, askedAt: Instant): void {
-    const { wakes, take, pollMs } = this.#options
+    const { wakes, take } = this.#options
     wakes.probe()
     take(jobs, askedAt)
     this.claimSoon()
     // 0: there are more, and they are claimed as soon as the worker can take them.
-    this.#claimIn(Math.min(againMs || Number.POSITIVE_INFINITY, pollMs * (0.9 + Math.random() / 5)))
+    this.#lookIn(Math.min(againMs || Number.POSITIVE_INFINITY, this.#nextPollMs()))
   }
 
-  /** The timer keeps the process alive: a worker is there to work. */
-  #claimIn(delayMs: number): void {
+  /** The timer runs while the loop is idle or pauses. It keeps the process alive: a worker is there to work. */
+  #lookIn(delayMs: number): void {
     clearTimeout(this.#timer)
-    if (this.#isStopped) return
-    this.#timer = setTimeout(() => {
-      if (this.#left === 'nothing') this.#left = 'something'
-      void this.#claim()
-    }, delayMs)
+    if (this.#state !== 'idle' && this.#state !== 'pausing') return
+    this.#timer = setTimeout(() => this.#look(), delayMs)
+  }
+
+  #look(): void {
+    this.#state = 'idle'
+    if (this.#left === 'nothing') this.#left = 'something'
+    void this.#claim()
+    if (this.#state === 'idle') this.#lookIn(this.#nextPollMs())
+  }
+
+  #nextPollMs(): number {
+    return this.#options.pollMs * (0.9 + Math.random() / 5)
   }
 }
 

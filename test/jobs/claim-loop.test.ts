@@ -1,0 +1,98 @@
+import { afterEach, expect, test } from 'vitest'
+import { ClaimLoop, type Demand } from '../../src/jobs/claim-loop.ts'
+import type { JobFacts } from '../../src/jobs/job.ts'
+import type { JobTables } from '../../src/jobs/job-tables.ts'
+import type { ClaimRequest, ClaimResult } from '../../src/jobs/statements.ts'
+import type { JobWakes } from '../../src/jobs/wakes.ts'
+import { until } from '../servers/until.ts'
+
+const loops: ClaimLoop[] = []
+
+afterEach(() => {
+  for (const loop of loops.splice(0)) void loop.stop()
+})
+
+const HOUR_MS = 3_600_000
+const NOTHING: ClaimResult = { jobs: [], againMs: null }
+
+/** A claim loop whose claims the test answers. Real tables cannot be told at which point of a claim a place becomes free. */
+function openLoop(answer: (request: ClaimRequest, position: number) => ClaimResult, pollMs = HOUR_MS) {
+  const requests: ClaimRequest[] = []
+  const taken: JobFacts[] = []
+  const errors: unknown[] = []
+  const demand: { now: Demand } = { now: { places: 1, ahead: 0 } }
+  const tables = {
+    claim: async (request: ClaimRequest) => {
+      requests.push(request)
+      await new Promise(setImmediate)
+      return answer(request, requests.length)
+    },
+  }
+  const loop = new ClaimLoop({
+    tables: tables as unknown as JobTables,
+    wakes: { probe: () => {} } as unknown as JobWakes,
+    names: ['a'],
+    worker: 'w',
+    ttlMs: HOUR_MS,
+    pollMs,
+    demand: () => demand.now,
+    knownIds: () => [],
+    take: (jobs) => taken.push(...jobs),
+    onClaimEnd: () => {},
+    onError: (error) => errors.push(error),
+  })
+  loops.push(loop)
+  loop.start()
+  return { loop, requests, taken, errors, demand }
+}
+
+function failsFirst(_: ClaimRequest, position: number): ClaimResult {
+  if (position === 1) throw new Error('The connection was lost.')
+  return NOTHING
+}
+
+const FULL: Demand = { places: 0, ahead: 0 }
+const job = (id: string) => ({ id, name: 'a' }) as JobFacts
+
+test('what a claim took whose answer was lost is asked for also when no place is free', async () => {
+  const { requests, taken, errors, demand } = openLoop((_, position) => {
+    if (position === 1) throw new Error('The connection was lost.')
+    return position === 2 ? { jobs: [job('1')], againMs: null } : NOTHING
+  })
+  demand.now = FULL
+  await until('it has them', () => taken.length > 0)
+  expect(taken).toEqual([job('1')])
+  expect(errors).toHaveLength(1)
+  expect(requests[1]).toMatchObject({ limit: 0, ahead: 0, known: [] })
+})
+
+test.each(['a freed place', 'a wake', 'a settlement'])(
+  'after a failed claim and its repetition without a free place, %s leads to a claim at once',
+  async (what) => {
+    const { loop, requests, demand } = openLoop(failsFirst)
+    demand.now = FULL
+    await until('it has asked again', () => requests.length === 2)
+    await new Promise(setImmediate)
+    demand.now = { places: 1, ahead: 0 }
+    if (what === 'a wake') loop.wake()
+    else if (what === 'a freed place') loop.claimSoon()
+    else {
+      const claim = loop.piggyback(1)
+      expect(claim?.request).toMatchObject({ limit: 1 })
+      return
+    }
+    await until('it claims', () => requests.length === 3)
+    expect(requests[2]).toMatchObject({ limit: 1 })
+  },
+)
+
+test('a place that becomes free without a word is found by the poll, however many polls found none', async () => {
+  const { requests, demand } = openLoop(() => NOTHING, 20)
+  await until('the first claim is sent', () => requests.length === 1)
+  demand.now = FULL
+  const polledUntil = performance.now() + 200
+  await until('some polls are over', () => performance.now() > polledUntil)
+  const before = requests.length
+  demand.now = { places: 1, ahead: 0 }
+  await until('it claims', () => requests.length > before)
+})
