@@ -1,7 +1,8 @@
-import { type Backoff, backoffMs } from '../base/backoff.ts'
+import { backoffMs } from '../base/backoff.ts'
 import { type Instant, now, systemClock } from '../base/clock.ts'
 import type { JobFacts } from './job.ts'
 import type { JobTables } from './job-tables.ts'
+import { RETRYING } from './pauses.ts'
 import type { PiggybackedClaim } from './settlement-queue.ts'
 import type { ClaimRequest, ClaimResult } from './statements.ts'
 import type { JobWakes } from './wakes.ts'
@@ -30,6 +31,13 @@ export interface Demand {
   readonly places: number
   /** How many further ones to claim ahead. */
   readonly ahead: number
+}
+
+export interface Recovery {
+  /** Whether the worker tries nothing any more. */
+  readonly isOver: () => boolean
+  /** Waits before the next try. */
+  readonly pause: (failures: number) => Promise<void>
 }
 
 /**
@@ -114,18 +122,22 @@ export class ClaimLoop {
 
   /**
    * Takes the jobs of a claim whose answer was lost, so that the stopped worker gives them back. Otherwise nobody would run
-   * them until their leases end, and for jobs that were not claimed ahead that would count as a failure. Gives up after two
-   * attempts, or when `isOver`.
+   * them until their leases end, and for jobs that were not claimed ahead that would count as a failure. Gives up when `isOver`,
+   * or when these leases are over, too.
    */
-  async recoverLost(isOver: () => boolean): Promise<void> {
-    for (let attempt = 1; this.#failures > 0 && !isOver() && attempt <= 2; attempt += 1) {
+  async recoverLost({ isOver, pause }: Recovery): Promise<void> {
+    const { tables, take, onError, ttlMs } = this.#options
+    const inVainAt = performance.now() + 2 * ttlMs
+    for (let failures = 1; this.#failures > 0; failures += 1) {
       const askedAt = now(systemClock)
       try {
-        const { jobs } = await this.#options.tables.claim(this.#request(NO_DEMAND))
+        const { jobs } = await tables.claim(this.#request(NO_DEMAND))
         this.#failures = 0
-        this.#options.take(jobs, askedAt)
+        take(jobs, askedAt)
       } catch (error) {
-        this.#options.onError(error)
+        onError(error)
+        await pause(failures)
+        if (isOver() || performance.now() > inVainAt) return
       }
     }
   }
@@ -218,5 +230,3 @@ export class ClaimLoop {
 }
 
 const NO_DEMAND: Demand = { places: 0, ahead: 0 }
-
-export const RETRYING: Backoff = { firstMs: 100, longestMs: 3000, jitter: 0.5 }

@@ -1,7 +1,7 @@
 import { checkOptions } from '../base/arguments.ts'
 import { parseDuration } from '../base/duration.ts'
 import { reportOf } from '../base/thrown.ts'
-import { LeaseLostError } from '../errors.ts'
+import { LeaseLostError, StoreError } from '../errors.ts'
 import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, SettleOptions } from './job.ts'
 import type { JobTables } from './job-tables.ts'
 import type { LeaseTime } from './lease-time.ts'
@@ -92,6 +92,15 @@ export function lostError(
   return new LeaseLostError(
     `Attempt ${attempt} of the job ${id} is not the one that runs (its lease ran out, it was cancelled, or it is settled already), so nothing was changed. Roll back what it did, or leave it to the next attempt.`,
     { key: id, reason: remainingMs <= 0 ? 'expired' : 'evicted' },
+  )
+}
+
+/** The database has not answered for so long that its answer makes no difference any more, or until the worker was stopped. */
+export function unsettledError({ id, name, attempt }: JobFacts, cause: unknown): StoreError {
+  return new StoreError(
+    'store-unavailable',
+    `Attempt ${attempt} of the job ${id} (${name}) has ended, but the database did not confirm it, so nobody knows whether the job is settled. If it is not, another worker runs it again when its lease is over.`,
+    { key: id, cause },
   )
 }
 

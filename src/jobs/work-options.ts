@@ -30,7 +30,9 @@ export interface WorkOptions {
    * A name for people, in `inspect` and `holdfast jobs`; its process id and a random part follow. Default: `worker`.
    */
   readonly label?: string | undefined
-  /** Called when an attempt has failed, or was lost. Default: a process warning. */
+  /**
+   * Called when an attempt has failed, was lost, or ended while the database did not answer. Default: a process warning.
+   */
   readonly onFailure?: ((failure: JobFailure) => void) | undefined
   /**
    * Called when the database could not be asked, each time; the worker goes on trying. Default: a process warning.
@@ -89,6 +91,7 @@ function warnOfFailure({ job, error, outcome }: JobFailure): void {
     superseded: 'A newer job with its key stands for it.',
     completed: 'It had been completed before.',
     lost: 'It was no longer this worker’s, and another one runs it again.',
+    unknown: 'The database did not answer. If the job is not settled, it runs again when its lease is over.',
   }[outcome]
   warn(`Attempt ${job.attempt} of the job ${job.id} (${job.name}) failed. ${next} See \`onFailure\`.`, error)
 }

@@ -1,28 +1,43 @@
-import { backoffMs } from '../base/backoff.ts'
-import { type Instant, LONGEST_TIMER_MS, paused, systemClock } from '../base/clock.ts'
+import { type Instant, LONGEST_TIMER_MS } from '../base/clock.ts'
 import { ClosedError, isHoldfastError } from '../errors.ts'
-import { ClaimLoop, type Demand, RETRYING } from './claim-loop.ts'
-import { COMPLETED, failed, GIVEN_BACK, lostError, type SettleContext } from './claimed-job.ts'
+import { ClaimLoop, type Demand } from './claim-loop.ts'
+import {
+  COMPLETED,
+  failed,
+  GIVEN_BACK,
+  lostError,
+  type SettleContext,
+  unsettledError,
+} from './claimed-job.ts'
 import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
 import { JobRun } from './job-run.ts'
 import type { JobTables } from './job-tables.ts'
 import { LeaseTime } from './lease-time.ts'
 import { LeaseWatch } from './lease-watch.ts'
 import { Pace } from './pace.ts'
+import { Pauses, RETRYING, STOPPING } from './pauses.ts'
 import type { AttemptEnd } from './settlement-queue.ts'
 import type { JobWakes } from './wakes.ts'
 
 export type JobHandler<Payload = unknown> = (job: RunningJob<Payload>) => unknown
 
 /**
- * What became of an attempt that did not end well. `lost`: the job was no longer this worker's, and the database was not
- * changed.
+ * What became of an attempt that did not end well.
+ *
+ * - `lost`: the job was no longer this worker's, and the database was not changed.
+ * - `unknown`: the database did not answer. If the job is not settled, another worker runs it again when its lease is over.
  */
 export interface JobFailure {
   readonly job: JobFacts
   readonly error: unknown
-  readonly outcome: FailOutcome | 'completed' | 'lost'
+  readonly outcome: FailOutcome | 'completed' | 'lost' | 'unknown'
 }
+
+/** What the database has made of an attempt, or why nobody knows. */
+type SettleAnswer =
+  | { readonly tag: 'settled'; readonly outcome: 'completed' | FailOutcome }
+  | { readonly tag: 'lost' }
+  | { readonly tag: 'unknown'; readonly cause: unknown }
 
 export interface WorkerSettings {
   readonly concurrency: number
@@ -73,6 +88,7 @@ export class JobWorker {
   readonly #leases: LeaseWatch
   #phase: Phase = 'working'
   #isBeginning = false
+  readonly #pauses = new Pauses()
   #whenIdle: (() => void)[] = []
 
   constructor(handlers: ReadonlyMap<string, JobHandler>, settings: WorkerSettings, parts: WorkerParts) {
@@ -129,6 +145,8 @@ export class JobWorker {
     this.#parts.wakes.delete(this)
     this.#claims.stop()
     this.#giveBackWaiting()
+    // They may be longer than the time that is left.
+    this.#pauses.endAll()
     const grace = setTimeout(() => this.#cutOffAll(), Math.min(graceMs, LONGEST_TIMER_MS))
     if (graceMs === 0) this.#cutOffAll()
     let limit: NodeJS.Timeout | undefined
@@ -140,11 +158,15 @@ export class JobWorker {
     clearTimeout(limit)
     this.#leases.stop()
     this.#phase = 'stopped'
+    this.#pauses.endAll()
   }
 
   async #ended(): Promise<void> {
     await this.#idle()
-    await this.#claims.recoverLost(() => this.#phase === 'stopped')
+    await this.#claims.recoverLost({
+      isOver: () => this.#phase === 'stopped',
+      pause: (failures) => this.#pauses.after(failures, STOPPING),
+    })
     await this.#idle()
   }
 
@@ -253,20 +275,38 @@ export class JobWorker {
   /** If the handler itself has asked for an end and got no answer, asks for the same end again; else completes the job. */
   async #settleEnded(run: JobRun): Promise<void> {
     const end = run.unanswered ?? COMPLETED
-    if ((await this.#settle(run, end)) !== null || end === GIVEN_BACK) return
-    this.#reportFailure(run, run.isLost ? run.job.signal.reason : lostError(run.facts, run), 'lost')
+    const settled = await this.#settle(run, end)
+    if (end === GIVEN_BACK) return
+    switch (settled.tag) {
+      case 'settled':
+        return
+      case 'lost':
+        return this.#reportFailure(
+          run,
+          run.isLost ? run.job.signal.reason : lostError(run.facts, run),
+          'lost',
+        )
+      case 'unknown':
+        return this.#reportFailure(run, unsettledError(run.facts, settled.cause), 'unknown')
+      default:
+        settled satisfies never
+    }
   }
 
   async #settleFailed(run: JobRun, error: unknown): Promise<void> {
     const isGivenBack = run.isCutOff && isHoldfastError(error, 'closed')
-    const outcome = await this.#settle(run, isGivenBack ? GIVEN_BACK : (run.unanswered ?? failed(error)))
+    const settled = await this.#settle(run, isGivenBack ? GIVEN_BACK : (run.unanswered ?? failed(error)))
     if (isGivenBack) return
-    this.#reportFailure(run, error, outcome ?? run.settledAs ?? 'lost')
+    this.#reportFailure(
+      run,
+      error,
+      settled.tag === 'settled' ? settled.outcome : (run.settledAs ?? settled.tag),
+    )
   }
 
   /** Tries until the database answers, or until the answer makes no difference any more. */
-  async #settle(run: JobRun, end: AttemptEnd): Promise<'completed' | FailOutcome | null> {
-    for (let attempt = 1; ; attempt += 1) {
+  async #settle(run: JobRun, end: AttemptEnd): Promise<SettleAnswer> {
+    for (let failures = 1; ; failures += 1) {
       try {
         const settlement = this.#parts.settling.queue.settle(run.facts, end, {
           freesPlace: !run.isHeldUp,
@@ -274,19 +314,21 @@ export class JobWorker {
             run.isHeldUp = true
           },
         })
-        return await run.settling(settlement)
+        const outcome = await run.settling(settlement)
+        return outcome === null ? { tag: 'lost' } : { tag: 'settled', outcome }
       } catch (error) {
         this.#reportError(error)
-        if (this.#isInVain(run, attempt)) return null
-        await paused(systemClock, backoffMs(RETRYING, attempt))
-        if (this.#phase === 'stopped') return null
+        if (!this.#isInVain(run)) {
+          await this.#pauses.after(failures, this.#phase === 'working' ? RETRYING : STOPPING)
+          if (this.#phase !== 'stopped') continue
+        }
+        return { tag: 'unknown', cause: error }
       }
     }
   }
 
-  #isInVain(run: JobRun, attempts: number): boolean {
-    if (this.#phase === 'stopped' || (this.#phase === 'stopping' && attempts >= 5)) return true
-    return run.remainingMs < -this.#settings.ttlMs
+  #isInVain(run: JobRun): boolean {
+    return this.#phase === 'stopped' || run.remainingMs < -this.#settings.ttlMs
   }
 
   #cutOffAll(): void {

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { JobFailure } from '../../src/jobs/index.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
-import { closeSharedServer, JobsScene, openScene, sharedServer } from './scene.ts'
+import { closeSharedServer, JobsScene, openProxied, openScene, sharedServer } from './scene.ts'
 
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
@@ -103,6 +104,101 @@ test('a worker that is stopped gives back what a claim took whose answer was los
   await stopped
   expect(begun).toBe(0)
   expect(await direct.claim('a')).toMatchObject([{ attempt: 2, failures: 0 }])
+})
+
+test.each(['at the begin', 'in the middle'])(
+  'a worker that is stopped %s of an outage of seconds completes what has ended, within its grace',
+  async (when) => {
+    await using proxied = await openProxied()
+    const { scene, direct, proxy, url } = proxied
+    const id = (await direct.enqueue('a')) ?? ''
+    const failures: JobFailure[] = []
+    let errors = 0
+    let open = (): void => {}
+    const gate = new Promise<void>((resolve) => {
+      open = resolve
+    })
+    const worker = scene.open({}, { url }).work(
+      { a: () => gate },
+      {
+        ttl: '1h',
+        pollInterval: '1h',
+        onFailure: (failure) => failures.push(failure),
+        onError: () => {
+          errors += 1
+        },
+      },
+    )
+    await until('it runs', () => worker.jobCount === 1)
+    proxy.refuse()
+    open()
+    // Of claims and of settlements.
+    if (when === 'in the middle') await until('several tries have failed', () => errors >= 8)
+    const stopped = worker.stop({ grace: '60s' })
+    const outUntil = performance.now() + 3000
+    await until('the outage is over', () => performance.now() > outUntil)
+    proxy.normal()
+    const normalAt = performance.now()
+    await stopped
+    expect(await direct.find(id)).toMatchObject({ state: 'completed', attempt: 1 })
+    expect(failures).toEqual([])
+    expect(performance.now() - normalAt).toBeLessThan(30_000)
+  },
+)
+
+test('a worker that is stopped while the database is out of reach says of what has ended that nobody knows', async () => {
+  await using proxied = await openProxied()
+  const { scene, direct, proxy, url } = proxied
+  const ids = await direct.enqueueAll([{ name: 'good' }, { name: 'bad' }])
+  const failures: JobFailure[] = []
+  let open = (): void => {}
+  const gate = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  const worker = scene.open({}, { url }).work(
+    {
+      good: () => gate,
+      bad: async () => {
+        await gate
+        throw new Error('no')
+      },
+    },
+    { ttl: '1h', onFailure: (failure) => failures.push(failure), onError: () => {} },
+  )
+  await until('both run', () => worker.jobCount === 2)
+  proxy.refuse()
+  open()
+  await worker.stop({ grace: 100 })
+  await until('both are told', () => failures.length === 2)
+  failures.sort((a, b) => Number(a.job.id) - Number(b.job.id))
+  expect(failures).toMatchObject([
+    { job: { id: ids[0] }, outcome: 'unknown', error: { code: 'store-unavailable', key: ids[0] } },
+    { job: { id: ids[1] }, outcome: 'unknown', error: { message: 'no' } },
+  ])
+})
+
+test('a worker that is stopped after an outage of a second gives back what a claim took whose answer was lost', async () => {
+  await using proxied = await openProxied()
+  const { scene, direct, proxy, url } = proxied
+  const id = (await direct.enqueue('a')) ?? ''
+  let stopped: Promise<void> | undefined
+  const lost = proxy.loseNextReply('jobs_claim')
+  const worker = scene.open({}, { url }).work(
+    { a: () => {} },
+    {
+      ttl: '1h',
+      onError: () => {
+        stopped ??= worker.stop()
+      },
+    },
+  )
+  await lost
+  proxy.refuse()
+  const outUntil = performance.now() + 1000
+  await until('the outage is over', () => stopped !== undefined && performance.now() > outUntil)
+  proxy.normal()
+  await stopped
+  expect(await direct.find(id)).toMatchObject({ state: 'ready', attempt: 1, failures: 0 })
 })
 
 test.each(['worker.stop', 'jobs.close'])(
