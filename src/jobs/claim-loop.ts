@@ -21,8 +21,6 @@ export interface ClaimLoopOptions {
   readonly knownIds: () => readonly string[]
   /** Takes the jobs of a claim. `askedAt`: before the claim was sent. */
   readonly take: (jobs: readonly JobFacts[], askedAt: Instant) => void
-  /** A claim has succeeded or failed. */
-  readonly onClaimEnd: () => void
   readonly onError: (error: unknown) => void
 }
 
@@ -74,22 +72,30 @@ export class ClaimLoop {
   #failures = 0
   #timer: NodeJS.Timeout | undefined
   #isScheduled = false
+  #onDrained: () => void = () => {}
 
   constructor(options: ClaimLoopOptions) {
     this.#options = options
-  }
-
-  get isClaiming(): boolean {
-    return this.#state === 'claiming' || this.#state === 'draining'
   }
 
   start(): void {
     this.#look()
   }
 
-  stop(): void {
-    this.#state = this.isClaiming ? 'draining' : 'stopped'
+  /**
+   * Begins no more claims. Resolves when the last one is over and its jobs are taken, so that the worker gives them back: also if
+   * the answer was lost. Otherwise nobody would run these jobs until their leases end, and for jobs that were not claimed ahead
+   * that would count as a failure.
+   */
+  async stop(recovery: Recovery): Promise<void> {
     clearTimeout(this.#timer)
+    if (this.#state === 'claiming') {
+      this.#state = 'draining'
+      await new Promise<void>((resolve) => {
+        this.#onDrained = resolve
+      })
+    } else this.#state = 'stopped'
+    await this.#recoverLost(recovery)
   }
 
   /** A job is ready. */
@@ -120,15 +126,12 @@ export class ClaimLoop {
     return undefined
   }
 
-  /**
-   * Takes the jobs of a claim whose answer was lost, so that the stopped worker gives them back. Otherwise nobody would run
-   * them until their leases end, and for jobs that were not claimed ahead that would count as a failure. Gives up when `isOver`,
-   * or when these leases are over, too.
-   */
-  async recoverLost({ isOver, pause }: Recovery): Promise<void> {
+  /** Takes the jobs of claims that failed. Gives up when `isOver`, or when the leases of these jobs must be over. */
+  async #recoverLost({ isOver, pause }: Recovery): Promise<void> {
     const { tables, take, onError, ttlMs } = this.#options
     const inVainAt = performance.now() + 2 * ttlMs
-    for (let failures = 1; this.#failures > 0; failures += 1) {
+    const isInVain = () => isOver() || performance.now() > inVainAt
+    for (let failures = 1; this.#failures > 0 && !isInVain(); failures += 1) {
       const askedAt = now(systemClock)
       try {
         const { jobs } = await tables.claim(this.#request(NO_DEMAND))
@@ -137,7 +140,6 @@ export class ClaimLoop {
       } catch (error) {
         onError(error)
         await pause(failures)
-        if (isOver() || performance.now() > inVainAt) return
       }
     }
   }
@@ -178,7 +180,6 @@ export class ClaimLoop {
         else if (claim.againMs === 0) this.#left = claim.jobs.length < asked ? 'not-ahead' : 'more'
         this.#claimEnded('idle')
         this.#take(claim, askedAt)
-        this.#options.onClaimEnd()
       },
       failed: (error) => {
         this.#left = 'something'
@@ -186,13 +187,15 @@ export class ClaimLoop {
         this.#claimEnded('pausing')
         this.#options.onError(error)
         this.#lookIn(backoffMs(RETRYING, this.#failures))
-        this.#options.onClaimEnd()
       },
     }
   }
 
   #claimEnded(next: 'idle' | 'pausing'): void {
-    this.#state = this.#state === 'draining' ? 'stopped' : next
+    if (this.#state === 'draining') {
+      this.#state = 'stopped'
+      this.#onDrained()
+    } else this.#state = next
   }
 
   #request({ places, ahead }: Demand): ClaimRequest {

@@ -89,7 +89,9 @@ export class JobWorker {
   #phase: Phase = 'working'
   #isBeginning = false
   readonly #pauses = new Pauses()
-  #whenIdle: (() => void)[] = []
+  /** Resolves when the worker was stopped and no job is left here. */
+  #ended: Promise<void> | undefined
+  #onIdle: () => void = () => {}
 
   constructor(handlers: ReadonlyMap<string, JobHandler>, settings: WorkerSettings, parts: WorkerParts) {
     const { ttlMs, maxRunMs, pollMs, name } = settings
@@ -107,7 +109,6 @@ export class JobWorker {
       demand: (ending) => this.#demand(ending),
       knownIds: () => [...this.#runs].map(({ facts }) => facts.id),
       take: (jobs, askedAt) => this.#take(jobs, askedAt),
-      onClaimEnd: () => this.#notifyIdle(),
       onError,
     })
     const onLook = (): void => this.#giveBackStuck()
@@ -143,7 +144,7 @@ export class JobWorker {
   async stop(graceMs: number): Promise<void> {
     if (this.#phase === 'working') this.#phase = 'stopping'
     this.#parts.wakes.delete(this)
-    this.#claims.stop()
+    this.#ended ??= this.#end()
     this.#giveBackWaiting()
     // They may be longer than the time that is left.
     this.#pauses.endAll()
@@ -153,7 +154,7 @@ export class JobWorker {
     const late = new Promise<void>((resolve) => {
       limit = setTimeout(resolve, Math.min(graceMs + GIVE_BACK_MS, LONGEST_TIMER_MS))
     })
-    await Promise.race([late, this.#ended()])
+    await Promise.race([late, this.#ended])
     clearTimeout(grace)
     clearTimeout(limit)
     this.#leases.stop()
@@ -161,13 +162,15 @@ export class JobWorker {
     this.#pauses.endAll()
   }
 
-  async #ended(): Promise<void> {
-    await this.#idle()
-    await this.#claims.recoverLost({
+  async #end(): Promise<void> {
+    await this.#claims.stop({
       isOver: () => this.#phase === 'stopped',
       pause: (failures) => this.#pauses.after(failures, STOPPING),
     })
-    await this.#idle()
+    if (this.#runs.size === 0) return
+    await new Promise<void>((resolve) => {
+      this.#onIdle = resolve
+    })
   }
 
   /**
@@ -242,7 +245,7 @@ export class JobWorker {
   #forget(run: JobRun): void {
     this.#runs.delete(run)
     this.#claims.claimSoon()
-    this.#notifyIdle()
+    if (this.#runs.size === 0) this.#onIdle()
   }
 
   async #run(run: JobRun): Promise<void> {
@@ -333,18 +336,6 @@ export class JobWorker {
 
   #cutOffAll(): void {
     for (const run of this.#runs) if (!run.isCutOff) run.cutOff(stopped())
-  }
-
-  #idle(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#whenIdle.push(resolve)
-      this.#notifyIdle()
-    })
-  }
-
-  #notifyIdle(): void {
-    if (this.#runs.size > 0 || this.#claims.isClaiming) return
-    for (const resolve of this.#whenIdle.splice(0)) resolve()
   }
 
   /** After the stop there is nothing left that the worker could go on trying. */

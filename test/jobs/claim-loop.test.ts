@@ -9,7 +9,7 @@ import { until } from '../servers/until.ts'
 const loops: ClaimLoop[] = []
 
 afterEach(() => {
-  for (const loop of loops.splice(0)) void loop.stop()
+  for (const loop of loops.splice(0)) void loop.stop({ isOver: () => true, pause: async () => {} })
 })
 
 const HOUR_MS = 3_600_000
@@ -38,7 +38,6 @@ function openLoop(answer: (request: ClaimRequest, position: number) => ClaimResu
     demand: () => demand.now,
     knownIds: () => [],
     take: (jobs) => taken.push(...jobs),
-    onClaimEnd: () => {},
     onError: (error) => errors.push(error),
   })
   loops.push(loop)
@@ -95,4 +94,22 @@ test('a place that becomes free without a word is found by the poll, however man
   const before = requests.length
   demand.now = { places: 1, ahead: 0 }
   await until('it claims', () => requests.length > before)
+})
+
+test('after its stop it claims nothing, and waits for the claim that was on its way', async () => {
+  const { loop, requests, taken } = openLoop(() => ({ jobs: [job('1')], againMs: 0 }))
+  expect(requests).toHaveLength(1)
+  let stopped = false
+  const stopping = loop.stop({ isOver: () => false, pause: async () => {} }).then(() => {
+    stopped = true
+  })
+  await null
+  expect(stopped).toBe(false)
+  await stopping
+  expect(taken).toEqual([job('1')])
+  loop.wake()
+  loop.claimSoon()
+  expect(loop.piggyback(1)).toBeUndefined()
+  await new Promise(setImmediate)
+  expect(requests).toHaveLength(1)
 })

@@ -106,6 +106,50 @@ test('a worker that is stopped gives back what a claim took whose answer was los
   expect(await direct.claim('a')).toMatchObject([{ attempt: 2, failures: 0 }])
 })
 
+test('a worker that is stopped gives back at once what a claim took whose answer was lost, whatever else still runs', async () => {
+  await using proxied = await openProxied()
+  const { scene, direct, proxy, url } = proxied
+  await direct.enqueue('slow')
+  let open = (): void => {}
+  const gate = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  let stopped: Promise<void> | undefined
+  let begun = 0
+  const worker = scene.open({}, { url }).work(
+    {
+      slow: () => gate,
+      a: () => {
+        begun += 1
+      },
+    },
+    {
+      ttl: '1h',
+      onError: () => {
+        stopped ??= worker.stop({ grace: '10m' })
+      },
+    },
+  )
+  await until('the slow one runs, and the claim that follows the subscription is answered', async () => {
+    const [row] = await scene.sql(`
+      select max(query_start) filter (where query like '%"$schema".jobs_claim%' and state = 'idle')
+        > max(query_start) filter (where query ilike 'listen%') as answered
+      from pg_stat_activity where application_name = 'holdfast jobs'`)
+    return worker.jobCount === 1 && row?.['answered'] === true
+  })
+  proxy.holdReplies()
+  const id = (await direct.enqueue('a')) ?? ''
+  await until('it is claimed', async () => (await direct.find(id))?.state === 'running')
+  proxy.cut()
+  proxy.normal()
+  await until('it is given back', async () => (await direct.find(id))?.state === 'ready')
+  expect(worker.jobCount).toBe(1)
+  open()
+  await stopped
+  expect(begun).toBe(0)
+  expect(await direct.find(id)).toMatchObject({ state: 'ready', attempt: 1, failures: 0 })
+})
+
 test.each(['at the begin', 'in the middle'])(
   'a worker that is stopped %s of an outage of seconds completes what has ended, within its grace',
   async (when) => {
