@@ -9,8 +9,8 @@ import type { AttemptEnd } from './settlement-queue.ts'
 export class JobRun {
   readonly facts: JobFacts
   readonly job: RunningJob
-  /** How the handler itself has settled the job. If it did so in a transaction, that may still roll back. */
-  settledAs: 'completed' | FailOutcome | undefined
+  /** How the handler itself has settled the job. `mayRollBack`: in a transaction, and nobody knows yet whether that commits. */
+  settled: { readonly as: 'completed' | FailOutcome; readonly mayRollBack: boolean } | undefined
   /** The end that the handler asked for outside a transaction, when no answer came: it may or may not have happened. */
   unanswered: AttemptEnd | undefined
   isLost = false
@@ -38,20 +38,24 @@ export class JobRun {
   async complete(options?: SettleOptions): Promise<void> {
     const { complete } = this.#claimed
     await this.#asked(complete(options), options, () => COMPLETED)
-    this.settledAs = 'completed'
+    this.#settledBy('completed', options)
   }
 
   async fail(error: unknown, options?: FailOptions): Promise<FailOutcome> {
     const { fail } = this.#claimed
     const outcome = await this.#asked(fail(error, options), options, () => failed(error, options))
-    this.settledAs = outcome
+    this.#settledBy(outcome, options)
     return outcome
   }
 
   async giveBack(options?: SettleOptions): Promise<void> {
     const { giveBack } = this.#claimed
     await this.#asked(giveBack(options), options, () => GIVEN_BACK)
-    this.settledAs = 'ready'
+    this.#settledBy('ready', options)
+  }
+
+  #settledBy(as: 'completed' | FailOutcome, options: SettleOptions | undefined): void {
+    this.settled = { as, mayRollBack: options?.transaction !== undefined }
   }
 
   get #claimed(): ClaimedJob {
@@ -126,10 +130,17 @@ export class JobRun {
     if (this.isLost || this.isCutOff) throw this.signal.reason
   }
 
-  /** From now on another worker may have the job. */
+  /** From now on another worker may have the job, or it is over. */
   lose(reason: 'expired' | 'evicted'): void {
-    if (this.isLost || this.settledAs !== undefined) return
-    if (reason === 'evicted' && this.#settlements > 0) return
+    if (this.isLost || this.settled?.mayRollBack === false) return
+    if (reason === 'evicted') {
+      if (this.#settlements > 0) return
+      // Most likely its transaction has committed. Then the lease does not matter any more.
+      if (this.settled !== undefined) {
+        this.settled = { ...this.settled, mayRollBack: false }
+        return
+      }
+    }
     this.isLost = true
     this.#abort(reason === 'expired' ? expiredError(this.facts, this.#lease) : evictedError(this.facts))
   }

@@ -272,7 +272,7 @@ export class JobWorker {
 
   async #settleAfter(run: JobRun, failure: { readonly error: unknown } | undefined): Promise<void> {
     if (failure !== undefined) await this.#settleFailed(run, failure.error)
-    else if (run.settledAs === undefined) await this.#settleEnded(run)
+    else if (run.settled === undefined) await this.#settleEnded(run)
   }
 
   /** If the handler itself has asked for an end and got no answer, asks for the same end again; else completes the job. */
@@ -300,11 +300,7 @@ export class JobWorker {
     const isGivenBack = run.isCutOff && isHoldfastError(error, 'closed')
     const settled = await this.#settle(run, isGivenBack ? GIVEN_BACK : (run.unanswered ?? failed(error)))
     if (isGivenBack) return
-    this.#reportFailure(
-      run,
-      error,
-      settled.tag === 'settled' ? settled.outcome : (run.settledAs ?? settled.tag),
-    )
+    this.#reportFailure(run, error, outcomeOf(settled, run))
   }
 
   /** Tries until the database answers, or until the answer makes no difference any more. */
@@ -357,6 +353,13 @@ const AHEAD_MS = 50
 const MOST_AHEAD = 2000
 /** Waiting jobs are given back at the third look of the lease watch: after half a second or more, or sooner if `ttl` is below 2.5 s. */
 const MOST_LOOKS = 2
+
+/** What became of an attempt that its handler may have settled itself before. */
+function outcomeOf(settled: SettleAnswer, { settled: before }: JobRun): JobFailure['outcome'] {
+  if (settled.tag === 'settled') return settled.outcome
+  if (before === undefined || (settled.tag === 'unknown' && before.mayRollBack)) return settled.tag
+  return before.as
+}
 
 function stopped(): ClosedError {
   return new ClosedError(

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { JobFailure, RunningJob } from '../../src/jobs/index.ts'
 import { until } from '../servers/until.ts'
@@ -236,4 +237,60 @@ test('a handler that does not end in its time has failed, and cannot complete th
     message: expect.stringContaining('did not end within 100 ms (`maxRun`)'),
   })
   expect(await late).toMatchObject({ code: 'lease-lost' })
+})
+
+test('after a transaction that was rolled back, a handler hears of the end of its lease', async () => {
+  await using proxied = await openProxied()
+  const { scene, direct, proxy, url } = proxied
+  const client = await scene.connect()
+  const id = (await direct.enqueue('a', null, { backoff: 0 })) ?? ''
+  let told: { readonly reason: unknown; readonly at: number } | undefined
+  scene.open({}, { url }).work(
+    {
+      a: async (job) => {
+        await client.query('begin')
+        await job.complete({ transaction: client })
+        await client.query('rollback')
+        proxy.halfOpen()
+        await once(job.signal, 'abort')
+        told = { reason: job.signal.reason, at: performance.now() }
+        expect(() => job.assertHeld()).toThrow('ran out')
+      },
+    },
+    { ttl: '1500ms', onError: () => {}, onFailure: () => {} },
+  )
+  await until('it runs', async () => (await direct.find(id))?.state === 'running')
+  const next = await until('another one has it', async () => (await direct.claim('a'))[0])
+  const takenAt = performance.now()
+  expect(next).toMatchObject({ attempt: 2, failures: 1 })
+  expect(told?.reason).toMatchObject({ code: 'lease-lost', reason: 'expired' })
+  expect(told?.at).toBeLessThan(takenAt)
+  proxy.normal()
+})
+
+test('a handler that goes on after its transaction has committed is not told of an end', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const client = await scene.connect()
+  const id = (await jobs.enqueue('a')) ?? ''
+  const told: unknown[] = []
+  const failures: JobFailure[] = []
+  jobs.work(
+    {
+      a: async (job) => {
+        await client.query('begin')
+        await job.complete({ transaction: client })
+        await client.query('commit')
+        const overAt = performance.now() + 2500
+        await until('its lease would be over', () => performance.now() > overAt)
+        job.assertHeld()
+        told.push(job.signal.aborted)
+      },
+    },
+    { ttl: '1500ms', onFailure: (failure) => failures.push(failure) },
+  )
+  await until('it is through', () => told.length > 0 || failures.length > 0)
+  expect([told, failures]).toEqual([[false], []])
+  expect(await jobs.find(id)).toMatchObject({ state: 'completed', attempt: 1 })
 })
