@@ -7,6 +7,7 @@ import { connectionsOf, type PostgresConnections, type PostgresPool } from '../p
 import type { SqlClient } from '../postgres/executor.ts'
 import { parseSchema } from '../postgres/identifiers.ts'
 import { claimedJob, GIVEN_BACK, type SettleContext } from './claimed-job.ts'
+import { CleanUps } from './clean-ups.ts'
 import { type ClaimedJob, JOB_STATES, type JobCount, type JobState, type JobView } from './job.ts'
 import { JobTables } from './job-tables.ts'
 import type { ClaimOptions, InspectOptions, Jobs, JobsOptions, Worker } from './jobs.ts'
@@ -63,7 +64,7 @@ class PostgresJobs implements Jobs {
   readonly #keepCompletedMs: number
   readonly #keepEndedMs: number
   readonly #maxPayloadBytes: number
-  #tidyTimer: NodeJS.Timeout | undefined
+  readonly #cleanUps = new CleanUps(() => this.cleanUp())
   #closed: Promise<void> | undefined
 
   constructor(client: PostgresPool, options: JobsOptions) {
@@ -122,7 +123,7 @@ class PostgresJobs implements Jobs {
     const stop = async (stopOptions: StopOptions = {}): Promise<void> => {
       await jobWorker.stop(graceOf(stopOptions))
       this.#workers.delete(worker)
-      if (this.#workers.size === 0) clearTimeout(this.#tidyTimer)
+      if (this.#workers.size === 0) this.#cleanUps.stop()
     }
     const worker: Worker = {
       get jobCount() {
@@ -132,7 +133,7 @@ class PostgresJobs implements Jobs {
       [Symbol.asyncDispose]: () => stop(),
     }
     this.#workers.add(worker)
-    if (this.#workers.size === 1) this.#tidyIn(Math.random() * TIDY_EVERY_MS)
+    if (this.#workers.size === 1) this.#cleanUps.start()
     jobWorker.start()
     return worker
   }
@@ -221,7 +222,7 @@ class PostgresJobs implements Jobs {
 
   async #stopAll(grace: number): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.stop({ grace })))
-    clearTimeout(this.#tidyTimer)
+    this.#cleanUps.stop()
     await Promise.all([this.#connections.close(), this.#renewing.close()])
   }
 
@@ -229,22 +230,9 @@ class PostgresJobs implements Jobs {
     if (this.#closed !== undefined)
       throw new ClosedError('These jobs were closed: they take and run no more.')
   }
-
-  #tidyIn(delayMs: number): void {
-    this.#tidyTimer = setTimeout(async () => {
-      try {
-        await this.cleanUp()
-      } catch {
-        // The next clean-up does it, or another process.
-      }
-      if (this.#workers.size > 0) this.#tidyIn(TIDY_EVERY_MS * (0.9 + Math.random() / 5))
-    }, delayMs)
-    this.#tidyTimer.unref()
-  }
 }
 
 const PAGE = 500
-const TIDY_EVERY_MS = 30_000
 
 function answeredTooLate({ ttlMs }: LeaseTime): StoreError {
   return new StoreError(

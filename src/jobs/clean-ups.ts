@@ -1,0 +1,36 @@
+/** Cleans up every half minute while a process has workers. */
+export class CleanUps {
+  readonly #cleanUp: () => Promise<void>
+  #isStarted = false
+  #timer: NodeJS.Timeout | undefined
+
+  constructor(cleanUp: () => Promise<void>) {
+    this.#cleanUp = cleanUp
+  }
+
+  start(): void {
+    this.#isStarted = true
+    this.#cleanUpIn(Math.random() * EVERY_MS)
+  }
+
+  stop(): void {
+    this.#isStarted = false
+    clearTimeout(this.#timer)
+  }
+
+  #cleanUpIn(delayMs: number): void {
+    // A clean-up that began before a stop and a new start ends with a call, too. There is one timer for both.
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(async () => {
+      try {
+        await this.#cleanUp()
+      } catch {
+        // The next clean-up does it, or another process.
+      }
+      if (this.#isStarted) this.#cleanUpIn(EVERY_MS * (0.9 + Math.random() / 5))
+    }, delayMs)
+    this.#timer.unref()
+  }
+}
+
+const EVERY_MS = 30_000
