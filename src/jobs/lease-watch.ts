@@ -74,6 +74,8 @@ export class LeaseWatch {
       const gone = new Set(answer.gone)
       const skipped = new Set(answer.skipped)
       for (const run of runs) {
+        // Settled meanwhile, so it may be gone for that reason.
+        if (!this.#options.runs.has(run)) continue
         if (gone.has(run.facts.id)) run.lose('evicted')
         else if (!skipped.has(run.facts.id)) run.renewed(askedAt)
       }

@@ -303,17 +303,20 @@ export class JobWorker {
     this.#reportFailure(run, error, outcomeOf(settled, run))
   }
 
+  #settle(run: JobRun, end: AttemptEnd): Promise<SettleAnswer> {
+    return run.settling(this.#settleInTries(run, end))
+  }
+
   /** Tries until the database answers, or until the answer makes no difference any more. */
-  async #settle(run: JobRun, end: AttemptEnd): Promise<SettleAnswer> {
+  async #settleInTries(run: JobRun, end: AttemptEnd): Promise<SettleAnswer> {
     for (let failures = 1; ; failures += 1) {
       try {
-        const settlement = this.#parts.settling.queue.settle(run.facts, end, {
+        const outcome = await this.#parts.settling.queue.settle(run.facts, end, {
           freesPlace: !run.isHeldUp,
           onHeldUp: () => {
             run.isHeldUp = true
           },
         })
-        const outcome = await run.settling(settlement)
         return outcome === null ? { tag: 'lost' } : { tag: 'settled', outcome }
       } catch (error) {
         this.#reportError(error)
