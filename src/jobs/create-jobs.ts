@@ -77,7 +77,8 @@ class PostgresJobs implements Jobs {
     const max = parseCount('maxConnections', options.maxConnections ?? 2, { least: 1, most: 100 })
     const maker = 'createJobs()'
     this.#connections = connectionsOf(client, { max, applicationName: 'holdfast jobs', maker })
-    this.#renewing = connectionsOf(client, { max: 1, applicationName: 'holdfast jobs renewal', maker })
+    // Two, so that a renewal has another connection while one says nothing.
+    this.#renewing = connectionsOf(client, { max: 2, applicationName: 'holdfast jobs renewal', maker })
     this.#tables = new JobTables(this.#connections, schema)
     this.#renewals = new JobTables(this.#renewing, schema)
     const keepsCompleted = this.#keepCompletedMs > 0

@@ -20,8 +20,8 @@ export interface JobsOptions {
   /** The largest payload, in bytes of JSON. Default: 1,048,576. */
   readonly maxPayloadBytes?: number | undefined
   /**
-   * The largest number of connections for all statements except renewals. Workers open two more: one to renew leases, one
-   * to listen. Default: 2.
+   * The largest number of connections for all statements except renewals. Workers open up to three more: one to listen, one to
+   * renew leases, and another one while a renewal has no answer. Default: 2.
    */
   readonly maxConnections?: number | undefined
 }

@@ -1,8 +1,11 @@
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
-import { CLIENT_KINDS, JobsScene } from './scene.ts'
+import { CLIENT_KINDS, closeSharedServer, JobsScene, openProxied, sharedServer } from './scene.ts'
+
+beforeAll(sharedServer)
+afterAll(closeSharedServer)
 
 /** Longer than a connection may owe an answer and the next one may take to be made. */
 const SILENCE_MS = 20_000
@@ -51,3 +54,34 @@ describe.concurrent('after a silence of twenty seconds a worker goes on by itsel
     for (const error of errors) expect(error).toMatchObject({ code: 'store-unavailable' })
   })
 })
+
+test.each(CLIENT_KINDS)(
+  'with %s, the renewals of a connection that falls silent go over another one in time',
+  async (kind) => {
+    await using proxied = await openProxied()
+    const { scene, direct, proxy, url } = proxied
+    const id = (await direct.enqueue('a')) ?? ''
+    const ttlMs = 6000
+    let told: unknown
+    scene.open({}, { kind, url }).work(
+      {
+        a: async (job) => {
+          const renewedAfter = (ms: number) =>
+            until('it was renewed', async () => {
+              const [row] = await scene.sql(
+                `select due_at > started_at + interval '${ttlMs + ms} ms' as renewed from $schema.jobs where id = ${id}`,
+              )
+              return job.signal.aborted || row?.['renewed'] === true
+            })
+          await renewedAfter(500)
+          expect(proxy.silence('holdfast jobs renewal')).toBe(1)
+          await renewedAfter(ttlMs)
+          told = job.signal.reason ?? 'nothing'
+        },
+      },
+      { ttl: ttlMs, onError: () => {}, onFailure: () => {} },
+    )
+    await until('it is told', () => told !== undefined)
+    expect(told).toBe('nothing')
+  },
+)
