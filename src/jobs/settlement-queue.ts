@@ -3,7 +3,16 @@ import { type Instant, now, paused, systemClock } from '../base/clock.ts'
 import { StoreError } from '../errors.ts'
 import type { FailOutcome } from './job.ts'
 import type { JobTables } from './job-tables.ts'
-import type { Attempt, ClaimRequest, ClaimResult, Settled, Settlement, Uncompleted } from './statements.ts'
+import {
+  type Attempt,
+  attemptKey,
+  attemptKeys,
+  type ClaimRequest,
+  type ClaimResult,
+  type Settled,
+  type Settlement,
+  type Uncompleted,
+} from './statements.ts'
 
 /** How an attempt ends. */
 export type AttemptEnd =
@@ -81,7 +90,7 @@ export class SettlementQueue {
 
   async #send(batch: PendingSettlement[]): Promise<void> {
     // A statement whose answer was lost may still run. In this order its repetition waits for it, and never it for the repetition.
-    batch.sort((a, b) => Number(a.attempt.id) - Number(b.attempt.id))
+    batch.sort(byIdAndAttempt)
     const done: PendingSettlement[] = []
     const others: PendingSettlement[] = []
     const uncompleted: Uncompleted[] = []
@@ -98,8 +107,8 @@ export class SettlementQueue {
     try {
       const settlement = { done: done.map(({ attempt }) => attempt), others: uncompleted }
       const { lost, outcomes } = await this.#ask(settlement, claim)
-      const lostIds = new Set(lost)
-      for (const { attempt, resolve } of done) resolve(lostIds.has(attempt.id) ? null : 'completed')
+      const lostKeys = attemptKeys(lost)
+      for (const { attempt, resolve } of done) resolve(lostKeys.has(attemptKey(attempt)) ? null : 'completed')
       for (const [index, pending] of others.entries()) {
         const outcome = outcomes[index] ?? null
         if (outcome !== 'busy') pending.resolve(outcome)
@@ -166,6 +175,10 @@ const HELD_UP: Backoff = { firstMs: 50, longestMs: 400, jitter: 0.5 }
 
 /** How long a settlement may be held up before it rejects. Its caller then asks again or gives up. */
 const HELD_UP_MS = 1500
+
+function byIdAndAttempt({ attempt: a }: PendingSettlement, { attempt: b }: PendingSettlement): number {
+  return Number(a.id) - Number(b.id) || a.attempt - b.attempt
+}
 
 function heldUpError({ id }: Uncompleted): StoreError {
   const message = `The job ${id} could not be put back: a transaction that has enqueued a job of its name and key is open.`

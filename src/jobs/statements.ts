@@ -2,10 +2,14 @@ import type { FailOutcome, JobFacts, JobView } from './job.ts'
 import type { JobEntry } from './new-job.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
-/** One attempt of a job. */
-export interface Attempt {
+/** A worker may have two attempts of one job at once: an old one whose handler is not over, and the one that runs. */
+export interface AttemptId {
   readonly id: string
   readonly attempt: number
+}
+
+/** One attempt of a job. */
+export interface Attempt extends AttemptId {
   readonly group: string | null
 }
 
@@ -18,14 +22,14 @@ export interface Uncompleted extends Attempt {
 }
 
 export interface Settlement {
-  /** In order of their ids: the function finds their attempts by a binary search. */
+  /** In order of their ids and attempts: the function finds the attempt of an id by a binary search. */
   readonly done: readonly Attempt[]
   readonly others: readonly Uncompleted[]
 }
 
 export interface Settled {
-  /** The done jobs whose attempt was not the one that ran. Nothing was changed. */
-  readonly lost: readonly string[]
+  /** The done attempts that were not the ones that ran. Nothing was changed. */
+  readonly lost: readonly AttemptId[]
   /** What became of each of the others; null if its attempt was not the one that ran; `busy`: nothing yet, ask again alone. */
   readonly outcomes: readonly (FailOutcome | 'busy' | null)[]
 }
@@ -121,6 +125,15 @@ export function settleParameters(
 
 function groupsOf(attempts: readonly Attempt[]): readonly string[] {
   return attempts.flatMap(({ group }) => group ?? [])
+}
+
+/** The attempts of an answer, to look them up by {@link attemptKey}. */
+export function attemptKeys(attempts: readonly AttemptId[]): ReadonlySet<string> {
+  return new Set(attempts.map(attemptKey))
+}
+
+export function attemptKey({ id, attempt }: AttemptId): string {
+  return `${id}/${attempt}`
 }
 
 /** Each job is an array: half as long as an object, to write and to read. */

@@ -120,13 +120,13 @@ end
 $function$;
 
 -- Ends attempts.
---   done, attempts   the jobs that are done, in order of their ids, and their attempts
+--   done, attempts   the jobs that are done and their attempts, in order of both
 --   groups           the groups of all these jobs
 --   others           null, or [{ id, attempt, reason, retry, retry_in_ms }], as for jobs_end_attempt
 --   patient          whether an end may wait for a transaction that has enqueued its unique key
--- Answers { lost: [id], outcomes: [...] }.
---   lost       the done jobs whose attempt was not the one that runs. Nothing was changed. A completed job that is kept is not
---              lost when the caller asks again after a lost answer
+-- Answers { lost: [{ id, attempt }], outcomes: [...] }.
+--   lost       the done attempts that are not the ones that run. Nothing was changed. A completed job that is kept is not lost
+--              when the caller asks again after a lost answer
 --   outcomes   what jobs_end_attempt answers for each of the others. After a busy one, the others that have a unique key are
 --              busy without a try, so that the done jobs wait once at most. Ask the busy ones again, in a call of their own
 create function "{schema}".jobs_settle(
@@ -150,6 +150,7 @@ begin
   if done <> '{}' then
     with gone as (
       delete from jobs
+      -- Of several attempts of a job width_bucket finds the last one. No earlier one can be the one that runs.
       -- coalesce hides the state from the planner. Its statistics mostly know of no running jobs, so it would choose a partial
       -- index and read all of them.
       where id = any (done) and attempt = attempts[width_bucket(id, done)] and coalesce(state = 'running', false)
@@ -165,8 +166,11 @@ begin
     )
     select array_agg(id) into completed from gone;
     if cardinality(done) > coalesce(cardinality(completed), 0) then
-      select coalesce(json_agg(d.id::text), '[]') into lost from unnest(done, attempts) as d (id, attempt)
-      where not exists (select from unnest(completed) as c (id) where c.id = d.id) and not exists (
+      select coalesce(json_agg(json_build_object('id', d.id::text, 'attempt', d.attempt)), '[]') into lost
+      from unnest(done, attempts) as d (id, attempt)
+      where not exists (
+        select from unnest(completed) as c (id) where c.id = d.id and d.attempt = attempts[width_bucket(d.id, done)]
+      ) and not exists (
         select from finished_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
       );
     end if;
