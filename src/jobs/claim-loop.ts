@@ -4,7 +4,7 @@ import type { JobFacts } from './job.ts'
 import type { JobTables } from './job-tables.ts'
 import { RETRYING } from './pauses.ts'
 import type { PiggybackedClaim } from './settlement-queue.ts'
-import type { ClaimRequest, ClaimResult } from './statements.ts'
+import type { AttemptId, ClaimRequest, ClaimResult } from './statements.ts'
 import type { JobWakes } from './wakes.ts'
 
 export interface ClaimLoopOptions {
@@ -17,8 +17,8 @@ export interface ClaimLoopOptions {
   readonly pollMs: number
   /** How many jobs to claim now. `ending`: how many jobs of the worker are in the statement that is about to be sent. */
   readonly demand: (ending: number) => Demand
-  /** The ids of all jobs that the worker has. */
-  readonly knownIds: () => readonly string[]
+  /** All attempts that the worker has. */
+  readonly known: () => readonly AttemptId[]
   /** Takes the jobs of a claim. `askedAt`: before the claim was sent. */
   readonly take: (jobs: readonly JobFacts[], askedAt: Instant) => void
   readonly onError: (error: unknown) => void
@@ -199,9 +199,8 @@ export class ClaimLoop {
   }
 
   #request({ places, ahead }: Demand): ClaimRequest {
-    const { names, worker, ttlMs, knownIds } = this.#options
-    const known = this.#failures > 0 ? knownIds() : undefined
-    return { names, limit: places, ahead, worker, ttlMs, known }
+    const { names, worker, ttlMs, known } = this.#options
+    return { names, limit: places, ahead, worker, ttlMs, known: this.#failures > 0 ? known() : undefined }
   }
 
   #take({ jobs, againMs }: ClaimResult, askedAt: Instant): void {

@@ -23,6 +23,7 @@ import {
   enqueueParameters,
   type JobLease,
   MIGRATIONS,
+  type NotRenewed,
   type RawClaim,
   type RawJob,
   SETTLE,
@@ -129,10 +130,7 @@ export class JobTables {
     }
   }
 
-  async renew(
-    leases: readonly JobLease[],
-    ttlMs: number,
-  ): Promise<{ readonly gone: readonly string[]; readonly skipped: readonly string[] }> {
+  async renew(leases: readonly JobLease[], ttlMs: number): Promise<NotRenewed> {
     const parameters = [JSON.stringify(leases), String(ttlMs)]
     return this.#call('jobs_renew($1::text::json, $2::text::bigint)', parameters, {
       doing: 'renewing the leases of jobs',

@@ -2,6 +2,7 @@ import { now, systemClock } from '../base/clock.ts'
 import { TaskFailedError } from '../errors.ts'
 import type { JobRun } from './job-run.ts'
 import type { JobTables } from './job-tables.ts'
+import { attemptKey, attemptKeys } from './statements.ts'
 
 export interface LeaseWatchOptions {
   readonly runs: ReadonlySet<JobRun>
@@ -71,13 +72,14 @@ export class LeaseWatch {
         runs.map(({ facts: { id, attempt }, isBegun: begun }) => ({ id, attempt, begun })),
         ttlMs,
       )
-      const gone = new Set(answer.gone)
-      const skipped = new Set(answer.skipped)
+      const gone = attemptKeys(answer.gone)
+      const skipped = attemptKeys(answer.skipped)
       for (const run of runs) {
         // Settled meanwhile, so it may be gone for that reason.
         if (!this.#options.runs.has(run)) continue
-        if (gone.has(run.facts.id)) run.lose('evicted')
-        else if (!skipped.has(run.facts.id)) run.renewed(askedAt)
+        const key = attemptKey(run.facts)
+        if (gone.has(key)) run.lose('evicted')
+        else if (!skipped.has(key)) run.renewed(askedAt)
       }
       // Another transaction was just changing the skipped ones: ask again well before the next turn.
       if (skipped.size > 0) this.#renewAt = performance.now() + ttlMs / 20

@@ -42,8 +42,8 @@ export interface ClaimRequest {
   readonly ahead: number
   readonly worker: string
   readonly ttlMs: number
-  /** After a lost answer: every job that the worker knows it has. Its other jobs are delivered again. */
-  readonly known?: readonly string[] | undefined
+  /** After a lost answer: every attempt that the worker knows it has. Its other attempts are delivered again. */
+  readonly known?: readonly AttemptId[] | undefined
 }
 
 export interface ClaimResult {
@@ -52,9 +52,15 @@ export interface ClaimResult {
   readonly againMs: number | null
 }
 
-export interface JobLease {
-  readonly id: string
-  readonly attempt: number
+/** The attempts whose leases were not renewed. */
+export interface NotRenewed {
+  /** They no longer run. */
+  readonly gone: readonly AttemptId[]
+  /** Another transaction was just changing their rows. */
+  readonly skipped: readonly AttemptId[]
+}
+
+export interface JobLease extends AttemptId {
   /** Whether its handler was called. A job that was claimed ahead and is not begun is given back if its lease is lost. */
   readonly begun: boolean
 }
@@ -78,7 +84,7 @@ export const ENQUEUE_ONE: string = `to_json(jobs_enqueue_one(
   $9::text::bigint, $10::text::timestamptz
 )::text)`
 export const CLAIM: string =
-  'jobs_claim($1::text::text[], $2::text::integer, $3::text::integer, $4::text, $5::text::bigint, $6::text::bigint[])'
+  'jobs_claim($1::text::text[], $2::text::integer, $3::text::integer, $4::text, $5::text::bigint, $6::text::bigint[], $7::text::integer[])'
 export const SETTLE: string =
   'jobs_settle($1::text::bigint[], $2::text::integer[], $3::text::text[], $4::text::json, $5::text::boolean, $6::text::boolean)'
 
@@ -105,8 +111,8 @@ export function claimParameters({
   ttlMs,
   known,
 }: ClaimRequest): (string | null)[] {
-  const knownIds = known === undefined ? null : `{${known.join(',')}}`
-  return [textArray(names), String(limit), String(ahead), worker, String(ttlMs), knownIds]
+  const lists = known === undefined ? [null, null] : idsAndAttempts(known)
+  return [textArray(names), String(limit), String(ahead), worker, String(ttlMs), ...lists]
 }
 
 export function settleParameters(
@@ -114,12 +120,18 @@ export function settleParameters(
   { keepsCompleted, isPatient }: { readonly keepsCompleted: boolean; readonly isPatient: boolean },
 ): (string | null)[] {
   return [
-    `{${done.map(({ id }) => id).join(',')}}`,
-    `{${done.map(({ attempt }) => attempt).join(',')}}`,
+    ...idsAndAttempts(done),
     textArray([...groupsOf(done), ...groupsOf(others)]),
     others.length === 0 ? null : JSON.stringify(others),
     String(keepsCompleted),
     String(isPatient),
+  ]
+}
+
+function idsAndAttempts(attempts: readonly AttemptId[]): [ids: string, attempts: string] {
+  return [
+    `{${attempts.map(({ id }) => id).join(',')}}`,
+    `{${attempts.map(({ attempt }) => attempt).join(',')}}`,
   ]
 }
 

@@ -107,7 +107,7 @@ export class JobWorker {
       ttlMs,
       pollMs,
       demand: (ending) => this.#demand(ending),
-      knownIds: () => [...this.#runs].map(({ facts }) => facts.id),
+      known: () => [...this.#runs].map(({ facts }) => facts),
       take: (jobs, askedAt) => this.#take(jobs, askedAt),
       onError,
     })

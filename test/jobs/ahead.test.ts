@@ -230,7 +230,7 @@ describe('a claim ahead, asked of the database', () => {
     const jobs = scene.open()
     await jobs.migrate()
     const statement = (places: number, ahead: number, { names = 'a', ttlMs = 3_600_000 } = {}) =>
-      `select ${scene.schema}.jobs_claim('{${names}}', ${places}, ${ahead}, 'w', ${ttlMs}, null) as answer`
+      `select ${scene.schema}.jobs_claim('{${names}}', ${places}, ${ahead}, 'w', ${ttlMs}, null, null) as answer`
     const read = (rows: readonly Record<string, unknown>[]): Answer => {
       const { jobs, again_ms } = JSON.parse(String(rows[0]?.['answer'])) as {
         jobs: [string][]

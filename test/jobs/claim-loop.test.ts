@@ -36,7 +36,7 @@ function openLoop(answer: (request: ClaimRequest, position: number) => ClaimResu
     ttlMs: HOUR_MS,
     pollMs,
     demand: () => demand.now,
-    knownIds: () => [],
+    known: () => [],
     take: (jobs) => taken.push(...jobs),
     onError: (error) => errors.push(error),
   })

@@ -237,10 +237,10 @@ test('claims stay cheap beside 100,000 jobs that are over and 100,000 that are d
   // As the database counts it, because the clock of this machine is shared.
   await client.query('begin')
   for (let warm = 0; warm < 2; warm += 1) {
-    await client.query(`select ${scene.schema}.jobs_claim('{a}', 10, 90, 'w', 30000, null)`)
+    await client.query(`select ${scene.schema}.jobs_claim('{a}', 10, 90, 'w', 30000, null, null)`)
   }
   const plan = await client.query(
-    `explain (analyze, buffers, format json) select ${scene.schema}.jobs_claim('{a}', 10, 90, 'w', 30000, null)`,
+    `explain (analyze, buffers, format json) select ${scene.schema}.jobs_claim('{a}', 10, 90, 'w', 30000, null, null)`,
   )
   await client.query('rollback')
   const [{ Plan: node }] = (plan.rows[0] as { 'QUERY PLAN': [{ Plan: Record<string, number> }] })[

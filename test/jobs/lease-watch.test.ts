@@ -36,7 +36,10 @@ test('a renewal that finds a job gone is no loss if the job was settled before i
   try {
     await until('it renews', () => answer !== undefined)
     runs.delete(settled)
-    answer?.({ gone: ['1', '2'], skipped: [] })
+    answer?.({
+      gone: [settled, cancelled].map(({ facts: { id, attempt } }) => ({ id, attempt })),
+      skipped: [],
+    })
     await until('the other one is lost', () => cancelled.isLost)
     expect(settled.signal.aborted).toBe(false)
   } finally {

@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { JobFailure } from '../../src/jobs/index.ts'
+import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
 import { closeSharedServer, openScene, sharedServer } from './scene.ts'
 
@@ -43,3 +45,78 @@ test.each([true, false])(
     expect((await jobs.find(one ?? ''))?.state).toBe(keeps ? 'completed' : undefined)
   },
 )
+
+test('a handler that gave its job back and goes on does no harm to the next attempt in the same worker', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const failures: JobFailure[] = []
+  let endOld = (): void => {}
+  const oldMayEnd = new Promise<void>((resolve) => {
+    endOld = resolve
+  })
+  let wasAborted: boolean | undefined
+  await jobs.enqueue('a')
+  jobs.work(
+    {
+      a: async ({ id, attempt, signal, giveBack }) => {
+        if (attempt === 1) {
+          await giveBack()
+          await oldMayEnd
+          return
+        }
+        const [before] = await scene.sql(`select due_at from $schema.jobs where id = ${id}`)
+        // Two renewals, which name both attempts. The second one comes after the answer to the first.
+        await until('it was renewed twice', async () => {
+          const [row] = await scene.sql(`select due_at from $schema.jobs where id = ${id}`)
+          const renewedMs = Number(row?.['due_at']) - Number(before?.['due_at'])
+          return signal.aborted || renewedMs > 700
+        })
+        wasAborted = signal.aborted
+        endOld()
+      },
+    },
+    { ttl: '1500ms', onFailure: (failure) => failures.push(failure) },
+  )
+  await until('both attempts are over', () => wasAborted !== undefined)
+  await until('it is completed', async () => (await jobs.count())[0]?.state === 'completed')
+  expect([wasAborted, failures]).toEqual([false, []])
+})
+
+test('an attempt whose claim got no answer is delivered again beside an old attempt that is not over', async () => {
+  await using scene = await openScene()
+  const direct = scene.open()
+  await direct.migrate()
+  await using proxy = await startProxy({ targetPort: scene.server.port })
+  const url = scene.server.url.replace(String(scene.server.port), String(proxy.port))
+  const attempts: number[] = []
+  let lost: Promise<void> | undefined
+  let endOld = (): void => {}
+  const oldMayEnd = new Promise<void>((resolve) => {
+    endOld = resolve
+  })
+  scene.open({}, { url }).work(
+    {
+      first: () => {},
+      a: async ({ attempt, giveBack }) => {
+        attempts.push(attempt)
+        if (attempt > 1) return endOld()
+        lost = proxy.loseNextReply('lossy')
+        await giveBack()
+        await oldMayEnd
+      },
+    },
+    // The label is in every claim.
+    { ttl: '1h', pollInterval: '10m', label: 'lossy', onError: () => {} },
+  )
+  // Of three in a row, one comes by a message. From then on the worker claims only when it gets one.
+  for (let n = 0; n < 3; n += 1) {
+    const first = (await direct.enqueue('first')) ?? ''
+    await until('it is completed', async () => (await direct.find(first))?.state === 'completed')
+  }
+  const id = (await direct.enqueue('a')) ?? ''
+  await until('it is completed', async () => (await direct.find(id))?.state === 'completed')
+  await lost
+  expect(attempts).toEqual([1, 2])
+  expect(await direct.find(id)).toMatchObject({ attempt: 2, failures: 0 })
+})

@@ -54,13 +54,13 @@ $function$;
 -- later. Each has a lease of ttl_ms. A job that may not be claimed ahead ends the claim, so that none passes it. Such are
 --   jobs with an error or with a single attempt              their loss has to count, so they are claimed only to be begun
 --   jobs whose payload is stored in more than 2,000 bytes    hundreds of them would be too much for one answer
--- known is null, or the jobs that the claimant knows it has. Other jobs of the claimant are delivered once more, because the
--- answer that brought them was lost.
+-- known and attempts are null, or the jobs and attempts that the claimant knows it has. Its other attempts are delivered once
+-- more, because the answer that brought them was lost.
 -- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
 -- enqueued_at]], again_ms }: after how long another claim may bring more, null when no time is known.
 create function "{schema}".jobs_claim(
-  handled text[], wanted integer, further integer, claimant text, ttl_ms bigint, known bigint[]
+  handled text[], wanted integer, further integer, claimant text, ttl_ms bigint, known bigint[], attempts integer[]
 ) returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
@@ -94,7 +94,8 @@ begin
   -- First, because this may wait for a settlement of one of them that is on its way.
   if known is not null then
     select array_agg(mine.ctid) into again from (
-      select ctid from jobs where state = 'running' and worker = claimant and not (id = any (known)) for update
+      select ctid from jobs where state = 'running' and worker = claimant
+        and (id, attempt) not in (select * from unnest(known, attempts)) for update
     ) mine;
   end if;
 
@@ -229,8 +230,8 @@ end
 $function$;
 
 -- Renews leases: [{ id, attempt, begun }]. If a job is begun, it is no longer one that was claimed ahead.
--- Answers { gone: [id], skipped: [id] }. gone: the attempt no longer runs. skipped: another transaction is just changing the row,
--- so ask again.
+-- Answers { gone: [{ id, attempt }], skipped: [{ id, attempt }] }. gone: the attempt no longer runs. skipped: another transaction
+-- is just changing the row, so ask again.
 create function "{schema}".jobs_renew(entries json, ttl_ms bigint) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -247,8 +248,10 @@ begin
   )
   select array_agg(id) into renewed from prolonged;
   select json_build_object(
-    'gone', coalesce(json_agg(e.id::text) filter (where j.id is null), '[]'),
-    'skipped', coalesce(json_agg(e.id::text) filter (where j.id is not null and not e.id = any (coalesce(renewed, '{}'))), '[]')
+    'gone', coalesce(json_agg(json_build_object('id', e.id::text, 'attempt', e.attempt)) filter (where j.id is null), '[]'),
+    'skipped', coalesce(json_agg(json_build_object('id', e.id::text, 'attempt', e.attempt)) filter (
+      where j.id is not null and not e.id = any (coalesce(renewed, '{}'))
+    ), '[]')
   ) into answer
   from json_to_recordset(entries) as e (id bigint, attempt integer)
   left join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false);
