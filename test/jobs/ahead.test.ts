@@ -288,6 +288,33 @@ describe('a claim ahead, asked of the database', () => {
     expect(await claim(1, 10)).toEqual({ ids: [ids[3], ids[4], ids[5]], more: false })
   })
 
+  test('beside another claim, a job with a single attempt is claimed only to be begun', async () => {
+    const { scene, jobs, claim } = await openClaims()
+    await using _ = scene
+    const [first = '', second, third, single = ''] = (await jobs.enqueueAll([
+      { name: 'a' },
+      { name: 'b' },
+      { name: 'a' },
+      { name: 'a', maxAttempts: 1 },
+      { name: 'a' },
+    ])) as string[]
+    const listener = await scene.connect()
+    const woken: unknown[] = []
+    listener.on('notification', ({ payload }) => woken.push(payload))
+    await listener.query('listen holdfast_jobs')
+    // As another claim does that has not committed. The look sees this job, and the lock passes over it.
+    const client = await scene.connect()
+    await client.query('begin')
+    await client.query(`select from ${scene.schema}.jobs where id = ${first} for update`)
+    expect(await claim(1, 2, { names: 'a,b' })).toEqual({ ids: [second, third], more: true })
+    expect(await jobs.find(single)).toMatchObject({ state: 'ready', attempt: 0 })
+    await until('those that sleep are told of the jobs that were locked meanwhile', () => woken.length > 0)
+    expect(woken).toEqual(['a'])
+    // Now it would begin at once.
+    expect(await claim(1, 2)).toEqual({ ids: [single], more: true })
+    await client.query('rollback')
+  })
+
   test('a job that has begun counts again from its next renewal on', async () => {
     const { scene, jobs, claim } = await openClaims()
     await using _ = scene

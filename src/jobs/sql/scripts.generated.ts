@@ -124,6 +124,10 @@ declare
   -- The addresses of the rows. Locked rows stay where they are, so they need no second look-up.
   places tid[];
   again tid[];
+  -- Which of these jobs may not be claimed ahead.
+  alone boolean[];
+  -- How many of these jobs to take, when such a one ends the claim.
+  fit integer;
   ids bigint[];
   priorities smallint[];
   grouped bigint[];
@@ -169,18 +173,28 @@ begin
     end if;
   end if;
   for round in 1..5 loop
-    select array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.id) filter (where c.group_key is not null),
-      array_agg(c.group_key) filter (where c.group_key is not null)
-    into places, ids, priorities, grouped, met
+    select array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.is_alone),
+      array_agg(c.id) filter (where c.group_key is not null), array_agg(c.group_key) filter (where c.group_key is not null)
+    into places, ids, priorities, alone, grouped, met
     from (
       select j.* from unnest(handled, quotas) as h (name, quota) cross join lateral (
-        select r.ctid as place, r.id, r.priority, r.group_key from jobs r where r.state = 'ready' and r.name = h.name
+        select r.ctid as place, r.id, r.priority, r.group_key,
+          further > 0 and (r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000) as is_alone
+        from jobs r where r.state = 'ready' and r.name = h.name
           and (r.group_key is null or r.group_key <> all (passed))
         order by r.priority desc, r.id limit coalesce(h.quota, most) for update skip locked
       ) j order by j.priority desc, j.id limit most
     ) c;
     more := more or cardinality(places) = most;
     exit when places is null and again is null;
+    -- Other claims have locked some of the jobs that the look saw, so later ones are here instead.
+    fit := wanted + array_position(alone[wanted + 1:], true) - 1;
+    if fit is not null then
+      more := true;
+      -- The others stay locked until the commit. Claims that pass over them meanwhile would sleep.
+      perform pg_notify('holdfast_jobs', name) from (select distinct name from jobs where ctid = any (places[fit + 1:])) passed_over;
+      places := places[:fit];
+    end if;
     refused := null;
     if grouped is not null then
       refused := jobs_refuse_groups(grouped);
