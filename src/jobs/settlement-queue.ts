@@ -29,11 +29,10 @@ interface PendingSettlement {
 }
 
 /**
- * A job with a unique key cannot be put back while another transaction has enqueued the same key and is still open. So its
+ * Another open transaction has locked the job or its group, or has enqueued the unique key of a job that would be put back. So its
  * settlement is asked again until that transaction ends.
  */
 interface HeldUp extends PendingSettlement {
-  readonly uncompleted: Uncompleted
   /** When to give up, on the clock of `performance.now()`. */
   readonly until: number
 }
@@ -89,36 +88,14 @@ export class SettlementQueue {
   }
 
   async #send(batch: PendingSettlement[]): Promise<void> {
-    // A statement whose answer was lost may still run. In this order its repetition waits for it, and never it for the repetition.
-    batch.sort(byIdAndAttempt)
-    const done: PendingSettlement[] = []
-    const others: PendingSettlement[] = []
-    const uncompleted: Uncompleted[] = []
-    for (const pending of batch) {
-      const { end, attempt: of } = pending
-      if (end.how === 'completed') done.push(pending)
-      else {
-        const { reason, retry, retry_in_ms } = end
-        others.push(pending)
-        uncompleted.push({ id: of.id, attempt: of.attempt, group: of.group, reason, retry, retry_in_ms })
-      }
-    }
     const claim = this.piggyback(batch.filter(({ freesPlace }) => freesPlace).length)
     try {
-      const settlement = { done: done.map(({ attempt }) => attempt), others: uncompleted }
-      const { lost, outcomes } = await this.#ask(settlement, claim)
-      const lostKeys = attemptKeys(lost)
-      for (const { attempt, resolve } of done) resolve(lostKeys.has(attemptKey(attempt)) ? null : 'completed')
-      for (const [index, pending] of others.entries()) {
-        const outcome = outcomes[index] ?? null
+      const settled = await this.#ask(settlementOf(batch), claim)
+      for (const [pending, outcome] of outcomesOf(batch, settled)) {
         if (outcome !== 'busy') pending.resolve(outcome)
         else {
           pending.onHeldUp()
-          this.#heldUp.push({
-            ...pending,
-            uncompleted: uncompleted[index] as Uncompleted,
-            until: performance.now() + HELD_UP_MS,
-          })
+          this.#heldUp.push({ ...pending, until: performance.now() + HELD_UP_MS })
         }
       }
       void this.#settleHeldUp()
@@ -130,7 +107,7 @@ export class SettlementQueue {
 
   /**
    * Runs beside the batches, which must not wait for another open transaction. All settlements that are held up go into one
-   * statement. Otherwise one transaction that has enqueued many keys would occupy all connections.
+   * statement. Otherwise one transaction that has locked many jobs would occupy all connections.
    */
   async #settleHeldUp(): Promise<void> {
     if (this.#isRetrying) return
@@ -139,16 +116,14 @@ export class SettlementQueue {
       await paused(systemClock, backoffMs(HELD_UP, round))
       const batch = this.#heldUp.splice(0, BATCH)
       try {
-        const settlement = { done: [], others: batch.map(({ uncompleted }) => uncompleted) }
-        const { outcomes } = await this.#tables.settle(settlement, { keepsCompleted: this.#keepsCompleted })
-        const again = batch.filter((one, index) => {
-          const outcome = outcomes[index] ?? null
+        const settled = await this.#ask(settlementOf(batch), undefined)
+        const again: HeldUp[] = []
+        for (const [one, outcome] of outcomesOf(batch, settled)) {
           if (outcome !== 'busy') one.resolve(outcome)
-          else if (performance.now() < one.until) return true
-          else one.reject(heldUpError(one.uncompleted))
-          return false
-        })
-        // The statement tries none after the first that is busy. So another one goes first next time.
+          else if (performance.now() < one.until) again.push(one)
+          else one.reject(heldUpError(one.attempt))
+        }
+        // The statement tries no key after the first that is busy. So another one goes first next time.
         this.#heldUp.push(...again.slice(1), ...again.slice(0, 1))
       } catch (error) {
         for (const { reject } of batch) reject(error)
@@ -176,11 +151,38 @@ const HELD_UP: Backoff = { firstMs: 50, longestMs: 400, jitter: 0.5 }
 /** How long a settlement may be held up before it rejects. Its caller then asks again or gives up. */
 const HELD_UP_MS = 1500
 
-function byIdAndAttempt({ attempt: a }: PendingSettlement, { attempt: b }: PendingSettlement): number {
-  return Number(a.id) - Number(b.id) || a.attempt - b.attempt
+function settlementOf(batch: readonly PendingSettlement[]): Settlement {
+  const done: Attempt[] = []
+  const others: Uncompleted[] = []
+  for (const { attempt: of, end } of batch) {
+    if (end.how === 'completed') done.push(of)
+    else {
+      const { reason, retry, retry_in_ms } = end
+      others.push({ id: of.id, attempt: of.attempt, group: of.group, reason, retry, retry_in_ms })
+    }
+  }
+  done.sort((a, b) => Number(a.id) - Number(b.id) || a.attempt - b.attempt)
+  return { done, others }
 }
 
-function heldUpError({ id }: Uncompleted): StoreError {
-  const message = `The job ${id} could not be put back: a transaction that has enqueued a job of its name and key is open.`
+function outcomesOf<Pending extends PendingSettlement>(
+  batch: readonly Pending[],
+  { lost, busy, outcomes }: Settled,
+): [Pending, 'completed' | FailOutcome | 'busy' | null][] {
+  const lostKeys = attemptKeys(lost)
+  const busyKeys = attemptKeys(busy)
+  let others = 0
+  return batch.map((pending) => {
+    if (pending.end.how === 'other') {
+      others += 1
+      return [pending, outcomes[others - 1] ?? null]
+    }
+    const key = attemptKey(pending.attempt)
+    return [pending, lostKeys.has(key) ? null : busyKeys.has(key) ? 'busy' : 'completed']
+  })
+}
+
+function heldUpError({ id }: Attempt): StoreError {
+  const message = `The job ${id} could not be settled: another transaction is open that has locked it or its group, or has enqueued a job of its name and key.`
   return new StoreError('store-unavailable', message, { key: id })
 }

@@ -30,6 +30,8 @@ export interface Settlement {
 export interface Settled {
   /** The done attempts that were not the ones that ran. Nothing was changed. */
   readonly lost: readonly AttemptId[]
+  /** The done attempts that another transaction holds up. Nothing was changed yet: ask again alone. */
+  readonly busy: readonly AttemptId[]
   /** What became of each of the others; null if its attempt was not the one that ran; `busy`: nothing yet, ask again alone. */
   readonly outcomes: readonly (FailOutcome | 'busy' | null)[]
 }

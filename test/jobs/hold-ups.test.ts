@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { JobFailure } from '../../src/jobs/index.ts'
+import type { JobFailure, WorkOptions } from '../../src/jobs/index.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
 import { closeSharedServer, openScene, sharedServer } from './scene.ts'
@@ -115,6 +115,143 @@ test('an overdue job whose key an open transaction has enqueued holds up no clai
     await jobs.claim('nothing else')
     return (await jobs.find(id))?.state === 'superseded'
   })
+})
+
+/** A job whose handler has completed it in a transaction that stays open, and does not end. */
+async function openHungScene(options: WorkOptions, group: string | undefined) {
+  const scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const client = await scene.connect()
+  const failures: JobFailure[] = []
+  let isHung = false
+  const worker = scene.open().work(
+    {
+      hung: async ({ complete }) => {
+        await client.query('begin')
+        await complete({ transaction: client })
+        isHung = true
+        await new Promise(() => {})
+      },
+      endless: () => new Promise(() => {}),
+      quick: () => {},
+    },
+    { concurrency: 5, onFailure: (failure) => failures.push(failure), onError: () => {}, ...options },
+  )
+  const hung = (await jobs.enqueue('hung', null, { group, backoff: '1h' })) ?? ''
+  await until('its transaction is open', () => isHung)
+  return { scene, jobs, client, worker, hung, failures }
+}
+
+test.each([
+  { group: undefined, end: 'rollback', state: 'delayed' },
+  { group: 'g', end: 'rollback', state: 'delayed' },
+  { group: 'g', end: 'commit', state: 'completed' },
+])(
+  'a handler that takes too long with its transaction open (group: $group) holds up no other job, and the $end decides what becomes of its own',
+  async ({ group, end, state }) => {
+    const { scene, jobs, client, worker, hung, failures } = await openHungScene({ maxRun: 300 }, group)
+    await using _ = scene
+    let longestMs = 0
+    for (const startedAt = performance.now(); performance.now() < startedAt + 2000; ) {
+      const enqueuedAt = performance.now()
+      const id = (await jobs.enqueue('quick', null, { group: 'of the quick ones' })) ?? ''
+      await until('it is completed', async () => (await jobs.find(id))?.state === 'completed')
+      longestMs = Math.max(longestMs, performance.now() - enqueuedAt)
+    }
+    // A statement may take 10 s.
+    expect(longestMs).toBeLessThan(5000)
+    expect(failures).toEqual([])
+    await client.query(end)
+    await until('its own is settled', () => worker.jobCount === 0)
+    expect(failures).toMatchObject([{ outcome: state, error: { code: 'task-failed' } }])
+    expect(await jobs.find(hung)).toMatchObject({ state, failures: end === 'commit' ? 0 : 1 })
+  },
+)
+
+test('a worker that stops gives the other jobs back, while a handler has its transaction open', async () => {
+  const { scene, jobs, worker, hung, client } = await openHungScene({}, 'g')
+  await using _ = scene
+  const ids = (await jobs.enqueueAll([1, 2, 3].map(() => ({ name: 'endless' })))) as string[]
+  await until('they run', async () =>
+    (await jobs.count()).some(
+      ({ name, state, count }) => name === 'endless' && state === 'running' && count === 3,
+    ),
+  )
+  await worker.stop({ grace: 0 })
+  for (const id of ids) expect(await jobs.find(id)).toMatchObject({ state: 'ready', failures: 0 })
+  await client.query('commit')
+  expect(await jobs.find(hung)).toMatchObject({ state: 'completed' })
+})
+
+test.each(['job', 'group'])(
+  'a completion of a job whose %s another transaction has locked holds up no other completion',
+  async (what) => {
+    await using scene = await openScene()
+    const jobs = scene.open()
+    await jobs.migrate()
+    const ids = (await jobs.enqueueAll([1, 2, 3].map((n) => ({ name: 'a', group: `g${n}` })))) as string[]
+    const claimed = await jobs.claim('a', { limit: 3 })
+    const client = await scene.connect()
+    await client.query('begin')
+    await client.query(
+      what === 'job'
+        ? `select from ${scene.schema}.jobs where id = ${ids[1]} for update`
+        : `select pg_advisory_xact_lock(${scene.schema}.jobs_group_lock('g2'))`,
+    )
+    const [first, locked, last] = claimed.map((job) => job.complete())
+    locked?.catch(() => {})
+    await Promise.all([first, last])
+    expect(await jobs.find(ids[1] ?? '')).toMatchObject({ state: 'running' })
+    await client.query('commit')
+    await until('it is completed, too', () =>
+      claimed[1]?.complete().then(
+        () => true,
+        () => false,
+      ),
+    )
+    expect(await jobs.count()).toMatchObject([{ state: 'completed', count: 3 }])
+  },
+)
+
+test('a completion waits while a migration or a vacuum has the tables', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const id = (await jobs.enqueue('a')) ?? ''
+  const [job] = await jobs.claim('a')
+  const client = await scene.connect()
+  await client.query('begin')
+  await client.query(`lock table ${scene.schema}.jobs in access exclusive mode`)
+  const completed = job?.complete()
+  const waits = (ms: number) =>
+    until('it waits', async () => {
+      const rows = await scene.sql(
+        `select from pg_stat_activity where wait_event = 'relation' and query_start < clock_timestamp() - ${ms} * interval '1 ms'`,
+      )
+      return rows.length > 0
+    })
+  await Promise.race([waits(100), completed])
+  await client.query('commit')
+  await completed
+  expect(await jobs.find(id)).toMatchObject({ state: 'completed' })
+})
+
+test('a claim that follows a lost answer does not wait for a job that another transaction has locked', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = (await jobs.enqueueAll([{ name: 'a' }, { name: 'a' }])) as string[]
+  await jobs.claim('a', { limit: 2, label: 'w' })
+  const client = await scene.connect()
+  await client.query('begin')
+  await client.query(`select from ${scene.schema}.jobs where id = ${ids[0]} for update`)
+  const other = await scene.connect()
+  await other.query(`set lock_timeout = '1s'`)
+  const { rows } = await other.query(
+    `select ${scene.schema}.jobs_claim('{a}', 0, 0, 'w', 30000, '{}', '{}')::json -> 'jobs' as jobs`,
+  )
+  expect(rows[0]?.jobs.map(([id]: [string]) => id)).toEqual([ids[1]])
 })
 
 test('a renewal between the commit of a completion and its answer does not make the job lost', async () => {

@@ -40,7 +40,7 @@ test.each([true, false])(
     const [row] = await scene.sql(`
       select $schema.jobs_settle('{${one},${one},${other}}', '{1,2,1}', '{}', null, ${keeps}, false) as answer`)
     const lost = ids.map((id) => ({ id, attempt: 1 }))
-    expect(row?.['answer']).toEqual({ lost, outcomes: [] })
+    expect(row?.['answer']).toEqual({ lost, busy: [], outcomes: [] })
     expect(await jobs.find(other ?? '')).toMatchObject({ state: 'running', attempt: 2 })
     expect((await jobs.find(one ?? ''))?.state).toBe(keeps ? 'completed' : undefined)
   },

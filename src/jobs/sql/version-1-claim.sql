@@ -95,11 +95,11 @@ begin
     more := jobs_wake(asked_at);
   end if;
 
-  -- First, because this may wait for a settlement of one of them that is on its way.
+  -- One that another transaction has locked is being settled, or waits for the end of that transaction.
   if known is not null then
     select array_agg(mine.ctid) into again from (
       select ctid from jobs where state = 'running' and worker = claimant
-        and (id, attempt) not in (select * from unnest(known, attempts)) for update
+        and (id, attempt) not in (select * from unnest(known, attempts)) for update skip locked
     ) mine;
   end if;
 
@@ -141,7 +141,9 @@ begin
     if fit is not null then
       more := true;
       -- The others stay locked until the commit. Claims that pass over them meanwhile would sleep.
-      perform pg_notify('holdfast_jobs', name) from (select distinct name from jobs where ctid = any (places[fit + 1:])) passed_over;
+      perform pg_notify('holdfast_jobs', name) from (
+        select distinct name from jobs where ctid = any (places[fit + 1:])
+      ) passed_over;
       places := places[:fit];
     end if;
     refused := null;

@@ -60,7 +60,8 @@ $function$;
 --   superseded         a newer job with its unique key waits, and stands for both
 --   null               the attempt is not the one that runs. But if it ended for the same reason, its answer was lost and the
 --                      caller asks again: then what became of the job
---   busy               only if patient is false: an open transaction has enqueued its unique key. Nothing was changed
+--   busy               only if patient is false: another transaction has locked the job, or has enqueued its unique key and is
+--                      open. Nothing was changed
 create function "{schema}".jobs_end_attempt(
   ended bigint, ended_attempt integer, reason text, retry boolean, retry_in_ms bigint, patient boolean
 ) returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -70,8 +71,15 @@ declare
   delay_ms double precision;
   before text;
 begin
-  select * into job from jobs where id = ended and attempt = ended_attempt and state = 'running' for update;
+  if patient then
+    select * into job from jobs where id = ended and attempt = ended_attempt and state = 'running' for update;
+  else
+    select * into job from jobs where id = ended and attempt = ended_attempt and state = 'running' for update skip locked;
+  end if;
   if not found then
+    if not patient and exists (select from jobs where id = ended and attempt = ended_attempt and state = 'running') then
+      return 'busy';
+    end if;
     select case state when 'blocked' then 'ready' else state end into before from (
       select state from jobs where id = ended and attempt = ended_attempt and error = reason and state <> 'running'
       union all
@@ -122,67 +130,110 @@ $function$;
 -- Ends attempts.
 --   done, attempts   the jobs that are done and their attempts, in order of both
 --   groups           the groups of all these jobs
---   others           null, or [{ id, attempt, reason, retry, retry_in_ms }], as for jobs_end_attempt
---   patient          whether an end may wait for a transaction that has enqueued its unique key
--- Answers { lost: [{ id, attempt }], outcomes: [...] }.
+--   others           null, or [{ id, attempt, group, reason, retry, retry_in_ms }], as for jobs_end_attempt
+--   patient          whether to wait for other transactions. If not, what cannot be locked within 20 ms is busy. Otherwise a
+--                    transaction that stays open would hold up the jobs of others
+-- Answers { lost: [{ id, attempt }], busy: [{ id, attempt }], outcomes: [...] }.
 --   lost       the done attempts that are not the ones that run. Nothing was changed. A completed job that is kept is not lost
 --              when the caller asks again after a lost answer
---   outcomes   what jobs_end_attempt answers for each of the others. After a busy one, the others that have a unique key are
---              busy without a try, so that the done jobs wait once at most. Ask the busy ones again, in a call of their own
+--   busy       the done attempts whose job or group another transaction has locked. Nothing was changed. Ask again
+--   outcomes   what jobs_end_attempt answers for each of the others, and busy if another transaction has locked the group. After
+--              a busy one, the others that have a unique key are busy without a try, so that the done jobs do not wait for each of
+--              them. Ask the busy ones again, in a call of their own
 create function "{schema}".jobs_settle(
   done bigint[], attempts integer[], groups text[], others json, keeps_completed boolean, patient boolean
 ) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   completed bigint[];
+  -- The done jobs without those that are busy.
+  free bigint[] := done;
+  free_attempts integer[] := attempts;
+  -- Groups that another transaction has locked.
+  held text[] := '{}';
+  lock_limit text := current_setting('lock_timeout');
   lost json := '[]';
+  busy json := '[]';
   other record;
   outcome text;
   is_busy boolean := false;
   outcomes jsonb := '[]';
 begin
-  if groups <> '{}' then
-    perform pg_advisory_xact_lock(key) from (
-      select distinct jobs_group_lock(g) as key from unnest(groups) as g order by key
-    ) keys;
+  if not patient then
+    -- Before the limit applies: a vacuum or a migration may have the tables for longer, and then nothing can be settled.
+    lock table jobs, finished_jobs in row exclusive mode;
   end if;
+  for round in 1..2 loop
+    begin
+      if not patient then
+        perform set_config('lock_timeout', '20ms', true);
+      end if;
+      if groups <> '{}' then
+        perform pg_advisory_xact_lock(key) from (
+          select distinct jobs_group_lock(g) as key from unnest(groups) as g order by key
+        ) keys;
+      end if;
+      if free <> '{}' then
+        with gone as (
+          delete from jobs
+          -- Of several attempts of a job width_bucket finds the last one. No earlier one can be the one that runs.
+          -- coalesce hides the state from the planner. Its statistics mostly know of no running jobs, so it would choose a
+          -- partial index and read all of them.
+          where id = any (free) and attempt = free_attempts[width_bucket(id, free)] and coalesce(state = 'running', false)
+          returning *
+        ), kept as (
+          insert into finished_jobs (
+            id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
+            enqueued_at, started_at, finished_at, worker, error
+          )
+          select id, name, 'completed', priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
+            max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error
+          from gone where keeps_completed
+        )
+        select array_agg(id) into completed from gone;
+      end if;
+      if not patient then
+        perform set_config('lock_timeout', lock_limit, true);
+      end if;
+      exit;
+    exception when lock_not_available then
+      if patient or round = 2 then
+        raise;
+      end if;
+      -- The error has undone this round. The second one has only what no other transaction has locked.
+      held := array(select g from unnest(groups) as g where not pg_try_advisory_xact_lock(jobs_group_lock(g)));
+      groups := array(select g from unnest(groups) as g where g <> all (held));
+      select coalesce(array_agg(id), '{}'), array_agg(attempt) into free, free_attempts from (
+        select id, attempt from jobs
+        where id = any (done) and attempt = attempts[width_bucket(id, done)] and coalesce(state = 'running', false)
+          and (group_key is null or group_key <> all (held))
+        order by id for update skip locked
+      ) unlocked;
+    end;
+  end loop;
 
-  if done <> '{}' then
-    with gone as (
-      delete from jobs
-      -- Of several attempts of a job width_bucket finds the last one. No earlier one can be the one that runs.
-      -- coalesce hides the state from the planner. Its statistics mostly know of no running jobs, so it would choose a partial
-      -- index and read all of them.
-      where id = any (done) and attempt = attempts[width_bucket(id, done)] and coalesce(state = 'running', false)
-      returning *
-    ), kept as (
-      insert into finished_jobs (
-        id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-        enqueued_at, started_at, finished_at, worker, error
-      )
-      select id, name, 'completed', priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
-        max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error
-      from gone where keeps_completed
-    )
-    select array_agg(id) into completed from gone;
-    if cardinality(done) > coalesce(cardinality(completed), 0) then
-      select coalesce(json_agg(json_build_object('id', d.id::text, 'attempt', d.attempt)), '[]') into lost
-      from unnest(done, attempts) as d (id, attempt)
-      where not exists (
-        select from unnest(completed) as c (id) where c.id = d.id and d.attempt = attempts[width_bucket(d.id, done)]
-      ) and not exists (
-        select from finished_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
-      );
-    end if;
+  completed := coalesce(completed, '{}');
+  if cardinality(done) > cardinality(completed) then
+    select coalesce(json_agg(d.answer) filter (where j.id is null), '[]'),
+      coalesce(json_agg(d.answer) filter (where j.id is not null), '[]')
+    into lost, busy
+    from (
+      select id, attempt, json_build_object('id', id::text, 'attempt', attempt) as answer
+      from unnest(done, attempts) as pair (id, attempt)
+    ) d left join jobs j on j.id = d.id and j.attempt = d.attempt and coalesce(j.state = 'running', false)
+    where not (d.id = any (completed) and d.attempt = attempts[width_bucket(d.id, done)]) and not exists (
+      select from finished_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
+    );
   end if;
 
   if others is not null then
     for other in
       select * from json_to_recordset(others) as e (
-        id bigint, attempt integer, reason text, retry boolean, retry_in_ms bigint
+        id bigint, attempt integer, "group" text, reason text, retry boolean, retry_in_ms bigint
       )
     loop
       outcome := case
+        when other."group" = any (held) then 'busy'
         when is_busy and exists (select from jobs where id = other.id and unique_key is not null) then 'busy'
         else jobs_end_attempt(other.id, other.attempt, other.reason, other.retry, other.retry_in_ms, patient)
       end;
@@ -194,6 +245,6 @@ begin
   if groups <> '{}' then
     perform jobs_unblock(groups);
   end if;
-  return json_build_object('lost', lost, 'outcomes', outcomes);
+  return json_build_object('lost', lost, 'busy', busy, 'outcomes', outcomes);
 end
 $function$;
