@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { JobFailure } from '../../src/jobs/index.ts'
-import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
-import { closeSharedServer, openScene, sharedServer } from './scene.ts'
+import { closeSharedServer, openProxied, openScene, sharedServer } from './scene.ts'
 
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
@@ -84,11 +83,8 @@ test('a handler that gave its job back and goes on does no harm to the next atte
 })
 
 test('an attempt whose claim got no answer is delivered again beside an old attempt that is not over', async () => {
-  await using scene = await openScene()
-  const direct = scene.open()
-  await direct.migrate()
-  await using proxy = await startProxy({ targetPort: scene.server.port })
-  const url = scene.server.url.replace(String(scene.server.port), String(proxy.port))
+  await using proxied = await openProxied()
+  const { scene, direct, proxy, url } = proxied
   const attempts: number[] = []
   let lost: Promise<void> | undefined
   let endOld = (): void => {}
