@@ -32,6 +32,29 @@ async function newGroup(
   return { holder, waiters }
 }
 
+/** Stores whose server has a clock that stands still until it is told to pass. */
+async function newClockedStores(
+  count: number,
+): Promise<{ of: readonly [Store, ...Store[]]; pass(ms: number): Promise<void> }> {
+  const clock = clockClient(server.url)
+  let now = Date.now()
+  const pass = (ms: number): Promise<void> => {
+    now += ms
+    return clock.setTime(now)
+  }
+  await pass(0)
+  const stores = Array.from({ length: count }, () => redisStore(clock))
+  onTestFinished(async () => {
+    for (const each of stores) await each.close()
+  })
+  return { of: stores as unknown as readonly [Store, ...Store[]], pass }
+}
+
+async function queueOf(of: Store): Promise<readonly { readonly id: string }[]> {
+  const { rooms } = await of.inspect({ prefix: 'key', cursor: undefined, count: 10 })
+  return rooms[0]?.queue ?? []
+}
+
 function tagsOf(answers: readonly { readonly tag: string }[]): string[] {
   return [...new Set(answers.map(({ tag }) => tag))]
 }
@@ -98,27 +121,29 @@ test('the head of a group gets the key by one release, and the group hears of it
 })
 
 test('a waiter that nobody asks about any more is forgotten, although its release was lost and its group waits on', async () => {
-  const { waiters } = await newGroup(10, { patienceMs: 1500, acceptMs: 1500 })
+  const { of, pass } = await newClockedStores(1)
+  const { waiters } = await newGroup(10, { of: of[0], patienceMs: 600, acceptMs: 600 })
   const [ghost, ...rest] = waiters as [Ticket, ...Ticket[]]
   await until('the ghost is forgotten', async () => {
-    expect(tagsOf(await store.renew(rest))).toEqual(['queued'])
-    const page = await store.inspect({ prefix: 'key', cursor: undefined, count: 10 })
-    return page.rooms[0]?.queue.length === rest.length
+    await pass(100)
+    expect(tagsOf(await of[0].renew(rest))).toEqual(['queued'])
+    return (await queueOf(of[0])).length === rest.length
   })
-  expect((await store.renew([ghost]))[0]?.tag).toBe('gone')
-  expect(tagsOf(await store.renew(rest))).toEqual(['queued'])
+  expect((await of[0].renew([ghost]))[0]?.tag).toBe('gone')
+  expect(tagsOf(await of[0].renew(rest))).toEqual(['queued'])
 })
 
 test('people see the waiters of a group, until its process is gone for as long as it is remembered', async () => {
-  const { holder, waiters } = await newGroup(10, { patienceMs: 1000, acceptMs: 1000 })
-  const queue = async () =>
-    (await store.inspect({ prefix: 'key', cursor: undefined, count: 10 })).rooms[0]?.queue ?? []
-  for (const endsAt = performance.now() + 1500; performance.now() < endsAt; ) {
-    await store.renew(waiters)
-    expect((await queue()).map(({ id }) => id)).toEqual(waiters.map(({ id }) => id))
+  const { of, pass } = await newClockedStores(1)
+  const { holder, waiters } = await newGroup(10, { of: of[0], patienceMs: 1000, acceptMs: 1000 })
+  for (let round = 0; round < 5; round += 1) {
+    await pass(900)
+    await of[0].renew(waiters)
+    expect((await queueOf(of[0])).map(({ id }) => id)).toEqual(waiters.map(({ id }) => id))
   }
-  await until('they are forgotten', async () => (await queue()).length === 0)
-  await store.release(releaseOf(holder))
+  await pass(1000)
+  expect(await queueOf(of[0])).toEqual([])
+  await of[0].release(releaseOf(holder))
   expect(await server.command('EXISTS', 'holdfast:{key}')).toBe(0)
 })
 
@@ -187,21 +212,8 @@ test('small groups for one key become one', async () => {
 })
 
 test('what is left of groups does not pile up in a room that is never empty', async () => {
-  const clock = clockClient(server.url)
-  let now = Date.now()
-  const pass = async (ms: number): Promise<void> => {
-    now += ms
-    await clock.setTime(now)
-  }
-  await pass(0)
-  const [busy, stable, ...dying] = Array.from({ length: 10 }, () => redisStore(clock)) as [
-    Store,
-    Store,
-    ...Store[],
-  ]
-  onTestFinished(async () => {
-    for (const each of [busy, stable, ...dying]) await each.close()
-  })
+  const { of, pass } = await newClockedStores(10)
+  const [busy, stable, ...dying] = of as [Store, Store, ...Store[]]
   const terms = { ttlMs: 86_400_000, patienceMs: 6000, acceptMs: 6000 }
   const newcomer = async (of: Store): Promise<Ticket> => {
     const one = ticket(terms)
