@@ -120,8 +120,11 @@ function mergeSmallGroups(
 ): void {
   if (groups.size <= MOST_SMALL) return
   const small = new Map<string, WaitGroup[]>()
-  for (const [group, [first = 0]] of groups) {
-    if (group.size <= SMALL) addTo(small, (tickets[first] as Ticket).key, group)
+  for (const [group, places] of groups) {
+    const [first = 0] = places
+    // The rest of a group that is due in parts would be left over.
+    if (group.size <= SMALL && places.length === group.size)
+      addTo(small, (tickets[first] as Ticket).key, group)
   }
   for (const [key, ofKey] of small) {
     if (ofKey.length <= MOST_SMALL) continue
