@@ -1,7 +1,10 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { systemClock } from '../base/clock.ts'
 
-/** The pauses of a worker between the tries of a statement. They do not keep the process alive, and can be ended early. */
+/**
+ * The pauses of a worker between the tries of a statement. They do not keep the process alive, and can be ended early. There may be
+ * thousands at a time, so they share no signal: each would have to search its own listener among all others.
+ */
 export class Pauses {
   readonly #ends = new Set<() => void>()
 

@@ -3,7 +3,7 @@ import type { ChannelSubscription } from '../postgres/subscription.ts'
 import { CHANNEL } from './job-tables.ts'
 
 export interface WakeListener {
-  /** Jobs of that name are ready; null: any may be. */
+  /** Jobs of that name are ready; null: jobs of any name may be. */
   wake(name: string | null): void
 }
 

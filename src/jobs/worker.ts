@@ -132,7 +132,7 @@ export class JobWorker {
     this.#claims.start()
   }
 
-  /** A job of that name is ready; null: any job may be. */
+  /** A job of that name is ready; null: a job of any name may be. */
   wake(name: string | null): void {
     if (name === null || this.#handlers.has(name)) this.#claims.wake()
   }

@@ -62,15 +62,15 @@ export class Renewals {
     }
     const crowds = new Map(plan.crowds)
     const others = renew(plan.single, (alone) => this.#renewEach(partition, alone))
-    const inGroups = Array.from(plan.groups, async ([group, places]) => {
-      const [{ key }] = places.map((at) => tickets[at]) as [Ticket]
-      await renew(places, async (waiters) => {
+    const inGroups = Array.from(plan.groups, ([group, places]) =>
+      renew(places, async (waiters) => {
         const answered = await this.#renewGroup(partition, waiters, { groups, group })
-        if (answered.length === 0) crowds.set(key, [...(crowds.get(key) ?? []), ...places])
+        if (group.isOver) crowds.set(group.key, [...(crowds.get(group.key) ?? []), ...places])
         return answered
-      })
-    })
+      }),
+    )
     await Promise.all([others, ...inGroups])
+    // Waiters of several groups that have changed become one group.
     await Promise.all(
       Array.from(crowds.values(), (places) =>
         renew(places, (waiters) => this.#renewCrowd(partition, waiters, groups)),
@@ -79,7 +79,7 @@ export class Renewals {
     return answers
   }
 
-  /** One question for the waiters of a group. No answers if they have to be asked about one by one. */
+  /** One question for the waiters of a group. If the group turns out to be over, there are no answers. */
   async #renewGroup(
     partition: Partition,
     waiters: readonly Ticket[],
@@ -109,9 +109,9 @@ export class Renewals {
     const answers = batches.map(async (batch) => {
       const name = groups.newName()
       const answered = await this.#renewBatch(partition, batch, `+${name}`)
-      groups.together(
+      groups.wait(
         batch.filter((_, index) => answered[index]?.tag === 'queued'),
-        name,
+        { name, key: batch[0].key },
       )
       return answered
     })
@@ -134,7 +134,7 @@ export class Renewals {
     const lines = await this.#runRenew(partition, args, tickets)
     return lines.map((text, index) => {
       const answer = this.#parseRenew(partition, text)
-      if (answer.tag !== 'queued') this.#host.groups?.alone(tickets[index] as Ticket, { waits: false })
+      if (answer.tag !== 'queued') this.#host.groups?.ended(tickets[index] as Ticket)
       return answer
     })
   }

@@ -208,7 +208,7 @@ export class RoomRequests {
 
   readonly #parseAcquire = (text: string, ticket: Ticket): AcquireAnswer => {
     const answer = acquireAnswer(text)
-    if (answer.tag === 'queued') this.#groups?.alone(ticket, { waits: true })
+    if (answer.tag === 'queued') this.#groups?.waits(ticket)
     return answer
   }
 

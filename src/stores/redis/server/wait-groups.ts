@@ -3,6 +3,7 @@ import type { Ticket } from '../../../contract/store.ts'
 /** Waiters for one key that the server remembers by one entry; see renew.lua. */
 export interface WaitGroup {
   readonly name: string
+  readonly key: string
   readonly size: number
   /** A round is over when every waiter of the group was to be renewed once more. */
   round: number
@@ -53,16 +54,21 @@ export class WaitGroups {
     return `${this.#inbox}/${this.#named}`
   }
 
-  /** Whether the ticket waits in no group, as the server has just said, or does not wait. */
-  alone(ticket: Ticket, { waits }: { readonly waits: boolean }): void {
-    if (waits) this.#waiters.set(ticket, ALONE)
-    else this.#waiters.delete(ticket)
+  /** The server has just said that the ticket waits, in no group. */
+  waits(ticket: Ticket): void {
+    this.#waiters.set(ticket, ALONE)
   }
 
-  /** The server has just said that these tickets wait, as a group. */
-  together(tickets: readonly Ticket[], name: string): void {
+  /** The server has just said that the ticket does not wait. */
+  ended(ticket: Ticket): void {
+    this.#waiters.delete(ticket)
+  }
+
+  /** The server has just said that these tickets for one key wait, as a group. */
+  wait(tickets: readonly Ticket[], { name, key }: Pick<WaitGroup, 'name' | 'key'>): void {
     const group = {
       name,
+      key,
       size: tickets.length,
       round: 0,
       seenInRound: 0,
@@ -86,7 +92,7 @@ export class WaitGroups {
         addTo(groups, waiter.group, at)
       } else addTo(crowds, ticket.key, at)
     }
-    mergeSmallGroups(groups, crowds, tickets)
+    mergeSmallGroups(groups, crowds)
     for (const [key, places] of crowds) {
       if (places.length >= this.least) continue
       crowds.delete(key)
@@ -112,19 +118,13 @@ function see(waiter: Membership, group: WaitGroup, now: number): void {
   group.roundEndedAt = now
 }
 
-/** Waiters who came one after the other are in many groups for one key, which become one. */
-function mergeSmallGroups(
-  groups: Map<WaitGroup, number[]>,
-  crowds: Map<string, number[]>,
-  tickets: readonly Ticket[],
-): void {
+/** Waiters that came one after the other are in many groups for one key. Such groups become one. */
+function mergeSmallGroups(groups: Map<WaitGroup, number[]>, crowds: Map<string, number[]>): void {
   if (groups.size <= MOST_SMALL) return
   const small = new Map<string, WaitGroup[]>()
   for (const [group, places] of groups) {
-    const [first = 0] = places
     // The rest of a group that is due in parts would be left over.
-    if (group.size <= SMALL && places.length === group.size)
-      addTo(small, (tickets[first] as Ticket).key, group)
+    if (group.size <= SMALL && places.length === group.size) addTo(small, group.key, group)
   }
   for (const [key, ofKey] of small) {
     if (ofKey.length <= MOST_SMALL) continue
@@ -136,7 +136,9 @@ function mergeSmallGroups(
   }
 }
 
+/** A group of more waiters is worth a request of its own. */
 const SMALL = 60
+/** So many small groups for one key stay as they are. */
 const MOST_SMALL = 4
 
 function addTo<K, V>(lists: Map<K, V[]>, key: K, value: V): void {

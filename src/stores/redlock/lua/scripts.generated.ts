@@ -209,7 +209,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Behind a ZREM, as every write.
+-- Only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -221,7 +221,7 @@ local function writeGroup(known)
   redis.call('ZADD', room.key, '0', known.entry)
 end
 
--- The waiter was last heard of with its group.
+-- Reads from the group when its waiter was heard of, and until when it is remembered.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -230,7 +230,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The first one that leaves in this call is written at once, the others when the room is closed.
+-- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
+-- script stumbles in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -806,7 +807,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Behind a ZREM, as every write.
+-- Only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -818,7 +819,7 @@ local function writeGroup(known)
   redis.call('ZADD', room.key, '0', known.entry)
 end
 
--- The waiter was last heard of with its group.
+-- Reads from the group when its waiter was heard of, and until when it is remembered.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -827,7 +828,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The first one that leaves in this call is written at once, the others when the room is closed.
+-- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
+-- script stumbles in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -1499,7 +1501,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Behind a ZREM, as every write.
+-- Only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -1511,7 +1513,7 @@ local function writeGroup(known)
   redis.call('ZADD', room.key, '0', known.entry)
 end
 
--- The waiter was last heard of with its group.
+-- Reads from the group when its waiter was heard of, and until when it is remembered.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -1520,7 +1522,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The first one that leaves in this call is written at once, the others when the room is closed.
+-- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
+-- script stumbles in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -2113,7 +2116,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Behind a ZREM, as every write.
+-- Only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -2125,7 +2128,7 @@ local function writeGroup(known)
   redis.call('ZADD', room.key, '0', known.entry)
 end
 
--- The waiter was last heard of with its group.
+-- Reads from the group when its waiter was heard of, and until when it is remembered.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -2134,7 +2137,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The first one that leaves in this call is written at once, the others when the room is closed.
+-- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
+-- script stumbles in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -2833,7 +2837,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Behind a ZREM, as every write.
+-- Only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -2845,7 +2849,7 @@ local function writeGroup(known)
   redis.call('ZADD', room.key, '0', known.entry)
 end
 
--- The waiter was last heard of with its group.
+-- Reads from the group when its waiter was heard of, and until when it is remembered.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -2854,7 +2858,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The first one that leaves in this call is written at once, the others when the room is closed.
+-- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
+-- script stumbles in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -3500,7 +3505,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Behind a ZREM, as every write.
+-- Only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -3512,7 +3517,7 @@ local function writeGroup(known)
   redis.call('ZADD', room.key, '0', known.entry)
 end
 
--- The waiter was last heard of with its group.
+-- Reads from the group when its waiter was heard of, and until when it is remembered.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -3521,7 +3526,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The first one that leaves in this call is written at once, the others when the room is closed.
+-- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
+-- script stumbles in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then

@@ -284,7 +284,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Behind a ZREM, as every write.
+-- Only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -296,7 +296,7 @@ local function writeGroup(known)
   redis.call('ZADD', room.key, '0', known.entry)
 end
 
--- The waiter was last heard of with its group.
+-- Reads from the group when its waiter was heard of, and until when it is remembered.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -305,7 +305,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The first one that leaves in this call is written at once, the others when the room is closed.
+-- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
+-- script stumbles in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -901,7 +902,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Behind a ZREM, as every write.
+-- Only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -913,7 +914,7 @@ local function writeGroup(known)
   redis.call('ZADD', room.key, '0', known.entry)
 end
 
--- The waiter was last heard of with its group.
+-- Reads from the group when its waiter was heard of, and until when it is remembered.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -922,7 +923,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The first one that leaves in this call is written at once, the others when the room is closed.
+-- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
+-- script stumbles in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -1628,7 +1630,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Behind a ZREM, as every write.
+-- Only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -1640,7 +1642,7 @@ local function writeGroup(known)
   redis.call('ZADD', room.key, '0', known.entry)
 end
 
--- The waiter was last heard of with its group.
+-- Reads from the group when its waiter was heard of, and until when it is remembered.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -1649,7 +1651,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The first one that leaves in this call is written at once, the others when the room is closed.
+-- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
+-- script stumbles in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -2298,7 +2301,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Behind a ZREM, as every write.
+-- Only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -2310,7 +2313,7 @@ local function writeGroup(known)
   redis.call('ZADD', room.key, '0', known.entry)
 end
 
--- The waiter was last heard of with its group.
+-- Reads from the group when its waiter was heard of, and until when it is remembered.
 local function hearWithGroup(waiter)
   waiter.group = string.match(waiter.facts, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)')
   if not waiter.group then return end
@@ -2319,7 +2322,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The first one that leaves in this call is written at once, the others when the room is closed.
+-- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
+-- script stumbles in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
