@@ -14,5 +14,6 @@ export {
 export type { ClaimOptions, InspectOptions, Jobs, JobsOptions, Worker } from './jobs.ts'
 export type { EnqueueArguments, EnqueueOptions, JobOptions, NewJob } from './new-job.ts'
 export { openJobs } from './open.ts'
+export type { JobFailure } from './run-settlement.ts'
 export type { WorkOptions } from './work-options.ts'
-export type { JobFailure, JobHandler } from './worker.ts'
+export type { JobHandler } from './worker.ts'

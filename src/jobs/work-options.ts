@@ -3,7 +3,8 @@ import { type Duration, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
 import { LIMIT_RANGE, POLL_RANGE, parseText, TTL_RANGE } from './options.ts'
-import type { JobFailure, JobHandler, WorkerSettings } from './worker.ts'
+import type { JobFailure } from './run-settlement.ts'
+import type { JobHandler, WorkerSettings } from './worker.ts'
 
 export interface WorkOptions {
   /**

@@ -1,43 +1,18 @@
 import { type Instant, LONGEST_TIMER_MS } from '../base/clock.ts'
-import { ClosedError, isHoldfastError } from '../errors.ts'
+import { ClosedError } from '../errors.ts'
 import { ClaimLoop, type Demand } from './claim-loop.ts'
-import {
-  COMPLETED,
-  failed,
-  GIVEN_BACK,
-  lostError,
-  type SettleContext,
-  unsettledError,
-} from './claimed-job.ts'
-import type { FailOutcome, JobFacts, RunningJob } from './job.ts'
+import type { SettleContext } from './claimed-job.ts'
+import type { JobFacts, RunningJob } from './job.ts'
 import { JobRun } from './job-run.ts'
 import type { JobTables } from './job-tables.ts'
 import { LeaseTime } from './lease-time.ts'
 import { LeaseWatch } from './lease-watch.ts'
 import { Pace } from './pace.ts'
-import { Pauses, RETRYING, STOPPING } from './pauses.ts'
-import type { AttemptEnd } from './settlement-queue.ts'
+import { Pauses, STOPPING } from './pauses.ts'
+import { type JobFailure, type Phase, RunSettlement } from './run-settlement.ts'
 import type { JobWakes } from './wakes.ts'
 
 export type JobHandler<Payload = unknown> = (job: RunningJob<Payload>) => unknown
-
-/**
- * What became of an attempt that did not end well.
- *
- * - `lost`: the job was no longer this worker's, and the database was not changed.
- * - `unknown`: the database did not answer. If the job is not settled, another worker runs it again when its lease is over.
- */
-export interface JobFailure {
-  readonly job: JobFacts
-  readonly error: unknown
-  readonly outcome: FailOutcome | 'completed' | 'lost' | 'unknown'
-}
-
-/** What the database has made of an attempt, or why nobody knows. */
-type SettleAnswer =
-  | { readonly tag: 'settled'; readonly outcome: 'completed' | FailOutcome }
-  | { readonly tag: 'lost' }
-  | { readonly tag: 'unknown'; readonly cause: unknown }
 
 export interface WorkerSettings {
   readonly concurrency: number
@@ -57,12 +32,6 @@ export interface WorkerParts {
   readonly settling: SettleContext
   readonly wakes: JobWakes
 }
-
-/**
- * `working`: claims and runs jobs. `stopping`: claims none, and waits for those that run. `stopped`: tries nothing any more,
- * although a handler may still run.
- */
-type Phase = 'working' | 'stopping' | 'stopped'
 
 /**
  * Claims jobs, runs as many at once as it has places, and settles them. A job that it has is
@@ -86,6 +55,7 @@ export class JobWorker {
   readonly #pace = new Pace()
   readonly #claims: ClaimLoop
   readonly #leases: LeaseWatch
+  readonly #settlement: RunSettlement
   #phase: Phase = 'working'
   #isBeginning = false
   readonly #pauses = new Pauses()
@@ -118,6 +88,14 @@ export class JobWorker {
       ttlMs,
       maxRunMs,
       onLook,
+      onError,
+    })
+    this.#settlement = new RunSettlement({
+      queue: parts.settling.queue,
+      ttlMs,
+      phase: () => this.#phase,
+      pauses: this.#pauses,
+      onFailure: settings.onFailure,
       onError,
     })
     parts.settling.queue.piggyback = (ending) => this.#claims.piggyback(ending)
@@ -238,7 +216,7 @@ export class JobWorker {
   }
 
   async #giveBack(run: JobRun): Promise<void> {
-    await this.#settle(run, GIVEN_BACK)
+    await this.#settlement.giveBack(run)
     this.#forget(run)
   }
 
@@ -263,74 +241,11 @@ export class JobWorker {
     }
     this.#placesTaken -= 1
     this.#pace.ended()
-    const settled = this.#settleAfter(run, failure)
+    const settled = this.#settlement.end(run, failure)
     // After that, so that a claim may go in the statement of the settlement.
     this.#beginSoon()
     await settled
     this.#forget(run)
-  }
-
-  async #settleAfter(run: JobRun, failure: { readonly error: unknown } | undefined): Promise<void> {
-    if (failure !== undefined) await this.#settleFailed(run, failure.error)
-    else if (run.settled === undefined) await this.#settleEnded(run)
-  }
-
-  /** If the handler itself has asked for an end and got no answer, asks for the same end again; else completes the job. */
-  async #settleEnded(run: JobRun): Promise<void> {
-    const end = run.unanswered ?? COMPLETED
-    const settled = await this.#settle(run, end)
-    if (end === GIVEN_BACK) return
-    switch (settled.tag) {
-      case 'settled':
-        return
-      case 'lost':
-        return this.#reportFailure(
-          run,
-          run.isLost ? run.job.signal.reason : lostError(run.facts, run),
-          'lost',
-        )
-      case 'unknown':
-        return this.#reportFailure(run, unsettledError(run.facts, settled.cause), 'unknown')
-      default:
-        settled satisfies never
-    }
-  }
-
-  async #settleFailed(run: JobRun, error: unknown): Promise<void> {
-    const isGivenBack = run.isCutOff && isHoldfastError(error, 'closed')
-    const settled = await this.#settle(run, isGivenBack ? GIVEN_BACK : (run.unanswered ?? failed(error)))
-    if (isGivenBack) return
-    this.#reportFailure(run, error, outcomeOf(settled, run))
-  }
-
-  #settle(run: JobRun, end: AttemptEnd): Promise<SettleAnswer> {
-    return run.settling(this.#settleInTries(run, end))
-  }
-
-  /** Tries until the database answers, or until the answer makes no difference any more. */
-  async #settleInTries(run: JobRun, end: AttemptEnd): Promise<SettleAnswer> {
-    for (let failures = 1; ; failures += 1) {
-      try {
-        const outcome = await this.#parts.settling.queue.settle(run.facts, end, {
-          freesPlace: !run.isHeldUp,
-          onHeldUp: () => {
-            run.isHeldUp = true
-          },
-        })
-        return outcome === null ? { tag: 'lost' } : { tag: 'settled', outcome }
-      } catch (error) {
-        this.#reportError(error)
-        if (!this.#isInVain(run)) {
-          await this.#pauses.after(failures, this.#phase === 'working' ? RETRYING : STOPPING)
-          if (this.#phase !== 'stopped') continue
-        }
-        return { tag: 'unknown', cause: error }
-      }
-    }
-  }
-
-  #isInVain(run: JobRun): boolean {
-    return this.#phase === 'stopped' || run.remainingMs < -this.#settings.ttlMs
   }
 
   #cutOffAll(): void {
@@ -340,10 +255,6 @@ export class JobWorker {
   /** After the stop there is nothing left that the worker could go on trying. */
   #reportError(error: unknown): void {
     if (this.#phase !== 'stopped') this.#settings.onError(error)
-  }
-
-  #reportFailure(run: JobRun, error: unknown, outcome: JobFailure['outcome']): void {
-    this.#settings.onFailure({ job: run.facts, error, outcome })
   }
 }
 
@@ -356,13 +267,6 @@ const AHEAD_MS = 50
 const MOST_AHEAD = 2000
 /** Waiting jobs are given back at the third look of the lease watch: after half a second or more, or sooner if `ttl` is below 2.5 s. */
 const MOST_LOOKS = 2
-
-/** What became of an attempt that its handler may have settled itself before. */
-function outcomeOf(settled: SettleAnswer, { settled: before }: JobRun): JobFailure['outcome'] {
-  if (settled.tag === 'settled') return settled.outcome
-  if (before === undefined || (settled.tag === 'unknown' && before.mayRollBack)) return settled.tag
-  return before.as
-}
 
 function stopped(): ClosedError {
   return new ClosedError(

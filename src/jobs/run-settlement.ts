@@ -1,0 +1,132 @@
+import { isHoldfastError } from '../errors.ts'
+import { COMPLETED, failed, GIVEN_BACK, lostError, unsettledError } from './claimed-job.ts'
+import type { FailOutcome, JobFacts } from './job.ts'
+import type { JobRun } from './job-run.ts'
+import { type Pauses, RETRYING, STOPPING } from './pauses.ts'
+import type { AttemptEnd, SettlementQueue } from './settlement-queue.ts'
+
+/**
+ * What became of an attempt that did not end well.
+ *
+ * - `lost`: the job was no longer this worker's, and the database was not changed.
+ * - `unknown`: the database did not answer. If the job is not settled, another worker runs it again when its lease is over.
+ */
+export interface JobFailure {
+  readonly job: JobFacts
+  readonly error: unknown
+  readonly outcome: FailOutcome | 'completed' | 'lost' | 'unknown'
+}
+
+/** What the database has made of an attempt, or why nobody knows. */
+type SettleAnswer =
+  | { readonly tag: 'settled'; readonly outcome: 'completed' | FailOutcome }
+  | { readonly tag: 'lost' }
+  | { readonly tag: 'unknown'; readonly cause: unknown }
+
+/**
+ * `working`: claims and runs jobs. `stopping`: claims none, and waits for those that run. `stopped`: tries nothing any more,
+ * although a handler may still run.
+ */
+export type Phase = 'working' | 'stopping' | 'stopped'
+
+export interface RunSettlementOptions {
+  readonly queue: SettlementQueue
+  readonly ttlMs: number
+  /** What the worker does now. */
+  readonly phase: () => Phase
+  /** The worker ends them when it stops. */
+  readonly pauses: Pauses
+  readonly onFailure: (failure: JobFailure) => void
+  readonly onError: (error: unknown) => void
+}
+
+/** Settles the jobs of a worker. It tries until the database answers, and reports what did not end well. */
+export class RunSettlement {
+  readonly #options: RunSettlementOptions
+
+  constructor(options: RunSettlementOptions) {
+    this.#options = options
+  }
+
+  async giveBack(run: JobRun): Promise<void> {
+    await this.#settle(run, GIVEN_BACK)
+  }
+
+  /** Settles a job whose handler is over. */
+  async end(run: JobRun, failure: { readonly error: unknown } | undefined): Promise<void> {
+    if (failure !== undefined) await this.#settleFailed(run, failure.error)
+    else if (run.settled === undefined) await this.#settleEnded(run)
+  }
+
+  /** If the handler itself has asked for an end and got no answer, asks for the same end again; else completes the job. */
+  async #settleEnded(run: JobRun): Promise<void> {
+    const end = run.unanswered ?? COMPLETED
+    const settled = await this.#settle(run, end)
+    if (end === GIVEN_BACK) return
+    switch (settled.tag) {
+      case 'settled':
+        return
+      case 'lost':
+        return this.#reportFailure(
+          run,
+          run.isLost ? run.job.signal.reason : lostError(run.facts, run),
+          'lost',
+        )
+      case 'unknown':
+        return this.#reportFailure(run, unsettledError(run.facts, settled.cause), 'unknown')
+      default:
+        settled satisfies never
+    }
+  }
+
+  async #settleFailed(run: JobRun, error: unknown): Promise<void> {
+    const isGivenBack = run.isCutOff && isHoldfastError(error, 'closed')
+    const settled = await this.#settle(run, isGivenBack ? GIVEN_BACK : (run.unanswered ?? failed(error)))
+    if (isGivenBack) return
+    this.#reportFailure(run, error, outcomeOf(settled, run))
+  }
+
+  #settle(run: JobRun, end: AttemptEnd): Promise<SettleAnswer> {
+    return run.settling(this.#settleInTries(run, end))
+  }
+
+  /** Tries until the database answers, or until the answer makes no difference any more. */
+  async #settleInTries(run: JobRun, end: AttemptEnd): Promise<SettleAnswer> {
+    for (let failures = 1; ; failures += 1) {
+      try {
+        const outcome = await this.#options.queue.settle(run.facts, end, {
+          freesPlace: !run.isHeldUp,
+          onHeldUp: () => {
+            run.isHeldUp = true
+          },
+        })
+        return outcome === null ? { tag: 'lost' } : { tag: 'settled', outcome }
+      } catch (error) {
+        this.#options.onError(error)
+        if (!this.#isInVain(run)) {
+          await this.#options.pauses.after(
+            failures,
+            this.#options.phase() === 'working' ? RETRYING : STOPPING,
+          )
+          if (this.#options.phase() !== 'stopped') continue
+        }
+        return { tag: 'unknown', cause: error }
+      }
+    }
+  }
+
+  #isInVain(run: JobRun): boolean {
+    return this.#options.phase() === 'stopped' || run.remainingMs < -this.#options.ttlMs
+  }
+
+  #reportFailure(run: JobRun, error: unknown, outcome: JobFailure['outcome']): void {
+    this.#options.onFailure({ job: run.facts, error, outcome })
+  }
+}
+
+/** What became of an attempt that its handler may have settled itself before. */
+function outcomeOf(settled: SettleAnswer, { settled: before }: JobRun): JobFailure['outcome'] {
+  if (settled.tag === 'settled') return settled.outcome
+  if (before === undefined || (settled.tag === 'unknown' && before.mayRollBack)) return settled.tag
+  return before.as
+}
