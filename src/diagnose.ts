@@ -1,6 +1,7 @@
 import { awaited } from './base/awaited.ts'
-import { type Finding, milliseconds, within } from './base/diagnosis.ts'
+import { type Finding, milliseconds } from './base/diagnosis.ts'
 import { messageOf } from './base/thrown.ts'
+import { within } from './base/within.ts'
 import { openStore, schemeOf } from './connect.ts'
 import type { Store } from './contract/store.ts'
 import { isHoldfastError } from './errors.ts'

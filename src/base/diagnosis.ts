@@ -58,19 +58,6 @@ export function clockFinding({ aheadMs, errorMs }: ClockReading): Finding {
 
 const FAR_MS = 1000
 
-/** Rejects when it takes longer; also keeps the process for whoever awaits it. */
-export async function within<T>(limitMs: number, work: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`No answer within ${limitMs} ms.`)), limitMs)
-  })
-  try {
-    return await Promise.race([work, late])
-  } finally {
-    clearTimeout(timer)
-  }
-}
-
 /** A duration for people: 0.24 ms, 3.1 ms, 250 ms, 3.2 s, 70 min. */
 export function milliseconds(durationMs: number): string {
   const size = Math.abs(durationMs)

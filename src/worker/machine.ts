@@ -61,8 +61,12 @@ const parts = setup({
       term?.signal.aborted === true && isAnswerTo(term.signal.reason, error),
   },
   delays: {
-    pause: ({ context: { failures, firstPauseMs, longestPauseMs, chance } }) =>
-      backoffMs({ firstMs: firstPauseMs, longestMs: longestPauseMs, jitter: 0.5 }, failures, chance),
+    pause: ({ context }) =>
+      backoffMs(
+        { firstMs: context.backoffMs, longestMs: context.maxBackoffMs, jitter: 0.5 },
+        context.failures,
+        context.chance,
+      ),
     grace: ({ context }) => context.graceMs,
     releaseTimeout: 5000,
     look: ({ context }) => Math.min(Math.max((context.term?.lease.remainingMs ?? 8000) / 8, 20), 5000),
@@ -144,8 +148,8 @@ export const lockWorkerMachine: LockWorkerMachine = parts.createMachine({
   context: ({ input: { grace, backoff, maxBackoff, ...input } }) => ({
     ...input,
     graceMs: parseDuration('grace', grace, HOLD_RANGE),
-    firstPauseMs: parseDuration('backoff', backoff, HOLD_RANGE),
-    longestPauseMs: parseDuration('maxBackoff', maxBackoff, HOLD_RANGE),
+    backoffMs: parseDuration('backoff', backoff, HOLD_RANGE),
+    maxBackoffMs: parseDuration('maxBackoff', maxBackoff, HOLD_RANGE),
     term: undefined,
     reason: undefined,
     failures: 0,

@@ -29,8 +29,8 @@ export interface LockWorkerInput {
 
 export interface LockWorkerContext extends Omit<LockWorkerInput, 'grace' | 'backoff' | 'maxBackoff'> {
   readonly graceMs: number
-  readonly firstPauseMs: number
-  readonly longestPauseMs: number
+  readonly backoffMs: number
+  readonly maxBackoffMs: number
   readonly term: CurrentTerm | undefined
   /** Set when the term is to end. */
   readonly reason: StopReason | undefined

@@ -89,8 +89,8 @@ async function viewOf(
     const { reply } = await session.cluster.ask(LEASE_TIME_TO_LIVE, { id: entry.lease })
     leftMs.set(entry.lease, Math.max(0, reply.ttl * 1000))
   }
-  const closedMs = [...room.lockDelays.values()].map((closing) =>
-    Math.min(session.delays.leftMs(closing), leftMs.get(closing.lease) ?? Number.POSITIVE_INFINITY),
+  const closedMs = [...room.lockDelays.values()].map((delay) =>
+    Math.min(session.delays.leftMs(delay), leftMs.get(delay.lease) ?? Number.POSITIVE_INFINITY),
   )
   const tickets = [...room.tickets.values()]
   if (tickets.length === 0 && closedMs.length === 0) return undefined

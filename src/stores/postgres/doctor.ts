@@ -4,8 +4,8 @@ import {
   type Finding,
   milliseconds,
   readClock,
-  within,
 } from '../../base/diagnosis.ts'
+import { within } from '../../base/within.ts'
 import { clientOfUrl } from '../../postgres/client-of-url.ts'
 import { connectionsOf, type PostgresConnections } from '../../postgres/connections.ts'
 import { executorOf, type SqlClient } from '../../postgres/executor.ts'

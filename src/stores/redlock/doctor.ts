@@ -1,5 +1,6 @@
-import { type Finding, milliseconds, within } from '../../base/diagnosis.ts'
+import { type Finding, milliseconds } from '../../base/diagnosis.ts'
 import { messageOf } from '../../base/thrown.ts'
+import { within } from '../../base/within.ts'
 import { answering } from '../redis/server/answering.ts'
 import { counted, type ServerFacts } from '../redis/server/doctor-checks.ts'
 import { addressOf, clocks, factsOf } from '../redis/server/doctor-server.ts'

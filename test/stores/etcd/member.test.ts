@@ -68,7 +68,7 @@ test('a member that says goodbye is left: streams end, and requests take a new c
 
 test('a watch that says what nobody understands is opened anew, and breaks nothing', async () => {
   const cluster = new Cluster({ endpoints: [server.url], auth: undefined, tls: {}, prefix: 'x/' })
-  const rooms = new WatchedRooms({ cluster, names: new KeyNames('x/'), onOpen() {}, onChange() {} })
+  const rooms = new WatchedRooms({ cluster, names: new KeyNames('x/'), onWatched() {}, onChange() {} })
   let watches = 0
   server.answer = (stream) => {
     watches += 1

@@ -24,7 +24,7 @@ function clusterOf(endpoints: readonly string[], options: Partial<EtcdClusterOpt
 }
 
 function roomsOf(cluster: Cluster): WatchedRooms {
-  const rooms = new WatchedRooms({ cluster, names: new KeyNames('x/'), onOpen() {}, onChange() {} })
+  const rooms = new WatchedRooms({ cluster, names: new KeyNames('x/'), onWatched() {}, onChange() {} })
   closings.push(() => rooms.close())
   return rooms
 }

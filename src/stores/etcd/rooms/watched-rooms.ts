@@ -11,11 +11,11 @@ export interface WatchedRoomsOptions {
   readonly cluster: Cluster
   readonly names: KeyNames
   /** A room is watched from now on. */
-  onOpen(room: EtcdRoom): void
-  /** A room has changed: `entries` are the new values, `gone` the ids of deleted keys. */
+  onWatched(room: EtcdRoom): void
+  /** A room has changed: `entries` are the new values, `removed` the ids of deleted keys. */
   onChange(
     room: EtcdRoom,
-    change: { readonly entries: readonly RoomEntry[]; readonly gone: readonly string[] },
+    change: { readonly entries: readonly RoomEntry[]; readonly removed: readonly string[] },
   ): void
 }
 
@@ -65,7 +65,7 @@ export class WatchedRooms {
     watched.room.fill(entries, revision)
     this.#rooms.set(key, watched)
     this.#watch(watched)
-    this.#options.onOpen(watched.room)
+    this.#options.onWatched(watched.room)
     return watched.room
   }
 
@@ -196,7 +196,7 @@ export class WatchedRooms {
     if (reply.canceled) return this.#canceled(watched, reply)
     const { room } = watched
     const entries: RoomEntry[] = []
-    const gone: string[] = []
+    const removed: string[] = []
     try {
       for (const { deleted, pair } of reply.events) {
         // The room was read after this event.
@@ -204,7 +204,7 @@ export class WatchedRooms {
         if (deleted) {
           const { id } = this.#options.names.parse(pair.key)
           room.delete(id)
-          gone.push(id)
+          removed.push(id)
         } else {
           const entry = entryOf(pair, this.#options.names)
           room.put(entry)
@@ -219,7 +219,7 @@ export class WatchedRooms {
     if (last === undefined) return
     room.revision = Math.max(room.revision, last.pair.modRevision)
     this.#tellReached(watched)
-    this.#options.onChange(room, { entries, gone })
+    this.#options.onChange(room, { entries, removed })
   }
 
   #canceled(watched: Watched, reply: WatchReply): void {
@@ -248,8 +248,8 @@ export class WatchedRooms {
     const before = [...room.tickets.keys()]
     room.fill(entries, revision)
     this.#tellReached(watched)
-    const gone = before.filter((id) => !room.tickets.has(id))
-    this.#options.onChange(room, { entries, gone })
+    const removed = before.filter((id) => !room.tickets.has(id))
+    this.#options.onChange(room, { entries, removed })
   }
 
   #tellReached(watched: Watched): void {

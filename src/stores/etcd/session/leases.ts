@@ -1,3 +1,4 @@
+import { assert } from '../../../base/assert.ts'
 import { elapsedMs, type Instant, now, systemClock } from '../../../base/clock.ts'
 import { StoreError } from '../../../errors.ts'
 import type { Cluster } from '../grpc/cluster.ts'
@@ -14,18 +15,33 @@ export class EtcdLease {
   readonly ttlMs: number
   /** The longest term (ttl and lock-delay) of a ticket that may hold by it. */
   readonly termMs: number
-  /** How many tickets need it. It is kept alive only while there are any. */
-  tickets = 0
   isLost = false
   /** The instant before the last answered request was written. The lease lasts for `ttlMs` from here. */
   #since: Instant
   #asking: Promise<void> | undefined
+  #tickets = 0
 
   constructor(id: number, ttlMs: number, since: Instant) {
     this.id = id
     this.ttlMs = ttlMs
     this.termMs = longestTerm(ttlMs / 1000)
     this.#since = since
+  }
+
+  /** Whether a ticket needs it. It is kept alive only while one does. */
+  get isNeeded(): boolean {
+    return this.#tickets > 0
+  }
+
+  /** One more ticket needs it. */
+  needed(): void {
+    this.#tickets += 1
+  }
+
+  /** One of the tickets that needed it does so no more. */
+  released(): void {
+    assert(this.#tickets > 0, 'a lease of etcd was released more often than it was needed')
+    this.#tickets -= 1
   }
 
   /** Whether it surely lasts for this long from now. */
@@ -153,8 +169,7 @@ export class EtcdLeases {
 
   /** Begins to find out which leases etcd still knows. */
   check(): void {
-    for (const { lease } of this.#shared.values())
-      if (lease !== undefined && lease.tickets > 0) this.#keepAlive(lease)
+    for (const { lease } of this.#shared.values()) if (lease?.isNeeded === true) this.#keepAlive(lease)
   }
 
   /** Keeps a lease alive in the background. If that fails, the verb that needs the lease does it, and fails itself. */
@@ -185,7 +200,7 @@ export class EtcdLeases {
   /** By our clock the lease is over. By etcd's clock it may not be, if our clock has jumped or this process was frozen. */
   async #keepOrGrant(shared: Shared, ttl: number): Promise<EtcdLease> {
     const { lease: before } = shared
-    if (before !== undefined && !before.isLost && before.tickets > 0) {
+    if (before !== undefined && !before.isLost && before.isNeeded) {
       await before.keepAlive(this.#cluster)
       if (!before.isLost) return before
       this.lost(before)
@@ -202,7 +217,7 @@ export class EtcdLeases {
     const everyMs = Math.max(SHORTEST_PAUSE_MS, (ttl * 1000 - longestTerm(ttl)) / 2)
     const timer = setInterval(() => {
       const { lease } = shared
-      if (lease === undefined || lease.tickets === 0 || lease.isLost || this.#isClosed) {
+      if (lease === undefined || !lease.isNeeded || lease.isLost || this.#isClosed) {
         clearInterval(timer)
         shared.timer = undefined
         return
@@ -215,7 +230,7 @@ export class EtcdLeases {
 
   /** One more ticket needs this lease. Starts its keep-alives again if they have stopped. */
   used(lease: EtcdLease): void {
-    lease.tickets += 1
+    lease.needed()
     for (const [ttl, shared] of this.#shared)
       if (shared.lease === lease && shared.timer === undefined)
         shared.timer = this.#startKeepAlive(shared, ttl)

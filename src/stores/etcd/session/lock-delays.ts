@@ -16,7 +16,7 @@ export interface LockDelaysOptions {
   readonly leases: EtcdLeases
   readonly rooms: WatchedRooms
   /** The lock-delay of a room is over. */
-  onOpen(room: EtcdRoom): void
+  onOver(room: EtcdRoom): void
 }
 
 /**
@@ -72,14 +72,14 @@ export class LockDelays {
   }
 
   async #end(name: string, giveUpAt: number): Promise<void> {
-    const { clock, cluster, names, rooms, onOpen } = this.#options
+    const { clock, cluster, names, rooms, onOver } = this.#options
     const isOver = () => this.#isClosed || clock.monotonicMs() > giveUpAt
     await retryUntil(clock, isOver, async () => {
       await cluster.ask(TXN, { when: [], apply: [{ tag: 'delete', key: name }], otherwise: [] })
       const { key, id } = names.parse(name)
       const room = rooms.get(key)
       room?.delete(id)
-      if (room !== undefined) onOpen(room)
+      if (room !== undefined) onOver(room)
     })
   }
 }

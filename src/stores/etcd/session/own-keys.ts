@@ -108,7 +108,7 @@ export class OwnKeys {
     const before = own.binding.lease
     // A forgotten ticket counts for no lease.
     if (!own.bound(binding) || own.state.tag === 'forgotten') return
-    before.tickets -= 1
+    before.released()
     this.#options.leases.used(binding.lease)
   }
 }

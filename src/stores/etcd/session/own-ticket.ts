@@ -26,8 +26,7 @@ import type { EtcdLease } from './leases.ts'
  * | expired     | waiting, offered, held, leaving | ending    | its time is over: the deletion of its key begins            |
  * | forgotten   | any but forgotten               | forgotten | its key is gone, or belongs to another process              |
  *
- * An event in any other state is a mistake of the program, and throws; only `heard` is ignored there. All instants are of the
- * monotonic clock.
+ * An event in any other state is a mistake of the program, and throws. All instants are of the monotonic clock.
  */
 export type TicketState =
   /** `heardAt`: when its caller asked last. Its place in the queue is remembered until `rememberedUntil`. */
@@ -150,9 +149,9 @@ export class OwnTicket {
     return true
   }
 
-  /** A waiter's caller asks: the ticket is remembered anew. Without effect in other states. */
+  /** A waiter's caller asks: the ticket is remembered anew. */
   heard(ticket: Ticket, now: number): void {
-    if (this.#state.tag !== 'waiting') return
+    this.#from('waiting')
     this.#state = { tag: 'waiting', heardAt: now, rememberedUntil: now + ticket.patienceMs }
   }
 

@@ -43,8 +43,8 @@ export class Session {
     const rooms = new WatchedRooms({
       cluster,
       names,
-      onOpen: () => this.#idleRooms.look(),
-      onChange: (room, { entries, gone }) => this.#changed(room, entries, gone),
+      onWatched: () => this.#idleRooms.look(),
+      onChange: (room, { entries, removed }) => this.#changed(room, entries, removed),
     })
     this.cluster = cluster
     this.names = names
@@ -59,7 +59,7 @@ export class Session {
       names,
       leases,
       rooms,
-      onOpen: (room) => this.admit(room),
+      onOver: (room) => this.admit(room),
     })
     this.timers = new TicketTimers({
       clock,
@@ -158,8 +158,8 @@ export class Session {
     if (own.state.tag === 'forgotten') return
     own.forgotten()
     this.#tickets.delete(own.ticket.id)
-    own.binding.lease.tickets -= 1
-    own.holdLease.tickets -= 1
+    own.binding.lease.released()
+    own.holdLease.released()
     if (this.rooms.get(own.ticket.key) !== undefined) this.#idleRooms.look()
   }
 
@@ -244,7 +244,7 @@ export class Session {
     }
   }
 
-  #changed(room: EtcdRoom, entries: readonly RoomEntry[], gone: readonly string[]): void {
+  #changed(room: EtcdRoom, entries: readonly RoomEntry[], removed: readonly string[]): void {
     for (const entry of entries) {
       const own = this.#tickets.get(entry.id)
       if (own?.ticket.key !== room.key || entry.modRevision <= own.binding.revision) continue
@@ -253,7 +253,7 @@ export class Session {
       // over.
       if (!this.seen(own, entry) && isEvicted) this.#wake(entry.id)
     }
-    for (const id of gone) {
+    for (const id of removed) {
       const own = this.#tickets.get(id)
       // A key that this process deletes itself is no loss.
       if (own === undefined || own.ticket.key !== room.key || own.state.tag === 'ending') continue

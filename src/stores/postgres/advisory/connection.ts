@@ -1,3 +1,4 @@
+import { within } from '../../../base/within.ts'
 import { StoreError } from '../../../errors.ts'
 import {
   connectionsOf,
@@ -164,18 +165,6 @@ const LOCK_NOT_AVAILABLE = '55P03'
 const UNDEFINED_TABLE = '42P01'
 /** The largest TCP_KEEPIDLE of Linux. */
 const MOST_SECONDS = 32_767
-
-async function within<T>(ms: number, answer: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined
-  const silence = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`No answer within ${ms} ms.`)), ms)
-  })
-  try {
-    return await Promise.race([answer, silence])
-  } finally {
-    clearTimeout(timer)
-  }
-}
 
 function poolerError(key: string): StoreError {
   return new StoreError(

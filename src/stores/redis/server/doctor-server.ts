@@ -1,4 +1,5 @@
-import { type Finding, milliseconds, readClock, within } from '../../../base/diagnosis.ts'
+import { type Finding, milliseconds, readClock } from '../../../base/diagnosis.ts'
+import { within } from '../../../base/within.ts'
 import { textsOf } from './answers.ts'
 import type { RawConnection, RedisLink, ServerAddress } from './client-link.ts'
 import { SERVER_CHECKS, type ServerFacts, type ServerSetting } from './doctor-checks.ts'
