@@ -4,8 +4,12 @@ import { expect, test } from 'vitest'
 import { projectFiles, readProjectFile, root } from '../tidy/project.ts'
 
 const PAGE = 'docs/promises.md'
-const tables = tablesOf(readProjectFile(PAGE))
-const links = linksOf(readProjectFile(PAGE))
+/** `[name]: path "title"` on a line of its own. */
+const DEFINITION = /^\[([^\]]+)\]: (\S+) "([^"]+)"$/gm
+
+const page = readProjectFile(PAGE)
+const tables = tablesOf(page)
+const links = linksOf(page)
 
 test('every link leads to a file that has a test of the title it names', () => {
   expect(links.length).toBeGreaterThan(150)
@@ -13,10 +17,18 @@ test('every link leads to a file that has a test of the title it names', () => {
 })
 
 test('a link whose file or title is gone is found', () => {
-  const [dead = { path: '', title: '' }] = linksOf('[gone](../test/docs/gone.test.ts "a title")')
-  expect(dead).toEqual({ path: 'test/docs/gone.test.ts', title: 'a title' })
-  expect(holds(dead.path, dead.title)).toBe(false)
+  const dead = linksOf(
+    '[here](../test/docs/gone.test.ts "a title")\n[gone]: ../test/docs/gone.test.ts "a title"\n',
+  )
+  expect(dead).toEqual(Array(2).fill({ path: 'test/docs/gone.test.ts', title: 'a title' }))
+  expect(holds('test/docs/gone.test.ts', 'a title')).toBe(false)
   expect(holds('test/docs/promises.test.ts', `no ${'such'} title`)).toBe(false)
+})
+
+test('each name of a link is defined once, and used', () => {
+  const used = new Set(Array.from(page.matchAll(/\]\[([^\]]+)\]/g), ([, name = '']) => name))
+  const defined = Array.from(page.matchAll(DEFINITION), ([, name = '']) => name)
+  expect(defined.toSorted()).toEqual([...used].sort())
 })
 
 test('each store has a column in both tables, and in each row a test or the reason why there is none', () => {
@@ -28,7 +40,7 @@ test('each store has a column in both tables, and in each row a test or the reas
     for (const store of stores) expect(header).toContain(store)
     for (const row of rows) {
       expect(row).toHaveLength(header.length)
-      for (const cell of row.slice(1)) expect(cell).toMatch(/^(\[.+\]\(.+ ".+"\)|– \w+ .+)$/)
+      for (const cell of row.slice(1)) expect(cell).toMatch(/^(\[.+\]\[.+\]|– \w+ .+)$/)
     }
   }
 })
@@ -46,8 +58,12 @@ function holds(path: string, title: string): boolean {
 }
 
 function linksOf(markdown: string): { path: string; title: string }[] {
-  const found = markdown.matchAll(/\]\((\S+) "([^"]+)"\)/g)
-  return Array.from(found, ([, link = '', title = '']) => ({ path: normalize(join('docs', link)), title }))
+  const defined = Array.from(markdown.matchAll(DEFINITION), ([, , link, title]) => [link, title])
+  const written = Array.from(markdown.matchAll(/\]\((\S+) "([^"]+)"\)/g), ([, link, title]) => [link, title])
+  return [...defined, ...written].map(([link = '', title = '']) => ({
+    path: normalize(join('docs', link)),
+    title,
+  }))
 }
 
 /** Tables as lists of cells. A line of dashes stands between the header and the rows. */
