@@ -1,13 +1,14 @@
-import { type Backoff, backoffMs } from '../base/backoff.ts'
+import { backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
 import { LONGEST_MS } from '../base/duration.ts'
-import { ClosedError, TaskFailedError } from '../errors.ts'
+import { ClosedError } from '../errors.ts'
 import { isHoldfastError, type Lease, type Locks, type StopOptions } from '../index.ts'
-import { Course, LONGEST_SLEEP_MS } from './course.ts'
-import { type Begin, Marks, type Sighting, type TickResult } from './marks.ts'
+import { Course } from './course.ts'
+import { type Begin, Marks, type Sighting } from './marks.ts'
 import { type JobSettings, parseStopOptions, type ScheduleSettings } from './options.ts'
 import { type FinishedRun, GRACE_MS, Run, type RunEnd, type ScheduledRun } from './run.ts'
 import type { ScheduledJob, ScheduleStatus } from './scheduled-job.ts'
+import { ASKING_AGAIN, TickSettlement } from './tick-settlement.ts'
 import { Ticks } from './ticks.ts'
 
 export interface JobParts {
@@ -47,6 +48,7 @@ export class Job implements ScheduledJob {
   readonly #parts: JobParts
   readonly #ticks: Ticks
   readonly #marks: Marks
+  readonly #settlement: TickSettlement
   readonly #stopping = new AbortController()
   readonly #runs = new Set<Run>()
   /** All that `stop()` has to wait for. */
@@ -64,6 +66,10 @@ export class Job implements ScheduledJob {
     this.#ticks = new Ticks(this.expression, this.timezone, parts.schedule.clock.wallMs())
     this.#course = this.#newCourse()
     this.#marks = new Marks(parts.locks, parts.name, this.#stopping.signal)
+    this.#settlement = new TickSettlement({
+      ...{ name: parts.name, settings: parts.settings, schedule: parts.schedule },
+      ...{ marks: this.#marks, ticks: this.#ticks, stopping: this.#stopping.signal },
+    })
     // Makes nothing, and refuses what no store keeps as it is.
     parts.locks.readWrite(this.#marks.lock)
   }
@@ -156,7 +162,7 @@ export class Job implements ScheduledJob {
       // A tick that no process has begun in time is left out. A run that broke off is taken over, however late it is.
       if (this.#course.isLate(tickMs) && !(await this.#marks.hasBegun(tickMs))) return
       // If this process dies, the mark must outlive the lease, so that the next process sees that a run has begun.
-      const rememberMs = Math.min(this.#rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
+      const rememberMs = Math.min(this.#settlement.rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
       const most = this.#parts.settings.afterCrash === 'skip' ? 1 : MOST_ATTEMPTS
       const begin = await this.#marks.begin(tickMs, { most, rememberMs })
       try {
@@ -167,7 +173,7 @@ export class Job implements ScheduledJob {
         await begin?.lease.release()
         throw error
       }
-      if (begin === undefined) return this.#giveUp(tickMs, lease, most)
+      if (begin === undefined) return this.#settlement.fail(tickMs, lease, most)
       // `stop()` waits only for runs that had begun, so none may begin now.
       if (this.#stopping.signal.aborted) return begin.lease.release()
       await this.#runTick(tickMs, lease, begin)
@@ -181,30 +187,19 @@ export class Job implements ScheduledJob {
       // The mark stays, so the next holder sees that the run began, and takes it over. Interruptions by a stop count only
       // once, because a rolling deploy may interrupt several runs of one tick.
       const counts = end.result === 'failed' || begin.attempt === 1
-      if (!counts) await this.#tell(() => begin.lease.release())
+      if (!counts) await this.#settlement.bestEffort(() => begin.lease.release())
       else if (begin.lease.remainingMs > 0) begin.lease.detach()
       return
     }
-    if (!(await this.#settleUnder(lease, tickMs, end.result))) {
+    if (!(await this.#settlement.settle(lease, tickMs, end.result))) {
       if (begin.lease.remainingMs > 0) begin.lease.detach()
       return
     }
-    await this.#tell(async () => {
+    await this.#settlement.bestEffort(async () => {
       await begin.lease.release()
       await this.#marks.forgetBegins(tickMs, begin.attempt - 1)
     })
     await this.#stayTaken(startedMs, lease)
-  }
-
-  /** Settles the tick as failed. Otherwise work that crashes its process would crash every process of the fleet in turn. */
-  async #giveUp(tickMs: number, lease: Lease, attempts: number): Promise<void> {
-    const error = new TaskFailedError(
-      `${attempts === 1 ? 'A run' : `${attempts} runs`} of ${JSON.stringify(this.name)} for ${new Date(tickMs).toISOString()} broke off: the process died, was stopped, or lost its lease. The tick has failed.`,
-      { key: this.#marks.lock },
-    )
-    if (await this.#settleUnder(lease, tickMs, 'failed'))
-      await this.#tell(() => this.#marks.forgetBegins(tickMs, attempts))
-    this.#parts.schedule.onError(error, { name: this.name, during: 'run' })
   }
 
   /** Settles the caller's promise as soon as the work is over. The job may stay taken for longer. */
@@ -249,67 +244,11 @@ export class Job implements ScheduledJob {
 
   /** Settles the ticks that overlapped with the run, and keeps the job taken until `minHold` is over. */
   async #stayTaken(startedMs: number, lease: Lease): Promise<void> {
-    await this.#leaveOutOverlapped(startedMs, lease)
+    await this.#settlement.skipOverlapped(this.#course, startedMs, lease)
     // Not by the `minHold` of the lock: that would also hold the job after a process only finds that the tick is settled.
     const leftMs = startedMs + this.#parts.settings.minHoldMs - this.#course.nowMs
     if (leftMs <= 0) return
     await paused(this.#parts.schedule.clock, leftMs, AbortSignal.any([this.#stopping.signal, lease.signal]))
-  }
-
-  /**
-   * Settles the ticks that came during the run as skipped. Only this process knows which ones overlapped, so it records that
-   * while the others still wait for the lock.
-   */
-  async #leaveOutOverlapped(startedMs: number, lease: Lease): Promise<void> {
-    const { overlap, minHoldMs } = this.#parts.settings
-    const course = this.#course
-    if (overlap === 'queue') return course.excuse()
-    await this.#tell(async () => {
-      for (const tick of course.between(startedMs, Math.max(course.nowMs, startedMs + minHoldMs))) {
-        if (lease.remainingMs === 0 || this.#stopping.signal.aborted) return
-        await this.#marks.settle(tick, 'skipped', this.#rememberMs(tick))
-      }
-    })
-  }
-
-  /**
-   * Settles the tick in the store, and resolves with whether the store has confirmed that. Otherwise the next holder would run
-   * the tick once more. So it repeats the request while the lease holds. It tries at least once, even if `maxRun` has ended
-   * the lease: the store keeps the key until it is released.
-   */
-  async #settleUnder(lease: Lease, tickMs: number, result: TickResult): Promise<boolean> {
-    const { clock, onError } = this.#parts.schedule
-    for (let failures = 1; ; failures += 1) {
-      try {
-        await this.#marks.settle(tickMs, result, this.#rememberMs(tickMs))
-        return true
-      } catch (error) {
-        onError(error, { name: this.name, during: 'store' })
-        const isAway =
-          isHoldfastError(error, 'store-unavailable') || isHoldfastError(error, 'acquire-timeout')
-        if (!isAway || lease.remainingMs === 0 || this.#stopping.signal.aborted) return false
-        await paused(
-          clock,
-          backoffMs(ASKING_AGAIN, failures),
-          AbortSignal.any([this.#stopping.signal, lease.signal]),
-        )
-      }
-    }
-  }
-
-  /** Long enough that no process, by its own clock, still wants to run the tick. At least until the next tick. */
-  #rememberMs(tickMs: number): number {
-    const gapMs = (this.#ticks.next(tickMs) ?? tickMs) - tickMs
-    return Math.min(gapMs + this.#parts.settings.windowMs + SKEW_MS, LONGEST_MS)
-  }
-
-  /** Runs requests that nothing depends on. If they fail, `onError` is called. */
-  async #tell(telling: () => Promise<void>): Promise<void> {
-    try {
-      await telling()
-    } catch (error) {
-      this.#parts.schedule.onError(error, { name: this.name, during: 'store' })
-    }
   }
 
   async #underLock<T>(wait: { readonly wait?: number }, work: (lease: Lease) => Promise<T>): Promise<T> {
@@ -367,14 +306,9 @@ export class Job implements ScheduledJob {
   }
 }
 
-/** Without jitter, because all processes ask at the same moment anyway, at each tick. */
-const ASKING_AGAIN: Backoff = { firstMs: 1000, longestMs: LONGEST_SLEEP_MS, jitter: 0 }
-
 function before(nowMs: number, { sinceMs }: Sighting): Date {
   return new Date(nowMs - sinceMs)
 }
 
-/** How far the clocks of the processes may differ. */
-const SKEW_MS = 300_000
 /** How many runs of a tick may begin and not end: their processes died, for example. */
 const MOST_ATTEMPTS = 3

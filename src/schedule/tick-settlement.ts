@@ -1,0 +1,100 @@
+import { type Backoff, backoffMs } from '../base/backoff.ts'
+import { paused } from '../base/clock.ts'
+import { LONGEST_MS } from '../base/duration.ts'
+import { TaskFailedError } from '../errors.ts'
+import { isHoldfastError, type Lease } from '../index.ts'
+import { type Course, LONGEST_SLEEP_MS } from './course.ts'
+import type { Marks, TickResult } from './marks.ts'
+import type { JobSettings, ScheduleSettings } from './options.ts'
+import type { Ticks } from './ticks.ts'
+
+export interface TickSettlementOptions {
+  readonly name: string
+  readonly marks: Marks
+  readonly ticks: Ticks
+  readonly settings: JobSettings
+  readonly schedule: ScheduleSettings
+  /** Aborts when the job is stopped. */
+  readonly stopping: AbortSignal
+}
+
+/** Tells the store what became of the ticks of a job, so that no other process runs them again. */
+export class TickSettlement {
+  readonly #options: TickSettlementOptions
+
+  constructor(options: TickSettlementOptions) {
+    this.#options = options
+  }
+
+  /**
+   * Settles the tick in the store, and resolves with whether the store has confirmed that. Otherwise the next holder would run
+   * the tick once more. So it repeats the request while the lease holds. It tries at least once, even if `maxRun` has ended
+   * the lease: the store keeps the key until it is released.
+   */
+  async settle(lease: Lease, tickMs: number, result: TickResult): Promise<boolean> {
+    const { clock, onError } = this.#options.schedule
+    for (let failures = 1; ; failures += 1) {
+      try {
+        await this.#options.marks.settle(tickMs, result, this.rememberMs(tickMs))
+        return true
+      } catch (error) {
+        onError(error, { name: this.#options.name, during: 'store' })
+        const isAway =
+          isHoldfastError(error, 'store-unavailable') || isHoldfastError(error, 'acquire-timeout')
+        if (!isAway || lease.remainingMs === 0 || this.#options.stopping.aborted) return false
+        await paused(
+          clock,
+          backoffMs(ASKING_AGAIN, failures),
+          AbortSignal.any([this.#options.stopping, lease.signal]),
+        )
+      }
+    }
+  }
+
+  /** Settles the tick as failed. Otherwise work that crashes its process would crash every process of the fleet in turn. */
+  async fail(tickMs: number, lease: Lease, attempts: number): Promise<void> {
+    const error = new TaskFailedError(
+      `${attempts === 1 ? 'A run' : `${attempts} runs`} of ${JSON.stringify(this.#options.name)} for ${new Date(tickMs).toISOString()} broke off: the process died, was stopped, or lost its lease. The tick has failed.`,
+      { key: this.#options.marks.lock },
+    )
+    if (await this.settle(lease, tickMs, 'failed'))
+      await this.bestEffort(() => this.#options.marks.forgetBegins(tickMs, attempts))
+    this.#options.schedule.onError(error, { name: this.#options.name, during: 'run' })
+  }
+
+  /**
+   * Settles the ticks that came during the run as skipped. Only this process knows which ones overlapped, so it records that
+   * while the others still wait for the lock.
+   */
+  async skipOverlapped(course: Course, startedMs: number, lease: Lease): Promise<void> {
+    const { overlap, minHoldMs } = this.#options.settings
+    if (overlap === 'queue') return course.excuse()
+    await this.bestEffort(async () => {
+      for (const tick of course.between(startedMs, Math.max(course.nowMs, startedMs + minHoldMs))) {
+        if (lease.remainingMs === 0 || this.#options.stopping.aborted) return
+        await this.#options.marks.settle(tick, 'skipped', this.rememberMs(tick))
+      }
+    })
+  }
+
+  /** Long enough that no process, by its own clock, still wants to run the tick. At least until the next tick. */
+  rememberMs(tickMs: number): number {
+    const gapMs = (this.#options.ticks.next(tickMs) ?? tickMs) - tickMs
+    return Math.min(gapMs + this.#options.settings.windowMs + SKEW_MS, LONGEST_MS)
+  }
+
+  /** Runs requests that nothing depends on. If they fail, `onError` is called. */
+  async bestEffort(requests: () => Promise<void>): Promise<void> {
+    try {
+      await requests()
+    } catch (error) {
+      this.#options.schedule.onError(error, { name: this.#options.name, during: 'store' })
+    }
+  }
+}
+
+/** Without jitter, because all processes ask at the same moment anyway, at each tick. */
+export const ASKING_AGAIN: Backoff = { firstMs: 1000, longestMs: LONGEST_SLEEP_MS, jitter: 0 }
+
+/** How far the clocks of the processes may differ. */
+const SKEW_MS = 300_000
