@@ -1,7 +1,7 @@
 import { StartTimeoutError, StoreError } from '../errors.ts'
 import { isHoldfastError, type Lease } from '../index.ts'
+import { boundedWait } from './bounded-wait.ts'
 import type { RunSettings } from './options.ts'
-import { patiently } from './patience.ts'
 import type { RateLimiter } from './rate-limiter.ts'
 
 /** `retryAfterMs` is undefined where points never come back. */
@@ -27,7 +27,7 @@ export async function pass(turn: Turn): Promise<void> {
     const { retryAfterMs } = verdict
     const pauseMs = Math.max(retryAfterMs ?? Number.POSITIVE_INFINITY, SHORTEST_PAUSE_MS)
     if (pauseMs > leftMs(turn) || retryAfterMs === undefined) throw tooMany(turn, retryAfterMs)
-    await patiently(new Promise<never>(() => {}), { limitMs: pauseMs, signals: signalsOf(turn) })
+    await boundedWait(new Promise<never>(() => {}), { limitMs: pauseMs, signals: signalsOf(turn) })
   }
 }
 
@@ -37,7 +37,7 @@ export async function pass(turn: Turn): Promise<void> {
  */
 export async function consume(turn: Turn): Promise<Verdict> {
   const limitMs = turn.terms.waitMs === 0 ? ANSWER_MS : Math.max(leftMs(turn), SILENCE_MS)
-  const answer = await patiently(ask(turn), { limitMs, signals: signalsOf(turn) })
+  const answer = await boundedWait(ask(turn), { limitMs, signals: signalsOf(turn) })
   if (answer === 'late') throw failure(turn, 'did not answer in time', undefined)
   if (answer.tag === 'consumed') return { admitted: true }
   // Of the store of the locks, which says what is wrong by itself.

@@ -57,7 +57,7 @@ export class Transactions {
       }
     }
     return new Promise<A>((resolve, reject) => {
-      const giveUpAt = performance.now() + PATIENCE_MS
+      const giveUpAt = performance.now() + WAIT_LIMIT_MS
       this.#line.push({ attempt: () => resolve(attempt()), reject, giveUpAt })
       if (this.#line.length === 1) void this.#serve()
     })
@@ -156,7 +156,7 @@ export class Transactions {
         ?.reject(
           new StoreError(
             'store-unavailable',
-            `Another process kept the lock file ${JSON.stringify(this.#options.path)} locked for ${PATIENCE_MS} ms.`,
+            `Another process kept the lock file ${JSON.stringify(this.#options.path)} locked for ${WAIT_LIMIT_MS} ms.`,
           ),
         )
     }
@@ -171,7 +171,7 @@ interface WaitingTransaction {
 }
 
 /** Ten thousand times what a transaction takes. One takes longer only if its process was stopped, or the disk hangs. */
-const PATIENCE_MS = 1000
+const WAIT_LIMIT_MS = 1000
 const SLICE_MS = 2
 const CHECK_MS = 100
 /** How often it tries again without a pause. */

@@ -63,7 +63,7 @@ export class Cluster {
       try {
         const bytes = await member.request(
           { path: method.path, message, token: await token },
-          this.#patienceMs,
+          this.#answerLimitMs,
         )
         return { reply: method.decode(new MessageReader(bytes)), isInDoubt }
       } catch (error) {
@@ -127,7 +127,7 @@ export class Cluster {
   }
 
   /** How long one member may take. If there are others to ask, it is short. */
-  get #patienceMs(): number {
+  get #answerLimitMs(): number {
     return this.#options.endpoints.length === 1 ? ALONE_MS : TRY_MS
   }
 
@@ -154,7 +154,7 @@ export class Cluster {
   async #authenticate(member: Member, credentials: { name: string; password: string }): Promise<string> {
     try {
       const request = { path: AUTHENTICATE.path, message: encoded(AUTHENTICATE, credentials), token: '' }
-      const bytes = await member.request(request, this.#patienceMs)
+      const bytes = await member.request(request, this.#answerLimitMs)
       return AUTHENTICATE.decode(new MessageReader(bytes))
     } catch (error) {
       // Authentication is off. Whether that is intended is not for the store to judge.

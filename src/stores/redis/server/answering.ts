@@ -5,20 +5,20 @@ import { StoreError } from '../../../errors.ts'
 /** Resolves with the store once it has answered something. If it does not, closes it and rejects. */
 export function answering<S extends Pick<Store, 'release' | 'close'>>(store: S): Promise<S> {
   return opened(store, async () => {
-    let patience: NodeJS.Timeout | undefined
+    let timer: NodeJS.Timeout | undefined
     const silence = new Promise<never>((_, reject) => {
-      patience = setTimeout(() => reject(new StoreError('store-unavailable', SILENT)), PATIENCE_MS)
+      timer = setTimeout(() => reject(new StoreError('store-unavailable', SILENT)), ANSWER_LIMIT_MS)
     })
     try {
       // Needs what every request needs, finds nobody, and changes nothing.
       await Promise.race([store.release({ key: 'is anybody there', id: '?', cancel: false }), silence])
     } finally {
-      clearTimeout(patience)
+      clearTimeout(timer)
     }
   })
 }
 
 /** A server that hangs still accepts connections: its kernel does. So there is a limit for the first answer, too. */
-const PATIENCE_MS = 5000
+const ANSWER_LIMIT_MS = 5000
 const SILENT =
   'The Redis server did not answer within 5 s. Check that it runs and is not stopped, and the network in between.'

@@ -1,8 +1,8 @@
 import { LONGEST_TIMER_MS } from '../base/clock.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
 
-/** How long somebody waits, and what ends it sooner. */
-export interface Patience {
+/** How long a caller waits, and what ends the wait sooner. */
+export interface WaitBounds {
   readonly limitMs: number
   readonly signals: readonly AbortSignal[]
 }
@@ -11,7 +11,10 @@ export interface Patience {
  * What comes first: the work, `late`, or the reason of a signal, as a rejection. Leaves no timer and no listener behind; the
  * signal of a shutdown lives for longer than a million of these.
  */
-export async function patiently<T>(work: Promise<T>, { limitMs, signals }: Patience): Promise<T | 'late'> {
+export async function boundedWait<T>(
+  work: Promise<T>,
+  { limitMs, signals }: WaitBounds,
+): Promise<T | 'late'> {
   const ends: (() => void)[] = []
   const ended = new Promise<'late'>((resolve, reject) => {
     const timer = setTimeout(() => resolve('late'), Math.min(Math.max(limitMs, 0), LONGEST_TIMER_MS))
