@@ -201,6 +201,11 @@ export interface Granted {
 
 export interface InspectRequest {
   readonly prefix: string
+  /**
+   * Asks only for the room whose key is the prefix itself. The answer has this room, or none. It costs the same however many
+   * other rooms there are, so it may be asked again and again. Default: false.
+   */
+  readonly exact?: boolean
   /** Where the page starts: the `next` of the page before, or `undefined` for the first. */
   readonly cursor: string | undefined
   /** How many rooms at most, 1 or more. A page may hold fewer although more follow. */

@@ -9,7 +9,8 @@ import type { HeldLease } from '../engine/held-lease.ts'
 import type { LockEvents } from '../engine/lock-events.ts'
 import { isHoldfastError } from '../errors.ts'
 import { hold, type LocksContext, type Work } from './hold.ts'
-import { currentLeader, type Leader, LeaderWatch, roomOf } from './leader-watch.ts'
+import { roomOf } from './inspected.ts'
+import { currentLeader, type Leader, LeaderWatch } from './leader-watch.ts'
 import { type Leadership, LeaderTerm, markOf } from './leadership.ts'
 import {
   ADMINISTRATION_MS,

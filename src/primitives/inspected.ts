@@ -1,4 +1,6 @@
 import type { HolderView, RoomView, WaiterView } from '../contract/store.ts'
+import type { Engine } from '../engine/engine.ts'
+import { ADMINISTRATION_MS } from './options.ts'
 
 /** The process of a ticket, for people. No decision may depend on it: another program may write anything here. */
 export interface Owner {
@@ -12,17 +14,17 @@ export interface Owner {
   readonly text?: string
 }
 
-/** A holder, as `locks.inspect` shows it. */
+/** A holder, as `locks.peek` and `locks.inspect` show it. */
 export interface InspectedHolder extends Omit<HolderView, 'owner'> {
   readonly owner: Owner
 }
 
-/** A waiter, as `locks.inspect` shows it. */
+/** A waiter, as `locks.peek` and `locks.inspect` show it. */
 export interface InspectedWaiter extends Omit<WaiterView, 'owner'> {
   readonly owner: Owner
 }
 
-/** The holders and waiters of one key, as `locks.inspect` shows them. */
+/** The holders and waiters of one key, as `locks.peek` and `locks.inspect` show them. */
 export interface InspectedRoom extends Omit<RoomView, 'holders' | 'queue'> {
   readonly holders: readonly InspectedHolder[]
   /** In order of arrival. */
@@ -43,6 +45,22 @@ export function inspector(): (room: RoomView) => InspectedRoom {
     queue: queue.map((waiter) => ({ ...waiter, owner: ownerOf(waiter.owner) })),
     closedMs,
   })
+}
+
+/** What the store has of one key. `undefined`: nobody holds it or waits for it, and no lock-delay keeps it closed. */
+export async function roomOf(
+  engine: Engine,
+  key: string,
+  limitMs: number = ADMINISTRATION_MS,
+): Promise<RoomView | undefined> {
+  const request = { prefix: key, exact: true, cursor: undefined, count: 1 }
+  const { rooms } = await engine.ask('inspect', () => engine.store.inspect(request), limitMs, key)
+  return rooms.find((room) => room.key === key)
+}
+
+/** `host:pid (label)`, or the text of another program. */
+export function ownerName({ host, pid, label, text }: Owner): string {
+  return text ?? `${host ?? '?'}:${pid ?? '?'}${label === undefined ? '' : ` (${label})`}`
 }
 
 export function parseOwner(text: string): Owner {

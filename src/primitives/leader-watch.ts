@@ -1,14 +1,13 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
-import type { RoomView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { ttlFields } from '../engine/ticket-fields.ts'
 import { isHoldfastError } from '../errors.ts'
 import { type LocksContext, makeTicket, tryHold } from './hold.ts'
-import { type Owner, parseOwner } from './inspected.ts'
+import { type Owner, parseOwner, roomOf } from './inspected.ts'
 import { markOf, vacancyOf } from './leadership.ts'
-import { ADMINISTRATION_MS, type HoldSettings, SHARED } from './options.ts'
+import { type HoldSettings, SHARED } from './options.ts'
 
 /** The current leader, as every process can see it. */
 export interface Leader {
@@ -22,18 +21,6 @@ export interface Leader {
 
 export async function currentLeader(engine: Engine, key: string): Promise<Leader | null> {
   return (await lookAt(engine, key)).leader
-}
-
-export async function roomOf(engine: Engine, key: string): Promise<RoomView | undefined> {
-  const page = await engine.ask(
-    'inspect',
-    () => engine.store.inspect({ prefix: key, cursor: undefined, count: 1 }),
-    ADMINISTRATION_MS,
-    key,
-  )
-  // The prefix is the whole key, so if the key has a room, that room comes first.
-  const [room] = page.rooms
-  return room?.key === key ? room : undefined
 }
 
 /** Who leads, in which term, and whether the leadership is offered to a candidate that has not confirmed yet. */

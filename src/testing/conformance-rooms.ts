@@ -94,6 +94,24 @@ export const roomCases: readonly ConformanceScript[] = [
     },
   },
   {
+    name: 'inspect shows one room alone where only that is asked for, and none where there is none',
+    async play(scene) {
+      const store = await scene.view()
+      const key = `${scene.prefix}exact`
+      const look = () => store.inspect({ prefix: key, exact: true, cursor: undefined, count: 1 })
+      for (const other of [`${key}:1`, `${key} `])
+        heldFence(await store.acquire(scene.ticket({ key: other })))
+      assert.deepEqual(await look(), { rooms: [], next: undefined })
+      const ticket = scene.ticket({ key })
+      heldFence(await store.acquire(ticket))
+      const { rooms, next } = await look()
+      assert.deepEqual([rooms.map((room) => room.key), next], [[key], undefined])
+      assert.deepEqual(ids(rooms[0]?.holders ?? []), [ticket.id])
+      await store.release(releaseOf(ticket))
+      assert.deepEqual(await look(), { rooms: [], next: undefined })
+    },
+  },
+  {
     name: 'inspect changes nothing, even where something has expired',
     needs: 'lazy-expiry',
     async play(scene) {

@@ -8,10 +8,11 @@ import type { Session } from './session/session.ts'
 /** A page of rooms as etcd has them, with what this process knows better of its own tickets. */
 export async function inspect(
   session: Session,
-  { prefix, cursor, count }: InspectRequest,
+  { prefix, exact, cursor, count }: InspectRequest,
 ): Promise<RoomPage> {
   const { names, fences } = session
   await fences.value()
+  if (exact === true) return roomOf(session, prefix)
   const begin = names.from(prefix)
   const rooms: RoomView[] = []
   /** What is left of the leases of other processes, in milliseconds. */
@@ -44,6 +45,13 @@ export async function inspect(
     }
     if (isLast) return { rooms, next: undefined }
   }
+}
+
+async function roomOf(session: Session, key: string): Promise<RoomPage> {
+  const own = knownOf(session)
+  const { pairs } = await read(session, session.names.room(key))
+  const view = await viewOf(session, key, pairs, { own, leftMs: new Map() })
+  return { rooms: view === undefined ? [] : [view], next: undefined }
 }
 
 async function read(

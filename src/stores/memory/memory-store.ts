@@ -90,11 +90,7 @@ class MemoryStore implements Store {
 
   inspect(request: InspectRequest): RoomPage {
     const time = this.#now()
-    const keys = [...this.#rooms.keys()]
-      .filter(
-        (key) => key.startsWith(request.prefix) && (request.cursor === undefined || key > request.cursor),
-      )
-      .sort(byCodeUnits)
+    const keys = this.#keys(request)
     const page = keys.slice(0, request.count)
     const rooms = page
       .map((key) => this.#rooms.get(key))
@@ -111,6 +107,13 @@ class MemoryStore implements Store {
 
   /** The store opens nothing, so it has nothing to close. Another `createLocks` may go on with it. */
   async close(): Promise<void> {}
+
+  #keys({ prefix, exact, cursor }: InspectRequest): string[] {
+    if (exact === true) return this.#rooms.get(prefix) === undefined ? [] : [prefix]
+    return [...this.#rooms.keys()]
+      .filter((key) => key.startsWith(prefix) && (cursor === undefined || key > cursor))
+      .sort(byCodeUnits)
+  }
 
   #find(key: string): KeptRoom | undefined {
     return this.#left?.key === key ? this.#left : this.#rooms.get(key)

@@ -99,10 +99,11 @@ export class PostgresStore implements Store {
     }
   }
 
-  async inspect({ prefix, cursor, count }: InspectRequest): Promise<RoomPage> {
-    const rows = await this.#run(this.#statements.inspect, [prefix, cursor ?? null, String(count + 1)], {
-      doing: 'listing rooms',
-    })
+  async inspect({ prefix, exact = false, cursor, count }: InspectRequest): Promise<RoomPage> {
+    // The room whose key is the prefix itself is the first one in the order of the keys.
+    const parameters = [prefix, cursor ?? null, String(exact ? 1 : count + 1)]
+    const found = await this.#run(this.#statements.inspect, parameters, { doing: 'listing rooms' })
+    const rows = exact ? found.filter(({ key }) => key === prefix) : found
     const page = rows.slice(0, count)
     const rooms = page.flatMap(({ key, room }) => roomView(String(key), String(room)) ?? [])
     const last = page.at(-1)?.['key']

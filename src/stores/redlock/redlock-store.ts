@@ -127,11 +127,11 @@ export class RedlockStore implements Store {
     }
   }
 
-  /** Reads every room of every server for each page. It is for people: a loop should not call it. */
-  async inspect({ prefix, cursor, count }: InspectRequest): Promise<RoomPage> {
+  /** Unless one room is asked for, it reads every room of every server for each page. That is for people, and not for a loop. */
+  async inspect({ prefix, exact = false, cursor, count }: InspectRequest): Promise<RoomPage> {
     this.#assertOpen()
     const { nodes, majority, fences } = this.#quorum
-    const lists = await poll(nodes, (node) => roomsOf(node.rooms, prefix), {
+    const lists = await poll(nodes, (node) => roomsOf(node.rooms, { prefix, exact }), {
       decide: (tally: Tally<readonly RoomView[]>) => {
         if (tally.pending > 0) return undefined
         const seen = tally.answers.filter((rooms) => rooms !== undefined)

@@ -1,13 +1,16 @@
-import type { HolderView, RoomView, WaiterView } from '../../contract/store.ts'
+import type { HolderView, InspectRequest, RoomView, WaiterView } from '../../contract/store.ts'
 import type { RoomRequests } from '../redis/server/room-requests.ts'
 import { NO_FENCE } from './quorum.ts'
 
-/** Reads all rooms of one server whose key starts with `prefix`. */
-export async function roomsOf(requests: RoomRequests, prefix: string): Promise<readonly RoomView[]> {
+/** Reads all rooms of one server whose key starts with `prefix`, or only the one whose key is the prefix itself. */
+export async function roomsOf(
+  requests: RoomRequests,
+  { prefix, exact = false }: Pick<InspectRequest, 'prefix' | 'exact'>,
+): Promise<readonly RoomView[]> {
   const rooms: RoomView[] = []
   let cursor: string | undefined
   do {
-    const page = await requests.inspect({ prefix, cursor, count: PAGE })
+    const page = await requests.inspect({ prefix, exact, cursor, count: PAGE })
     rooms.push(...page.rooms)
     cursor = page.next
   } while (cursor !== undefined)

@@ -72,13 +72,12 @@ export class SqliteStore implements Store {
     )
   }
 
-  inspect({ prefix, cursor = '', count }: InspectRequest): Answer<RoomPage> {
+  inspect({ prefix, exact, cursor = '', count }: InspectRequest): Answer<RoomPage> {
     return this.#transactions.read((statements, time) => {
       // One more, to see whether another page follows. Keys are in byte order, so keys with the same prefix are neighbours.
-      const keys = statements.rooms
-        .all(prefix, cursor, count + 1)
-        .map(([key]) => key)
-        .filter((key) => key.startsWith(prefix))
+      const named =
+        exact === true ? [prefix] : statements.rooms.all(prefix, cursor, count + 1).map(([key]) => key)
+      const keys = named.filter((key) => key.startsWith(prefix))
       const page = keys.slice(0, count)
       const rooms = page
         .map((key) => view(readRoom(statements, key, time), key, time))

@@ -14,11 +14,12 @@ interface RoomSource {
 /** Some of the rooms whose key begins with a prefix, and where the next ones are. */
 export async function roomPage(
   { topology, names }: RoomSource,
-  { prefix, cursor, count }: InspectRequest,
+  { prefix, exact: isExact, cursor, count }: InspectRequest,
 ): Promise<RoomPage> {
   let { scan, after, scans, mark } = cursor === undefined ? FIRST_PAGE : (JSON.parse(cursor) as PageStart)
   const look = (keys: readonly string[]): Promise<readonly RoomView[]> => lookAt({ topology, names }, keys)
   const exact = cursor === undefined ? await look([prefix]) : []
+  if (isExact === true) return { rooms: exact, next: undefined }
   if (exact.length > 0) return { rooms: exact, next: JSON.stringify(FIRST_PAGE) }
   const request = { pattern: names.pattern(prefix), count: SCANNED_TOGETHER }
   for (let scansOfPage = 0; scansOfPage < MOST_SCANS; scansOfPage += 1) {
