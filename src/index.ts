@@ -47,6 +47,7 @@ export type {
 } from './primitives/options.ts'
 export type { Permits } from './primitives/semaphore.ts'
 export type { LeaseSet } from './primitives/together.ts'
+export type { UntilFreeOptions } from './primitives/until-free.ts'
 export type { Duration }
 
 /** What `createLocks` and `connect` return. Its public members only, so that a test double can stand in for it. */

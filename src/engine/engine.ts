@@ -1,5 +1,5 @@
 import { outsideOfCallers } from '../base/async-context.ts'
-import type { SignalWatch } from '../base/signal-watch.ts'
+import type { Abortable, SignalWatch } from '../base/signal-watch.ts'
 import type { Clock } from '../contract/clock.ts'
 import type { AcquireAnswer, Answer, Store } from '../contract/store.ts'
 import { acquireAll } from './acquire-all.ts'
@@ -28,6 +28,8 @@ export class Engine {
   readonly chance: () => number
   readonly events: Events
   readonly signals: SignalWatch
+  /** Calls that wait without a ticket. `close()` ends them, too. */
+  readonly onlookers: Set<Abortable> = new Set()
   readonly #context: EngineContext
   /** Requests for several keys that have no answer yet. None of these rejects. */
   readonly #takingAll = new Set<Promise<void>>()
@@ -139,6 +141,7 @@ export class Engine {
     // One tick later, so that whoever calls `close()` again in answer to an event gets the same promise.
     await undefined
     const released = outsideOfCallers(() => {
+      for (const onlooker of this.onlookers) onlooker.abort(closedError())
       for (const waiter of [...this.waiting.values()]) waiter.giveUp(closedError(waiter.ticket.key))
       return context.leases.list().map((lease) => lease.close(closedError(lease.key)))
     })

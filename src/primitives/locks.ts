@@ -21,7 +21,7 @@ import {
   type Work,
   withHold,
 } from './hold.ts'
-import { type InspectedRoom, inspector } from './inspected.ts'
+import { type InspectedRoom, inspector, roomOf } from './inspected.ts'
 import { parseLeaseJson } from './lease-json.ts'
 import { type OnceOptions, parseOnce, runOnce } from './once.ts'
 import {
@@ -48,6 +48,7 @@ import {
   tryWithHoldTogether,
   withHoldTogether,
 } from './together.ts'
+import { type UntilFreeOptions, untilFree } from './until-free.ts'
 
 /**
  * Locks over a store. Make one object per process and store, and share it: one request renews many of its leases, and its
@@ -280,6 +281,53 @@ export class Locks {
       `The lease on ${JSON.stringify(key)} cannot be continued: ${evicted ? 'somebody evicted it' : 'the store does not hold it any more'}.`,
       { key, reason: evicted ? 'evicted' : 'expired' },
     )
+  }
+
+  /**
+   * Who holds this key and who waits for it, in one request. It changes nothing. `null`: nobody holds it or waits for it, so a
+   * {@link tryAcquire} at that moment would get it. The view may be out of date by the time it is read. So decide by it what
+   * to show, and never whether to write.
+   *
+   * ```ts
+   * import { connect } from 'holdfast'
+   *
+   * const locks = await connect('memory:', { label: 'billing' })
+   * const room = await locks.peek('invoice:42')
+   * console.log(room === null ? 'free' : room.holders.map(({ owner, heldMs }) => `${owner.label} for ${heldMs} ms`))
+   * ```
+   *
+   * @throws {StoreError} when the store does not answer within 10 s, or refuses; {@link ClosedError}.
+   */
+  async peek(key: string): Promise<InspectedRoom | null> {
+    checkKey(key)
+    const room = await roomOf(this.#context.engine, key)
+    return room === undefined ? null : inspector()(room)
+  }
+
+  /**
+   * Waits until nobody holds the key and nobody waits for it, and takes nothing. Another process may take the key in the same
+   * moment. So it is right for "go on when the migration is over", and wrong as a check before a write: for that,
+   * {@link acquire} the key.
+   *
+   * It looks at the key after 50 ms, and then less and less often, until it looks once a second. To queue for the key instead
+   * would be quicker, but then this call would hold the key for a moment, and a `tryAcquire` of another process would find it
+   * taken. If many wait, the key passes from one to the next and is not free in between.
+   *
+   * `wait`: how long to wait. With 0 it looks once. Default: as for {@link acquire}, 30 s.
+   *
+   * ```ts
+   * import { connect } from 'holdfast'
+   *
+   * const locks = await connect('memory:')
+   * await locks.waitUntilFree('migration', { wait: '10m', signal: AbortSignal.timeout(900_000) })
+   * ```
+   *
+   * @throws {AcquireTimeoutError} when the key was not free within `wait`; {@link StoreError}; {@link ClosedError}; the reason
+   * of the `signal`.
+   */
+  async waitUntilFree(key: string, options?: UntilFreeOptions): Promise<void> {
+    checkKey(key)
+    return untilFree(this.#context.engine, key, parseSettings(options, TAKES.untilFree, this.#defaults))
   }
 
   /**

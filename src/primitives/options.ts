@@ -96,7 +96,7 @@ const HOLD: readonly (keyof HoldOptions)[] = ['ttl', 'renew', 'maxHold', 'minHol
 
 /** Which options a call takes, so that a misspelt one is an error and not a surprise in production. */
 export const TAKES: Readonly<
-  Record<'locks' | 'try' | 'wait' | 'tryCallback' | 'callback' | 'once', ReadonlySet<string>>
+  Record<'locks' | 'try' | 'wait' | 'tryCallback' | 'callback' | 'once' | 'untilFree', ReadonlySet<string>>
 > = {
   locks: new Set(['ttl', 'renew', 'maxHold', 'minHold', 'lockDelay', 'wait', 'reentrant', 'label']),
   try: new Set(HOLD),
@@ -104,6 +104,7 @@ export const TAKES: Readonly<
   tryCallback: new Set([...HOLD, 'reentrant']),
   callback: new Set([...HOLD, 'wait', 'reentrant']),
   once: new Set(['ttl', 'renew', 'maxHold', 'signal', 'wait']),
+  untilFree: new Set(['wait', 'signal']),
 }
 
 export function parseSettings(

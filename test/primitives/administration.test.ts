@@ -107,6 +107,47 @@ describe('inspect', () => {
   })
 })
 
+describe('peek', () => {
+  test('shows one key in one request, whatever other keys there are, and null where nobody is', async () => {
+    const { clock, locks, other, store } = scene()
+    expect(await locks.peek('k')).toBeNull()
+    const held = await other.locks.acquire('k', { ttl: TTL })
+    const longer = await other.locks.acquire('k:1')
+    const waiting = locks.acquire('k')
+    await clock.advance(500)
+    const before = store.sent.length
+    expect(await locks.peek('k')).toMatchObject({
+      key: 'k',
+      holders: [{ id: held.id, fence: held.fence, heldMs: 500, state: 'held', owner: { label: 'test' } }],
+      queue: [{ waitedMs: 500, owner: { label: 'test' } }],
+      closedMs: 0,
+    })
+    expect(store.sent.slice(before).map(({ verb }) => verb)).toEqual(['inspect'])
+    await held.release()
+    await (await clock.until(waiting)).release()
+    await longer.release()
+    expect(await locks.peek('k')).toBeNull()
+  })
+
+  test('shows a key that only a lock-delay keeps closed', async () => {
+    const { clock, locks, other } = scene()
+    await other.locks.acquire('k', { ttl: 1000, renew: false, lockDelay: '5s' })
+    await clock.advance(2000)
+    expect(await locks.peek('k')).toMatchObject({ holders: [], queue: [], closedMs: 4000 })
+    await clock.advance(4000)
+    expect(await locks.peek('k')).toBeNull()
+  })
+
+  test('refuses what is no key', async () => {
+    const { locks, store } = scene()
+    expect(await errorOf(locks.peek(''))).toMatchObject({ code: 'invalid-argument' })
+    expect(await errorOf(locks.waitUntilFree('k', { wiat: 5 } as never))).toMatchObject({
+      message: 'Expected the options to be among `wait`, `signal`, got `wiat`.',
+    })
+    expect(store.sent).toEqual([])
+  })
+})
+
 describe('evict', () => {
   test('takes the key from a holder and gives it to the next one', async () => {
     const { clock, locks, other } = scene()

@@ -43,6 +43,8 @@ test('a plain object may stand in for the locks of a program under test', async 
     once: async () => ({ ran: false }),
     election: (key) => real.election(key),
     adopt: (json, options) => real.adopt(json, options),
+    peek: async () => null,
+    waitUntilFree: async () => {},
     inspect: (options) => real.inspect(options),
     evict: async () => [],
     evictAll: async () => [],
