@@ -8,25 +8,28 @@ import { linksOf } from '../redis/server/links-of.ts'
 import { newClient } from '../redis/server/new-client.ts'
 import { RoomNames } from '../redis/server/room-names.ts'
 import { RoomRequests } from '../redis/server/room-requests.ts'
-import { checkUrl } from '../redis/server/server-url.ts'
 import { SingleServer } from '../redis/server/single-server.ts'
 import { VOTER_CHECKS } from './doctor-checks.ts'
 import { NodeScripts } from './node-scripts.ts'
+import { parseOptions } from './options.ts'
+import type { RedlockSettings } from './redlock-store.ts'
 import { votingScripts } from './scripts.ts'
 import { SharedLink } from './shared-link.ts'
+import { parseRedlockUrl } from './url.ts'
 
 /** Findings about each server and about the quorum that they make, beyond what opening the store shows. */
 export async function diagnoseRedlock(url: string): Promise<readonly Finding[]> {
-  const urls = url.slice(url.indexOf(':') + 1).split(/,(?=\s*(?:rediss?:|$))/i)
-  const asked = await Promise.all(urls.map((one) => diagnoseServer(one.trim())))
+  const { servers, options } = parseRedlockUrl(url)
+  const settings = parseOptions(options)
+  const asked = await Promise.all(servers.map((one) => diagnoseServer(one, settings)))
   const findings = asked.flatMap(({ where, findings }) => findings.map((finding) => ({ ...finding, where })))
   const facts = asked.flatMap((one) => (one.facts === undefined ? [] : [one.facts]))
   const ages = asked.flatMap(({ remembersMs }) => (remembersMs === undefined ? [] : [remembersMs]))
   return [
     ...findings,
     quorum(asked.length, facts.length),
-    ...votes(asked.length, ages),
-    ...hosts(urls),
+    ...votes(asked.length, ages, settings),
+    ...hosts(servers),
     ...clocks(facts, 'A server that forgets everything goes on counting fences from its clock.'),
   ]
 }
@@ -40,20 +43,20 @@ interface DiagnosedServer {
   readonly remembersMs?: number
 }
 
-async function diagnoseServer(url: string): Promise<DiagnosedServer> {
+async function diagnoseServer(url: string, settings: RedlockSettings): Promise<DiagnosedServer> {
   const { hostname, port } = new URL(url)
   const where = addressOf({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || '6379') })
   const link = linksOf(await newClient(url))()
   const facts = await factsOf(link, 'alone')
   if ('problem' in facts) return { where, findings: [away(facts.problem)] }
-  const rights = await rightsOf(url)
+  const rights = await rightsOf(url, settings)
   const findings = [...rights, ...VOTER_CHECKS.flatMap((check) => check(facts) ?? [])]
   if (rights.some(({ check }) => check === 'connection')) return { where, findings }
   const shared = new SharedLink(link)
   try {
-    const { rememberedSince } = await within(LIMIT_MS, new NodeScripts(shared, SETTINGS).identity())
+    const { rememberedSince } = await within(LIMIT_MS, new NodeScripts(shared, settings).identity())
     const remembersMs = performance.now() - rememberedSince
-    return { where, findings: [...findings, vote(remembersMs)], facts, remembersMs }
+    return { where, findings: [...findings, vote(remembersMs, settings)], facts, remembersMs }
   } catch (error) {
     return { where, findings: [...findings, away(messageOf(error))] }
   } finally {
@@ -62,8 +65,8 @@ async function diagnoseServer(url: string): Promise<DiagnosedServer> {
 }
 
 /** The problems of a user of this server alone. Among several servers, one that refuses counts as one that is away. */
-async function rightsOf(url: string): Promise<readonly Finding[]> {
-  const store = await openAlone(url).catch((error: unknown) => away(messageOf(error)))
+async function rightsOf(url: string, settings: RedlockSettings): Promise<readonly Finding[]> {
+  const store = await openAlone(url, settings).catch((error: unknown) => away(messageOf(error)))
   if ('verdict' in store) return [store]
   try {
     await within(
@@ -78,9 +81,8 @@ async function rightsOf(url: string): Promise<readonly Finding[]> {
   }
 }
 
-async function openAlone(url: string): Promise<RoomRequests> {
-  checkUrl(url)
-  const names = new RoomNames(SETTINGS.prefix)
+async function openAlone(url: string, { prefix }: RedlockSettings): Promise<RoomRequests> {
+  const names = new RoomNames(prefix)
   const server = new SingleServer(linksOf(await newClient(url))(), {
     names,
     replicas: 0,
@@ -93,15 +95,15 @@ function away(text: string): Finding {
   return { check: 'connection', verdict: 'warning', text }
 }
 
-function vote(remembersMs: number): Finding {
+function vote(remembersMs: number, { maxTtlMs }: RedlockSettings): Finding {
   const check = 'vote'
-  const leftMs = SETTINGS.maxTtlMs - remembersMs
+  const leftMs = maxTtlMs - remembersMs
   if (leftMs <= 0)
     return { check, verdict: 'ok', text: 'It has forgotten nothing for long enough: its vote counts.' }
   return {
     check,
     verdict: 'warning',
-    text: `It has started, or lost its data, ${milliseconds(remembersMs)} ago, and may have forgotten a holder. Its vote counts in ${milliseconds(leftMs)}, with a \`maxTtl\` of 30 s.`,
+    text: `It has started, or lost its data, ${milliseconds(remembersMs)} ago, and may have forgotten a holder. Its vote counts in ${milliseconds(leftMs)}, with a \`maxTtl\` of ${milliseconds(maxTtlMs)}.`,
   }
 }
 
@@ -141,21 +143,21 @@ function quorum(servers: number, answering: number): Finding {
   return { check, verdict: 'ok', text: `${text}: ${spare} more may be lost.` }
 }
 
-function votes(servers: number, ages: readonly number[]): readonly Finding[] {
+function votes(servers: number, ages: readonly number[], { maxTtlMs }: RedlockSettings): readonly Finding[] {
   const needed = Math.floor(servers / 2) + 1
-  const counting = ages.filter((ageMs) => ageMs >= SETTINGS.maxTtlMs).length
+  const counting = ages.filter((ageMs) => ageMs >= maxTtlMs).length
   if (ages.length < needed || counting >= needed) return []
   return [
     {
       check: 'votes',
       verdict: 'warning',
-      text: `The votes of ${counting} of ${counted(servers, 'server')} count now, and ${needed} have to before anybody gets a lock. That passes with time; where it comes back, something restarts or empties the servers.`,
+      text: `The votes of ${counting} of ${counted(servers, 'server')} count now, and ${needed} have to before anybody gets a lock. That passes with time. If the servers are new, initRedlock() makes their votes count at once. If it comes back, something restarts or empties the servers.`,
     },
   ]
 }
 
 function hosts(urls: readonly string[]): readonly Finding[] {
-  const names = urls.map((url) => new URL(url.trim()).hostname)
+  const names = urls.map((url) => new URL(url).hostname)
   const [shared] = names.filter((name, index) => names.indexOf(name) !== index)
   if (shared === undefined) return []
   return [
@@ -167,6 +169,4 @@ function hosts(urls: readonly string[]): readonly Finding[] {
   ]
 }
 
-/** The defaults, which a URL cannot change. */
-const SETTINGS = { prefix: 'holdfast:', maxTtlMs: 30_000 }
 const LIMIT_MS = 5000

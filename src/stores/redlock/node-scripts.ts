@@ -4,8 +4,8 @@ import { StoreError } from '../../errors.ts'
 import { storeErrorOf, unexpectedReply } from '../redis/server/failures.ts'
 import { RoomNames } from '../redis/server/room-names.ts'
 import type { Script } from '../redis/server/scripts.ts'
-import { claimScript, identityScript, votesScript, withdrawScript } from './scripts.ts'
-import { identityOf, type ServerIdentity } from './server-identity.ts'
+import { claimScript, identityScript, initScript, votesScript, withdrawScript } from './scripts.ts'
+import { identityOf, REPLICA, type ServerIdentity } from './server-identity.ts'
 import type { SharedLink } from './shared-link.ts'
 
 export interface Claim {
@@ -30,6 +30,16 @@ export interface VoteView {
   readonly id: string
   /** When the vote ends by the clock of the server, as text. If this text is the same, the vote is the same. */
   readonly endsAt: string
+}
+
+/** Whether Holdfast has used a server before; see init.lua. */
+export interface FirstLook {
+  /** `known`: it has the note since when it remembers everything. `used`: it has no note, but other keys of Holdfast. */
+  readonly tag: 'new' | 'known' | 'used'
+  /** The run id of the server's process. Undefined if the user may not ask for `INFO`. */
+  readonly runId: string | undefined
+  /** For how long it has forgotten nothing, by its note. 0 without one. */
+  readonly ageMs: number
 }
 
 /** The scripts that a server runs only as one of several, beside those of a single server. */
@@ -87,6 +97,24 @@ export class NodeScripts {
     }).catch((error: unknown) => this.#raise(error))
   }
 
+  /** `write`: a server that has never been used gets its note, as if it had been in use for years. */
+  async init({ write }: { readonly write: boolean }): Promise<FirstLook> {
+    const newName = randomBytes(9).toString('base64url')
+    const text = await this.#run(initScript, [
+      '',
+      '2',
+      this.#since,
+      this.#names.fence,
+      newName,
+      write ? 'w' : 'l',
+    ])
+    if (text === 'replica') throw new StoreError('store-refused', REPLICA)
+    const [, letter = '', runId, ageMs] = /^([nkf]) (\S{1,100}) (\d{1,16})$/.exec(text) ?? []
+    const tag = FIRST_LOOKS[letter]
+    if (tag === undefined) throw unexpectedReply(text)
+    return { tag, runId: runId === '-' ? undefined : runId, ageMs: Number(ageMs) }
+  }
+
   #takeBack(ticket: Ticket, mode: 'q' | 'r', endsAt = ''): Promise<string> {
     const rooms = [this.#names.fence, this.#names.room(ticket.key)]
     const args = ['', '2', ...rooms, mode, String(Math.ceil(ticket.patienceMs)), ticket.id, endsAt]
@@ -103,6 +131,8 @@ export class NodeScripts {
     throw error instanceof StoreError ? error : storeErrorOf(this.#link.reasonOf(error), key, 0)
   }
 }
+
+const FIRST_LOOKS: Readonly<Record<string, FirstLook['tag']>> = { n: 'new', k: 'known', f: 'used' }
 
 /** So many votes of one room are read. More readers than that do not split the votes. */
 const MOST_RIVALS = 10_000

@@ -9,3 +9,5 @@ export const votesScript: Script = scriptOf(scripts.votes)
 export const withdrawScript: Script = scriptOf(scripts.withdraw)
 /** Which server it is, and since when it remembers everything. */
 export const identityScript: Script = scriptOf(scripts.identity)
+/** Whether it was used before. */
+export const initScript: Script = scriptOf(scripts.init)

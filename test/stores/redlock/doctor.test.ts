@@ -54,6 +54,15 @@ test('the doctor tells of servers that may have forgotten a holder, and of what 
   )
 })
 
+test('the doctor takes `maxTtl` and `prefix` from the url', async () => {
+  await using masters = await startMasters(3)
+  const { findings } = await diagnose(`${urlOf(masters.urls)}?prefix=app:&maxTtl=24h`)
+  // The rooms with another prefix have a note of their own, and so these servers are new.
+  expect(wrong(findings)).toContainEqual(
+    expect.objectContaining({ check: 'vote', text: expect.stringContaining('with a `maxTtl` of 1440 min') }),
+  )
+})
+
 test('the doctor tells of a replica in the list, of one server that is there twice, and of an even number', async () => {
   await using masters = await startMasters(2)
   await using replica = await startRedis({ replicaOf: masters.servers[0] as never })

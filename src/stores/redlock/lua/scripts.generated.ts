@@ -2,6 +2,7 @@
 export const scripts: {
   readonly claim: string
   readonly identity: string
+  readonly init: string
   readonly votes: string
   readonly withdraw: string
   readonly acquire: string
@@ -635,6 +636,35 @@ since = math.min(since, now)
 local written = name .. ' ' .. (run == '-' and last or run) .. ' ' .. string.format('%013.0f', since)
 redis.call('SET', KEYS[1], written)
 return name .. ' ' .. run .. ' ' .. string.format('%.0f', math.max(0, now - since))
+`,
+  init: `-- Looks whether Holdfast has used this server before, and writes the note of identity.lua if an operator says that it has not.
+--
+-- KEYS    1 the note; see identity.lua · 2 the last fence
+-- ARGV    1 a name for the memory · 2 \`w\` to write the note if there is neither a note nor a fence, or \`l\` to look only
+-- Result  \`<n, k or f> <run id, or -> <age of the memory, in ms>\` · or \`replica\`
+--         n: there was neither a note nor a fence · k: there is a note · f: there is a fence without a note
+-- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
+-- costs about as much as a small command: it is looked for among all that the server knows.
+local time = redis.call('TIME')
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+
+local function fact(section, pattern)
+  local text = redis.pcall('INFO', section)
+  return type(text) == 'string' and string.match(text, pattern) or nil
+end
+
+if fact('replication', 'role:(%a+)') == 'slave' then return 'replica' end
+local run = fact('server', 'run_id:(%x+)') or '-'
+local note = redis.call('GET', KEYS[1])
+if note then
+  local since = tonumber(string.match(note, ' (%d+)$')) or now
+  return 'k ' .. run .. ' ' .. string.format('%.0f', math.max(0, now - since))
+end
+if redis.call('EXISTS', KEYS[2]) == 1 then return 'f ' .. run .. ' 0' end
+-- As if the server had been in use for years: it has forgotten no holder, because there was none.
+if ARGV[2] == 'w' then redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. run .. ' ' .. string.format('%013.0f', 1)) end
+return 'n ' .. run .. ' 0'
 `,
   votes: `-- Lists the votes in a room of this server, to find out why no ticket has a quorum. Changes nothing.
 --
