@@ -12,7 +12,7 @@ import type { StoreVerb } from './lock-events.ts'
 import { PendingRelease, type ReleaseOptions, requestRelease } from './pending-release.ts'
 import { ReleaseRetry } from './release-retry.ts'
 import { RenewalLoop } from './renewal-loop.ts'
-import { closedError } from './ticket-errors.ts'
+import { ADVICE, closedError } from './ticket-errors.ts'
 import { Wakes } from './wakes.ts'
 
 export interface EngineOptions {
@@ -76,7 +76,7 @@ export class EngineContext {
     this.assertOpen(key)
     let timer: Timer | undefined
     const late = new Promise<never>((_, reject) => {
-      const message = `The ${this.store.name} store did not answer within ${Math.round(limitMs)} ms. Check that it runs and can be reached.`
+      const message = `The ${this.store.name} store did not answer within ${Math.round(limitMs)} ms. ${ADVICE}`
       timer = this.clock.startTimer(limitMs, () =>
         reject(new StoreError('store-unavailable', message, { key })),
       )

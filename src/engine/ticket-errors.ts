@@ -1,5 +1,12 @@
 import type { Ticket } from '../contract/store.ts'
-import { AcquireTimeoutError, ClosedError, LeaseLostError, type LossReason, StoreError } from '../errors.ts'
+import {
+  AcquireTimeoutError,
+  ClosedError,
+  isHoldfastError,
+  LeaseLostError,
+  type LossReason,
+  StoreError,
+} from '../errors.ts'
 
 /** The key was not free in time. `ahead`: how many the store last said were before it. */
 export function timeoutOf(ticket: Ticket, waitedMs: number, ahead: number | undefined): AcquireTimeoutError {
@@ -11,13 +18,16 @@ export function timeoutOf(ticket: Ticket, waitedMs: number, ahead: number | unde
 }
 
 /** The time is over, and nobody knows whether the key was free. */
-export function silenceOf(ticket: Ticket, store: string, waitedMs: number, cause: unknown): StoreError {
-  return new StoreError(
-    'store-unavailable',
-    `The ${store} store did not answer within ${waitedMs} ms, so ${JSON.stringify(ticket.key)} was not acquired. Check that it runs and can be reached.`,
-    { key: ticket.key, cause },
-  )
+export function silenceOf({ key }: Ticket, store: string, waitedMs: number, cause: unknown): StoreError {
+  // What the store itself said last is in the words of Holdfast, and says why.
+  const why = isHoldfastError(cause)
+    ? `${JSON.stringify(key)} was not acquired within ${waitedMs} ms. ${cause.message}`
+    : `The ${store} store did not answer within ${waitedMs} ms, so ${JSON.stringify(key)} was not acquired. ${ADVICE}`
+  return new StoreError('store-unavailable', why, { key, cause })
 }
+
+export const ADVICE =
+  'Check that it runs and can be reached, and that it speaks TLS if this process does, and only then.'
 
 export function evictionOf(ticket: Ticket, evictedBecause: string | undefined): LeaseLostError {
   return new LeaseLostError(

@@ -1,5 +1,6 @@
 import { show } from '../base/duration.ts'
 import { fieldOf, messageOf } from '../base/thrown.ts'
+import { unreachedBecause } from '../base/unreached.ts'
 import { StoreError } from '../errors.ts'
 import { sqlStateOf } from './executor.ts'
 
@@ -45,7 +46,7 @@ export function storeErrorOf(
   const refusal = state === undefined ? refusalOf(error) : (REFUSALS[state] ?? REFUSALS[state.slice(0, 2)])
   if (refusal !== undefined)
     return new StoreError('store-refused', `${refusal.replace(PAGE, page)} It was ${doing}.`, { key, cause })
-  const trouble = state === undefined ? NO_ANSWER : (TROUBLES[state] ?? TROUBLES[state.slice(0, 2)])
+  const trouble = state === undefined ? unreached(error) : (TROUBLES[state] ?? TROUBLES[state.slice(0, 2)])
   if (trouble !== undefined)
     return new StoreError('store-unavailable', `${trouble} It was ${doing}.`, { key, cause })
   const unknown = `PostgreSQL refused a statement (SQLSTATE ${state}). Its words are in the \`cause\`. It was ${doing}.`
@@ -64,6 +65,11 @@ function causeOf(error: unknown, state: string | undefined): Error {
   const cause = new Error(message)
   const code = state ?? fieldOf(error, 'code')
   return code === undefined ? cause : Object.assign(cause, { code })
+}
+
+function unreached(error: unknown): string {
+  const why = unreachedBecause(error)
+  return why === undefined ? NO_ANSWER : `PostgreSQL could not be reached. ${why.sentence}`
 }
 
 const NO_ANSWER =

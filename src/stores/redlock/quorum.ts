@@ -91,10 +91,15 @@ export function tooFewError(quorum: Quorum, { errors }: Tally<unknown>, key?: st
   if (nodes.length - refusals.length < majority && refusals[0] instanceof StoreError) {
     return new StoreError('store-refused', refusals[0].message, { key, cause: refusals[0] })
   }
+  const [cause] = errors
+  const why =
+    cause instanceof StoreError
+      ? `Of one of them: ${cause.message}`
+      : 'Check that they run and can be reached.'
   return new StoreError(
     'store-unavailable',
-    `Fewer than ${majority} of the ${nodes.length} Redis servers answered. Check that they run and can be reached.`,
-    { key, cause: errors[0] },
+    `Fewer than ${majority} of the ${nodes.length} Redis servers answered. ${why}`,
+    { key, cause },
   )
 }
 

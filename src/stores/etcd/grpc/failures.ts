@@ -1,3 +1,4 @@
+import { unreachedBecause } from '../../../base/unreached.ts'
 import { StoreError } from '../../../errors.ts'
 
 /** The status of a gRPC request that failed. */
@@ -78,11 +79,20 @@ export function unavailable(error: unknown): StoreError {
       },
     )
   }
-  return new StoreError(
-    'store-unavailable',
-    'No etcd member could be reached. Check that they run, their addresses, whether they speak TLS, and the network in between.',
-    { cause: error },
-  )
+  return new StoreError('store-unavailable', `No etcd member could be reached. ${reasonOf(error)}`, {
+    cause: error,
+  })
+}
+
+/** Of the member that was asked last. */
+function reasonOf(error: unknown): string {
+  const { cause } = error as Error
+  if (cause instanceof StatusError && /name resolution failed/i.test(cause.message)) {
+    return 'The host name of a member has no address. Check `endpoints`.'
+  }
+  const why = unreachedBecause(cause)
+  if (why !== undefined) return `Of one of them: ${why.sentence}`
+  return 'Check that they run, their addresses, whether they speak TLS, and the network in between.'
 }
 
 export function refused(sentence: string, error: unknown): StoreError {

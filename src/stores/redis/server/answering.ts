@@ -21,4 +21,4 @@ export function answering<S extends Pick<Store, 'release' | 'close'>>(store: S):
 /** A server that hangs still accepts connections: its kernel does. So there is a limit for the first answer, too. */
 const ANSWER_LIMIT_MS = 5000
 const SILENT =
-  'The Redis server did not answer within 5 s. Check that it runs and is not stopped, and the network in between.'
+  'The Redis server did not answer within 5 s. Check that it runs and is not stopped, whether it speaks TLS (rediss:) at that port or not (redis:), and the network in between.'

@@ -1,4 +1,5 @@
 import { messageOf } from '../../../base/thrown.ts'
+import { unreachedBecause } from '../../../base/unreached.ts'
 import { StoreError } from '../../../errors.ts'
 
 /** What an error reply begins with, or undefined when the server said nothing: no connection, a lost one, no answer. */
@@ -17,14 +18,22 @@ export function replyCode(error: unknown): string | undefined {
 export function storeErrorOf(error: unknown, key: string | undefined, readOnlyForMs: number): StoreError {
   if (error instanceof StoreError) return error
   const code = replyCode(error)
-  const cause = code === undefined ? error : wordsOf(error)
-  const refusal = code === undefined ? undefined : (REFUSALS[code] ?? refusalOf(messageOf(error)))
+  if (code === undefined) return unreachedError(error, key)
+  const refusal = REFUSALS[code] ?? refusalOf(messageOf(error))
+  const cause = wordsOf(error)
   if (code === 'READONLY' && readOnlyForMs < FAILOVER_MS) {
     return new StoreError('store-unavailable', READ_ONLY, { key, cause })
   }
   if (refusal !== undefined) return new StoreError('store-refused', refusal, { key, cause })
-  const transient = code === undefined ? NO_ANSWER : (TRANSIENT[code] ?? BUSY)
-  return new StoreError('store-unavailable', transient, { key, cause })
+  return new StoreError('store-unavailable', TRANSIENT[code] ?? BUSY, { key, cause })
+}
+
+/** The server has said nothing. */
+function unreachedError(cause: unknown, key: string | undefined): StoreError {
+  const why = unreachedBecause(cause)
+  if (why === undefined) return new StoreError('store-unavailable', `${UNREACHED} ${CHECK}`, { key, cause })
+  const code = why.isLasting ? 'store-refused' : 'store-unavailable'
+  return new StoreError(code, `${UNREACHED} ${why.sentence}`, { key, cause })
 }
 
 /** The key is there, and not as this version keeps it: `layout` is the number it begins with, if it begins with one. */
@@ -63,8 +72,8 @@ const FAILOVER_MS = 3000
 
 const READ_ONLY =
   'The Redis server is a read-only replica. Connect to the primary; in a fail-over this passes by itself.'
-const NO_ANSWER =
-  'The Redis server could not be reached. Check that it runs, its address, and the network in between.'
+const UNREACHED = 'The Redis server could not be reached.'
+const CHECK = 'Check that it runs, its address, and the network in between.'
 const BUSY = 'The Redis server is not ready to answer.'
 
 const CREDENTIALS =
