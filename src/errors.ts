@@ -125,13 +125,16 @@ export class LeaseLostError extends HoldfastError {
  */
 export class StoreError extends HoldfastError {
   override readonly name = 'StoreError'
+  /** A request within this many milliseconds cannot succeed. `undefined` unless the store knows that. */
+  readonly retryAfterMs: number | undefined
 
   constructor(
     code: 'store-unavailable' | 'store-refused',
     message: string,
-    options: HoldfastErrorOptions = {},
+    options: HoldfastErrorOptions & { retryAfterMs?: number | undefined } = {},
   ) {
     super(code, message, options)
+    this.retryAfterMs = options.retryAfterMs
   }
 }
 

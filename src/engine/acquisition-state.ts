@@ -1,5 +1,7 @@
 import type { Instant } from '../base/clock.ts'
 import type { Granted } from '../contract/store.ts'
+import { isHoldfastError } from '../errors.ts'
+import type { EngineContext } from './engine-context.ts'
 import type { ClockSample } from './granted-at.ts'
 import type { HeldLease } from './held-lease.ts'
 
@@ -69,6 +71,20 @@ export function newWaiting(ahead: number | undefined, sample: ClockSample | unde
     sample,
     granted: undefined,
   }
+}
+
+/** When to ask again after an acquire failed. `undefined`: asking is in vain until the caller's patience ends. */
+export function nextAttemptAt(
+  error: unknown,
+  context: Pick<EngineContext, 'clock' | 'backoffMs'>,
+  { attempts, until }: { readonly attempts: number; readonly until: number },
+): number | undefined {
+  if (isHoldfastError(error, 'store-refused')) return undefined
+  const pauseMs = context.backoffMs(attempts)
+  const at = context.clock.monotonicMs()
+  const vainMs = isHoldfastError(error, 'store-unavailable') ? error.retryAfterMs : undefined
+  if (vainMs === undefined) return at + pauseMs
+  return at + vainMs >= until ? undefined : at + Math.min(pauseMs, vainMs)
 }
 
 /** One more renewal is on its way. */

@@ -13,6 +13,7 @@ import {
   countAttempt,
   newAsking,
   newWaiting,
+  nextAttemptAt,
   type Over,
   SILENCE_MS,
   type Waiting,
@@ -51,8 +52,8 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   readonly #until: number
   /** A wait shorter than a round trip still gets an answer, because the key may be free. */
   readonly #answerUntil: number
-  #resolve: (lease: HeldLease | null) => void = unset
-  #reject: (error: unknown) => void = unset
+  #resolve: (lease: HeldLease | null) => void = () => {}
+  #reject: (error: unknown) => void = () => {}
   #state: AcquisitionState = newAsking()
   /** Acquire requests without an answer, in any state. */
   #openRequests = 0
@@ -281,8 +282,10 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     const state = this.#state
     if (state.tag !== 'asking') return
     state.lastError = error
-    if (isHoldfastError(error, 'store-refused')) return this.giveUp(error)
-    this.#setDue(this.#context.clock.monotonicMs() + this.#context.backoffMs(state.attempts))
+    const until = this.#startedAt + this.#request.waitMs
+    const again = nextAttemptAt(error, this.#context, { attempts: state.attempts, until })
+    if (again === undefined) return this.giveUp(error as HoldfastError)
+    this.#setDue(again)
   }
 
   #deliver(fence: bigint, when: Exchange): void {
@@ -390,9 +393,6 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     return patienceErrorOf(this.ticket, state, { at, waitedMs, store: this.#context.store })
   }
 }
-
-/** Stands for the two functions until the promise has handed them over, which it does at once. */
-function unset(): void {}
 
 const NO_ANSWER = 'The store gave an invalid answer.'
 /** How long a store may take to answer somebody who will not wait for the key. */

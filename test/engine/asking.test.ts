@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { StoreError } from '../../src/errors.ts'
 import { delaysOf } from './fake-clock.ts'
 import { errorOf, outcomeOf, scene, startProcess } from './scene.ts'
 import { Letter } from './scripted-store.ts'
@@ -103,6 +104,39 @@ describe('an acquire', () => {
     })
     await clock.advance(60_000)
     expect(store.count('acquire')).toBe(1)
+  })
+
+  test('ends at once if the store cannot grant the key while the caller waits, and says so', async () => {
+    const { clock, store, locks } = scene()
+    const from = clock.monotonicMs()
+    for (const [waitMs, call] of [
+      [4000, () => locks.acquire('k', { wait: 4000 })],
+      [0, () => locks.tryAcquire('k')],
+    ] as const) {
+      store.fails = () => new StoreError('store-unavailable', 'Not before 5 s.', { retryAfterMs: 5000 })
+      store.always('fail')
+      expect([waitMs, await errorOf(call())]).toMatchObject([
+        waitMs,
+        { code: 'store-unavailable', message: 'Not before 5 s.', retryAfterMs: 5000 },
+      ])
+    }
+    expect(clock.monotonicMs()).toBe(from)
+    expect(store.count('acquire')).toBe(2)
+    await clock.advance(60_000)
+  })
+
+  test('asks again at the time that the store names, if the caller waits that long', async () => {
+    const { clock, store, locks } = scene()
+    const opensAt = clock.monotonicMs() + 5123
+    store.fails = () =>
+      new StoreError('store-unavailable', 'Not yet.', { retryAfterMs: opensAt - clock.monotonicMs() })
+    store.always('fail')
+    const acquiring = locks.acquire('k', { wait: '30s' })
+    await clock.advance(5122)
+    store.always('answer')
+    const lease = await clock.until(acquiring, { stepMs: 1 })
+    expect(clock.monotonicMs()).toBe(opensAt)
+    await lease.release()
   })
 
   test('that is refused while it waits is over, too', async () => {

@@ -75,6 +75,8 @@ export class ScriptedStore implements Store {
   listenAfter: Promise<void> | undefined
   /** Left out by stores in which a request is about one key. */
   acquireAll?: Required<Store>['acquireAll']
+  /** The error of a request that fails. */
+  fails: () => StoreError = unavailable
   closed = 0
   listened = 0
   unlistened = 0
@@ -170,7 +172,7 @@ export class ScriptedStore implements Store {
         await act()
         return never()
       case 'fail':
-        throw unavailable()
+        throw this.fails()
       case 'fail late':
         await act()
         throw unavailable()

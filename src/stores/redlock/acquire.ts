@@ -168,14 +168,17 @@ function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decis
   const { nodes, majority } = quorum
   const votes: Vote[] = []
   let forgetful = 0
+  let forgetfulServers = 0
   let answered = 0
   for (const [index, answer] of tally.answers.entries()) {
     if (answer === undefined) continue
     if (answer.tag === 'gone') return answer
     answered += 1
-    if (answer.tag !== 'held') continue
     const node = nodes[index]
-    if (node?.votesCount === true) votes.push({ node, fence: answer.fence })
+    const counts = node?.votesCount === true
+    if (!counts && answer.tag !== 'busy') forgetfulServers += 1
+    if (answer.tag !== 'held') continue
+    if (counts) votes.push({ node, fence: answer.fence })
     else forgetful += 1
   }
   if (votes.length >= majority) return { tag: 'elected', votes }
@@ -185,6 +188,8 @@ function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decis
     throw tooFewError(quorum, tally, key)
   }
   if (votes.length + forgetful >= majority) throw forgetfulError(quorum, key)
+  // In the queue of such a server may be no more than another new ticket, which cannot hold yet either.
+  if (nodes.length - forgetfulServers < majority) throw forgetfulError(quorum, key)
   return { tag: 'contended', tally }
 }
 

@@ -1,3 +1,4 @@
+import { milliseconds } from '../../base/diagnosis.ts'
 import type { Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { RedlockNode } from './node.ts'
@@ -32,6 +33,8 @@ export interface Quorum {
   readonly fences: boolean
   readonly tickets: Tickets
   readonly proposals: Proposals
+  /** Tells a person that no key can be granted for a while. Once, as each request is told, too. */
+  warn(message: string): void
   /** Tells the engine that asking about this ticket again is worth it. */
   wake(id: string): void
 }
@@ -103,12 +106,26 @@ export function tooFewError(quorum: Quorum, { errors }: Tally<unknown>, key?: st
   )
 }
 
+/** The votes of too few servers count, so no ticket can have a quorum yet. */
 export function forgetfulError(quorum: Quorum, key: string): StoreError {
-  const waits = quorum.nodes.map((node) => node.forgetfulMs).sort((one, other) => one - other)
-  const leftMs = Math.max(1, Math.ceil(waits[quorum.majority - 1] ?? 0))
-  return new StoreError(
-    'store-unavailable',
-    `Too many of the ${quorum.nodes.length} Redis servers have started, lost their data, or had their clocks set back, less than \`maxTtl\` ago: somebody they have forgotten may still hold a key. Their votes count in ${leftMs} ms.`,
-    { key },
-  )
+  const { nodes, majority } = quorum
+  const waits = nodes.map((node) => node.forgetfulMs).sort((one, other) => one - other)
+  const leftMs = Math.ceil(waits[majority - 1] ?? 0)
+  // Some of them are forgetful, and the key is taken on others. Or one was flushed between its vote and the claim.
+  if (leftMs <= 0) return new StoreError('store-unavailable', SOME_FORGETFUL, { key })
+  const forgetful = nodes.filter(({ identity, votesCount }) => identity !== undefined && !votesCount).length
+  const message = `The votes of ${forgetful} of the ${nodes.length} Redis servers do not count yet, and ${majority} have to. These servers are new, have lost their data, or had their clocks set back, so they may have forgotten a holder. Their votes count in ${milliseconds(leftMs)}, when \`maxTtl\` is over. ${ADVICE}`
+  quorum.warn(message)
+  return new StoreError('store-unavailable', message, {
+    key,
+    retryAfterMs: Math.max(SHORTEST_RETRY_MS, leftMs),
+  })
 }
+
+const SOME_FORGETFUL =
+  'Some of the Redis servers are new, have lost their data, or had their clocks set back, less than `maxTtl` ago. Their votes are needed for this key, and do not count yet. Try again.'
+
+const ADVICE =
+  'If no process has ever used them, initRedlock() of holdfast/redlock makes their votes count at once.'
+/** The clocks of a server and of this process do not agree to the millisecond on the end of `maxTtl`. */
+const SHORTEST_RETRY_MS = 10

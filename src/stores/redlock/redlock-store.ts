@@ -53,14 +53,15 @@ export class RedlockStore implements Store {
       canSpare: (node: RedlockNode) => this.#working(node) >= this.#quorum.majority,
       onBack: () => this.#serverBack(),
       onIdentity: (node: RedlockNode, identity: ServerIdentity) => this.#met(node, identity),
-      onRefusal: (node: RedlockNode, error: StoreError) => this.#warn(node, error),
+      onRefusal: (node: RedlockNode, error: StoreError) => this.#warnOf(node, error),
     }
     const { prefix, maxTtlMs, fences } = settings
     const nodes = links.map((link, index) => new RedlockNode(link, { index, prefix, maxTtlMs, watch }))
     const majority = Math.floor(nodes.length / 2) + 1
     this.#wakes = new CombinedWakes(majority, (wake) => this.#wake(wake))
     const wake = (id: string): void => this.#wake({ tag: 'ticket', id })
-    this.#quorum = { nodes, majority, fences, tickets: new Tickets(), proposals: new Proposals(), wake }
+    const warn = (message: string): void => this.#warn('forgetful', message)
+    this.#quorum = { nodes, majority, fences, tickets: new Tickets(), proposals: new Proposals(), wake, warn }
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
@@ -228,10 +229,15 @@ export class RedlockStore implements Store {
   }
 
   /** The store works with the other servers, but a person should know that this one is missing. */
-  #warn(node: RedlockNode, error: StoreError): void {
+  #warnOf(node: RedlockNode, error: StoreError): void {
     const warning = `Redis server ${node.index + 1} of ${this.#quorum.nodes.length} does not take part: ${error.message}`
-    if (this.#closed || this.#refusal !== undefined || this.#warned.has(warning)) return
-    this.#warned.add(warning)
+    this.#warn(warning, warning)
+  }
+
+  /** Once for each `what`. */
+  #warn(what: string, warning: string): void {
+    if (this.#closed || this.#refusal !== undefined || this.#warned.has(what)) return
+    this.#warned.add(what)
     process.emitWarning(warning, 'HoldfastWarning')
   }
 
