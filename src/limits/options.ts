@@ -27,7 +27,7 @@ export interface LimitOptions {
   readonly rate?: SlidingWindow | RateLimiter | undefined
   /**
    * How long `run` waits for its slot and its points together, from 0 to 24 days; `Infinity` is allowed. After that it throws
-   * {@link StartTimeoutError}. Default: 30 s, whatever the `wait` of the locks is.
+   * {@link StartTimeoutError}. Default: 60 s, whatever the `wait` of the locks is.
    */
   readonly wait?: Duration | undefined
 }
@@ -73,7 +73,7 @@ export function parseLimit(locks: Locks, name: string, options: LimitOptions): L
   return {
     concurrency: parseCount('concurrency', concurrency, { least: 1, most: MOST }),
     rate: rate === undefined ? undefined : parseRate(locks, name, rate),
-    waitMs: parseWait(wait, 30_000),
+    waitMs: parseWait(wait, 60_000),
   }
 }
 

@@ -112,7 +112,7 @@ export class Locks {
    * Pass `lease.signal` to what can be aborted, and send `lease.fence` along with every write.
    *
    * @returns what `work` returns.
-   * @throws what `work` throws; {@link AcquireTimeoutError} when the key was not free within `wait` (default 30 s);
+   * @throws what `work` throws; {@link AcquireTimeoutError} when the key was not free within `wait` (default 60 s);
    * {@link LeaseLostError} when the lease was lost before `work` was done; {@link StoreError}; {@link DeadlockError};
    * the reason of the `signal`.
    */

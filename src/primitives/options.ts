@@ -29,7 +29,8 @@ export interface HoldOptions {
 export interface WaitOptions extends HoldOptions {
   /**
    * How long to wait for the key. With 0 the call does not queue, with `Infinity` it waits for ever. If the store does not
-   * answer, the call waits for it at least 500 ms (with 0: 5 s), because the key may be free. Default: 30 s.
+   * answer, the call waits for it at least 500 ms (with 0: 5 s), because the key may be free. Default: 60 s, which is longer than
+   * the death of a holder with the default `ttl` costs on any store.
    */
   readonly wait?: Duration | undefined
 }
@@ -83,7 +84,8 @@ export interface HoldSettings {
 const DEFAULTS: HoldSettings = {
   ...ttlFields(30_000),
   patienceMs: patienceFor(30_000),
-  waitMs: 30_000,
+  // On etcd a dead holder with this ttl keeps its key for 43 s.
+  waitMs: 60_000,
   renew: true,
   maxHoldMs: Number.POSITIVE_INFINITY,
   minHoldMs: 0,

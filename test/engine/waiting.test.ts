@@ -8,6 +8,15 @@ const TTL = 30_000
 const ASKED_EVERY = 2000
 
 describe('a waiter', () => {
+  test('waits by default for longer than a dead holder with the default ttl keeps its key on any store', async () => {
+    const { clock, locks, other } = scene()
+    // On etcd: the ttl, a third of it, and three seconds.
+    await other.locks.acquire('k', { ttl: 43_000, renew: false })
+    const lease = await clock.until(locks.acquire('k'))
+    expect(lease.state).toBe('held')
+    await lease.release()
+  })
+
   test('gets the key in the moment of the release, by a hint and one request', async () => {
     const { clock, store, locks, other } = scene({ grants: false })
     const held = await other.locks.acquire('k')
