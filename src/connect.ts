@@ -18,6 +18,9 @@ import { DRIVERS, driverOf } from './stores/drivers.ts'
  * | `postgres://user:password@host:5432/database`, `postgresql://…` | a PostgreSQL database, by the `pg` or `postgres` package |
  * | `etcd://user:password@host:2379,host:2379`, `etcds://…` | the members of an etcd, `etcds` with TLS, by the `@grpc/grpc-js` package |
  *
+ * At the end of a URL may stand `?prefix=app:` (redis, redlock, etcd), `?replicas=1` (redis) and `?maxTtl=5m` (redlock), joined
+ * by `&`: the options of these stores.
+ *
  * ```ts
  * import { connect } from 'holdfast'
  *

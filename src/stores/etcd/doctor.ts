@@ -8,8 +8,8 @@ import { parseUrl } from './open.ts'
 
 /** Findings about each member that a URL names, and about the cluster, beyond what the store itself notices. */
 export async function diagnoseEtcd(url: string): Promise<readonly Finding[]> {
-  const { endpoints, auth } = parseUrl(url)
-  const options = { auth, tls: {}, prefix: PREFIX }
+  const { endpoints, auth, prefix = 'holdfast/' } = parseUrl(url)
+  const options = { auth, tls: {}, prefix }
   const asked = await Promise.all(
     endpoints.map(async (endpoint) => {
       const cluster = new Cluster({ ...options, endpoints: [endpoint] })
@@ -29,13 +29,11 @@ export async function diagnoseEtcd(url: string): Promise<readonly Finding[]> {
   if (seen.length === 0) return endpoints.length === 1 ? [] : findings
   const cluster = new Cluster({ ...options, endpoints })
   try {
-    return [...findings, ...togetherOf(seen, endpoints.length), ...(await permitted(cluster)), CLOCK]
+    return [...findings, ...togetherOf(seen, endpoints.length), ...(await permitted(cluster, prefix)), CLOCK]
   } finally {
     cluster.close()
   }
 }
-
-const PREFIX = 'holdfast/'
 
 async function factsOf(cluster: Cluster): Promise<MemberFacts | { readonly problem: string }> {
   try {
@@ -69,9 +67,9 @@ async function ask<Request, Reply>(
 }
 
 /** Whether the user may write. That the user may read was shown by opening the store. */
-async function permitted(cluster: Cluster): Promise<readonly Finding[]> {
+async function permitted(cluster: Cluster, prefix: string): Promise<readonly Finding[]> {
   try {
-    await ask(cluster, TXN, writesNothing())
+    await ask(cluster, TXN, writesNothing(prefix))
     return [
       { check: 'rights', verdict: 'ok', text: 'The user may write where the locks are.' },
       await shortest(cluster),
@@ -82,12 +80,12 @@ async function permitted(cluster: Cluster): Promise<readonly Finding[]> {
 }
 
 /** Changes nothing, because no revision is below 0, but needs the same rights as if it did. */
-function writesNothing(): Parameters<typeof TXN.encode>[0] {
-  const key = `${PREFIX}tickets/is anybody there`
+function writesNothing(prefix: string): Parameters<typeof TXN.encode>[0] {
+  const key = `${prefix}tickets/is anybody there`
   return {
     when: [{ key, that: 'created', is: 'less', revision: 0 }],
     apply: [{ tag: 'put', key, value: '', lease: 0 }],
-    otherwise: [{ tag: 'range', key, end: `${PREFIX}tickets0` }],
+    otherwise: [{ tag: 'range', key, end: `${prefix}tickets0` }],
   }
 }
 

@@ -37,7 +37,7 @@ export function etcdStore(options: EtcdStoreOptions): Store {
 /**
  * A store on the etcd that a URL names: `etcd://user:password@host1:2379,host2:2379,host3:2379`, or `etcds://…` for TLS
  * with the authorities that Node.js knows (`NODE_EXTRA_CA_CERTS` adds to them). For other certificates use
- * {@link etcdStore}. Asks etcd something before it resolves, so that a wrong password is known at once.
+ * {@link etcdStore}. `?prefix=app/` is the option of that name. Asks etcd something before it resolves, so that a wrong password is known at once.
  *
  * @throws {InvalidArgumentError} when the URL or an option is not what it should be, or `@grpc/grpc-js` is not installed.
  * @throws {StoreError} when no member answers, or etcd refuses.
@@ -47,19 +47,22 @@ export async function openEtcd(
   options: Omit<EtcdStoreOptions, 'endpoints' | 'auth'> = {},
 ): Promise<Store> {
   checkOptions(options, ['tls', 'prefix'])
-  const store = etcdStore({ ...options, ...parseUrl(url) })
+  const store = etcdStore({ ...parseUrl(url), ...options })
   await loadDial()
   // Needs the rights that every request needs, finds no ticket, and changes nothing.
   return opened(store, () => store.release({ key: 'is anybody there', id: '?', cancel: false }))
 }
 
 /** The URL itself is in no message: it may hold a password. */
-export function parseUrl(url: string): Pick<EtcdStoreOptions, 'endpoints' | 'auth'> {
+export function parseUrl(url: string): Pick<EtcdStoreOptions, 'endpoints' | 'auth' | 'prefix'> {
   const expected =
     'Expected `url` to be like etcd://user:password@host1:2379,host2:2379 (or etcds:// for TLS)'
-  const match = typeof url === 'string' ? /^(etcds?):\/\/(?:([^@/]*)@)?([^@/?#]+)\/?$/i.exec(url) : null
+  const match =
+    typeof url === 'string'
+      ? /^(etcds?):\/\/(?:([^@/]*)@)?([^@/?#]+)\/?(?:\?prefix=([^&#]+))?$/i.exec(url)
+      : null
   if (match === null) throw new InvalidArgumentError(`${expected}, got something else.`)
-  const [, scheme = '', credentials, hosts = ''] = match
+  const [, scheme = '', credentials, hosts = '', prefixText] = match
   const protocol = scheme.toLowerCase() === 'etcds' ? 'https' : 'http'
   const endpoints = hosts
     .split(',')
@@ -67,19 +70,19 @@ export function parseUrl(url: string): Pick<EtcdStoreOptions, 'endpoints' | 'aut
   if (!endpoints.every((endpoint) => URL.canParse(endpoint))) {
     throw new InvalidArgumentError(`${expected}, got one with a host that is none.`)
   }
-  if (credentials === undefined) return { endpoints }
+  const ofUrl = { endpoints, ...(prefixText !== undefined && { prefix: decoded(prefixText, expected) }) }
+  if (credentials === undefined) return ofUrl
   const [, username = '', password] = /^([^:]*):(.*)$/.exec(credentials) ?? []
   if (password === undefined || username === '') {
     throw new InvalidArgumentError(`${expected}, got one with a user or a password, and not both.`)
   }
+  return { ...ofUrl, auth: { username: decoded(username, expected), password: decoded(password, expected) } }
+}
+
+function decoded(text: string, expected: string): string {
   try {
-    return {
-      endpoints,
-      auth: { username: decodeURIComponent(username), password: decodeURIComponent(password) },
-    }
+    return decodeURIComponent(text)
   } catch {
-    throw new InvalidArgumentError(
-      `${expected}, got one whose user or password has a % that is not written as %25.`,
-    )
+    throw new InvalidArgumentError(`${expected}, got one that has a % that is not written as %25.`)
   }
 }

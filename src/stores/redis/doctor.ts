@@ -1,13 +1,15 @@
 import type { Finding } from '../../base/diagnosis.ts'
+import { settingsOf } from './options.ts'
 import { factsOf, findingsOf } from './server/doctor-server.ts'
 import { linksOf } from './server/links-of.ts'
 import { newClient } from './server/new-client.ts'
-import { checkUrl } from './server/server-url.ts'
+import { checkUrl, urlOptionsIn } from './server/server-url.ts'
 
 /** Findings about the server of a `redis://` URL, beyond what opening the store shows. */
 export async function diagnoseRedis(url: string): Promise<readonly Finding[]> {
   checkUrl(url)
-  const facts = await factsOf(linksOf(await newClient(url))(), 'alone')
+  const { prefix } = settingsOf(urlOptionsIn(new URL(url).searchParams))
+  const facts = await factsOf(linksOf(await newClient(url))(), { setting: 'alone', prefix })
   // Opening the store has reported an outage already.
   return 'problem' in facts ? [] : findingsOf(facts)
 }

@@ -17,7 +17,7 @@ import type { IoredisClient } from './server/ioredis.ts'
 import { has, isIoredis, linksOf, serverLinksOf } from './server/links-of.ts'
 import { newClient } from './server/new-client.ts'
 import type { NodeRedisClient } from './server/node-redis.ts'
-import { checkUrl } from './server/server-url.ts'
+import { checkUrl, urlOptionsIn } from './server/server-url.ts'
 
 /**
  * A store on one Redis (6.2 or newer) or Valkey server, or on a cluster of them, over the client you already have: a `Redis`
@@ -51,15 +51,17 @@ export function redisStore(
 }
 
 /**
- * A store on the server that a URL names, by whichever client package is installed: `ioredis`, or else `redis`. Asks the
- * server something before it resolves, so that a wrong password is known at once. `close()` ends all its connections.
+ * A store on the server that a URL names, by whichever client package is installed: `ioredis`, or else `redis`.
+ * `?prefix=app:&replicas=1` are the options of that name. Asks the server something before it resolves, so that a wrong password
+ * is known at once. `close()` ends all its connections.
  *
  * @throws {InvalidArgumentError} when the URL or an option is not what it should be, or neither package is installed.
  * @throws {StoreError} when the server is not there, says nothing for 5 s, or refuses.
  */
 export async function openRedis(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   checkUrl(url)
-  return answering(redisStore(await newClient(url), options))
+  const ofUrl = urlOptionsIn(new URL(url).searchParams)
+  return answering(redisStore(await newClient(url), { ...ofUrl, ...options }))
 }
 
 function linkOf(client: unknown, options: RedisStoreOptions): RedisLink | ClusterLink {

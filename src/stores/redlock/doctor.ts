@@ -2,6 +2,7 @@ import { type Finding, milliseconds } from '../../base/diagnosis.ts'
 import { messageOf } from '../../base/thrown.ts'
 import { within } from '../../base/within.ts'
 import { answering } from '../redis/server/answering.ts'
+import type { RedisLink } from '../redis/server/client-link.ts'
 import { counted, type ServerFacts } from '../redis/server/doctor-checks.ts'
 import { addressOf, clocks, factsOf } from '../redis/server/doctor-server.ts'
 import { linksOf } from '../redis/server/links-of.ts'
@@ -47,18 +48,25 @@ async function diagnoseServer(url: string, settings: RedlockSettings): Promise<D
   const { hostname, port } = new URL(url)
   const where = addressOf({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || '6379') })
   const link = linksOf(await newClient(url))()
-  const facts = await factsOf(link, 'alone')
+  const facts = await factsOf(link, { setting: 'alone', prefix: settings.prefix })
   if ('problem' in facts) return { where, findings: [away(facts.problem)] }
+  // Before any other script runs: a server that has run none shows that it has forgotten nothing; see identity.lua.
+  const age = await ageOf(link, settings)
   const rights = await rightsOf(url, settings)
   const findings = [...rights, ...VOTER_CHECKS.flatMap((check) => check(facts) ?? [])]
   if (rights.some(({ check }) => check === 'connection')) return { where, findings }
+  if ('verdict' in age) return { where, findings: [...findings, age] }
+  const { remembersMs } = age
+  return { where, findings: [...findings, vote(remembersMs, settings)], facts, remembersMs }
+}
+
+async function ageOf(link: RedisLink, settings: RedlockSettings): Promise<{ remembersMs: number } | Finding> {
   const shared = new SharedLink(link)
   try {
     const { rememberedSince } = await within(LIMIT_MS, new NodeScripts(shared, settings).identity())
-    const remembersMs = performance.now() - rememberedSince
-    return { where, findings: [...findings, vote(remembersMs, settings)], facts, remembersMs }
+    return { remembersMs: performance.now() - rememberedSince }
   } catch (error) {
-    return { where, findings: [...findings, away(messageOf(error))] }
+    return away(messageOf(error))
   } finally {
     shared.replace()
   }

@@ -1,4 +1,5 @@
 import type { Finding } from '../../../base/diagnosis.ts'
+import { settingsOf } from '../options.ts'
 import type { ServerAddress } from '../server/client-link.ts'
 import { counted } from '../server/doctor-checks.ts'
 import { addressOf, diagnoseServers, onceOpen } from '../server/doctor-server.ts'
@@ -10,7 +11,8 @@ import { SLOTS } from './slots.ts'
 
 /** Findings about the servers of a cluster, as one of the servers in the URL reports them. */
 export async function diagnoseRedisCluster(url: string): Promise<readonly Finding[]> {
-  const { serverUrl, seeds } = parseClusterUrl(url)
+  const { serverUrl, seeds, options } = parseClusterUrl(url)
+  const { prefix } = settingsOf(options)
   const linkTo = linksOf(await newClient(serverUrl))
   const views = await Promise.all(
     seeds.map(async (seed) => ({
@@ -27,7 +29,7 @@ export async function diagnoseRedisCluster(url: string): Promise<readonly Findin
   )
   const known = views.flatMap(({ view }) => ('problem' in view ? [] : [view]))[0]
   if (known === undefined) return findings
-  const servers = await diagnoseServers(known.servers, { linkTo, setting: 'cluster' })
+  const servers = await diagnoseServers(known.servers, { linkTo, setting: 'cluster', prefix })
   return [...findings, slots(known), ...servers]
 }
 

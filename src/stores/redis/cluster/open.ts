@@ -7,17 +7,19 @@ import { answering } from '../server/answering.ts'
 import type { ServerAddress } from '../server/client-link.ts'
 import { linksOf } from '../server/links-of.ts'
 import { newClient } from '../server/new-client.ts'
+import { URL_OPTIONS, type UrlOptions, urlOptionsIn } from '../server/server-url.ts'
 
 /**
  * A store on a Redis Cluster, as in `redis+cluster://user:password@host:7000,host:7001`: some of its servers, which tell of the
- * others. With `rediss+cluster:` all of them speak TLS. `?replicas=1` is the option of that name. Otherwise as `openRedis`.
+ * others. With `rediss+cluster:` all of them speak TLS. `?prefix=app:&replicas=1` are the options of that name.
+ * Otherwise as `openRedis`.
  *
  * @throws {InvalidArgumentError} when the URL or an option is not what it should be, or no client package is installed.
  * @throws {StoreError} when none of the servers is there, they say nothing for 5 s, or refuse.
  */
 export async function openRedisCluster(url: string, options: RedisStoreOptions = {}): Promise<Store> {
-  const { serverUrl, seeds, replicas } = parseClusterUrl(url)
-  const settings = settingsOf({ ...(replicas !== undefined && { replicas }), ...options })
+  const { serverUrl, seeds, options: ofUrl } = parseClusterUrl(url)
+  const settings = settingsOf({ ...ofUrl, ...options })
   // Never connected itself, and so not to the first of the servers either.
   const client = await newClient(serverUrl)
   const link = { keyPrefix: '', seeds, linkTo: linksOf(client) }
@@ -27,7 +29,7 @@ export async function openRedisCluster(url: string, options: RedisStoreOptions =
 export interface ClusterUrl {
   readonly serverUrl: string
   readonly seeds: readonly ServerAddress[]
-  readonly replicas: number | undefined
+  readonly options: UrlOptions
 }
 
 /** The URL itself is in no message: it may hold a password. */
@@ -39,20 +41,21 @@ export function parseClusterUrl(url: string): ClusterUrl {
   const parameters = new URLSearchParams(query)
   if (path !== '' || parameters.has('db')) throw new InvalidArgumentError(NO_DATABASE)
   for (const parameter of parameters.keys()) {
-    if (parameter === 'replicas') continue
+    if (URL_OPTIONS.includes(parameter)) continue
     // Not even its name is in the message: it may be the end of a password with an & in it.
-    throw new InvalidArgumentError('Expected what follows the ? of `url` to be replicas, got something else.')
+    throw new InvalidArgumentError(
+      `Expected what follows the ? of \`url\` to be among ${URL_OPTIONS.join(', ')}, got something else.`,
+    )
   }
   if (!isDecodable(credentials)) {
     throw new InvalidArgumentError(`${EXPECTED}, got one that has a % that is not written as %25.`)
   }
   const seeds = hosts.split(',').map(addressOf)
   const [{ host, port }] = seeds as [ServerAddress]
-  const replicas = parameters.get('replicas')
   return {
     serverUrl: `${scheme.toLowerCase()}://${credentials}${host.includes(':') ? `[${host}]` : host}:${port}`,
     seeds,
-    replicas: replicas === null ? undefined : Number(replicas),
+    options: urlOptionsIn(parameters),
   }
 }
 

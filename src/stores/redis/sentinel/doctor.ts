@@ -1,4 +1,5 @@
 import type { Finding } from '../../../base/diagnosis.ts'
+import { settingsOf } from '../options.ts'
 import type { RedisLink, ServerAddress } from '../server/client-link.ts'
 import { counted } from '../server/doctor-checks.ts'
 import { addressOf, diagnoseServers, entries, onceOpen } from '../server/doctor-server.ts'
@@ -9,7 +10,8 @@ import { parseSentinelUrl } from './open.ts'
 
 /** Findings about the Sentinels, the master that they name, and its replicas. */
 export async function diagnoseRedisSentinel(url: string): Promise<readonly Finding[]> {
-  const { serverUrl, sentinel } = parseSentinelUrl(url)
+  const { serverUrl, sentinel, options } = parseSentinelUrl(url)
+  const { prefix } = settingsOf(options)
   const linkTo = linksOf(await newClient(serverUrl))
   const { name, nodes, username, password, tls } = sentinel
   const access = { username, password, tls }
@@ -27,7 +29,7 @@ export async function diagnoseRedisSentinel(url: string): Promise<readonly Findi
   const known = views.find(({ view }) => view !== undefined)?.view
   if (known === undefined) return findings
   findings.push(quorum(known))
-  const servers = await diagnoseServers(known.servers, { linkTo, setting: 'sentinel' })
+  const servers = await diagnoseServers(known.servers, { linkTo, setting: 'sentinel', prefix })
   return [...findings, ...servers]
 }
 

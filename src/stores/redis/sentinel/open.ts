@@ -5,27 +5,28 @@ import { redisStore } from '../open.ts'
 import type { RedisStoreOptions } from '../options.ts'
 import { answering } from '../server/answering.ts'
 import { newClient } from '../server/new-client.ts'
+import { URL_OPTIONS, type UrlOptions, urlOptionsIn } from '../server/server-url.ts'
 import { SENTINEL_PORT, type SentinelOptions } from './options.ts'
 
 /**
  * A store on the master that Sentinels watch, as in `redis+sentinel://user:password@s1:26379,s2:26379/mymaster/0`. User and
  * password are those of the servers; the Sentinels' own go behind it, as in `?sentinelUsername=…&sentinelPassword=…`. With
- * `rediss+sentinel:` both speak TLS. `?replicas=1` is the option of that name. Otherwise as `openRedis`.
+ * `rediss+sentinel:` both speak TLS. `?prefix=app:&replicas=1` are the options of that name. Otherwise as `openRedis`.
  *
  * @throws {InvalidArgumentError} when the URL or an option is not what it should be, or no client package is installed.
  * @throws {StoreError} when no Sentinel or no master is there, says anything within 5 s, or refuses.
  */
 export async function openRedisSentinel(url: string, options: RedisStoreOptions = {}): Promise<Store> {
-  const { serverUrl, sentinel, replicas } = parseSentinelUrl(url)
+  const { serverUrl, sentinel, options: ofUrl } = parseSentinelUrl(url)
   const client = await newClient(serverUrl)
-  return answering(redisStore(client, { ...(replicas !== undefined && { replicas }), ...options, sentinel }))
+  return answering(redisStore(client, { ...ofUrl, ...options, sentinel }))
 }
 
 export interface SentinelUrl {
   /** As if the first Sentinel were the server: for the client, which is only asked for its settings. */
   readonly serverUrl: string
   readonly sentinel: SentinelOptions
-  readonly replicas: number | undefined
+  readonly options: UrlOptions
 }
 
 /** The URL itself is in no message: it may hold a password. */
@@ -50,7 +51,6 @@ export function parseSentinelUrl(url: string): SentinelUrl {
   }
   const nodes = hosts.split(',').map(nodeOf)
   const [{ host, port }] = nodes as [{ host: string; port: number }]
-  const replicas = parameters.get('replicas')
   return {
     serverUrl: `${scheme.toLowerCase()}://${credentials}${host.includes(':') ? `[${host}]` : host}:${port}/${database}`,
     sentinel: {
@@ -60,13 +60,13 @@ export function parseSentinelUrl(url: string): SentinelUrl {
       password: parameters.get('sentinelPassword') ?? undefined,
       tls: scheme.toLowerCase() === 'rediss',
     },
-    replicas: replicas === null ? undefined : Number(replicas),
+    options: urlOptionsIn(parameters),
   }
 }
 
 const PATTERN = /^(rediss?)\+sentinel:\/\/([^@/?#]*@)?([^@/?#]+)\/([^/?#]+)(?:\/(\d*))?(?:\?(.*))?$/i
 const EXPECTED = 'Expected `url` to be like redis+sentinel://user:password@host:26379,host:26379/mymaster/0'
-const PARAMETERS: readonly string[] = ['replicas', 'sentinelUsername', 'sentinelPassword']
+const PARAMETERS: readonly string[] = [...URL_OPTIONS, 'sentinelUsername', 'sentinelPassword']
 
 function nodeOf(text: string): { readonly host: string; readonly port: number } {
   const [, bracketed, plain, digits] = /^(?:\[([^\]]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(text) ?? []

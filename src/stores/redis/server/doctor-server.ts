@@ -8,15 +8,12 @@ import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
 /** Findings about servers that may become master: about each, then about all of them. */
 export async function diagnoseServers(
   servers: readonly ServerAddress[],
-  {
-    linkTo,
-    setting,
-  }: { readonly linkTo: (server: ServerAddress) => RedisLink; readonly setting: ServerSetting },
+  { linkTo, ...place }: RoomsPlace & { readonly linkTo: (server: ServerAddress) => RedisLink },
 ): Promise<readonly Finding[]> {
   const asked = await Promise.all(
     servers.map(async (server) => ({
       where: addressOf(server),
-      facts: await factsOf(linkTo(server), setting),
+      facts: await factsOf(linkTo(server), place),
     })),
   )
   const findings: Finding[] = []
@@ -36,9 +33,15 @@ export function findingsOf(facts: ServerFacts): readonly Finding[] {
   return SERVER_CHECKS.flatMap((check) => check(facts) ?? [])
 }
 
+/** Where the rooms of a store are. */
+export interface RoomsPlace {
+  readonly setting: ServerSetting
+  readonly prefix: string
+}
+
 export async function factsOf(
   link: RedisLink,
-  setting: ServerSetting,
+  { setting, prefix }: RoomsPlace,
 ): Promise<ServerFacts | { readonly problem: string }> {
   return await onceOpen(link, async (connection) => {
     const info = infoOf(await permitted(connection.send('INFO', [])))
@@ -48,21 +51,19 @@ export async function factsOf(
       clock: await readClock(async () => timeOf(await connection.send('TIME', []))),
       setting,
       // A replica has those of its master.
-      lastFences: info.get('role') === 'slave' ? new Map() : await lastFencesOf(connection, setting),
-      isMute: (await permitted(connection.send('PUBLISH', [`${PREFIX}inbox:`, '']))) === undefined,
+      lastFences:
+        info.get('role') === 'slave' ? new Map() : await lastFencesOf(connection, { setting, prefix }),
+      isMute: (await permitted(connection.send('PUBLISH', [`${prefix}inbox:`, '']))) === undefined,
     }
   })
 }
 
-/** The default, which a URL cannot change. */
-const PREFIX = 'holdfast:'
-
 /** In a cluster there is one for each slot, of which some are looked at. */
 async function lastFencesOf(
   connection: RawConnection,
-  setting: ServerSetting,
+  { setting, prefix }: RoomsPlace,
 ): Promise<ReadonlyMap<string, string | null>> {
-  const names = setting === 'cluster' ? await fenceNamesOf(connection) : [`${PREFIX}fence`]
+  const names = setting === 'cluster' ? await fenceNamesOf(connection, prefix) : [`${prefix}fence`]
   const fences = new Map<string, string | null>()
   await Promise.all(
     names.map(async (name) => {
@@ -79,11 +80,11 @@ async function lastFencesOf(
 
 const WRONG = Symbol('not a text')
 
-async function fenceNamesOf(connection: RawConnection): Promise<readonly string[]> {
+async function fenceNamesOf(connection: RawConnection, prefix: string): Promise<readonly string[]> {
   const names = new Set<string>()
   let cursor = '0'
   for (let scans = 0; scans < MOST_SCANS && names.size < MOST_FENCES; scans += 1) {
-    const args = [cursor, 'MATCH', `${PREFIX}{*}fence`, 'COUNT', '1000']
+    const args = [cursor, 'MATCH', `${prefix}{*}fence`, 'COUNT', '1000']
     const reply = await permitted(connection.send('SCAN', args))
     const [next, found] = Array.isArray(reply) ? (reply as readonly unknown[]) : ['0', []]
     for (const name of textsOf(found)) names.add(name)

@@ -1,7 +1,7 @@
 import { imported, notInstalled } from '../../../base/packages.ts'
 import type { IoredisClient } from './ioredis.ts'
 import type { NodeRedisClient } from './node-redis.ts'
-import { databaseOf } from './server-url.ts'
+import { databaseOf, URL_OPTIONS } from './server-url.ts'
 
 /** A client for the server of a URL. It never connects itself: the store only duplicates it. */
 export async function newClient(url: string): Promise<IoredisClient | NodeRedisClient> {
@@ -9,7 +9,7 @@ export async function newClient(url: string): Promise<IoredisClient | NodeRedisC
   const bare = new URL(url)
   const database = databaseOf(bare) ?? 0
   bare.pathname = ''
-  bare.searchParams.delete('db')
+  for (const name of ['db', ...URL_OPTIONS]) bare.searchParams.delete(name)
   const ioredis = await imported(() => import('ioredis'))
   if (ioredis !== undefined) return new ioredis.Redis(bare.href, { lazyConnect: true, db: database })
   const redis = await imported(() => import('redis'))

@@ -23,6 +23,24 @@ export function checkUrl(url: string): void {
   }
 }
 
+/** What stands behind the ? of a URL for the store, and not for the client. */
+export interface UrlOptions {
+  readonly prefix?: string
+  readonly replicas?: number
+}
+
+/** The names of {@link UrlOptions}. */
+export const URL_OPTIONS: readonly string[] = ['prefix', 'replicas']
+
+/** Their values are checked as those of the options. */
+export function urlOptionsIn(parameters: URLSearchParams): UrlOptions {
+  const [prefix, replicas] = [parameters.get('prefix'), parameters.get('replicas')]
+  return {
+    ...(prefix !== null && { prefix }),
+    ...(replicas !== null && { replicas: replicas === '' ? Number.NaN : Number(replicas) }),
+  }
+}
+
 /** The number of the database that a URL names, as its path or as `?db=`. Undefined where that is no number, or not one. */
 export function databaseOf({ pathname, searchParams }: URL): number | undefined {
   const named = [pathname.slice(1), ...searchParams.getAll('db')].filter((text) => text !== '')

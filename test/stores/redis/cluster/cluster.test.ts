@@ -244,8 +244,8 @@ test.each([
   ['redis+cluster://h1:7000/0', 'no database'],
   ['redis+cluster://:se%cret@h1', 'a % that is not written as %25'],
   ['redis+cluster://h1:99999', 'hosts are not like host:7000'],
-  ['redis+cluster://h1?replica=1', 'to be replicas, got something else'],
-  ['redis+cluster://h1?password=se&cret', 'to be replicas, got something else'],
+  ['redis+cluster://h1?replica=1', 'to be among prefix, replicas, got something else'],
+  ['redis+cluster://h1?password=se&cret', 'to be among prefix, replicas, got something else'],
 ])('refuses the url %s', async (url, message) => {
   await expect(connect(url)).rejects.toMatchObject({
     code: 'invalid-argument',

@@ -1,0 +1,62 @@
+import { expect, test } from 'vitest'
+import { connect, diagnose } from '../../src/index.ts'
+import { startEtcd } from '../servers/etcd-server.ts'
+import { startCluster } from '../servers/redis-cluster.ts'
+import { startSentinels } from '../servers/redis-sentinel.ts'
+import { startRedis } from '../servers/redis-server.ts'
+
+interface Place extends AsyncDisposable {
+  readonly url: string
+}
+
+const places: Readonly<Record<string, () => Promise<Place>>> = {
+  redis: async () => startRedis(),
+  'redis+sentinel': async () => startSentinels({ replicas: 0 }),
+  'redis+cluster': async () => startCluster({ replicas: 0 }),
+  etcd: async () => {
+    const server = await startEtcd()
+    return {
+      url: `etcd://127.0.0.1:${server.port}`,
+      [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+    }
+  },
+}
+
+test.each(Object.entries(places))('on %s a URL names the prefix', async (store, open) => {
+  await using place = await open()
+  const url = `${place.url}?prefix=${store === 'etcd' ? 'app/' : 'app:'}`
+  await using app = await connect(url)
+  await using other = await connect(place.url)
+  await using lease = await app.acquire('k')
+  expect(lease.state).toBe('held')
+  // Stores with different prefixes do not see each other.
+  await using second = await other.acquire('k', { wait: '5s' })
+  expect(second.state).toBe('held')
+  await using colleague = await connect(url)
+  expect(await colleague.tryAcquire('k')).toBeNull()
+  const { findings } = await diagnose(url)
+  const checks = findings.filter(({ verdict }) => verdict === 'problem').map(({ check }) => check)
+  // No replica could take the place of this master.
+  expect(checks.filter((check) => check !== 'role')).toEqual([])
+})
+
+test('the doctor looks at the last fence with that prefix', async () => {
+  await using server = await startRedis()
+  await server.command('SET', 'app:fence', 'nonsense')
+  const wrong = expect.objectContaining({ check: 'last fence', verdict: 'problem' })
+  expect((await diagnose(server.url)).findings).not.toContainEqual(wrong)
+  expect((await diagnose(`${server.url}?prefix=app:`)).findings).toContainEqual(wrong)
+})
+
+test.each([
+  ['redis://host?replicas=many', '`replicas` to be a whole number'],
+  ['redis://host?replicas=', '`replicas` to be a whole number'],
+  ['redis+cluster://host?prefix=%7B%7D', '`prefix` to have no {}'],
+  ['etcd://host?perfix=x', 'got something else'],
+  ['etcd://host?prefix=%', 'a % that is not written as %25'],
+])('refuses %s', async (url, message) => {
+  await expect(connect(url)).rejects.toMatchObject({
+    code: 'invalid-argument',
+    message: expect.stringContaining(message),
+  })
+})
