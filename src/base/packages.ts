@@ -15,6 +15,6 @@ export function notInstalled(advised: string, ...others: readonly string[]): Inv
   const names = [advised, ...others].map((name) => `\`${name}\``).join(' or ')
   const got = others.length === 0 ? 'got none. Add it' : 'got neither. Add one of them'
   return new InvalidArgumentError(
-    `Expected the package ${names} to be installed, ${got}: npm install ${advised}`,
+    `Expected the package ${names} to be installed, ${got}: \`npm install ${advised}\`.`,
   )
 }

@@ -14,10 +14,13 @@ import { dirname } from 'node:path'
 import type { Finding } from '../../base/diagnosis.ts'
 import { parsePath } from './file-path.ts'
 import { fileSystemOf } from './file-system.ts'
+import { hasEngine } from './sqlite-engine.ts'
 
 /** Findings about a lock file that the store itself does not make. */
 export function diagnoseSqlite(path: string): readonly Finding[] {
   const file = parsePath(path)
+  // The store has said that it cannot be used here. What is fine about the file does not help.
+  if (!hasEngine()) return []
   return CHECKS.flatMap((check) => {
     try {
       return check(file) ?? []

@@ -36,6 +36,16 @@ export function openDatabase(path: string, wanted: SqliteEngine | undefined): Da
   return new DatabaseSync(path)
 }
 
+/** Whether this process can open a database. */
+export function hasEngine(): boolean {
+  try {
+    loadEngine(undefined)
+    return true
+  } catch {
+    return false
+  }
+}
+
 function loadEngine(wanted: SqliteEngine | undefined): SqliteModule {
   const builtin = wanted === '@photostructure/sqlite' ? undefined : loadBuiltin()
   if (builtin !== undefined) return builtin
@@ -47,7 +57,7 @@ function loadEngine(wanted: SqliteEngine | undefined): SqliteModule {
   } catch (cause) {
     throw new StoreError(
       'store-refused',
-      'The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: npm install @photostructure/sqlite@1',
+      'The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: `npm install @photostructure/sqlite@1`.',
       { cause },
     )
   }

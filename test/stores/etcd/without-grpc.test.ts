@@ -35,7 +35,7 @@ test('the first call of a store, and opening one by a URL, say what to install',
   `
   const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', program], { cwd: project })
   const sentence =
-    'Expected the package `@grpc/grpc-js` to be installed, got none. Add it: npm install @grpc/grpc-js'
+    'Expected the package `@grpc/grpc-js` to be installed, got none. Add it: `npm install @grpc/grpc-js`.'
   const codes = ['store-refused', 'invalid-argument', 'invalid-argument']
   expect(stdout.trimEnd().split('\n')).toEqual(codes.map((code) => `${code} ${sentence}`))
 })

@@ -102,7 +102,7 @@ describe('a process', () => {
 
   test('with neither package is told which to install', async () => {
     expect(await run('open-and-leave', { args: [server.url], hidden: 'ioredis,redis' })).toMatch(
-      /^InvalidArgumentError invalid-argument Expected the package `ioredis` or `redis` .* npm install ioredis\n$/,
+      /^InvalidArgumentError invalid-argument Expected the package `ioredis` or `redis` .* `npm install ioredis`\.\n$/,
     )
   })
 })

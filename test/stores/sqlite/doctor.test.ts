@@ -1,4 +1,5 @@
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { execFileSync } from 'node:child_process'
+import { chmodSync, cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
@@ -22,6 +23,24 @@ test('the doctor finds nothing wrong with a lock file on a disk', async () => {
   expect(findings.map(({ check }) => check)).toEqual(
     process.platform === 'linux' ? checks : checks.filter((check) => check !== 'file system'),
   )
+})
+
+test('without any SQLite the doctor finds nothing fine about a file that cannot be used', async () => {
+  openDatabase(join(folder, 'locks.db'), undefined).close()
+  // A copy of the sources, beside which no package is installed.
+  cpSync(new URL('../../../src', import.meta.url), join(folder, 'src'), { recursive: true })
+  writeFileSync(join(folder, 'package.json'), '{"type":"module"}')
+  const script = `
+    process.getBuiltinModule = () => undefined
+    const { diagnose } = await import(${JSON.stringify(join(folder, 'src/index.ts'))})
+    const { findings } = await diagnose(${JSON.stringify(`sqlite:${join(folder, 'locks.db')}`)})
+    console.log(findings.map(({ check, verdict, text }) => [verdict, check, text].join(' ')).join('\\n'))`
+  const output = execFileSync(
+    process.execPath,
+    ['--import', 'tsx', '--input-type=module', '--eval', script],
+    { encoding: 'utf8' },
+  )
+  expect(output).toMatch(/^problem connection The sqlite store needs [^\n]*\n$/)
 })
 
 test('the doctor tells of a file that everybody may write to, and of one without a write-ahead log', async () => {

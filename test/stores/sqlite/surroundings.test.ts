@@ -383,7 +383,7 @@ test('without any SQLite the sentence names what to install', async () => {
     { encoding: 'utf8' },
   )
   expect(output).toBe(
-    'store-refused The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: npm install @photostructure/sqlite@1\n',
+    'store-refused The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: `npm install @photostructure/sqlite@1`.\n',
   )
   expect(readdirSync(folder).sort()).toEqual(['package.json', 'src'])
 })
