@@ -37,7 +37,7 @@ describe('the checker of snippets', () => {
     ])
   })
 
-  test('knows what a page declares out of sight, and the reader’s own files', () => {
+  test('knows a function that a page declares out of sight, and the reader’s own files', () => {
     const text = [
       '```ts',
       'export const pay = "not declared yet"',
@@ -51,6 +51,48 @@ describe('the checker of snippets', () => {
       '```',
     ].join('\n')
     expect(typeErrorsInFences([{ path: 'a.md', text }])).toEqual([])
+  })
+
+  test('knows what an earlier snippet of the page has shown, and no later one', () => {
+    const text = [
+      '```ts',
+      'console.log(orders)',
+      '```',
+      '```ts',
+      "import { type Stats, statSync } from 'node:fs'",
+      'export interface Order { amount: number }',
+      'const { orders, more: [first] } = { orders: [] as Order[], more: [1] }',
+      '```',
+      '```ts',
+      'const { size }: Stats = statSync("x")',
+      'const order: Order = { amount: size + (first ?? 0) }',
+      'console.log(orders, order)',
+      '```',
+    ].join('\n')
+    expect(typeErrorsInFences([{ path: 'a.md', text }])).toEqual([expect.stringMatching(/^a\.md:2 TS2304/)])
+  })
+
+  test('refuses to hide what a reader would miss', () => {
+    const text = [
+      '<!-- ts',
+      "import { connect } from 'holdfast'",
+      "declare const locks: import('holdfast').Locks",
+      'declare const server: { close(): void }',
+      "declare function open(): import('holdfast').Locks",
+      'declare function pay(',
+      '  amount: number,',
+      '): Promise<void>',
+      '-->',
+      '```ts',
+      'await pay(1)',
+      '```',
+    ].join('\n')
+    expect(typeErrorsInFences([{ path: 'a.md', text }])).toEqual([
+      "a.md:2 hides from its reader: import { connect } from 'holdfast'",
+      "a.md:3 hides from its reader: declare const locks: import('holdfast').Locks",
+      'a.md:4 hides from its reader: declare const server: { close(): void }',
+      "a.md:5 hides from its reader: declare function open(): import('holdfast').Locks",
+    ])
   })
 
   test('reads the comments of a source file', () => {
