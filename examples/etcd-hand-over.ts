@@ -1,4 +1,6 @@
-/** Two processes (here: two stores) want the same key in etcd. The second one is let in by the first one's release alone. */
+// Two processes (here: two stores) want the same key in etcd. The second one is let in by the first one's release alone.
+// Needs: etcd at ETCD_URL; the package @grpc/grpc-js.
+// Run: npx tsx examples/etcd-hand-over.ts
 import { createLocks } from 'holdfast'
 import { etcdStore } from 'holdfast/etcd'
 

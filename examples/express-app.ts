@@ -1,4 +1,6 @@
 // An Express application that pays invoices, each by one request at a time, and shuts down without cutting one off.
+// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1; express.
+// Run: npx tsx examples/express-app.ts
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'

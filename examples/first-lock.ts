@@ -1,4 +1,6 @@
-/** Ten calls want the same key; they get it one at a time, in order of arrival. */
+// Ten calls want the same key; they get it one at a time, in order of arrival.
+// Needs: nothing.
+// Run: npx tsx examples/first-lock.ts
 import { createLocks } from 'holdfast'
 import { memoryStore } from 'holdfast/memory'
 

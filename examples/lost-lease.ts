@@ -1,4 +1,6 @@
-/** What losing a lease looks like: somebody evicts the holder, its signal aborts, and so does the work. */
+// What losing a lease looks like: somebody evicts the holder, its signal aborts, and so does the work.
+// Needs: nothing.
+// Run: npx tsx examples/lost-lease.ts
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createLocks, isHoldfastError } from 'holdfast'
 import { memoryStore } from 'holdfast/memory'

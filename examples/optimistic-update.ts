@@ -1,4 +1,6 @@
-/** Ten customers book seats of one flight at once. No lock: whoever comes too late reads again, and no seat is sold twice. */
+// Ten customers book seats of one flight at once. No lock: whoever comes too late reads again, and no seat is sold twice.
+// Needs: PostgreSQL at POSTGRES_URL; pg.
+// Run: npx tsx examples/optimistic-update.ts
 import { updateRow } from 'holdfast/optimistic'
 import pg from 'pg'
 

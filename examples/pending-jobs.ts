@@ -1,4 +1,6 @@
-/** A table of pending jobs, drained by four processes: every order is billed exactly once. */
+// A table of pending jobs, drained by four processes: every order is billed exactly once.
+// Needs: PostgreSQL at POSTGRES_URL; pg.
+// Run: npx tsx examples/pending-jobs.ts
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'

@@ -1,4 +1,6 @@
-/** A table of your own that four processes poll: a lock per job and action, so that every mail is sent by one of them. */
+// A table of your own that four processes poll: a lock per job and action, so that every mail is sent by one of them.
+// Needs: PostgreSQL at POSTGRES_URL; pg.
+// Run: npx tsx examples/polled-table.ts
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'

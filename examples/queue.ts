@@ -1,4 +1,6 @@
-/** Transfers of one account happen one at a time and in order, while accounts run side by side, four at most. */
+// Transfers of one account happen one at a time and in order, while accounts run side by side, four at most.
+// Needs: nothing.
+// Run: npx tsx examples/queue.ts
 import { createTaskQueue } from 'holdfast/queue'
 
 const queue = createTaskQueue({ maxActiveTasks: 4, maxQueueSize: 10, maxRun: '5s' })

@@ -1,4 +1,6 @@
 // Three instances of a service have the same schedule: each tick is run by one of them, also when one is stopped.
+// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1.
+// Run: npx tsx examples/schedule.ts
 import { createLocks } from 'holdfast'
 import { createSchedule } from 'holdfast/schedule'
 import { sqliteStore } from 'holdfast/sqlite'

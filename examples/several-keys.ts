@@ -1,4 +1,6 @@
-/** Transfers between accounts in both directions at once: every call holds both accounts, and none waits for ever. */
+// Transfers between accounts in both directions at once: every call holds both accounts, and none waits for ever.
+// Needs: nothing.
+// Run: npx tsx examples/several-keys.ts
 import { createLocks } from 'holdfast'
 import { memoryStore } from 'holdfast/memory'
 

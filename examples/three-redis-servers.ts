@@ -1,11 +1,13 @@
-/** Three Redis servers that know nothing of one another vote on who may count. */
+// Three Redis servers that know nothing of one another vote on who may count.
+// Needs: three Redis servers that know nothing of one another, at REDLOCK_URL; ioredis.
+// Run: npx tsx examples/three-redis-servers.ts
 import { connect } from 'holdfast'
 
 const url =
   process.env['REDLOCK_URL'] ?? 'redlock:redis://localhost:6379,redis://localhost:6380,redis://localhost:6381'
 
-// As two processes would, each with connections of its own.
-const processes = await Promise.all([connect(url), connect(url)])
+// As two processes would, each with connections of its own. New servers grant their first lock after half a minute.
+const processes = await Promise.all([connect(url, { wait: '1m' }), connect(url, { wait: '1m' })])
 let counted = 0
 let last = 0n
 

@@ -1,4 +1,6 @@
 // Two instances of a service let each user run two exports at once, and begin three within two seconds.
+// Needs: Redis at REDIS_URL; ioredis, rate-limiter-flexible.
+// Run: npx tsx examples/throttle-per-user.ts
 import { createLocks } from 'holdfast'
 import { createLimit } from 'holdfast/limits'
 import { redisStore } from 'holdfast/redis'

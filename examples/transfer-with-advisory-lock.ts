@@ -1,4 +1,6 @@
-/** Money moves between two accounts: the keys are locked until the very transaction that moves it ends. */
+// Money moves between two accounts: the keys are locked until the very transaction that moves it ends.
+// Needs: PostgreSQL at POSTGRES_URL; pg.
+// Run: npx tsx examples/transfer-with-advisory-lock.ts
 import { isHoldfastError } from 'holdfast'
 import { advisoryXact } from 'holdfast/postgres'
 import pg from 'pg'

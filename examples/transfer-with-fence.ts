@@ -1,4 +1,6 @@
-/** Money moves under a lock in Redis. A holder that was away for too long comes back late, and the accounts refuse it. */
+// Money moves under a lock in Redis. A holder that was away for too long comes back late, and the accounts refuse it.
+// Needs: Redis at REDIS_URL, PostgreSQL at POSTGRES_URL; ioredis, postgres.
+// Run: npx tsx examples/transfer-with-fence.ts
 import { createLocks, isHoldfastError, type Lease } from 'holdfast'
 import { guard, migrateGuard } from 'holdfast/guard'
 import { redisStore } from 'holdfast/redis'
