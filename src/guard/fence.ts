@@ -5,13 +5,16 @@ import { InvalidArgumentError, StaleFenceError } from '../errors.ts'
 /** The fence of a lease: a {@link Lease} itself (or its JSON), or the number as bigint or decimal text. */
 export type Fence = bigint | string | FencedLease
 
-/** What is read of a lease, so that `lease.toJSON()` and what another process was sent will do as well. */
+/**
+ * The part of a lease that is read. So `lease.toJSON()` works as well, and also a lease that another process received
+ * as JSON.
+ */
 export interface FencedLease {
   readonly key: string
   readonly fence: bigint | string
 }
 
-/** As decimal text, which is how it is sent everywhere. */
+/** The fence as decimal text. Every guard sends it in this form. */
 export function parseFence(fence: unknown): string {
   const value = isLease(fence) ? fence.fence : fence
   const digits = typeof value === 'bigint' ? String(value) : value
@@ -22,7 +25,7 @@ export function parseFence(fence: unknown): string {
   )
 }
 
-/** What is guarded; if that was not said, what the lease's key names. */
+/** The name of what is guarded. If the caller gave none, it is the key of the lease. */
 export function parseResource(resource: unknown, fence: unknown): string {
   const name = resource === undefined ? keyOf(fence) : resource
   if (typeof name === 'string' && name !== '' && !UNSTORABLE.test(name) && byteLength(name) <= MOST_BYTES) {
@@ -40,13 +43,13 @@ export function staleFence(resource: string, fence: string, cause: unknown): Sta
 }
 
 const MOST = 2n ** 63n - 1n
-/** An entry of an index of PostgreSQL ends at 2,704 bytes. */
+/** PostgreSQL allows an entry of an index 2,704 bytes at most. */
 const MOST_BYTES = 2000
 const UNSTORABLE = /\0|\p{Surrogate}/u
 
 /**
- * Holders of a semaphore and readers hold the key together, each under a fence of its own: by the key alone, the newest would
- * shut out the others, who hold it just as rightly.
+ * Holders of a semaphore, and readers, hold the key together, each under a fence of its own. If the key alone named the
+ * resource, the newest holder would shut out the others, which hold it just as rightly.
  */
 function keyOf(fence: unknown): string {
   if (!isLease(fence)) {

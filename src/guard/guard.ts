@@ -15,23 +15,22 @@ export interface GuardOptions {
   /** The lease under which this transaction writes, or its fence. */
   readonly fence: Fence
   /**
-   * What is guarded, as a text of your own: whoever writes to it names it so. Default: the key of the lease.
+   * The name of what is guarded: a text of your own. All writers must use the same name. Default: the key of the lease.
    */
   readonly resource?: string | undefined
-  /** The schema that `migrateGuard` made its table in. Default: `holdfast`. */
+  /** The schema in which `migrateGuard` made its table. Default: `holdfast`. */
   readonly schema?: string | undefined
 }
 
 /**
- * Lets this transaction go on only under a fence that is not older than any the resource has seen, and keeps other guarded
- * transactions of the resource waiting until this one ends. Call it first, before anything is read that the writes
- * depend on.
+ * Lets this transaction go on only if no later fence of the resource was seen. Other guarded transactions of the
+ * resource then wait until this one ends. Call it first, before you read anything that the writes depend on.
  *
- * A stale fence aborts the transaction on the server: it has no effect even where the error is caught and the transaction
- * committed. (Not so inside a savepoint, which ends the error with a rollback to it.)
+ * A stale fence aborts the transaction on the server: the transaction has no effect, even if your code catches the
+ * error and commits. (Inside a savepoint, a rollback to the savepoint ends the error, and the transaction goes on.)
  *
- * Any transaction does: of pg, postgres.js, Kysely, Drizzle (over either), Prisma, or what has a `query(text, parameters)`. Outside of
- * one it would guard nothing, and is refused.
+ * It takes any transaction: of pg, postgres.js, Kysely, Drizzle (over either), Prisma, or an object with
+ * `query(text, parameters)`. Outside of a transaction it would guard nothing, so such a client is refused.
  *
  * ```ts
  * import { createLocks } from 'holdfast'
@@ -50,10 +49,10 @@ export interface GuardOptions {
  * })
  * ```
  *
- * @throws {StaleFenceError} when a later holder was here.
+ * @throws {StaleFenceError} when the resource has seen a later fence.
  * @throws {InvalidArgumentError} when an option is wrong, or `tx` is not in a transaction.
- * @throws {StoreError} `store-refused` when the guard's table is missing, may not be used, or cannot be written to. Every other error of the
- * database comes through as it is.
+ * @throws {StoreError} `store-refused` when the guard's table is missing, or when the role may not use it or write to
+ * it. Every other error of the database comes through as it is.
  */
 export async function guard(tx: SqlClient, options: GuardOptions): Promise<void> {
   checkOptions(options, ['fence', 'resource', 'schema'])
@@ -75,7 +74,10 @@ export async function guard(tx: SqlClient, options: GuardOptions): Promise<void>
 export const DEFAULT_SCHEMA = 'holdfast'
 const GUARD = 'select "{schema}".guard($1::text, $2::text::bigint)::text as transaction'
 
-/** Of two statements outside a transaction each has one of its own, and the second, which writes nothing, not even a number. */
+/**
+ * Outside a transaction each of two statements is a transaction of its own. The second one writes nothing, so it has no
+ * transaction number.
+ */
 async function isInTransaction(tx: SqlClient, executor: SqlExecutor, transaction: unknown): Promise<boolean> {
   const known = inTransaction(tx)
   if (known !== undefined) return known
@@ -113,5 +115,7 @@ function guardError(error: unknown, about: { resource: string; fence: string; sc
   }
 }
 
-/** Raised by what refuses a fence, in the tables' function and in {@link guardedUpdate}. */
+/**
+ * The SQLSTATE of a refused fence: the function beside the guard's table raises it, and so does {@link guardedUpdate}.
+ */
 export const STALE_FENCE = 'ZF001'

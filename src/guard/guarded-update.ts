@@ -60,7 +60,7 @@ export async function guardedUpdate(client: SqlClient, options: GuardedUpdateOpt
     fenceColumn: quoted('fenceColumn', fenceColumn),
   }
   if (await update(statement)) return true
-  // In a statement of its own, because it must see what was committed while the update waited for the row.
+  // A statement of its own, because it must see what was committed while the update waited for the row.
   const seen = await seenBy(statement)
   if (seen === undefined || seen <= BigInt(fence)) return false
   const resource = `${options.table} ${Object.entries(id).map(([name, value]) => `${name}=${value}`)}`
@@ -74,7 +74,7 @@ export async function guardedUpdate(client: SqlClient, options: GuardedUpdateOpt
 interface Statement {
   readonly executor: SqlExecutor
   readonly fence: string
-  /** The values of the columns and the id, for {@link Statement.given}. */
+  /** The values of the columns and of the id, for {@link Statement.given}. */
   readonly row: string
   readonly columns: readonly string[]
   readonly given: string
@@ -119,7 +119,10 @@ async function seenBy({
   return typeof seen === 'string' ? BigInt(seen) : undefined
 }
 
-/** By an error on the server, because an error here alone would let the caller commit what else the transaction has written. */
+/**
+ * The server raises the error. An error raised only here would let the caller commit what else the transaction has
+ * written.
+ */
 async function abort(executor: SqlExecutor, message: string): Promise<never> {
   await executor.query(
     `do $$ begin raise exception using errcode = '${STALE_FENCE}', message = '${message}'; end $$`,

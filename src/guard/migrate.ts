@@ -5,13 +5,13 @@ import { DEFAULT_SCHEMA } from './guard.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
 export interface MigrateGuardOptions {
-  /** Made when it is not there. Default: `holdfast`. */
+  /** The schema of the table; made if it does not exist. Default: `holdfast`. */
   readonly schema?: string | undefined
 }
 
 /**
- * Makes or updates the table and function of {@link guard}: once, before the first guard, or at every start. Any number of
- * processes may call it at once, and when there is nothing to do it only reads.
+ * Makes or updates the table and the function of {@link guard}. Call it once before the first guard, or at every start.
+ * Any number of processes may call it at once. If there is nothing to do, it only reads.
  *
  * ```ts
  * import { migrateGuard } from 'holdfast/guard'
@@ -20,8 +20,8 @@ export interface MigrateGuardOptions {
  * await migrateGuard(new Pool())
  * ```
  *
- * @param client whose database and role are used, on a connection of its own: a `Pool` or `Client` of the package pg, or
- * a `sql` of the package postgres.
+ * @param client a `Pool` or `Client` of the package pg, or a `sql` of the package postgres. The call opens a connection
+ * of its own to the same database, under the same role.
  * @throws {StoreError} when the tables are newer than this library, or the role may not make them.
  */
 export async function migrateGuard(client: PostgresPool, options: MigrateGuardOptions = {}): Promise<void> {

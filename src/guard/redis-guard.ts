@@ -5,13 +5,13 @@ import { InvalidArgumentError } from '../errors.ts'
 import { type Fence, parseFence, parseResource, staleFence } from './fence.ts'
 import { scripts } from './lua/scripts.generated.ts'
 
-/** A `Redis` or `Cluster` of the package ioredis, as far as it is used. */
+/** The part of a `Redis` or `Cluster` of the package ioredis that is used. */
 export interface IoredisScripting {
   evalsha(...never: never[]): unknown
   eval(script: string, numberOfKeys: number, ...keysAndArguments: string[]): Promise<unknown>
 }
 
-/** A client or cluster of the package redis, as far as it is used. */
+/** The part of a client or cluster of the package redis that is used. */
 export interface NodeRedisScripting {
   evalSha(...never: never[]): unknown
   eval(script: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>
@@ -21,22 +21,22 @@ export interface RedisGuardOptions {
   /** The lease under which this is written, or its fence. */
   readonly fence: Fence
   /**
-   * What is guarded; whoever writes to it names it so. Default: the key of the lease. The fence is kept in
-   * `{resource}:holdfast-fence`, so in a Cluster the keys need the hash tag `{resource}` (or be the resource itself). A
-   * resource with a hash tag of its own keeps it in `resource:holdfast-tag-fence`.
+   * The name of what is guarded: a text of your own. All writers must use the same name. Default: the key of the lease.
+   * The fence is kept in `{resource}:holdfast-fence`, so in a Cluster the keys need the hash tag `{resource}` (or be
+   * the resource itself). A resource with a hash tag of its own keeps its fence in `resource:holdfast-tag-fence`.
    */
   readonly resource?: string | undefined
   /** The command that writes, with its keys before everything else: `'SET'`, `'HSET'`, `'DEL'`. */
   readonly command?: string | undefined
-  /** Instead of a command: a Lua script of your own, with its KEYS and ARGV as ever. */
+  /** Instead of a command: a Lua script of your own. It gets its KEYS and ARGV as usual. */
   readonly script?: string | undefined
   readonly keys: readonly string[]
   readonly args?: readonly (string | number)[] | undefined
 }
 
 /**
- * Runs one command or script on Redis, unless the resource has seen a later fence; the check, the fence and the write are
- * one atomic step. Both clients do, ioredis and redis, and their clusters.
+ * Runs one command or script on Redis, unless the resource has seen a later fence. The check, the fence and the write
+ * are one atomic step. It takes a client or a cluster of the packages ioredis and redis.
  *
  * ```ts
  * import { createLocks } from 'holdfast'
@@ -52,9 +52,9 @@ export interface RedisGuardOptions {
  * ```
  *
  * @returns the reply, as the client gives it.
- * @throws {StaleFenceError} when a later holder was here; nothing was written.
- * @throws {InvalidArgumentError} when an option is wrong, or the keys are in other slots of a cluster than the fence. Errors of
- * Redis come through as they are; after one of the command itself, the fence is remembered all the same.
+ * @throws {StaleFenceError} when the resource has seen a later fence; nothing was written.
+ * @throws {InvalidArgumentError} when an option is wrong, or the keys are in other slots of a cluster than the fence.
+ * Errors of Redis come through as they are. If the command itself fails, the fence is remembered all the same.
  */
 export async function redisGuard(
   client: IoredisScripting | NodeRedisScripting,
@@ -124,7 +124,7 @@ function fenceKey(resource: string): string {
   return `{${escaped}}:holdfast-escaped-fence`
 }
 
-/** With the whole text each time: the server knows it by its hash and compiles it once. */
+/** The script is sent with its whole text each time. The server knows the text by its hash and compiles it once. */
 function evaluate(client: unknown, { script, keys, args }: Evaluation): Promise<unknown> {
   if (can(client, 'evalSha')) {
     return (client as NodeRedisScripting).eval(script, { keys: [...keys], arguments: [...args] })

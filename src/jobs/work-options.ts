@@ -8,36 +8,38 @@ import type { JobHandler, WorkerSettings } from './worker.ts'
 
 export interface WorkOptions {
   /**
-   * How many jobs it runs at once. While its jobs end quickly, it claims more than that ahead, but none that is likely to wait
-   * for longer than 50 ms. From 1 to 1000. Default: 10.
+   * How many jobs the worker runs at once. If its jobs end quickly, it claims more than that ahead, but no job that is
+   * likely to wait for longer than 50 ms. From 1 to 1000. Default: 10.
    */
   readonly concurrency?: number | undefined
   /**
-   * How long after it was last heard of another worker may have its jobs: milliseconds, or `'30s'`, `'5m'`. Renewed
-   * at a third of it. Default: `'30s'`.
+   * How long the leases of this worker's jobs last: milliseconds, or `'30s'`, `'5m'`. The worker renews them at a third
+   * of it. If the database does not hear of the worker for this long, another worker may have its jobs. Default:
+   * `'30s'`.
    */
   readonly ttl?: Duration | undefined
   /**
    * How long a handler may run. Then its job has failed, its signal aborts and its place is free, **even if its
-   * function still runs**; it cannot complete the job any more. Up to 24 days, or `Infinity`. Default: `'1h'`.
+   * function still runs**. The function cannot complete the job any more. Up to 24 days, or `Infinity`. Default:
+   * `'1h'`.
    */
   readonly maxRun?: Duration | undefined
   /**
-   * How often to look for jobs when nobody tells of any: behind a pooler that LISTEN cannot pass, or after a lost
-   * message. Default: `'2s'`.
+   * How often the worker looks for jobs when no message tells of any: behind a pooler that LISTEN cannot pass, or after
+   * a lost message. Default: `'2s'`.
    */
   readonly pollInterval?: Duration | undefined
   /**
-   * A name for people, in `inspect` and `holdfast jobs`; its process id and a random part follow. Default: `worker`.
+   * The worker's name for people, in `inspect` and `holdfast jobs`; its process id and a random part follow. Default:
+   * `worker`.
    */
   readonly label?: string | undefined
   /**
-   * Called when an attempt has failed, was lost, or ended while the database did not answer. Default: a process warning.
+   * Called when an attempt has failed, was lost, or ended while the database did not answer. Default: a process
+   * warning.
    */
   readonly onFailure?: ((failure: JobFailure) => void) | undefined
-  /**
-   * Called when the database could not be asked, each time; the worker goes on trying. Default: a process warning.
-   */
+  /** Called each time that the database could not be asked; the worker goes on trying. Default: a process warning. */
   readonly onError?: ((error: unknown) => void) | undefined
 }
 

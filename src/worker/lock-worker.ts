@@ -51,36 +51,40 @@ export interface WorkerChange {
 export interface LockWorker extends AsyncDisposable {
   readonly key: string
   readonly state: WorkerState
-  /** What it holds, from before `start` is called until it has been given back. For reading: the worker releases it. */
+  /**
+   * The lease that the worker holds, from before `start` is called until the lease is released. It is for reading: the
+   * worker releases it.
+   */
   readonly lease: Lease | undefined
   /**
-   * Starts trying for the key. Called again it changes nothing. From now on the process stays alive until the worker is stopped.
+   * Starts to try for the key. A second call changes nothing. From now on the process stays alive until the worker is
+   * stopped.
    *
-   * @throws {ClosedError} once `stop()` was called: make a new worker.
+   * @throws {ClosedError} after `stop()`: make a new worker.
    */
   start(): void
   /**
-   * Ends the work, gives the key back, and tries no more. Resolves when all of that is done, or when `grace` is over;
-   * never rejects. Called again it waits for the same end. Do not await it in `start` or `stop` of this worker, which it waits
-   * for.
+   * Ends the work, releases the key, and tries no more. Resolves when all of that is done, or when `grace` is over;
+   * never rejects. A second call waits for the same end. Do not await it in this worker's own `start` or `stop`: it
+   * waits for them.
    */
   stop(): Promise<void>
   /**
-   * Calls `stop()` at the first of these signals, so that another process takes over within milliseconds; further ones change
-   * nothing. Then the signal ends the process as it usually does, unless your program listens to it as well: then that is up to
-   * your program. Default: SIGTERM and SIGINT.
+   * Calls `stop()` at the first of these signals, so that another process takes over within milliseconds. Further
+   * signals change nothing. Afterwards the signal ends the process as usual. If your program listens to the signal,
+   * too, your program decides when the process ends. Default: SIGTERM and SIGINT.
    *
-   * @throws {InvalidArgumentError} when it is another signal.
+   * @throws {InvalidArgumentError} when `signals` has a signal that is no {@link ShutdownSignal}.
    */
   stopOn(signals?: readonly ShutdownSignal[]): void
-  /** Calls the listener at each change of `state`, in order, and at once. Returns what ends it. */
+  /** Calls the listener at once, and then at each change of `state`, in order. Returns a function that ends this. */
   subscribe(listener: (change: WorkerChange) => void): () => void
 }
 
 /**
- * Keeps one piece of work running in one process of many: whoever holds the key works, the others wait in its queue. When the
- * holder is stopped, another one takes over within milliseconds; when it crashes, within the ttl. A worker that lost its key
- * ends its work and tries again.
+ * Keeps one piece of work running in one process of many: the process that holds the key works, the others wait in the
+ * queue of the key. If the holder is stopped, another process takes over within milliseconds. If the holder crashes,
+ * another one takes over within the ttl. A worker that lost its key ends its work and tries again.
  *
  * ```ts
  * import { connect } from 'holdfast'
@@ -106,7 +110,7 @@ export function createLockWorker(locks: Locks, key: string, options: LockWorkerO
   if (typeof locks?.tryAcquire !== 'function') {
     throw expected('locks', 'what createLocks(…) or connect(…) returns', locks)
   }
-  // Makes nothing, and refuses a key that is none.
+  // Checks the key without making a lock.
   locks.readWrite(key)
   return new LockWorkerOverLocks(locks, key, parseOptions(options))
 }
@@ -193,7 +197,7 @@ class LockWorkerOverLocks implements LockWorker {
     return this.#actor.getSnapshot().context.isStopping
   }
 
-  /** No caller has to wait for it any more. */
+  /** The end of the worker does not wait for it any more. */
   get #isAtEnd(): boolean {
     const { status } = this.#actor.getSnapshot()
     return status !== 'active' || (this.state === 'overdue' && this.#isStopping)
@@ -225,7 +229,7 @@ class LockWorkerOverLocks implements LockWorker {
 
 const LONG_MS = 2 ** 30
 
-/** The machine knows leases only by what it needs of them; this worker's all come from its own locks. */
+/** The machine knows only the part of a lease that it needs. All leases of this worker come from its own locks. */
 function ofLocks(lease: WorkerLease): Lease {
   return lease as Lease
 }

@@ -1,4 +1,4 @@
--- One command, behind guard.lua.
+-- Runs one command. guard.lua comes in front of it.
 -- KEYS: the keys of the command. ARGV: the command, then what comes after its keys.
 -- Result: the reply to the command.
 local command = { table.remove(ARGV, 1) }

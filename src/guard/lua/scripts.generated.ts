@@ -3,7 +3,7 @@ export const scripts: {
   readonly command: string
   readonly guard: string
 } = {
-  command: `-- One command, behind guard.lua.
+  command: `-- Runs one command. guard.lua comes in front of it.
 -- KEYS: the keys of the command. ARGV: the command, then what comes after its keys.
 -- Result: the reply to the command.
 local command = { table.remove(ARGV, 1) }
@@ -11,14 +11,14 @@ for _, key in ipairs(KEYS) do command[#command + 1] = key end
 for _, argument in ipairs(ARGV) do command[#command + 1] = argument end
 return redis.call(unpack(command))
 `,
-  guard: `-- Refuses a stale fence, or remembers it and goes on with the script that follows, in one atomic step.
--- KEYS: where the fence is kept, then the keys of the script that follows.
+  guard: `-- Refuses a stale fence. Otherwise remembers the fence and runs the script that follows, in one atomic step.
+-- KEYS: the key of the fence, then the keys of the script that follows.
 -- ARGV: the fence in decimal, then the arguments of the script that follows.
--- Result: what the script that follows returns; an error that begins with STALEFENCE when a later fence was seen.
+-- Result: what the script that follows returns. If a later fence was seen: an error that begins with STALEFENCE.
 do
   local fence_key, claimed = table.remove(KEYS, 1), table.remove(ARGV, 1)
   local seen = redis.call('GET', fence_key)
-  -- As texts, because a number of Lua is exact up to 2^53 only: the longer one is larger.
+  -- Compares texts, because a number of Lua is exact up to 2^53 only. The longer text is the larger number.
   if seen and (#claimed < #seen or (#claimed == #seen and claimed < seen)) then
     return redis.error_reply('STALEFENCE fence ' .. claimed .. ' is stale: ' .. fence_key .. ' has seen ' .. seen)
   end

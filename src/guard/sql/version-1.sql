@@ -10,15 +10,16 @@ create table "{schema}".guards (
 comment on table "{schema}".guards is
   'holdfast: the highest fence that each resource has seen. A row that is deleted lets an older holder in again.';
 
--- Locks the row of the resource until the transaction ends, and raises ZF001 where it has seen a later fence: that aborts
--- the transaction, whatever the caller does with the error. Answers the id of the transaction, so that the caller can
--- ask whether its next statement is in the same one.
+-- Locks the row of the resource until the transaction ends. If the row has a later fence, raises ZF001: that aborts the
+-- transaction, whatever the caller does with the error. Returns the id of the transaction, so that the caller can check
+-- that its next statement is in the same transaction.
 create function "{schema}".guard(guarded text, claimed bigint) returns text language plpgsql as $function$
 declare
   seen bigint;
 begin
   loop
-    -- Each of these is a statement of its own, so in READ COMMITTED it sees what was committed while it waited.
+    -- Each command of this function is a statement of its own, so in READ COMMITTED it sees what was committed while it
+    -- waited.
     select g.fence into seen from "{schema}".guards g where g.resource = guarded for update;
     exit when found;
     insert into "{schema}".guards (resource, fence) values (guarded, claimed) on conflict do nothing;
@@ -31,7 +32,7 @@ begin
       errcode = 'ZF001',
       message = format('fence %s is stale: resource %L has seen %s', claimed, guarded, seen);
   end if;
-  -- The same holder again writes nothing here but its lock, so its transactions leave no dead rows behind.
+  -- If the same holder calls again, this only locks the row, so its transactions leave no dead rows behind.
   if claimed > seen then
     update "{schema}".guards g set fence = claimed, raised_at = now() where g.resource = guarded;
   end if;

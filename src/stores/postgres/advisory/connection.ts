@@ -12,7 +12,7 @@ import { inSchema } from '../../../postgres/migrations.ts'
 import { migrateAdvisory } from '../tables.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
-/** Which lock is meant, and how it is kept. */
+/** Which lock is asked for, and how it is kept. */
 export interface LockRequest {
   readonly client: PostgresPool
   readonly key: string
@@ -22,14 +22,14 @@ export interface LockRequest {
   readonly schema: string
 }
 
-/** How long an answer that needs no waiting may take. */
+/** How long the server may take for an answer that needs no waiting. */
 const ANSWER_MS = 5000
-/** After which a call that gives something back goes on without the answer. */
+/** How long `close` and `abandon` wait for an answer at most. */
 const GOODBYE_MS = 2000
 
 /**
- * The connection that one lock lives on. Whatever comes in between, closing it frees the lock: a session's locks end with
- * the session, so neither a lost answer nor a grant that comes late can leave one behind.
+ * The connection that one lock lives on. Closing it always frees the lock, because a session's locks end with the
+ * session. So neither a lost answer nor a late grant can leave a lock behind.
  */
 export class LockConnection {
   readonly #request: LockRequest
@@ -46,7 +46,7 @@ export class LockConnection {
     })
   }
 
-  /** Settles when the connection is gone. */
+  /** Settles when the connection is lost or closed. */
   get closed(): Promise<unknown> {
     return this.#opened().closed
   }
@@ -54,14 +54,15 @@ export class LockConnection {
   async open(): Promise<void> {
     const { key, ttlMs } = this.#request
     try {
-      // Without a limit of its own: how long an answer may take is another question while it waits and while it holds.
+      // The connection has no time limit of its own: an answer may take longer while the lock is waited for than while
+      // it is held.
       this.#own = await this.#connections.reserve({ limitMs: Number.POSITIVE_INFINITY })
     } catch (error) {
       const doing = `opening a connection for ${JSON.stringify(key)}`
       throw storeErrorOf(error, { key, doing, page: 'docs/advisory.md' })
     }
     if (this.#own.isPooled) throw poolerError(key)
-    // The server gives up half a ttl after the lease does, counted from when each last heard of the other.
+    // The server gives up half a ttl after the lease. Each side counts from when it last heard of the other.
     const idleSeconds = Math.min(MOST_SECONDS, Math.ceil(ttlMs / 1000))
     const intervalSeconds = Math.min(MOST_SECONDS, Math.ceil(ttlMs / 6000))
     const row = await this.#ask(
@@ -76,7 +77,10 @@ export class LockConnection {
     return row?.['granted'] === 'true'
   }
 
-  /** `false` after this long; the lock may have been granted even then, in the same moment. */
+  /**
+   * Answers `false` if the lock was not granted in this time. The lock may have been granted in the same moment all the
+   * same.
+   */
   async waitForLock(ms: number): Promise<boolean> {
     const parameters = [...this.#lockArguments(), String(Math.ceil(ms))]
     try {
@@ -110,7 +114,7 @@ export class LockConnection {
     return row?.['held'] === 'true'
   }
 
-  /** Unlocks and closes; never rejects. */
+  /** Unlocks and closes the connection; never rejects. */
   close(): Promise<void> {
     this.#closing ??= this.#end(async () => {
       if (this.#own !== undefined) await within(GOODBYE_MS, this.#own.query(scripts.unlockSession))
@@ -118,7 +122,10 @@ export class LockConnection {
     return this.#closing
   }
 
-  /** Closes in the middle of a statement, which the server would go on with until its time is over; never rejects. */
+  /**
+   * Closes the connection in the middle of a statement, and ends the statement on the server, which would go on with it
+   * until its time is over. Never rejects.
+   */
   abandon(): Promise<void> {
     this.#closing ??= this.#end(async () => {
       if (this.#own === undefined || this.#startedAt === undefined) return
@@ -132,9 +139,9 @@ export class LockConnection {
     try {
       await sayGoodbye()
     } catch {
-      // The server frees the lock as soon as it notices that nobody is there.
+      // The server frees the lock as soon as it notices that the connection is gone.
     }
-    // Also what is still being opened, and the one that holds.
+    // Ends a connection that is still being opened, too, and the one that holds the lock.
     await this.#connections.close()
   }
 

@@ -3,11 +3,11 @@ import { expected } from '../../../base/arguments.ts'
 
 /**
  * The number under which PostgreSQL knows the advisory lock of a key: the first eight bytes of the SHA-256 of its UTF-8
- * text, as a signed big-endian number. The same key has the same number in every version of this library, so that old and
- * new processes exclude one another, and any other program can compute it.
+ * text, as a signed big-endian number. The same key has the same number in every version of this library, so old and
+ * new processes exclude one another. Any other program can compute it.
  *
- * Two keys with the same number exclude one another, which costs waiting and is never unsafe: among a million keys there is
- * such a pair with a chance of 1 in 37 million.
+ * Two keys with the same number exclude one another. That costs waiting and is never unsafe. Among a million keys there
+ * is such a pair with a chance of 1 in 37 million.
  *
  * ```ts
  * import { advisoryLockId } from 'holdfast/postgres'

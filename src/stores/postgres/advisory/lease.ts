@@ -3,8 +3,8 @@ import { LeaseLostError, type LossReason } from '../../../errors.ts'
 import type { LockConnection } from './connection.ts'
 
 /**
- * A key, locked for as long as a connection of its own lives, or until it is released. It needs no renewal; what is
- * watched instead is the connection.
+ * A key that is locked as long as a connection of its own lives, or until its release. It needs no renewal: the
+ * connection is watched instead.
  *
  * ```ts
  * import { advisorySession } from 'holdfast/postgres'
@@ -21,34 +21,37 @@ import type { LockConnection } from './connection.ts'
 export interface AdvisoryLease extends AsyncDisposable {
   readonly key: string
   readonly shared: boolean
-  /** The fencing token: larger than that of every holder of this key before it. */
+  /** The fencing token. It is larger than the token of every earlier holder of this key. */
   readonly fence: bigint
   readonly state: 'held' | 'lost' | 'released'
   /**
-   * Aborts with a {@link LeaseLostError} when the connection is lost: at once when that is heard of, and at `ttl` after the
-   * last sign of life at the latest. A timer tells the latter: before a write that matters, call {@link assertHeld}.
+   * Aborts with a {@link LeaseLostError} when the connection is lost: at once if this process hears of the loss, at the
+   * latest `ttl` after the last sign of life. A timer watches the latter, so call {@link assertHeld} before a write
+   * that matters.
    */
   readonly signal: AbortSignal
   /**
-   * Throws unless the lock is held as far as can be known at this very moment, by the clocks and not by a timer.
+   * Throws unless the lock is held as far as this process can know at this very moment. It reads the clock and does not
+   * rely on a timer.
    *
-   * @throws {LeaseLostError} when it is lost, or was released.
+   * @throws {LeaseLostError} when the lease is lost, or was released.
    */
   assertHeld(): void
   /**
-   * Unlocks and closes the connection. Safe to call twice, after a loss, and in `finally`: it never rejects, and resolves
-   * after two seconds at most, when the server frees the lock as soon as it notices that the connection is closed.
+   * Unlocks and closes the connection. It never rejects, so it is safe to call twice, after a loss, and in `finally`.
+   * It resolves after two seconds at most. If the server has not answered by then, it frees the lock as soon as it
+   * notices that the connection is closed.
    */
   release(): Promise<void>
 }
 
-/** What a lease is made of. */
+/** The parts that a lease is made of. */
 export interface Grip {
   readonly key: string
   readonly shared: boolean
   readonly fence: bigint
   readonly ttlMs: number
-  /** Before the server was last asked with success. */
+  /** The instant before the last request that the server answered. */
   readonly confirmedAt: Instant
   readonly connection: LockConnection
 }
@@ -110,7 +113,7 @@ export class SessionLease implements AdvisoryLease {
     return this.release()
   }
 
-  /** Probes at each third of the ttl, one probe at a time, and looks at the clock at the deadline. */
+  /** Probes at each third of the ttl, one probe at a time, and reads the clock at the deadline. */
   #watch(): void {
     let probing = false
     const look = async () => {
@@ -133,11 +136,13 @@ export class SessionLease implements AdvisoryLease {
       if (await this.#grip.connection.probe()) this.#confirmedAt = askedAt
       else this.#lose('store-reset', 'The server does not know it any more.')
     } catch {
-      // Unknown: the connection's end or the deadline will tell.
+      // Unknown: the end of the connection, or the deadline, decides.
     }
   }
 
-  /** All of the ttl may be used: the server gives up half a ttl later, see {@link LockConnection.open}. */
+  /**
+   * The lease may use all of its ttl, because the server gives up half a ttl later; see {@link LockConnection.open}.
+   */
   #remainingMs(): number {
     return this.#grip.ttlMs - elapsedMs(this.#confirmedAt, now(systemClock))
   }
@@ -154,7 +159,7 @@ export class SessionLease implements AdvisoryLease {
     this.#controller.abort(error)
   }
 
-  /** The connection goes in any case: the server could still have the lock for it. */
+  /** The connection is closed in any case, because the server could still have the lock for it. */
   #end(state: AdvisoryState): void {
     this.#state = state
     clearTimeout(this.#timer)

@@ -9,32 +9,33 @@ import { advisoryLockId } from './key.ts'
 import { type AdvisoryLease, SessionLease } from './lease.ts'
 
 export interface TryAdvisorySessionOptions {
-  /** Together with other shared ones, and with no exclusive one. Default: false. */
+  /** A shared lock holds together with other shared locks, and with no exclusive one. Default: false. */
   readonly shared?: boolean | undefined
   /**
-   * How long the server keeps the lock at least when this machine is no longer heard of, and after how long without an
-   * answer the lease says at the latest that it is lost. A process that ends gives the lock back at once. Default: 30 s.
+   * The lease is lost at the latest after this long without an answer from the server. The server keeps the lock for at
+   * least as long after it last heard of this machine. If the process ends, the lock is free at once. Default: 30 s.
    */
   readonly ttl?: Duration | undefined
-  /** Where the table of fences is, which is made when it is not there. Default: `holdfast`. */
+  /** The schema of the table of fences, which is made if it does not exist. Default: `holdfast`. */
   readonly schema?: string | undefined
 }
 
 export interface AdvisorySessionOptions extends TryAdvisorySessionOptions {
-  /** How long to wait for the lock; 0 gives up unless it is free, `Infinity` waits for ever. Default: 30 s. */
+  /** How long to wait for the lock. 0 gives up unless the lock is free, `Infinity` waits for ever. Default: 30 s. */
   readonly wait?: Duration | undefined
   /** Ends the wait: the call rejects with `signal.reason`. A lease that is held already is not affected. */
   readonly signal?: AbortSignal | undefined
 }
 
 /**
- * Locks a key for as long as a connection of its own lives: held over any number of transactions, and free in the moment in
- * which the holder's process ends.
+ * Locks a key for as long as a connection of its own lives. The lock outlives any number of transactions, and is free
+ * in the moment in which the holder's process ends.
  *
- * `client` is a `Pool` or `Client` of pg or the `sql` of postgres.js. It is never used itself: a connection with the same
- * settings is opened for each call (some milliseconds) and closed by `release()`. It must reach the server directly: behind a
- * pooler a lock would stay on somebody else's connection, so that is refused. Waiters are served in the order of arrival as
- * long as each waits for less than five seconds; where many wait longer, use `postgresStore`.
+ * `client` is a `Pool` or `Client` of pg or the `sql` of postgres.js. It sends no statement itself: each call opens a
+ * connection with the same settings (some milliseconds), and `release()` closes it. The connection must reach the
+ * server directly. A pooler is refused, because behind it the lock would stay on somebody else's connection. Waiters
+ * are served in the order of arrival as long as each of them waits for less than five seconds. If many wait longer, use
+ * `postgresStore`.
  *
  * ```ts
  * import { advisorySession } from 'holdfast/postgres'
@@ -48,9 +49,9 @@ export interface AdvisorySessionOptions extends TryAdvisorySessionOptions {
  * }
  * ```
  *
- * @throws {AcquireTimeoutError} when others hold it for the whole of `wait`.
+ * @throws {AcquireTimeoutError} when others hold the lock for the whole of `wait`.
  * @throws {InvalidArgumentError} when `client` is a connection out of a pool, or a transaction.
- * @throws {StoreError} `store-refused` behind a pooler, or without the rights to make the table of fences;
+ * @throws {StoreError} `store-refused` behind a pooler, or when the role may not make the table of fences.
  * `store-unavailable` when the server does not answer, is lost during the wait, or is a read-only standby.
  */
 export async function advisorySession(
@@ -73,7 +74,7 @@ export async function advisorySession(
 }
 
 /**
- * Like {@link advisorySession}, without waiting: `null` when others hold the key.
+ * Like {@link advisorySession}, without waiting. Resolves with `null` when others hold the key.
  *
  * ```ts
  * import { tryAdvisorySession } from 'holdfast/postgres'
@@ -112,7 +113,10 @@ function parseRequest(client: PostgresPool, key: string, options: TryAdvisorySes
   }
 }
 
-/** What a pool has lent out, and a transaction, say so by how they are given back. */
+/**
+ * Refuses a connection out of a pool (it has `release()`) and a transaction (it has `savepoint()`): a session's lock
+ * must not return to a pool.
+ */
 function refuseConnections(client: unknown): void {
   const lent = ['release', 'savepoint'].some(
     (name) => typeof (client as Record<string, unknown>)?.[name] === 'function',
@@ -124,7 +128,7 @@ function refuseConnections(client: unknown): void {
   )
 }
 
-/** Null when the time is over. */
+/** Null when the lock was not granted within `waitMs`. */
 async function hold(request: LockRequest, { waitMs, signal }: SessionWait): Promise<AdvisoryLease | null> {
   const connection = new LockConnection(request)
   const lease = take(connection, request, waitMs)
@@ -162,9 +166,10 @@ async function take(
 }
 
 /**
- * Waits in slices. A statement that waits keeps its snapshot, and CREATE INDEX CONCURRENTLY waits for every snapshot of the
- * database: run by the holder, it and a waiter without a bound would wait for one another for ever, unseen by the
- * server's search for deadlocks. Between two slices there is no snapshot. The price is the place in the queue.
+ * Waits in slices. A statement that waits keeps its snapshot, and CREATE INDEX CONCURRENTLY waits for every snapshot of
+ * the database. If the holder builds an index while another process waits without a bound, both wait for ever. The
+ * server does not detect that, because the lock and the index are on two connections. Between two slices a waiter has
+ * no snapshot. The price: it loses its place in the queue.
  */
 async function lock(connection: LockConnection, leftMs: () => number): Promise<boolean> {
   if (await connection.tryLock()) return true

@@ -14,23 +14,24 @@ import { advisoryLockId } from './key.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
 export interface TryAdvisoryXactOptions {
-  /** Together with other shared ones, and with no exclusive one. Default: false. */
+  /** A shared lock holds together with other shared locks, and with no exclusive one. Default: false. */
   readonly shared?: boolean | undefined
 }
 
 export interface AdvisoryXactOptions extends TryAdvisoryXactOptions {
-  /** How long to wait for the lock; 0 gives up unless it is free, `Infinity` waits for ever. Default: 30 s. */
+  /** How long to wait for the lock. 0 gives up unless the lock is free, `Infinity` waits for ever. Default: 30 s. */
   readonly wait?: Duration | undefined
 }
 
 /**
- * Locks a key until the caller's own transaction ends, by commit or rollback: the best lock there is for data in the
- * same database. Lock and data end together, so there is nothing to renew, to lose or to fence.
+ * Locks a key until the caller's own transaction ends, by commit or rollback. It is the best lock for data in the same
+ * database: the lock ends together with the transaction of the data, so there is nothing to renew, to lose or to fence.
  *
- * `tx` is what the transaction's statements go through: a `PoolClient` of pg, the `sql` of postgres.js's `begin`, or an object
- * with `query(text, parameters)` around any other client. A time-out leaves the transaction usable. Read the data that is
- * protected after this call, in READ COMMITTED: a REPEATABLE READ or SERIALIZABLE transaction may see it as it was before
- * the lock was granted, and fails (40001) where it then writes.
+ * `tx` is the object that runs the transaction's statements: a `PoolClient` of pg, the `sql` of postgres.js's `begin`,
+ * or an object with `query(text, parameters)` around any other client. A time-out leaves the transaction usable.
+ *
+ * Use READ COMMITTED, and read the protected data after this call. A REPEATABLE READ or SERIALIZABLE transaction may
+ * see the data as it was before the lock was granted. If it then writes, it fails (40001).
  *
  * ```ts
  * import { advisoryXact } from 'holdfast/postgres'
@@ -50,12 +51,12 @@ export interface AdvisoryXactOptions extends TryAdvisoryXactOptions {
  * }
  * ```
  *
- * @throws {AcquireTimeoutError} when others hold it for the whole of `wait`.
- * @throws {DeadlockError} when transactions wait for one another and PostgreSQL chose this one to fail: roll it back, and
- * run it again. Locking several keys in the same order everywhere prevents it.
+ * @throws {AcquireTimeoutError} when others hold the lock for the whole of `wait`.
+ * @throws {DeadlockError} when transactions wait for one another and PostgreSQL chose this one to fail. Roll it back,
+ * and run it again. To prevent that, lock several keys in the same order everywhere.
  * @throws {InvalidArgumentError} when `tx` is not in a transaction, so that the lock would have ended at once.
- * @throws {StoreError} `store-refused` when the transaction has failed before, and must be rolled back; `store-unavailable`
- * when the connection is lost, or the statement is cancelled (`statement_timeout`).
+ * @throws {StoreError} `store-refused` when the transaction has failed before, and must be rolled back.
+ * `store-unavailable` when the connection is lost, or the statement is cancelled (`statement_timeout`).
  */
 export async function advisoryXact(
   tx: SqlClient,
@@ -76,7 +77,7 @@ export async function advisoryXact(
 }
 
 /**
- * Like {@link advisoryXact}, without waiting: whether the key is locked now, until the transaction ends.
+ * Like {@link advisoryXact}, without waiting. Resolves with true if the key is locked now, until the transaction ends.
  *
  * ```ts
  * import { tryAdvisoryXact } from 'holdfast/postgres'
@@ -109,20 +110,20 @@ interface XactRequest {
   readonly shared: boolean
 }
 
-/** A free lock costs one statement, or two where nothing but a second one can tell whether this is a transaction. */
+/** A free lock costs one statement. It costs two if only a second statement can tell whether this is a transaction. */
 async function lockOnce(
   { tx, key, shared }: XactRequest,
   waitMs: number,
 ): Promise<'granted' | 'timeout' | 'disturbed'> {
   const executor = executorOf(tx, 'tx')
-  // lock_timeout is off at 0, and has whole milliseconds.
+  // lock_timeout counts whole milliseconds, and 0 switches it off.
   const lockTimeoutMs = waitMs === Number.POSITIVE_INFINITY ? 0 : Math.ceil(waitMs)
   const id = String(advisoryLockId(key))
   const asked = `${id} ${shared} ${lockTimeoutMs}`
   const row = await ask(executor, key, shared ? TRY_SHARED : TRY_EXCLUSIVE, [id, asked])
   const granted = row?.['granted'] === 'true'
   if (granted || waitMs === 0) {
-    // A mark of another call proves it: marks end with their transaction.
+    // Marks end with their transaction, so the mark of an earlier call proves that this is the same transaction.
     const before = String(row?.['before'] ?? '')
     const isProven = before !== '' && before !== asked
     if (!isProven && !(await isTransaction(tx, executor, key))) throw notInTransaction()
@@ -137,9 +138,10 @@ async function lockOnce(
 }
 
 /**
- * Nothing in the statement itself tells: an autocommitted one looks like the first of a transaction, in its clocks too. A
- * client that keeps what the server said at the end of its answer knows. Of the others, also the `tx` of a client that
- * makes transactions itself may be used after their end, so the mark has to be there in the next statement.
+ * The statement alone cannot tell: a statement that commits by itself looks like the first one of a transaction, also
+ * by its clocks. A client that keeps the transaction status of the last answer knows. For all other clients the mark
+ * must still be there in the next statement. A client that makes transactions itself is no exception: its `tx` may be
+ * used after its transaction has ended.
  */
 async function isTransaction(tx: SqlClient, executor: SqlExecutor, key: string): Promise<boolean> {
   const told = 'getTransactionStatus' in tx ? inTransaction(tx) : undefined

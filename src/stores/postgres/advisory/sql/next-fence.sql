@@ -1,5 +1,6 @@
--- The next fencing token, for whoever has just been granted an advisory lock: larger than every one before, also after the
--- clock was set back, and larger than those of another store that the key may have been in.
+-- The next fencing token, for a process that has just been granted an advisory lock. It is larger than every token
+-- before, also after the clock was set back. It is also larger than the tokens of another store that the key may have
+-- been in.
 -- fence: a whole number
 INSERT INTO "{schema}".advisory_fence AS given (id, fence)
 VALUES (1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)

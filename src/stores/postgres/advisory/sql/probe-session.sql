@@ -1,5 +1,5 @@
 -- Whether this very connection has the advisory lock.
--- $1 the lock's number, $2 whether it is shared
+-- $1 the lock's number, $2 whether the lock is shared
 -- held: true | false
 SELECT EXISTS (
   SELECT FROM pg_locks

@@ -1,2 +1,2 @@
--- What try-xact.sql or wait-xact.sql left behind in this transaction; nothing where there is none.
+-- The mark that try-xact.sql or wait-xact.sql left in this transaction; an empty text if there is none.
 SELECT coalesce(current_setting('holdfast.advisory', true), '') AS mark

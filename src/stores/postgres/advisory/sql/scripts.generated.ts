@@ -12,25 +12,28 @@ export const scripts: {
   readonly waitSession: string
   readonly waitXact: string
 } = {
-  endBackend: `-- Ends the connection of a wait that was given up, from another one: it would stand in the queue until its time is over.
--- $1 its backend, $2 when that started
--- ended: true, or no row when it is gone
+  endBackend: `-- Ends the connection of a wait that was given up, from another connection. Otherwise the wait would stay in the queue
+-- until its time is over.
+-- $1 its backend, $2 when the backend started
+-- ended: true, or no row if the backend is gone
 SELECT pg_terminate_backend(pid)::text AS ended
 FROM pg_stat_get_activity($1::text::integer)
 WHERE backend_start = $2::text::timestamptz
 `,
-  nextFence: `-- The next fencing token, for whoever has just been granted an advisory lock: larger than every one before, also after the
--- clock was set back, and larger than those of another store that the key may have been in.
+  nextFence: `-- The next fencing token, for a process that has just been granted an advisory lock. It is larger than every token
+-- before, also after the clock was set back. It is also larger than the tokens of another store that the key may have
+-- been in.
 -- fence: a whole number
 INSERT INTO "{schema}".advisory_fence AS given (id, fence)
 VALUES (1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
 ON CONFLICT (id) DO UPDATE SET fence = greatest(given.fence + 1, excluded.fence)
 RETURNING fence::text AS fence
 `,
-  openSession: `-- Prepares a connection of its own for holding an advisory lock.
--- $1 after how many seconds of silence the server is to ask whether this machine is still there, $2 how many seconds it
--- waits for each answer, $3 after how many ms without any it frees the lock
--- started: when its backend started, since the number of a process is used again
+  openSession: `-- Prepares a connection for holding an advisory lock.
+-- $1 after how many seconds of silence the server asks whether this machine is still there
+-- $2 how many seconds the server waits for each answer
+-- $3 after how many ms without any answer the server frees the lock
+-- started: when the backend started, because the number of a process is used again
 SELECT (SELECT backend_start::text FROM pg_stat_get_activity(pg_backend_pid())) AS started,
   set_config('tcp_keepalives_idle', $1::text, false) AS idle,
   set_config('tcp_keepalives_interval', $2::text, false) AS interval,
@@ -38,11 +41,11 @@ SELECT (SELECT backend_start::text FROM pg_stat_get_activity(pg_backend_pid())) 
   set_config('tcp_user_timeout', $3::text, false) AS user_timeout,
   -- A session that holds is idle on purpose.
   set_config('idle_session_timeout', '0', false) AS idle_session_timeout,
-  -- A fence that was given out must not be given out again after a crash.
+  -- Otherwise a crash could lose the last fence, and a second holder would get the same one.
   set_config('synchronous_commit', 'on', false) AS synchronous_commit
 `,
   probeSession: `-- Whether this very connection has the advisory lock.
--- $1 the lock's number, $2 whether it is shared
+-- $1 the lock's number, $2 whether the lock is shared
 -- held: true | false
 SELECT EXISTS (
   SELECT FROM pg_locks
@@ -52,50 +55,55 @@ SELECT EXISTS (
     AND mode = CASE WHEN $2::text::boolean THEN 'ShareLock' ELSE 'ExclusiveLock' END
 )::text AS held
 `,
-  readXact: `-- What try-xact.sql or wait-xact.sql left behind in this transaction; nothing where there is none.
+  readXact: `-- The mark that try-xact.sql or wait-xact.sql left in this transaction; an empty text if there is none.
 SELECT coalesce(current_setting('holdfast.advisory', true), '') AS mark
 `,
   trySession: `-- Takes an advisory lock for as long as the connection lives, unless that needs waiting.
--- $1 the lock's number, $2 whether it is shared
+-- $1 the lock's number, $2 whether the lock is shared
 -- granted: true | false
 SELECT (CASE WHEN $2::text::boolean THEN pg_try_advisory_lock_shared($1::text::bigint)
              ELSE pg_try_advisory_lock($1::text::bigint) END)::text AS granted
 `,
-  tryXact: `-- Takes an advisory lock for the rest of the transaction, unless that needs waiting, and leaves a mark that lives as long as
--- the transaction. In: $1 the lock's number; $2 the mark: number, whether shared, ms to wait (0: for ever), for
--- wait-xact.sql; {_shared} in the name or not. Out: granted, 'true' or 'false'; before, the mark that was there.
+  tryXact: `-- Takes an advisory lock for the rest of the transaction, unless that needs waiting. Leaves a mark for wait-xact.sql,
+-- which lives as long as the transaction.
+-- {_shared} in the name of the function for a shared lock, nothing for an exclusive one
+-- $1 the lock's number, $2 the mark: the number, whether the lock is shared, ms to wait (0: for ever)
+-- granted: 'true' or 'false', before: the mark that was there
 SELECT pg_try_advisory_xact_lock{_shared}($1::text::bigint)::text AS granted,
   current_setting('holdfast.advisory', true) AS before,
   set_config('holdfast.advisory', $2::text, true) AS mark
 `,
-  unlockSession: `-- Gives back whatever this connection has locked: a wait that timed out may have been granted in the same moment.
+  unlockSession: `-- Unlocks everything that this connection has locked. A wait that timed out may have been granted in the same moment.
 SELECT pg_advisory_unlock_all()::text AS unlocked
 `,
-  version1: `-- Where the last fencing token of advisory locks is kept: in one row for all keys, so that idle keys leave nothing behind.
--- With room for new versions of it in its page (fillfactor), so that it is cleaned up without a vacuum.
+  version1: `-- The last fencing token of advisory locks. One row serves all keys, so idle keys leave nothing behind. The fillfactor
+-- leaves room in its page for new versions of the row, so they are cleaned up without a vacuum.
 CREATE TABLE "{schema}".advisory_fence (
   id integer PRIMARY KEY CHECK (id = 1),
   fence bigint NOT NULL
 ) WITH (fillfactor = 10)
 `,
-  waitSession: `-- Waits for an advisory lock; fails with 55P03 when the time is over, and may have the lock even then.
--- $1 the lock's number, $2 whether it is shared, $3 how long to wait, in ms
--- Parts of a CASE are evaluated in order: the bound is there before the wait begins.
+  waitSession: `-- Waits for an advisory lock. Fails with 55P03 when the time is over; the connection may have the lock even then.
+-- $1 the lock's number, $2 whether the lock is shared, $3 how long to wait, in ms
+-- The parts of a CASE are evaluated in order, so the time limit is set before the wait begins.
 SELECT CASE WHEN set_config('lock_timeout', $3::text, false) IS NULL THEN NULL
             WHEN $2::text::boolean THEN pg_advisory_lock_shared($1::text::bigint)::text
             ELSE pg_advisory_lock($1::text::bigint)::text END AS granted
 `,
-  waitXact: `-- Waits for the advisory lock that try-xact.sql has put down, and appends what came of it: granted | timeout.
--- A time-out undoes the block alone, and reaches the client as an answer and not as an error: the caller's transaction
--- stays usable, also with clients that give up a transaction at its first error. Takes no parameters, because DO has none,
--- and has the same text for every key, because each text is an entry of pg_stat_statements.
+  waitXact: `-- Waits for the advisory lock that the mark of try-xact.sql names, and appends \`granted\` or \`timeout\` to the mark.
+--
+-- A time-out rolls back the inner block alone, and reaches the client as an answer and not as an error. So the caller's
+-- transaction stays usable, also with clients that give up a transaction at its first error.
+--
+-- It takes no parameters, because DO has none. Its text is the same for every key, because each text is an entry of
+-- pg_stat_statements.
 DO $$
 DECLARE
   mark constant text := current_setting('holdfast.advisory', true);
   asked constant text[] := string_to_array(mark, ' ');
   lock_timeout_before constant text := current_setting('lock_timeout');
 BEGIN
-  -- No mark: not in a transaction. Four words: another call on this transaction has come in between.
+  -- No mark: this is no transaction. Four words: another call on this transaction has come in between.
   IF cardinality(asked) IS DISTINCT FROM 3 THEN RETURN; END IF;
   BEGIN
     PERFORM set_config('lock_timeout', asked[3], true);
