@@ -8,29 +8,31 @@
 --         6 on redlock only, where each call has one id: the proposed fence, or nothing; see proposal.lua
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>                it holds
---           q<ahead> <askAgainMs> <nowMs>   it waits behind so many others, and has to ask again after so long at the latest; nowMs
---                                   is the server's time
+--           q<ahead> <askAgainMs> <nowMs>   it waits behind so many others, and has to ask again after askAgainMs at the latest;
+--                                   nowMs is the server's time
 --           b<retryMs>              the key is taken, and the ticket has no patience
---           g                       it is over: cancelled, or released before its minimum hold was over
+--           g                       the ticket is over: cancelled, or released before its minimum hold was over
 --           e<reason>               it was evicted
---           !                       it is its turn, but the last fence is not one to count on from, so nobody is admitted
+--           !                       the ticket is to be admitted, but the stored last fence is none to count on from, so no ticket is
 --           ?<layout>               the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Each ticket gets the first of these answers that fits. The sections 1 to 3 give the same answers as 4, only faster.
 --   1 One free room, no minimum hold: the ticket holds.
---   2 One room with a single holder that has it alone, perhaps with a queue (crowd.lua), and a new ticket with patience: it waits.
+--   2 One crowd, which is a room with a single holder and perhaps a queue (crowd.lua), and a new ticket with patience: it waits.
 --   3 Several free rooms, no minimum hold: each ticket holds.
---   4 Anything else, by room.lua. First a waiter is remembered anew, what has expired is removed, and the next waiters are admitted.
---     Then: a ticket that waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a tombstone is over. If
---     nobody waits and the holders leave room, a new ticket holds. Without patience it is busy. Otherwise it waits.
+--   4 Anything else, by room.lua. First the script remembers the ticket anew if it waits, removes what has expired, and admits the
+--     next waiters. Then a ticket that still waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a
+--     tombstone is over. If no other ticket waits and the holders leave room, a new ticket holds. Otherwise it waits, or is busy if
+--     it has no patience.
 --@ start
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.find(ARGV[3], ' 0', -2, true)
 
 --@ last
 
--- 1. Nearly every request is for a free room, and needs one small key. All else is defined only when it is needed.
+-- 1. Nearly every request is for one free room, and needs one small key. Everything else is defined only when it is
+-- needed.
 if #KEYS == 2 and plain then
   local fence = usText
 --@@ proposal
@@ -41,7 +43,7 @@ if #KEYS == 2 and plain then
       return '!'
     end
     if last < tonumber(fence) then return 'h' .. fence end
-    -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+    -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
     fence = string.format('%.0f', last + 1)
     redis.call('SET', KEYS[1], fence)
     redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\0h ' .. fence .. state, 'PX', ARGV[2])
@@ -49,7 +51,7 @@ if #KEYS == 2 and plain then
   end
 --@ crowd
 
-  -- 2. Joins the queue.
+  -- 2. The ticket joins the queue.
   local function join(key, id)
     local was = crowd(key)
     if not was or not isRemembered(key, was.head) then return end
@@ -85,7 +87,7 @@ for at = 2, #KEYS do
       if not given then
         redis.call('DEL', KEYS[at])
       elseif given ~= usText then
-        -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+        -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
         redis.call('SET', KEYS[at], lone .. given .. state, 'PX', ARGV[2])
       end
       fence = given

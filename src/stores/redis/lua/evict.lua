@@ -27,7 +27,8 @@ local function remove()
       end
       bury(id, 'e' .. ARGV[2])
       removed[#removed + 1] = id
-      -- What this very call has told it, it need not be told again.
+      -- This very call may have sent the ticket a hint. Then the ticket asks again anyway, and needs no second message.
+      -- A lease by message does need one.
       if not ticket.told or ticket.granted then room.woken[#room.woken + 1] = ticket end
     end
   end

@@ -4,13 +4,13 @@
 -- ARGV    1 `c` to leave tombstones, or `r` · 2 the inbox of the process that asks · 3… the ids, in the order of the rooms
 -- Result  a line for each ticket with what it was until now: h(eld) · q(ueued) · u(nknown)
 --         or ?<layout> if the key holds a room of another layout, or something else
---         then a line *<id> for each ticket to wake in the process that asks, or *<id> <fence> <nowMs> if it holds from now, by
---           the server's time
+--         then a line *<id> for each ticket to wake in the process that asks, or *<id> <fence> <nowMs> if the ticket holds from now;
+--           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders and free rooms come first. Then the hand-over in a crowd (crowd.lua), to the head of its queue. All others go by
--- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are
--- admitted.
+-- Lone holders and free rooms come first. Then comes the hand-over in a crowd (crowd.lua), to the head of its queue. All other tickets
+-- go by room.lua: it removes what has expired, lets the ticket leave, or stay until its minimum hold is over, and admits the next
+-- waiters.
 --@ start
 -- A lone holder without a minimum hold; see room.lua for where its expiry is.
 local function isPlain(content, id)
@@ -38,7 +38,7 @@ if #general == 0 then return answers[2] and table.concat(answers, '\n') or answe
 --@ crowd
 asking = ARGV[2]
 
--- The hand-over from the holder of a crowd to the head of its queue.
+-- Hands the key over from the holder of a crowd to the head of its queue.
 local function handOver(key, id)
   local was = crowd(key)
   if not was or not was.head or string.sub(was.place, 15) ~= id then return end
@@ -53,13 +53,13 @@ local function handOver(key, id)
   -- Whether the message may be the lease; see room.lua.
   local brings = grant ~= '0' and waiter.listens ~= '0' and waiter.heard + accept > now
   if now + (brings and grant or accept) + delay > was.kept then return end
-  -- Before the fence: a full server refuses a script that begins by adding.
+  -- Comes before the fence: a full server refuses a script that begins by adding.
   local together = waiter.group or mine
   redis.call('ZREM', key, mine, was.place, waiter.entry, was.head, together)
   local fence = nextFence()
   local got, granted
   if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
-  -- If nobody got it, another one may get the key; see room.lua.
+  -- If no process got the message, another waiter may get the key; see room.lua.
   if not fence or got == 0 and waiter.listens == '1' then
     redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head, '0', together)
     return

@@ -1,7 +1,7 @@
 -- Keeps tickets alive: one room for each, all on the same terms.
 --
--- Waiters of one process for one key make a group, which is remembered by one entry; see room.lua. A call with `+` makes it of the
--- tickets of the call that wait. A call with the name alone counts for all its waiters, as long as none has left the group.
+-- A group is made of waiters of one process for one key, and is remembered by one entry; see room.lua. A call with `+` makes a group of
+-- those tickets of the call that wait. A call with the name alone counts for all waiters of the group, as long as none has left it.
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
@@ -11,16 +11,16 @@
 --         5… the ids, in the order of the rooms. With a group perhaps none, for all its waiters
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
---           q<askAgainMs> <nowMs>  it waits, and has to ask again after so long at the latest; nowMs is the server's time
+--           q<askAgainMs> <nowMs>  it waits, and has to ask again after askAgainMs at the latest; nowMs is the server's time
 --           g              it neither holds nor waits
 --           e<reason>      it was evicted
---           -              for a group without ids: it is not known, or a waiter has left it
+--           -              for a group without ids: the server does not know the group, or a waiter has left it
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders come first: their expiry is changed where it stands. Then a single holder of a crowd (crowd.lua). All others go by
--- room.lua: a waiter is remembered anew, what has expired is removed, the next waiters are admitted, and then the ticket is
--- renewed or confirmed.
+-- Lone holders come first: the script changes their expiry where it stands. Then comes the holder of a crowd (crowd.lua). All other
+-- tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next waiters, and then
+-- renews or confirms the ticket.
 --@ start
 local ttl = tonumber(ARGV[1])
 local accept, inbox, makes, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(%+?)(.*)$')
@@ -37,7 +37,8 @@ for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
     if till < now + ttl and till > now then
       local renewed = string.sub(content, 1, #lone + 34) .. now + ttl .. string.sub(content, #lone + 48)
       if redis.pcall('SET', KEYS[at], renewed, 'PX', ARGV[2]).err then
-        -- A full server refuses to set a key unless the script has written something before: no lease is lost to that.
+        -- A full server refuses SET unless the script has written something before. PEXPIRE writes first, so no lease
+        -- is lost to a full server.
         redis.call('PEXPIRE', KEYS[at], ARGV[2])
         redis.call('SET', KEYS[at], renewed, 'KEEPTTL')
       end
@@ -50,7 +51,7 @@ end
 if ARGV[5] and #general == 0 then return table.concat(answers, '\n') end
 --@ crowd
 
--- The holder of a crowd, or the ticket that was offered its key and confirms.
+-- Renews the holder of a crowd, or confirms the ticket that was offered the key of one.
 local function keepHolder(key, id)
   local was = crowd(key)
   if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end
@@ -91,11 +92,11 @@ local function ask(id)
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 
--- One answer for all waiters of the group, if none has left it.
+-- Answers once for all waiters of the group, if none of them has left it.
 local function askForGroup()
   local known = group(groupName)
   if not known or known.changed ~= '0' then return '-' end
-  -- Written before anybody is admitted.
+  -- The group is written before any waiter is admitted.
   hear(known, asked)
   writeGroup(known)
   room.asking = groupName

@@ -17,24 +17,25 @@ export const scripts: {
 --         6 on redlock only, where each call has one id: the proposed fence, or nothing; see proposal.lua
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>                it holds
---           q<ahead> <askAgainMs> <nowMs>   it waits behind so many others, and has to ask again after so long at the latest; nowMs
---                                   is the server's time
+--           q<ahead> <askAgainMs> <nowMs>   it waits behind so many others, and has to ask again after askAgainMs at the latest;
+--                                   nowMs is the server's time
 --           b<retryMs>              the key is taken, and the ticket has no patience
---           g                       it is over: cancelled, or released before its minimum hold was over
+--           g                       the ticket is over: cancelled, or released before its minimum hold was over
 --           e<reason>               it was evicted
---           !                       it is its turn, but the last fence is not one to count on from, so nobody is admitted
+--           !                       the ticket is to be admitted, but the stored last fence is none to count on from, so no ticket is
 --           ?<layout>               the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Each ticket gets the first of these answers that fits. The sections 1 to 3 give the same answers as 4, only faster.
 --   1 One free room, no minimum hold: the ticket holds.
---   2 One room with a single holder that has it alone, perhaps with a queue (crowd.lua), and a new ticket with patience: it waits.
+--   2 One crowd, which is a room with a single holder and perhaps a queue (crowd.lua), and a new ticket with patience: it waits.
 --   3 Several free rooms, no minimum hold: each ticket holds.
---   4 Anything else, by room.lua. First a waiter is remembered anew, what has expired is removed, and the next waiters are admitted.
---     Then: a ticket that waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a tombstone is over. If
---     nobody waits and the holders leave room, a new ticket holds. Without patience it is busy. Otherwise it waits.
--- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
--- costs about as much as a small command: it is looked for among all that the server knows.
+--   4 Anything else, by room.lua. First the script remembers the ticket anew if it waits, removes what has expired, and admits the
+--     next waiters. Then a ticket that still waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a
+--     tombstone is over. If no other ticket waits and the holders leave room, a new ticket holds. Otherwise it waits, or is busy if
+--     it has no patience.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
+-- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
@@ -42,10 +43,10 @@ local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micr
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.find(ARGV[3], ' 0', -2, true)
 
--- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
--- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
--- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
--- before the clock was set back, and the fences go on from there.
+-- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
+-- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
+-- exact below 2^53 only, and the time in microseconds comes there in the year 2255. A last fence between the time and
+-- that limit was given before the clock was set back, and the fences go on from it.
 local function takeLast(fence)
   local last = redis.pcall('SET', KEYS[1], fence, 'GET')
   if not last then return 0 end
@@ -58,7 +59,8 @@ local function takeLast(fence)
 end
 
 
--- 1. Nearly every request is for a free room, and needs one small key. All else is defined only when it is needed.
+-- 1. Nearly every request is for one free room, and needs one small key. Everything else is defined only when it is
+-- needed.
 if #KEYS == 2 and plain then
   local fence = usText
   if redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2], 'NX') then
@@ -68,19 +70,19 @@ if #KEYS == 2 and plain then
       return '!'
     end
     if last < tonumber(fence) then return 'h' .. fence end
-    -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+    -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
     fence = string.format('%.0f', last + 1)
     redis.call('SET', KEYS[1], fence)
     redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2])
     return 'h' .. fence
   end
--- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
--- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
--- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
--- anything was changed.
+-- A crowd: a room with one holder that has the key for itself while others wait. A contended mutex nearly always is
+-- one, and its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of
+-- its time. It leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to
+-- be kept longer, or the key holds something else.
 
--- The summary of such a room, how many have arrived, until when it is kept, the places of the holder, of the head of the
--- queue and of the one behind, and when the holder expires.
+-- Reads a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
+-- the places of the holder, of the head of the queue and of the waiter behind the head.
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
@@ -97,8 +99,8 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
--- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the entry of its group, with
--- and without this waiter.
+-- Reads a waiter: its entry, until when it is remembered, and when and how it was heard of (see \`heard\` in room.lua).
+-- For a waiter of a group also the entry of the group, with and without this waiter.
 local function waiterOf(key, id)
   local entry = entryOf(key, id)
   local till, heard, listens, inbox =
@@ -114,7 +116,7 @@ local function waiterOf(key, id)
   }
 end
 
--- Whether who waits at this place is still remembered. Nobody at all is as good.
+-- Whether the waiter at this place is still remembered. True if there is no waiter.
 local function isRemembered(key, place)
   if not place then return true end
   local waiter = waiterOf(key, string.sub(place, 15))
@@ -122,7 +124,7 @@ local function isRemembered(key, place)
 end
 
 
-  -- 2. Joins the queue.
+  -- 2. The ticket joins the queue.
   local function join(key, id)
     local was = crowd(key)
     if not was or not isRemembered(key, was.head) then return end
@@ -145,11 +147,13 @@ end
   local answer = join(KEYS[2], ARGV[5])
   if answer then return answer end
 end
--- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
--- As text, because numbers become text with 14 digits only. Behind last.lua.
+-- A new fence is larger than every fence before, for any key, and at least the server's time in microseconds. So no room
+-- has to remember its last fence. A fence is a text, because Lua turns a number into a text of 14 digits only. Behind
+-- last.lua.
 local us, lastFence, noFence = tonumber(usText), nil, false
 
--- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+-- Returns nothing if the stored last fence is none to count on from. Then no ticket is admitted, and the rooms stay
+-- sound.
 local function nextFence()
   if noFence then return end
   if lastFence then
@@ -161,14 +165,14 @@ local function nextFence()
       return
     end
     lastFence = us > previous and us or previous + 1
-    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
-    -- room for all that it may give, until keepFence says how many these were.
+    -- The clock was set back. Redis undoes nothing of a script, and a script that fails half-way must not leave a last
+    -- fence below the fences that it gave. So this reserves 100,000 fences; keepFence writes the true last one.
     if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
   end
   return lastFence == us and usText or string.format('%.0f', lastFence)
 end
 
--- At the end of a script that may have given fences.
+-- Comes at the end of every script that may have given fences.
 local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
@@ -185,7 +189,7 @@ for at = 2, #KEYS do
       if not given then
         redis.call('DEL', KEYS[at])
       elseif given ~= usText then
-        -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+        -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
         redis.call('SET', KEYS[at], lone .. given .. state, 'PX', ARGV[2])
       end
       fence = given
@@ -198,71 +202,78 @@ end
 
 -- 4. Anything else.
 if #general > 0 then
--- Sends the message to the process of a ticket: that asking again is worth it, or its lease. If that process makes this very call,
--- the answer carries the message, which is faster: \`asking\` is the inbox of the calling process, \`own\` are the lines for it.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. It is the lease only if somebody listens to
--- the inbox on this server. PUBSUB NUMSUB counts them first: after a fail-over a process may still listen on a replica, which passes
--- messages on, and PUBLISH does not count that process.
--- Returns how many got the message (or an error, if this user may not publish), and whether the message was the lease.
+-- Sends a message to the process of a ticket: a hint to ask again, or the lease. If that process makes this very call,
+-- the answer carries the message, which is faster. \`asking\` is the inbox of the calling process, and \`own\` collects the
+-- lines for it.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. The message is the lease only if
+-- a process listens to the inbox on this server. PUBSUB NUMSUB counts these processes first: after a fail-over a
+-- process may still listen on a replica, which passes messages on, and PUBLISH does not count that process.
+-- Returns how many processes got the message (or an error, if this user may not publish), and whether the message was
+-- the lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
     own[#own + 1] = '*' .. id .. grant
     return 1, grant ~= ''
   end
-  -- The last fence and the inboxes have the same prefix.
+  -- The key of the last fence and the channels of the inboxes have the same prefix.
   local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
   local listening = grant ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
   if listening == 0 then grant = '' end
-  -- Without the right to publish, who waits asks instead.
+  -- If this user may not publish, a waiter gets no message and asks again at its time.
   local got = redis.pcall('PUBLISH', channel, id .. grant)
   return got, grant ~= '' and type(got) == 'number'
 end
 
--- The reply of a command, or nil where the key is of another type.
+-- The reply of a command, or nil if the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
 end
 
--- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
--- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+-- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
+-- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
---   e<expiresAt><id>    who holds, in order of expiry
---   q<arrival><id>      who waits, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
+--   e<expiresAt><id>    the holders, in order of expiry
+--   q<arrival><id>      the waiters, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
---   y<until><id>        tombstones in order of their end
+--   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
 --   0  its process did not listen to its inbox then
 --   1  its process listened
---   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
---   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   2  the waiter is unreached: its process listened, but a message to it reached nobody. Other waiters pass it until it asks again
+--   3  the waiter was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
--- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
--- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
--- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+-- States: h held · o offered · l leaving · w waiting.
+--
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
+-- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+--
+-- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
--- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}
--- The room that is open, with what is known of it already: its first members by section, and its tickets.
+-- The room that is open, with what is known of it so far: the first member of each section, and its tickets.
 local room
 
--- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+-- Redis gets numbers as texts wherever possible: each number that it has to turn into text costs as much as a small
+-- command.
 local function stamp(number) return string.format('%013.0f', number) end
 
 local function member(prefix)
   return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
 end
 
--- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+-- The first entry of the holders (e), which stand behind the summary, or of the queue (q), which stands behind the
+-- holders.
 local function first(section)
   if room.first[section] == nil then
     local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
@@ -273,9 +284,10 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
+-- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
+-- describes the entry.
 
--- The group of this name, false if there is none.
+-- The group of this name, or false if there is none.
 local function group(name)
   if room.groups[name] == nil then
     local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
@@ -285,7 +297,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Only after something was removed: a full server refuses a script that begins by adding.
+-- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -306,8 +318,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
--- script stumbles in between.
+-- Writes the entry when the first waiter leaves, and again when the room is closed. So the group counts as changed even
+-- if the script fails in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -353,7 +365,7 @@ local function find(id)
   return room.tickets[id]
 end
 
--- What a ticket takes and tolerates, and the terms it came on.
+-- Reads the units and the limit of a ticket, and the terms on which it asked.
 local function share(ticket)
   if not ticket.units then
     local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
@@ -363,7 +375,7 @@ local function share(ticket)
   return ticket
 end
 
--- The process that asked about a ticket last is the one to wake.
+-- A wake goes to the process that asked about the ticket last.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -379,7 +391,7 @@ local function erase(ticket)
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
 
--- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+-- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
@@ -434,17 +446,19 @@ local function isEmpty()
 end
 
 local function summarize()
-  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
+  -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
-  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
+  -- empty for a moment would lose its expiry.
   redis.call('ZADD', room.key, '0', text)
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
+-- Lets Redis keep the open room as long as any of its tickets may come back, and wakes the evicted tickets.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -476,7 +490,7 @@ local function read(summary, second, third)
   end
 end
 
--- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+-- Opens a room, and closes the one before. Returns an answer instead if the key holds no room of this layout.
 local function open(key)
   if room and room.key == key then return room.refusal end
   close()
@@ -495,7 +509,7 @@ local function open(key)
   if layout ~= '1' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
-    -- Understood before it is removed.
+    -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
     local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
@@ -506,8 +520,8 @@ local function open(key)
   return room.refusal
 end
 
--- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
--- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+-- Does the step of one ticket in a call for many. A key may hold what only looks like a room. An error there must not
+-- end the script: Redis undoes nothing of a script, and the other tickets would never hear what has become of them.
 local function attempt(key, step)
   local fine, answer = pcall(function() return open(key) or step() end)
   if fine then return answer end
@@ -518,14 +532,15 @@ local function attempt(key, step)
 end
 
 local function admits(ticket)
-  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  -- A ticket takes at least one unit, so usually there is no need to read the ticket.
   if room.closed > now or room.units >= room.limit then return false end
   share(ticket)
   return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
--- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
--- False if there are more of them than one call may drop: the offer then stays until the next call.
+-- Drops the waiters right behind a lapsed offer that have been silent for an acceptance term of their own: they lose
+-- their places together with the offer. Returns false if there are more of them than one call may drop. The offer then
+-- stays until the next call.
 local function dropSilent()
   while true do
     local place = first('q')
@@ -551,8 +566,8 @@ local function expire()
   end
 end
 
--- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and its process listens here. Returns how many got it.
+-- Sends its message to a waiter that is admitted under this fence. The message is the lease if the server heard of the
+-- waiter within its acceptance term, and if its process listens here. Returns how many processes got the message.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
@@ -561,8 +576,9 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
--- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the
+-- process has ended, or has just lost its connection. If the message does reach a process, it also tells the waiter
+-- that it is admitted.
 local unreached = {}
 local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
@@ -577,8 +593,9 @@ local function isUnreached(waiter, fence)
   return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
--- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, it is the first waiter behind the head that is
+-- not unreached, and that may hold as well. Unreached waiters keep their places: if their process lives, they ask soon,
+-- and are not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isUnreached(head, fence) then return head end
@@ -600,7 +617,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
+-- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -616,7 +633,8 @@ local function admit(asker)
     if forgotten then
       erase(waiter)
     else
-      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      -- This removes no member. It stands here because a full server refuses a script that begins by adding, as the
+      -- next fence does.
       redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
@@ -641,7 +659,7 @@ local function settle(asker)
   admit(asker)
 end
 
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+-- The last lines of an answer: the messages for the process that asks, and the rooms that have more waiters to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -652,39 +670,42 @@ local function addRest(answers)
   end
 end
 
--- What a ticket that asks is, and what it is told. Behind room.lua.
+-- What a ticket is when it asks, and the answer to it. Behind room.lua.
 
--- How long until the server's clock alone may let somebody in.
+-- How long until the server's clock alone may let a waiter in.
 local function untilChange()
   local place = first('e')
   local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
   return change == math.huge and 1 or math.max(1, change - now)
 end
 
--- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+-- Until when the room stays taken by a ticket that is confirmed now, even after its release. 0: no longer than the
+-- ticket holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
--- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
--- but none except the head too often.
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all waiters in front
+-- of it may be dead. Only the head of the queue may ask as soon as that; the others wait for at least a sixth of their
+-- acceptance term.
 local function waiting(asked, isHead)
   local least = isHead and 0 or asked.accept / 6
   return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
 end
 
--- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
+-- The answer to a ticket after the room was settled. \`asked\` are the terms of this request.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
   if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
-  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  -- The lease never ends sooner than promised before: a request with a shorter ttl may arrive late.
   ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
 end
 
--- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+-- Remembers the waiter before anything is dropped, so a waiter that comes back late keeps its place if it still has
+-- one.
 local function remember(id, asked)
   local ticket = find(id)
   if ticket and ticket.state == 'w' then
@@ -697,7 +718,8 @@ local function remember(id, asked)
   end
 end
 
--- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
+-- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
+-- entries.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -709,7 +731,7 @@ local function bury(id, mark)
   keep(now + TOMBSTONE)
 end
 
--- The answer to a ticket that was cancelled or evicted, if it was.
+-- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
@@ -764,16 +786,16 @@ return table.concat(answers, '\\n')
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
 -- Result  a list: \`+\` if more can be admitted, else an empty text; then the ids that were removed
 --         or ?<layout> alone if the key holds a room of another layout, or something else
--- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
--- costs about as much as a small command: it is looked for among all that the server knows.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
+-- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
--- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
--- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
--- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
--- before the clock was set back, and the fences go on from there.
+-- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
+-- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
+-- exact below 2^53 only, and the time in microseconds comes there in the year 2255. A last fence between the time and
+-- that limit was given before the clock was set back, and the fences go on from it.
 local function takeLast(fence)
   local last = redis.pcall('SET', KEYS[1], fence, 'GET')
   if not last then return 0 end
@@ -785,11 +807,13 @@ local function takeLast(fence)
   redis.call('SET', KEYS[1], last)
 end
 
--- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
--- As text, because numbers become text with 14 digits only. Behind last.lua.
+-- A new fence is larger than every fence before, for any key, and at least the server's time in microseconds. So no room
+-- has to remember its last fence. A fence is a text, because Lua turns a number into a text of 14 digits only. Behind
+-- last.lua.
 local us, lastFence, noFence = tonumber(usText), nil, false
 
--- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+-- Returns nothing if the stored last fence is none to count on from. Then no ticket is admitted, and the rooms stay
+-- sound.
 local function nextFence()
   if noFence then return end
   if lastFence then
@@ -801,83 +825,90 @@ local function nextFence()
       return
     end
     lastFence = us > previous and us or previous + 1
-    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
-    -- room for all that it may give, until keepFence says how many these were.
+    -- The clock was set back. Redis undoes nothing of a script, and a script that fails half-way must not leave a last
+    -- fence below the fences that it gave. So this reserves 100,000 fences; keepFence writes the true last one.
     if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
   end
   return lastFence == us and usText or string.format('%.0f', lastFence)
 end
 
--- At the end of a script that may have given fences.
+-- Comes at the end of every script that may have given fences.
 local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- Sends the message to the process of a ticket: that asking again is worth it, or its lease. If that process makes this very call,
--- the answer carries the message, which is faster: \`asking\` is the inbox of the calling process, \`own\` are the lines for it.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. It is the lease only if somebody listens to
--- the inbox on this server. PUBSUB NUMSUB counts them first: after a fail-over a process may still listen on a replica, which passes
--- messages on, and PUBLISH does not count that process.
--- Returns how many got the message (or an error, if this user may not publish), and whether the message was the lease.
+-- Sends a message to the process of a ticket: a hint to ask again, or the lease. If that process makes this very call,
+-- the answer carries the message, which is faster. \`asking\` is the inbox of the calling process, and \`own\` collects the
+-- lines for it.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. The message is the lease only if
+-- a process listens to the inbox on this server. PUBSUB NUMSUB counts these processes first: after a fail-over a
+-- process may still listen on a replica, which passes messages on, and PUBLISH does not count that process.
+-- Returns how many processes got the message (or an error, if this user may not publish), and whether the message was
+-- the lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
     own[#own + 1] = '*' .. id .. grant
     return 1, grant ~= ''
   end
-  -- The last fence and the inboxes have the same prefix.
+  -- The key of the last fence and the channels of the inboxes have the same prefix.
   local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
   local listening = grant ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
   if listening == 0 then grant = '' end
-  -- Without the right to publish, who waits asks instead.
+  -- If this user may not publish, a waiter gets no message and asks again at its time.
   local got = redis.pcall('PUBLISH', channel, id .. grant)
   return got, grant ~= '' and type(got) == 'number'
 end
 
--- The reply of a command, or nil where the key is of another type.
+-- The reply of a command, or nil if the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
 end
 
--- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
--- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+-- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
+-- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
---   e<expiresAt><id>    who holds, in order of expiry
---   q<arrival><id>      who waits, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
+--   e<expiresAt><id>    the holders, in order of expiry
+--   q<arrival><id>      the waiters, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
---   y<until><id>        tombstones in order of their end
+--   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
 --   0  its process did not listen to its inbox then
 --   1  its process listened
---   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
---   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   2  the waiter is unreached: its process listened, but a message to it reached nobody. Other waiters pass it until it asks again
+--   3  the waiter was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
--- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
--- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
--- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+-- States: h held · o offered · l leaving · w waiting.
+--
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
+-- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+--
+-- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
--- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}
--- The room that is open, with what is known of it already: its first members by section, and its tickets.
+-- The room that is open, with what is known of it so far: the first member of each section, and its tickets.
 local room
 
--- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+-- Redis gets numbers as texts wherever possible: each number that it has to turn into text costs as much as a small
+-- command.
 local function stamp(number) return string.format('%013.0f', number) end
 
 local function member(prefix)
   return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
 end
 
--- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+-- The first entry of the holders (e), which stand behind the summary, or of the queue (q), which stands behind the
+-- holders.
 local function first(section)
   if room.first[section] == nil then
     local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
@@ -888,9 +919,10 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
+-- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
+-- describes the entry.
 
--- The group of this name, false if there is none.
+-- The group of this name, or false if there is none.
 local function group(name)
   if room.groups[name] == nil then
     local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
@@ -900,7 +932,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Only after something was removed: a full server refuses a script that begins by adding.
+-- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -921,8 +953,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
--- script stumbles in between.
+-- Writes the entry when the first waiter leaves, and again when the room is closed. So the group counts as changed even
+-- if the script fails in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -968,7 +1000,7 @@ local function find(id)
   return room.tickets[id]
 end
 
--- What a ticket takes and tolerates, and the terms it came on.
+-- Reads the units and the limit of a ticket, and the terms on which it asked.
 local function share(ticket)
   if not ticket.units then
     local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
@@ -978,7 +1010,7 @@ local function share(ticket)
   return ticket
 end
 
--- The process that asked about a ticket last is the one to wake.
+-- A wake goes to the process that asked about the ticket last.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -994,7 +1026,7 @@ local function erase(ticket)
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
 
--- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+-- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
@@ -1049,17 +1081,19 @@ local function isEmpty()
 end
 
 local function summarize()
-  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
+  -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
-  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
+  -- empty for a moment would lose its expiry.
   redis.call('ZADD', room.key, '0', text)
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
+-- Lets Redis keep the open room as long as any of its tickets may come back, and wakes the evicted tickets.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -1091,7 +1125,7 @@ local function read(summary, second, third)
   end
 end
 
--- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+-- Opens a room, and closes the one before. Returns an answer instead if the key holds no room of this layout.
 local function open(key)
   if room and room.key == key then return room.refusal end
   close()
@@ -1110,7 +1144,7 @@ local function open(key)
   if layout ~= '1' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
-    -- Understood before it is removed.
+    -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
     local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
@@ -1121,8 +1155,8 @@ local function open(key)
   return room.refusal
 end
 
--- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
--- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+-- Does the step of one ticket in a call for many. A key may hold what only looks like a room. An error there must not
+-- end the script: Redis undoes nothing of a script, and the other tickets would never hear what has become of them.
 local function attempt(key, step)
   local fine, answer = pcall(function() return open(key) or step() end)
   if fine then return answer end
@@ -1133,14 +1167,15 @@ local function attempt(key, step)
 end
 
 local function admits(ticket)
-  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  -- A ticket takes at least one unit, so usually there is no need to read the ticket.
   if room.closed > now or room.units >= room.limit then return false end
   share(ticket)
   return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
--- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
--- False if there are more of them than one call may drop: the offer then stays until the next call.
+-- Drops the waiters right behind a lapsed offer that have been silent for an acceptance term of their own: they lose
+-- their places together with the offer. Returns false if there are more of them than one call may drop. The offer then
+-- stays until the next call.
 local function dropSilent()
   while true do
     local place = first('q')
@@ -1166,8 +1201,8 @@ local function expire()
   end
 end
 
--- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and its process listens here. Returns how many got it.
+-- Sends its message to a waiter that is admitted under this fence. The message is the lease if the server heard of the
+-- waiter within its acceptance term, and if its process listens here. Returns how many processes got the message.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
@@ -1176,8 +1211,9 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
--- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the
+-- process has ended, or has just lost its connection. If the message does reach a process, it also tells the waiter
+-- that it is admitted.
 local unreached = {}
 local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
@@ -1192,8 +1228,9 @@ local function isUnreached(waiter, fence)
   return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
--- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, it is the first waiter behind the head that is
+-- not unreached, and that may hold as well. Unreached waiters keep their places: if their process lives, they ask soon,
+-- and are not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isUnreached(head, fence) then return head end
@@ -1215,7 +1252,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
+-- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -1231,7 +1268,8 @@ local function admit(asker)
     if forgotten then
       erase(waiter)
     else
-      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      -- This removes no member. It stands here because a full server refuses a script that begins by adding, as the
+      -- next fence does.
       redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
@@ -1256,7 +1294,7 @@ local function settle(asker)
   admit(asker)
 end
 
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+-- The last lines of an answer: the messages for the process that asks, and the rooms that have more waiters to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -1267,7 +1305,8 @@ local function addRest(answers)
   end
 end
 
--- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
+-- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
+-- entries.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -1279,7 +1318,7 @@ local function bury(id, mark)
   keep(now + TOMBSTONE)
 end
 
--- The answer to a ticket that was cancelled or evicted, if it was.
+-- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
@@ -1301,7 +1340,8 @@ local function remove()
       end
       bury(id, 'e' .. ARGV[2])
       removed[#removed + 1] = id
-      -- What this very call has told it, it need not be told again.
+      -- This very call may have sent the ticket a hint. Then the ticket asks again anyway, and needs no second message.
+      -- A lease by message does need one.
       if not ticket.told or ticket.granted then room.woken[#room.woken + 1] = ticket end
     end
   end
@@ -1320,13 +1360,13 @@ return answer
 -- KEYS    the rooms
 -- Result  a list: the server's time in ms, then for each room the text of a lone holder, or the list of all its members, which
 --         is empty if there is no room
--- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
--- costs about as much as a small command: it is looked for among all that the server knows.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
+-- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
--- The reply of a command, or nil where the key is of another type.
+-- The reply of a command, or nil if the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
@@ -1369,15 +1409,15 @@ return type(heard) == 'table' and heard.err or ''
 -- ARGV    1 \`c\` to leave tombstones, or \`r\` · 2 the inbox of the process that asks · 3… the ids, in the order of the rooms
 -- Result  a line for each ticket with what it was until now: h(eld) · q(ueued) · u(nknown)
 --         or ?<layout> if the key holds a room of another layout, or something else
---         then a line *<id> for each ticket to wake in the process that asks, or *<id> <fence> <nowMs> if it holds from now, by
---           the server's time
+--         then a line *<id> for each ticket to wake in the process that asks, or *<id> <fence> <nowMs> if the ticket holds from now;
+--           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders and free rooms come first. Then the hand-over in a crowd (crowd.lua), to the head of its queue. All others go by
--- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are
--- admitted.
--- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
--- costs about as much as a small command: it is looked for among all that the server knows.
+-- Lone holders and free rooms come first. Then comes the hand-over in a crowd (crowd.lua), to the head of its queue. All other tickets
+-- go by room.lua: it removes what has expired, lets the ticket leave, or stay until its minimum hold is over, and admits the next
+-- waiters.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
+-- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
@@ -1402,10 +1442,10 @@ for at = 2, #KEYS do
   end
 end
 if #general == 0 then return answers[2] and table.concat(answers, '\\n') or answers[1] end
--- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
--- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
--- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
--- before the clock was set back, and the fences go on from there.
+-- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
+-- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
+-- exact below 2^53 only, and the time in microseconds comes there in the year 2255. A last fence between the time and
+-- that limit was given before the clock was set back, and the fences go on from it.
 local function takeLast(fence)
   local last = redis.pcall('SET', KEYS[1], fence, 'GET')
   if not last then return 0 end
@@ -1417,11 +1457,13 @@ local function takeLast(fence)
   redis.call('SET', KEYS[1], last)
 end
 
--- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
--- As text, because numbers become text with 14 digits only. Behind last.lua.
+-- A new fence is larger than every fence before, for any key, and at least the server's time in microseconds. So no room
+-- has to remember its last fence. A fence is a text, because Lua turns a number into a text of 14 digits only. Behind
+-- last.lua.
 local us, lastFence, noFence = tonumber(usText), nil, false
 
--- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+-- Returns nothing if the stored last fence is none to count on from. Then no ticket is admitted, and the rooms stay
+-- sound.
 local function nextFence()
   if noFence then return end
   if lastFence then
@@ -1433,46 +1475,48 @@ local function nextFence()
       return
     end
     lastFence = us > previous and us or previous + 1
-    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
-    -- room for all that it may give, until keepFence says how many these were.
+    -- The clock was set back. Redis undoes nothing of a script, and a script that fails half-way must not leave a last
+    -- fence below the fences that it gave. So this reserves 100,000 fences; keepFence writes the true last one.
     if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
   end
   return lastFence == us and usText or string.format('%.0f', lastFence)
 end
 
--- At the end of a script that may have given fences.
+-- Comes at the end of every script that may have given fences.
 local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- Sends the message to the process of a ticket: that asking again is worth it, or its lease. If that process makes this very call,
--- the answer carries the message, which is faster: \`asking\` is the inbox of the calling process, \`own\` are the lines for it.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. It is the lease only if somebody listens to
--- the inbox on this server. PUBSUB NUMSUB counts them first: after a fail-over a process may still listen on a replica, which passes
--- messages on, and PUBLISH does not count that process.
--- Returns how many got the message (or an error, if this user may not publish), and whether the message was the lease.
+-- Sends a message to the process of a ticket: a hint to ask again, or the lease. If that process makes this very call,
+-- the answer carries the message, which is faster. \`asking\` is the inbox of the calling process, and \`own\` collects the
+-- lines for it.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. The message is the lease only if
+-- a process listens to the inbox on this server. PUBSUB NUMSUB counts these processes first: after a fail-over a
+-- process may still listen on a replica, which passes messages on, and PUBLISH does not count that process.
+-- Returns how many processes got the message (or an error, if this user may not publish), and whether the message was
+-- the lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
     own[#own + 1] = '*' .. id .. grant
     return 1, grant ~= ''
   end
-  -- The last fence and the inboxes have the same prefix.
+  -- The key of the last fence and the channels of the inboxes have the same prefix.
   local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
   local listening = grant ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
   if listening == 0 then grant = '' end
-  -- Without the right to publish, who waits asks instead.
+  -- If this user may not publish, a waiter gets no message and asks again at its time.
   local got = redis.pcall('PUBLISH', channel, id .. grant)
   return got, grant ~= '' and type(got) == 'number'
 end
 
--- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
--- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
--- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
--- anything was changed.
+-- A crowd: a room with one holder that has the key for itself while others wait. A contended mutex nearly always is
+-- one, and its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of
+-- its time. It leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to
+-- be kept longer, or the key holds something else.
 
--- The summary of such a room, how many have arrived, until when it is kept, the places of the holder, of the head of the
--- queue and of the one behind, and when the holder expires.
+-- Reads a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
+-- the places of the holder, of the head of the queue and of the waiter behind the head.
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
@@ -1489,8 +1533,8 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
--- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the entry of its group, with
--- and without this waiter.
+-- Reads a waiter: its entry, until when it is remembered, and when and how it was heard of (see \`heard\` in room.lua).
+-- For a waiter of a group also the entry of the group, with and without this waiter.
 local function waiterOf(key, id)
   local entry = entryOf(key, id)
   local till, heard, listens, inbox =
@@ -1506,7 +1550,7 @@ local function waiterOf(key, id)
   }
 end
 
--- Whether who waits at this place is still remembered. Nobody at all is as good.
+-- Whether the waiter at this place is still remembered. True if there is no waiter.
 local function isRemembered(key, place)
   if not place then return true end
   local waiter = waiterOf(key, string.sub(place, 15))
@@ -1515,7 +1559,7 @@ end
 
 asking = ARGV[2]
 
--- The hand-over from the holder of a crowd to the head of its queue.
+-- Hands the key over from the holder of a crowd to the head of its queue.
 local function handOver(key, id)
   local was = crowd(key)
   if not was or not was.head or string.sub(was.place, 15) ~= id then return end
@@ -1530,13 +1574,13 @@ local function handOver(key, id)
   -- Whether the message may be the lease; see room.lua.
   local brings = grant ~= '0' and waiter.listens ~= '0' and waiter.heard + accept > now
   if now + (brings and grant or accept) + delay > was.kept then return end
-  -- Before the fence: a full server refuses a script that begins by adding.
+  -- Comes before the fence: a full server refuses a script that begins by adding.
   local together = waiter.group or mine
   redis.call('ZREM', key, mine, was.place, waiter.entry, was.head, together)
   local fence = nextFence()
   local got, granted
   if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
-  -- If nobody got it, another one may get the key; see room.lua.
+  -- If no process got the message, another waiter may get the key; see room.lua.
   if not fence or got == 0 and waiter.listens == '1' then
     redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head, '0', together)
     return
@@ -1555,50 +1599,55 @@ if #KEYS == 2 and ARGV[1] == 'r' then
     return answer
   end
 end
--- The reply of a command, or nil where the key is of another type.
+-- The reply of a command, or nil if the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
 end
 
--- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
--- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+-- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
+-- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
---   e<expiresAt><id>    who holds, in order of expiry
---   q<arrival><id>      who waits, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
+--   e<expiresAt><id>    the holders, in order of expiry
+--   q<arrival><id>      the waiters, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
---   y<until><id>        tombstones in order of their end
+--   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
 --   0  its process did not listen to its inbox then
 --   1  its process listened
---   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
---   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   2  the waiter is unreached: its process listened, but a message to it reached nobody. Other waiters pass it until it asks again
+--   3  the waiter was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
--- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
--- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
--- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+-- States: h held · o offered · l leaving · w waiting.
+--
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
+-- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+--
+-- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
--- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}
--- The room that is open, with what is known of it already: its first members by section, and its tickets.
+-- The room that is open, with what is known of it so far: the first member of each section, and its tickets.
 local room
 
--- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+-- Redis gets numbers as texts wherever possible: each number that it has to turn into text costs as much as a small
+-- command.
 local function stamp(number) return string.format('%013.0f', number) end
 
 local function member(prefix)
   return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
 end
 
--- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+-- The first entry of the holders (e), which stand behind the summary, or of the queue (q), which stands behind the
+-- holders.
 local function first(section)
   if room.first[section] == nil then
     local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
@@ -1609,9 +1658,10 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
+-- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
+-- describes the entry.
 
--- The group of this name, false if there is none.
+-- The group of this name, or false if there is none.
 local function group(name)
   if room.groups[name] == nil then
     local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
@@ -1621,7 +1671,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Only after something was removed: a full server refuses a script that begins by adding.
+-- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -1642,8 +1692,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
--- script stumbles in between.
+-- Writes the entry when the first waiter leaves, and again when the room is closed. So the group counts as changed even
+-- if the script fails in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -1689,7 +1739,7 @@ local function find(id)
   return room.tickets[id]
 end
 
--- What a ticket takes and tolerates, and the terms it came on.
+-- Reads the units and the limit of a ticket, and the terms on which it asked.
 local function share(ticket)
   if not ticket.units then
     local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
@@ -1699,7 +1749,7 @@ local function share(ticket)
   return ticket
 end
 
--- The process that asked about a ticket last is the one to wake.
+-- A wake goes to the process that asked about the ticket last.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -1715,7 +1765,7 @@ local function erase(ticket)
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
 
--- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+-- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
@@ -1770,17 +1820,19 @@ local function isEmpty()
 end
 
 local function summarize()
-  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
+  -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
-  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
+  -- empty for a moment would lose its expiry.
   redis.call('ZADD', room.key, '0', text)
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
+-- Lets Redis keep the open room as long as any of its tickets may come back, and wakes the evicted tickets.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -1812,7 +1864,7 @@ local function read(summary, second, third)
   end
 end
 
--- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+-- Opens a room, and closes the one before. Returns an answer instead if the key holds no room of this layout.
 local function open(key)
   if room and room.key == key then return room.refusal end
   close()
@@ -1831,7 +1883,7 @@ local function open(key)
   if layout ~= '1' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
-    -- Understood before it is removed.
+    -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
     local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
@@ -1842,8 +1894,8 @@ local function open(key)
   return room.refusal
 end
 
--- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
--- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+-- Does the step of one ticket in a call for many. A key may hold what only looks like a room. An error there must not
+-- end the script: Redis undoes nothing of a script, and the other tickets would never hear what has become of them.
 local function attempt(key, step)
   local fine, answer = pcall(function() return open(key) or step() end)
   if fine then return answer end
@@ -1854,14 +1906,15 @@ local function attempt(key, step)
 end
 
 local function admits(ticket)
-  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  -- A ticket takes at least one unit, so usually there is no need to read the ticket.
   if room.closed > now or room.units >= room.limit then return false end
   share(ticket)
   return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
--- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
--- False if there are more of them than one call may drop: the offer then stays until the next call.
+-- Drops the waiters right behind a lapsed offer that have been silent for an acceptance term of their own: they lose
+-- their places together with the offer. Returns false if there are more of them than one call may drop. The offer then
+-- stays until the next call.
 local function dropSilent()
   while true do
     local place = first('q')
@@ -1887,8 +1940,8 @@ local function expire()
   end
 end
 
--- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and its process listens here. Returns how many got it.
+-- Sends its message to a waiter that is admitted under this fence. The message is the lease if the server heard of the
+-- waiter within its acceptance term, and if its process listens here. Returns how many processes got the message.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
@@ -1897,8 +1950,9 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
--- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the
+-- process has ended, or has just lost its connection. If the message does reach a process, it also tells the waiter
+-- that it is admitted.
 local unreached = {}
 local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
@@ -1913,8 +1967,9 @@ local function isUnreached(waiter, fence)
   return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
--- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, it is the first waiter behind the head that is
+-- not unreached, and that may hold as well. Unreached waiters keep their places: if their process lives, they ask soon,
+-- and are not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isUnreached(head, fence) then return head end
@@ -1936,7 +1991,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
+-- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -1952,7 +2007,8 @@ local function admit(asker)
     if forgotten then
       erase(waiter)
     else
-      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      -- This removes no member. It stands here because a full server refuses a script that begins by adding, as the
+      -- next fence does.
       redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
@@ -1977,7 +2033,7 @@ local function settle(asker)
   admit(asker)
 end
 
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+-- The last lines of an answer: the messages for the process that asks, and the rooms that have more waiters to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -1988,7 +2044,8 @@ local function addRest(answers)
   end
 end
 
--- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
+-- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
+-- entries.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -2000,7 +2057,7 @@ local function bury(id, mark)
   keep(now + TOMBSTONE)
 end
 
--- The answer to a ticket that was cancelled or evicted, if it was.
+-- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
@@ -2040,8 +2097,8 @@ return table.concat(answers, '\\n')
 `,
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
--- Waiters of one process for one key make a group, which is remembered by one entry; see room.lua. A call with \`+\` makes it of the
--- tickets of the call that wait. A call with the name alone counts for all its waiters, as long as none has left the group.
+-- A group is made of waiters of one process for one key, and is remembered by one entry; see room.lua. A call with \`+\` makes a group of
+-- those tickets of the call that wait. A call with the name alone counts for all waiters of the group, as long as none has left it.
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
@@ -2051,18 +2108,18 @@ return table.concat(answers, '\\n')
 --         5… the ids, in the order of the rooms. With a group perhaps none, for all its waiters
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
---           q<askAgainMs> <nowMs>  it waits, and has to ask again after so long at the latest; nowMs is the server's time
+--           q<askAgainMs> <nowMs>  it waits, and has to ask again after askAgainMs at the latest; nowMs is the server's time
 --           g              it neither holds nor waits
 --           e<reason>      it was evicted
---           -              for a group without ids: it is not known, or a waiter has left it
+--           -              for a group without ids: the server does not know the group, or a waiter has left it
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders come first: their expiry is changed where it stands. Then a single holder of a crowd (crowd.lua). All others go by
--- room.lua: a waiter is remembered anew, what has expired is removed, the next waiters are admitted, and then the ticket is
--- renewed or confirmed.
--- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
--- costs about as much as a small command: it is looked for among all that the server knows.
+-- Lone holders come first: the script changes their expiry where it stands. Then comes the holder of a crowd (crowd.lua). All other
+-- tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next waiters, and then
+-- renews or confirms the ticket.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
+-- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
@@ -2082,7 +2139,8 @@ for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
     if till < now + ttl and till > now then
       local renewed = string.sub(content, 1, #lone + 34) .. now + ttl .. string.sub(content, #lone + 48)
       if redis.pcall('SET', KEYS[at], renewed, 'PX', ARGV[2]).err then
-        -- A full server refuses to set a key unless the script has written something before: no lease is lost to that.
+        -- A full server refuses SET unless the script has written something before. PEXPIRE writes first, so no lease
+        -- is lost to a full server.
         redis.call('PEXPIRE', KEYS[at], ARGV[2])
         redis.call('SET', KEYS[at], renewed, 'KEEPTTL')
       end
@@ -2093,13 +2151,13 @@ for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
   end
 end
 if ARGV[5] and #general == 0 then return table.concat(answers, '\\n') end
--- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
--- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
--- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
--- anything was changed.
+-- A crowd: a room with one holder that has the key for itself while others wait. A contended mutex nearly always is
+-- one, and its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of
+-- its time. It leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to
+-- be kept longer, or the key holds something else.
 
--- The summary of such a room, how many have arrived, until when it is kept, the places of the holder, of the head of the
--- queue and of the one behind, and when the holder expires.
+-- Reads a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
+-- the places of the holder, of the head of the queue and of the waiter behind the head.
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
@@ -2116,8 +2174,8 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
--- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the entry of its group, with
--- and without this waiter.
+-- Reads a waiter: its entry, until when it is remembered, and when and how it was heard of (see \`heard\` in room.lua).
+-- For a waiter of a group also the entry of the group, with and without this waiter.
 local function waiterOf(key, id)
   local entry = entryOf(key, id)
   local till, heard, listens, inbox =
@@ -2133,7 +2191,7 @@ local function waiterOf(key, id)
   }
 end
 
--- Whether who waits at this place is still remembered. Nobody at all is as good.
+-- Whether the waiter at this place is still remembered. True if there is no waiter.
 local function isRemembered(key, place)
   if not place then return true end
   local waiter = waiterOf(key, string.sub(place, 15))
@@ -2141,7 +2199,7 @@ local function isRemembered(key, place)
 end
 
 
--- The holder of a crowd, or the ticket that was offered its key and confirms.
+-- Renews the holder of a crowd, or confirms the ticket that was offered the key of one.
 local function keepHolder(key, id)
   local was = crowd(key)
   if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end
@@ -2159,10 +2217,10 @@ if ARGV[5] and #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
   local answer = keepHolder(KEYS[2], ARGV[5])
   if answer then return answer end
 end
--- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
--- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
--- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
--- before the clock was set back, and the fences go on from there.
+-- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
+-- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
+-- exact below 2^53 only, and the time in microseconds comes there in the year 2255. A last fence between the time and
+-- that limit was given before the clock was set back, and the fences go on from it.
 local function takeLast(fence)
   local last = redis.pcall('SET', KEYS[1], fence, 'GET')
   if not last then return 0 end
@@ -2174,11 +2232,13 @@ local function takeLast(fence)
   redis.call('SET', KEYS[1], last)
 end
 
--- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
--- As text, because numbers become text with 14 digits only. Behind last.lua.
+-- A new fence is larger than every fence before, for any key, and at least the server's time in microseconds. So no room
+-- has to remember its last fence. A fence is a text, because Lua turns a number into a text of 14 digits only. Behind
+-- last.lua.
 local us, lastFence, noFence = tonumber(usText), nil, false
 
--- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+-- Returns nothing if the stored last fence is none to count on from. Then no ticket is admitted, and the rooms stay
+-- sound.
 local function nextFence()
   if noFence then return end
   if lastFence then
@@ -2190,83 +2250,90 @@ local function nextFence()
       return
     end
     lastFence = us > previous and us or previous + 1
-    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
-    -- room for all that it may give, until keepFence says how many these were.
+    -- The clock was set back. Redis undoes nothing of a script, and a script that fails half-way must not leave a last
+    -- fence below the fences that it gave. So this reserves 100,000 fences; keepFence writes the true last one.
     if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
   end
   return lastFence == us and usText or string.format('%.0f', lastFence)
 end
 
--- At the end of a script that may have given fences.
+-- Comes at the end of every script that may have given fences.
 local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- Sends the message to the process of a ticket: that asking again is worth it, or its lease. If that process makes this very call,
--- the answer carries the message, which is faster: \`asking\` is the inbox of the calling process, \`own\` are the lines for it.
--- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. It is the lease only if somebody listens to
--- the inbox on this server. PUBSUB NUMSUB counts them first: after a fail-over a process may still listen on a replica, which passes
--- messages on, and PUBLISH does not count that process.
--- Returns how many got the message (or an error, if this user may not publish), and whether the message was the lease.
+-- Sends a message to the process of a ticket: a hint to ask again, or the lease. If that process makes this very call,
+-- the answer carries the message, which is faster. \`asking\` is the inbox of the calling process, and \`own\` collects the
+-- lines for it.
+-- \`grant\` is empty, or \` <fence> <the server's time>\` if the message may be the lease. The message is the lease only if
+-- a process listens to the inbox on this server. PUBSUB NUMSUB counts these processes first: after a fail-over a
+-- process may still listen on a replica, which passes messages on, and PUBLISH does not count that process.
+-- Returns how many processes got the message (or an error, if this user may not publish), and whether the message was
+-- the lease.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
     own[#own + 1] = '*' .. id .. grant
     return 1, grant ~= ''
   end
-  -- The last fence and the inboxes have the same prefix.
+  -- The key of the last fence and the channels of the inboxes have the same prefix.
   local channel = string.sub(KEYS[1], 1, -#'fence' - 1) .. 'inbox:' .. inbox
   local listening = grant ~= '' and redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0
   if listening == 0 then grant = '' end
-  -- Without the right to publish, who waits asks instead.
+  -- If this user may not publish, a waiter gets no message and asks again at its time.
   local got = redis.pcall('PUBLISH', channel, id .. grant)
   return got, grant ~= '' and type(got) == 'number'
 end
 
--- The reply of a command, or nil where the key is of another type.
+-- The reply of a command, or nil if the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
 end
 
--- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
--- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+-- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
+-- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
---   e<expiresAt><id>    who holds, in order of expiry
---   q<arrival><id>      who waits, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
+--   e<expiresAt><id>    the holders, in order of expiry
+--   q<arrival><id>      the waiters, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
---   y<until><id>        tombstones in order of their end
+--   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
 --   0  its process did not listen to its inbox then
 --   1  its process listened
---   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
---   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   2  the waiter is unreached: its process listened, but a message to it reached nobody. Other waiters pass it until it asks again
+--   3  the waiter was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
--- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
--- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
--- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+-- States: h held · o offered · l leaving · w waiting.
+--
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
+-- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+--
+-- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
--- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}
--- The room that is open, with what is known of it already: its first members by section, and its tickets.
+-- The room that is open, with what is known of it so far: the first member of each section, and its tickets.
 local room
 
--- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+-- Redis gets numbers as texts wherever possible: each number that it has to turn into text costs as much as a small
+-- command.
 local function stamp(number) return string.format('%013.0f', number) end
 
 local function member(prefix)
   return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
 end
 
--- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+-- The first entry of the holders (e), which stand behind the summary, or of the queue (q), which stands behind the
+-- holders.
 local function first(section)
   if room.first[section] == nil then
     local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
@@ -2277,9 +2344,10 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
+-- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
+-- describes the entry.
 
--- The group of this name, false if there is none.
+-- The group of this name, or false if there is none.
 local function group(name)
   if room.groups[name] == nil then
     local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
@@ -2289,7 +2357,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Only after something was removed: a full server refuses a script that begins by adding.
+-- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -2310,8 +2378,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
--- script stumbles in between.
+-- Writes the entry when the first waiter leaves, and again when the room is closed. So the group counts as changed even
+-- if the script fails in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -2357,7 +2425,7 @@ local function find(id)
   return room.tickets[id]
 end
 
--- What a ticket takes and tolerates, and the terms it came on.
+-- Reads the units and the limit of a ticket, and the terms on which it asked.
 local function share(ticket)
   if not ticket.units then
     local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
@@ -2367,7 +2435,7 @@ local function share(ticket)
   return ticket
 end
 
--- The process that asked about a ticket last is the one to wake.
+-- A wake goes to the process that asked about the ticket last.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -2383,7 +2451,7 @@ local function erase(ticket)
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
 
--- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+-- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
@@ -2438,17 +2506,19 @@ local function isEmpty()
 end
 
 local function summarize()
-  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
+  -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
-  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
+  -- empty for a moment would lose its expiry.
   redis.call('ZADD', room.key, '0', text)
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
+-- Lets Redis keep the open room as long as any of its tickets may come back, and wakes the evicted tickets.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -2480,7 +2550,7 @@ local function read(summary, second, third)
   end
 end
 
--- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+-- Opens a room, and closes the one before. Returns an answer instead if the key holds no room of this layout.
 local function open(key)
   if room and room.key == key then return room.refusal end
   close()
@@ -2499,7 +2569,7 @@ local function open(key)
   if layout ~= '1' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
-    -- Understood before it is removed.
+    -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
     local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
@@ -2510,8 +2580,8 @@ local function open(key)
   return room.refusal
 end
 
--- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
--- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+-- Does the step of one ticket in a call for many. A key may hold what only looks like a room. An error there must not
+-- end the script: Redis undoes nothing of a script, and the other tickets would never hear what has become of them.
 local function attempt(key, step)
   local fine, answer = pcall(function() return open(key) or step() end)
   if fine then return answer end
@@ -2522,14 +2592,15 @@ local function attempt(key, step)
 end
 
 local function admits(ticket)
-  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  -- A ticket takes at least one unit, so usually there is no need to read the ticket.
   if room.closed > now or room.units >= room.limit then return false end
   share(ticket)
   return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
--- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
--- False if there are more of them than one call may drop: the offer then stays until the next call.
+-- Drops the waiters right behind a lapsed offer that have been silent for an acceptance term of their own: they lose
+-- their places together with the offer. Returns false if there are more of them than one call may drop. The offer then
+-- stays until the next call.
 local function dropSilent()
   while true do
     local place = first('q')
@@ -2555,8 +2626,8 @@ local function expire()
   end
 end
 
--- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and its process listens here. Returns how many got it.
+-- Sends its message to a waiter that is admitted under this fence. The message is the lease if the server heard of the
+-- waiter within its acceptance term, and if its process listens here. Returns how many processes got the message.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
@@ -2565,8 +2636,9 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
--- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the
+-- process has ended, or has just lost its connection. If the message does reach a process, it also tells the waiter
+-- that it is admitted.
 local unreached = {}
 local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
@@ -2581,8 +2653,9 @@ local function isUnreached(waiter, fence)
   return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
--- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, it is the first waiter behind the head that is
+-- not unreached, and that may hold as well. Unreached waiters keep their places: if their process lives, they ask soon,
+-- and are not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isUnreached(head, fence) then return head end
@@ -2604,7 +2677,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
+-- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -2620,7 +2693,8 @@ local function admit(asker)
     if forgotten then
       erase(waiter)
     else
-      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      -- This removes no member. It stands here because a full server refuses a script that begins by adding, as the
+      -- next fence does.
       redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
@@ -2645,7 +2719,7 @@ local function settle(asker)
   admit(asker)
 end
 
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+-- The last lines of an answer: the messages for the process that asks, and the rooms that have more waiters to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -2656,39 +2730,42 @@ local function addRest(answers)
   end
 end
 
--- What a ticket that asks is, and what it is told. Behind room.lua.
+-- What a ticket is when it asks, and the answer to it. Behind room.lua.
 
--- How long until the server's clock alone may let somebody in.
+-- How long until the server's clock alone may let a waiter in.
 local function untilChange()
   local place = first('e')
   local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
   return change == math.huge and 1 or math.max(1, change - now)
 end
 
--- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+-- Until when the room stays taken by a ticket that is confirmed now, even after its release. 0: no longer than the
+-- ticket holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
--- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
--- but none except the head too often.
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all waiters in front
+-- of it may be dead. Only the head of the queue may ask as soon as that; the others wait for at least a sixth of their
+-- acceptance term.
 local function waiting(asked, isHead)
   local least = isHead and 0 or asked.accept / 6
   return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
 end
 
--- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
+-- The answer to a ticket after the room was settled. \`asked\` are the terms of this request.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
   if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
-  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  -- The lease never ends sooner than promised before: a request with a shorter ttl may arrive late.
   ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
 end
 
--- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+-- Remembers the waiter before anything is dropped, so a waiter that comes back late keeps its place if it still has
+-- one.
 local function remember(id, asked)
   local ticket = find(id)
   if ticket and ticket.state == 'w' then
@@ -2701,7 +2778,8 @@ local function remember(id, asked)
   end
 end
 
--- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
+-- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
+-- entries.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -2713,7 +2791,7 @@ local function bury(id, mark)
   keep(now + TOMBSTONE)
 end
 
--- The answer to a ticket that was cancelled or evicted, if it was.
+-- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
@@ -2735,11 +2813,11 @@ local function ask(id)
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 
--- One answer for all waiters of the group, if none has left it.
+-- Answers once for all waiters of the group, if none of them has left it.
 local function askForGroup()
   local known = group(groupName)
   if not known or known.changed ~= '0' then return '-' end
-  -- Written before anybody is admitted.
+  -- The group is written before any waiter is admitted.
   hear(known, asked)
   writeGroup(known)
   room.asking = groupName

@@ -17,24 +17,25 @@ export const scripts: {
 --         6 on redlock only, where each call has one id: the proposed fence, or nothing; see proposal.lua
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>                it holds
---           q<ahead> <askAgainMs> <nowMs>   it waits behind so many others, and has to ask again after so long at the latest; nowMs
---                                   is the server's time
+--           q<ahead> <askAgainMs> <nowMs>   it waits behind so many others, and has to ask again after askAgainMs at the latest;
+--                                   nowMs is the server's time
 --           b<retryMs>              the key is taken, and the ticket has no patience
---           g                       it is over: cancelled, or released before its minimum hold was over
+--           g                       the ticket is over: cancelled, or released before its minimum hold was over
 --           e<reason>               it was evicted
---           !                       it is its turn, but the last fence is not one to count on from, so nobody is admitted
+--           !                       the ticket is to be admitted, but the stored last fence is none to count on from, so no ticket is
 --           ?<layout>               the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Each ticket gets the first of these answers that fits. The sections 1 to 3 give the same answers as 4, only faster.
 --   1 One free room, no minimum hold: the ticket holds.
---   2 One room with a single holder that has it alone, perhaps with a queue (crowd.lua), and a new ticket with patience: it waits.
+--   2 One crowd, which is a room with a single holder and perhaps a queue (crowd.lua), and a new ticket with patience: it waits.
 --   3 Several free rooms, no minimum hold: each ticket holds.
---   4 Anything else, by room.lua. First a waiter is remembered anew, what has expired is removed, and the next waiters are admitted.
---     Then: a ticket that waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a tombstone is over. If
---     nobody waits and the holders leave room, a new ticket holds. Without patience it is busy. Otherwise it waits.
--- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
--- costs about as much as a small command: it is looked for among all that the server knows.
+--   4 Anything else, by room.lua. First the script remembers the ticket anew if it waits, removes what has expired, and admits the
+--     next waiters. Then a ticket that still waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a
+--     tombstone is over. If no other ticket waits and the holders leave room, a new ticket holds. Otherwise it waits, or is busy if
+--     it has no patience.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
+-- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
@@ -42,10 +43,10 @@ local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micr
 local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.find(ARGV[3], ' 0', -2, true)
 
--- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
--- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
--- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
--- before the clock was set back, and the fences go on from there.
+-- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
+-- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
+-- exact below 2^53 only, and the time in microseconds comes there in the year 2255. A last fence between the time and
+-- that limit was given before the clock was set back, and the fences go on from it.
 local function takeLast(fence)
   local last = redis.pcall('SET', KEYS[1], fence, 'GET')
   if not last then return 0 end
@@ -58,7 +59,8 @@ local function takeLast(fence)
 end
 
 
--- 1. Nearly every request is for a free room, and needs one small key. All else is defined only when it is needed.
+-- 1. Nearly every request is for one free room, and needs one small key. Everything else is defined only when it is
+-- needed.
 if #KEYS == 2 and plain then
   local fence = usText
   if redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2], 'NX') then
@@ -68,19 +70,19 @@ if #KEYS == 2 and plain then
       return '!'
     end
     if last < tonumber(fence) then return 'h' .. fence end
-    -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+    -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
     fence = string.format('%.0f', last + 1)
     redis.call('SET', KEYS[1], fence)
     redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2])
     return 'h' .. fence
   end
--- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
--- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
--- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
--- anything was changed.
+-- A crowd: a room with one holder that has the key for itself while others wait. A contended mutex nearly always is
+-- one, and its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of
+-- its time. It leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to
+-- be kept longer, or the key holds something else.
 
--- The summary of such a room, how many have arrived, until when it is kept, the places of the holder, of the head of the
--- queue and of the one behind, and when the holder expires.
+-- Reads a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
+-- the places of the holder, of the head of the queue and of the waiter behind the head.
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
@@ -97,8 +99,8 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
--- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the entry of its group, with
--- and without this waiter.
+-- Reads a waiter: its entry, until when it is remembered, and when and how it was heard of (see \`heard\` in room.lua).
+-- For a waiter of a group also the entry of the group, with and without this waiter.
 local function waiterOf(key, id)
   local entry = entryOf(key, id)
   local till, heard, listens, inbox =
@@ -114,7 +116,7 @@ local function waiterOf(key, id)
   }
 end
 
--- Whether who waits at this place is still remembered. Nobody at all is as good.
+-- Whether the waiter at this place is still remembered. True if there is no waiter.
 local function isRemembered(key, place)
   if not place then return true end
   local waiter = waiterOf(key, string.sub(place, 15))
@@ -122,7 +124,7 @@ local function isRemembered(key, place)
 end
 
 
-  -- 2. Joins the queue.
+  -- 2. The ticket joins the queue.
   local function join(key, id)
     local was = crowd(key)
     if not was or not isRemembered(key, was.head) then return end
@@ -145,11 +147,13 @@ end
   local answer = join(KEYS[2], ARGV[5])
   if answer then return answer end
 end
--- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
--- As text, because numbers become text with 14 digits only. Behind last.lua.
+-- A new fence is larger than every fence before, for any key, and at least the server's time in microseconds. So no room
+-- has to remember its last fence. A fence is a text, because Lua turns a number into a text of 14 digits only. Behind
+-- last.lua.
 local us, lastFence, noFence = tonumber(usText), nil, false
 
--- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+-- Returns nothing if the stored last fence is none to count on from. Then no ticket is admitted, and the rooms stay
+-- sound.
 local function nextFence()
   if noFence then return end
   if lastFence then
@@ -161,14 +165,14 @@ local function nextFence()
       return
     end
     lastFence = us > previous and us or previous + 1
-    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
-    -- room for all that it may give, until keepFence says how many these were.
+    -- The clock was set back. Redis undoes nothing of a script, and a script that fails half-way must not leave a last
+    -- fence below the fences that it gave. So this reserves 100,000 fences; keepFence writes the true last one.
     if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
   end
   return lastFence == us and usText or string.format('%.0f', lastFence)
 end
 
--- At the end of a script that may have given fences.
+-- Comes at the end of every script that may have given fences.
 local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
@@ -185,7 +189,7 @@ for at = 2, #KEYS do
       if not given then
         redis.call('DEL', KEYS[at])
       elseif given ~= usText then
-        -- The server's clock is not beyond the last fence: it was set back, or this is the same microsecond.
+        -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
         redis.call('SET', KEYS[at], lone .. given .. state, 'PX', ARGV[2])
       end
       fence = given
@@ -198,10 +202,11 @@ end
 
 -- 4. Anything else.
 if #general > 0 then
--- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the server of the slot.
--- If nobody is subscribed there, the message goes to all servers instead; every process listens on one of them. That is so if the
--- subscription is not made yet, the slot moves, the ticket is an evicted holder, or the server is older than 7. Nobody knows how many
--- processes get such a message. So it is never a lease, and the result is 0.
+-- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the
+-- server of the slot. If no process is subscribed there, the message goes to all servers instead: every process listens
+-- on one of them. No process is subscribed if the subscription is not made yet, the slot moves, the ticket is an
+-- evicted holder, or the server is older than 7. No server knows how many processes get such a message, so the message
+-- is never a lease, and the result is 0.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -213,55 +218,60 @@ local function wake(inbox, id, grant)
   if listening == 0 then grant = '' end
   local heard = redis.pcall('SPUBLISH', channel, id .. grant)
   if type(heard) == 'number' and heard > 0 then return heard, grant ~= '' end
-  -- Without the right to publish, who waits asks instead.
+  -- If this user may not publish, a waiter gets no message and asks again at its time.
   redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
   return 0, false
 end
 
--- The reply of a command, or nil where the key is of another type.
+-- The reply of a command, or nil if the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
 end
 
--- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
--- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+-- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
+-- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
---   e<expiresAt><id>    who holds, in order of expiry
---   q<arrival><id>      who waits, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
+--   e<expiresAt><id>    the holders, in order of expiry
+--   q<arrival><id>      the waiters, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
---   y<until><id>        tombstones in order of their end
+--   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
 --   0  its process did not listen to its inbox then
 --   1  its process listened
---   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
---   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   2  the waiter is unreached: its process listened, but a message to it reached nobody. Other waiters pass it until it asks again
+--   3  the waiter was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
--- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
--- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
--- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+-- States: h held · o offered · l leaving · w waiting.
+--
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
+-- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+--
+-- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
--- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}
--- The room that is open, with what is known of it already: its first members by section, and its tickets.
+-- The room that is open, with what is known of it so far: the first member of each section, and its tickets.
 local room
 
--- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+-- Redis gets numbers as texts wherever possible: each number that it has to turn into text costs as much as a small
+-- command.
 local function stamp(number) return string.format('%013.0f', number) end
 
 local function member(prefix)
   return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
 end
 
--- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+-- The first entry of the holders (e), which stand behind the summary, or of the queue (q), which stands behind the
+-- holders.
 local function first(section)
   if room.first[section] == nil then
     local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
@@ -272,9 +282,10 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
+-- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
+-- describes the entry.
 
--- The group of this name, false if there is none.
+-- The group of this name, or false if there is none.
 local function group(name)
   if room.groups[name] == nil then
     local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
@@ -284,7 +295,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Only after something was removed: a full server refuses a script that begins by adding.
+-- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -305,8 +316,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
--- script stumbles in between.
+-- Writes the entry when the first waiter leaves, and again when the room is closed. So the group counts as changed even
+-- if the script fails in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -352,7 +363,7 @@ local function find(id)
   return room.tickets[id]
 end
 
--- What a ticket takes and tolerates, and the terms it came on.
+-- Reads the units and the limit of a ticket, and the terms on which it asked.
 local function share(ticket)
   if not ticket.units then
     local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
@@ -362,7 +373,7 @@ local function share(ticket)
   return ticket
 end
 
--- The process that asked about a ticket last is the one to wake.
+-- A wake goes to the process that asked about the ticket last.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -378,7 +389,7 @@ local function erase(ticket)
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
 
--- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+-- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
@@ -433,17 +444,19 @@ local function isEmpty()
 end
 
 local function summarize()
-  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
+  -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
-  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
+  -- empty for a moment would lose its expiry.
   redis.call('ZADD', room.key, '0', text)
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
+-- Lets Redis keep the open room as long as any of its tickets may come back, and wakes the evicted tickets.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -475,7 +488,7 @@ local function read(summary, second, third)
   end
 end
 
--- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+-- Opens a room, and closes the one before. Returns an answer instead if the key holds no room of this layout.
 local function open(key)
   if room and room.key == key then return room.refusal end
   close()
@@ -494,10 +507,11 @@ local function open(key)
   if layout ~= '1' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
-    -- Understood before it is removed.
+    -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
     local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
--- While a slot is moving away, its server refuses a key that is not there, also in the middle of a script, of which nothing is
--- undone. Before a key is away for a moment: stumble over one that is never there.
+-- While a slot is moving away, its server refuses every key that it does not have, also in the middle of a script.
+-- Redis undoes nothing of a script. So this reads a key that never exists: if the slot is moving, the script fails
+-- here, before it deletes a key.
 redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'probe')
 
     redis.call('DEL', key)
@@ -509,8 +523,8 @@ redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'probe')
   return room.refusal
 end
 
--- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
--- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+-- Does the step of one ticket in a call for many. A key may hold what only looks like a room. An error there must not
+-- end the script: Redis undoes nothing of a script, and the other tickets would never hear what has become of them.
 local function attempt(key, step)
   local fine, answer = pcall(function() return open(key) or step() end)
   if fine then return answer end
@@ -521,14 +535,15 @@ local function attempt(key, step)
 end
 
 local function admits(ticket)
-  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  -- A ticket takes at least one unit, so usually there is no need to read the ticket.
   if room.closed > now or room.units >= room.limit then return false end
   share(ticket)
   return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
--- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
--- False if there are more of them than one call may drop: the offer then stays until the next call.
+-- Drops the waiters right behind a lapsed offer that have been silent for an acceptance term of their own: they lose
+-- their places together with the offer. Returns false if there are more of them than one call may drop. The offer then
+-- stays until the next call.
 local function dropSilent()
   while true do
     local place = first('q')
@@ -554,8 +569,8 @@ local function expire()
   end
 end
 
--- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and its process listens here. Returns how many got it.
+-- Sends its message to a waiter that is admitted under this fence. The message is the lease if the server heard of the
+-- waiter within its acceptance term, and if its process listens here. Returns how many processes got the message.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
@@ -564,8 +579,9 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
--- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the
+-- process has ended, or has just lost its connection. If the message does reach a process, it also tells the waiter
+-- that it is admitted.
 local unreached = {}
 local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
@@ -580,8 +596,9 @@ local function isUnreached(waiter, fence)
   return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
--- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, it is the first waiter behind the head that is
+-- not unreached, and that may hold as well. Unreached waiters keep their places: if their process lives, they ask soon,
+-- and are not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isUnreached(head, fence) then return head end
@@ -603,7 +620,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
+-- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -619,7 +636,8 @@ local function admit(asker)
     if forgotten then
       erase(waiter)
     else
-      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      -- This removes no member. It stands here because a full server refuses a script that begins by adding, as the
+      -- next fence does.
       redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
@@ -644,7 +662,7 @@ local function settle(asker)
   admit(asker)
 end
 
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+-- The last lines of an answer: the messages for the process that asks, and the rooms that have more waiters to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -655,39 +673,42 @@ local function addRest(answers)
   end
 end
 
--- What a ticket that asks is, and what it is told. Behind room.lua.
+-- What a ticket is when it asks, and the answer to it. Behind room.lua.
 
--- How long until the server's clock alone may let somebody in.
+-- How long until the server's clock alone may let a waiter in.
 local function untilChange()
   local place = first('e')
   local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
   return change == math.huge and 1 or math.max(1, change - now)
 end
 
--- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+-- Until when the room stays taken by a ticket that is confirmed now, even after its release. 0: no longer than the
+-- ticket holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
--- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
--- but none except the head too often.
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all waiters in front
+-- of it may be dead. Only the head of the queue may ask as soon as that; the others wait for at least a sixth of their
+-- acceptance term.
 local function waiting(asked, isHead)
   local least = isHead and 0 or asked.accept / 6
   return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
 end
 
--- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
+-- The answer to a ticket after the room was settled. \`asked\` are the terms of this request.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
   if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
-  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  -- The lease never ends sooner than promised before: a request with a shorter ttl may arrive late.
   ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
 end
 
--- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+-- Remembers the waiter before anything is dropped, so a waiter that comes back late keeps its place if it still has
+-- one.
 local function remember(id, asked)
   local ticket = find(id)
   if ticket and ticket.state == 'w' then
@@ -700,7 +721,8 @@ local function remember(id, asked)
   end
 end
 
--- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
+-- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
+-- entries.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -712,7 +734,7 @@ local function bury(id, mark)
   keep(now + TOMBSTONE)
 end
 
--- The answer to a ticket that was cancelled or evicted, if it was.
+-- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
@@ -767,16 +789,16 @@ return table.concat(answers, '\\n')
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
 -- Result  a list: \`+\` if more can be admitted, else an empty text; then the ids that were removed
 --         or ?<layout> alone if the key holds a room of another layout, or something else
--- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
--- costs about as much as a small command: it is looked for among all that the server knows.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
+-- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
--- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
--- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
--- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
--- before the clock was set back, and the fences go on from there.
+-- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
+-- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
+-- exact below 2^53 only, and the time in microseconds comes there in the year 2255. A last fence between the time and
+-- that limit was given before the clock was set back, and the fences go on from it.
 local function takeLast(fence)
   local last = redis.pcall('SET', KEYS[1], fence, 'GET')
   if not last then return 0 end
@@ -788,11 +810,13 @@ local function takeLast(fence)
   redis.call('SET', KEYS[1], last)
 end
 
--- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
--- As text, because numbers become text with 14 digits only. Behind last.lua.
+-- A new fence is larger than every fence before, for any key, and at least the server's time in microseconds. So no room
+-- has to remember its last fence. A fence is a text, because Lua turns a number into a text of 14 digits only. Behind
+-- last.lua.
 local us, lastFence, noFence = tonumber(usText), nil, false
 
--- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+-- Returns nothing if the stored last fence is none to count on from. Then no ticket is admitted, and the rooms stay
+-- sound.
 local function nextFence()
   if noFence then return end
   if lastFence then
@@ -804,22 +828,23 @@ local function nextFence()
       return
     end
     lastFence = us > previous and us or previous + 1
-    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
-    -- room for all that it may give, until keepFence says how many these were.
+    -- The clock was set back. Redis undoes nothing of a script, and a script that fails half-way must not leave a last
+    -- fence below the fences that it gave. So this reserves 100,000 fences; keepFence writes the true last one.
     if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
   end
   return lastFence == us and usText or string.format('%.0f', lastFence)
 end
 
--- At the end of a script that may have given fences.
+-- Comes at the end of every script that may have given fences.
 local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the server of the slot.
--- If nobody is subscribed there, the message goes to all servers instead; every process listens on one of them. That is so if the
--- subscription is not made yet, the slot moves, the ticket is an evicted holder, or the server is older than 7. Nobody knows how many
--- processes get such a message. So it is never a lease, and the result is 0.
+-- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the
+-- server of the slot. If no process is subscribed there, the message goes to all servers instead: every process listens
+-- on one of them. No process is subscribed if the subscription is not made yet, the slot moves, the ticket is an
+-- evicted holder, or the server is older than 7. No server knows how many processes get such a message, so the message
+-- is never a lease, and the result is 0.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -831,55 +856,60 @@ local function wake(inbox, id, grant)
   if listening == 0 then grant = '' end
   local heard = redis.pcall('SPUBLISH', channel, id .. grant)
   if type(heard) == 'number' and heard > 0 then return heard, grant ~= '' end
-  -- Without the right to publish, who waits asks instead.
+  -- If this user may not publish, a waiter gets no message and asks again at its time.
   redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
   return 0, false
 end
 
--- The reply of a command, or nil where the key is of another type.
+-- The reply of a command, or nil if the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
 end
 
--- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
--- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+-- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
+-- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
---   e<expiresAt><id>    who holds, in order of expiry
---   q<arrival><id>      who waits, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
+--   e<expiresAt><id>    the holders, in order of expiry
+--   q<arrival><id>      the waiters, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
---   y<until><id>        tombstones in order of their end
+--   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
 --   0  its process did not listen to its inbox then
 --   1  its process listened
---   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
---   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   2  the waiter is unreached: its process listened, but a message to it reached nobody. Other waiters pass it until it asks again
+--   3  the waiter was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
--- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
--- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
--- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+-- States: h held · o offered · l leaving · w waiting.
+--
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
+-- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+--
+-- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
--- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}
--- The room that is open, with what is known of it already: its first members by section, and its tickets.
+-- The room that is open, with what is known of it so far: the first member of each section, and its tickets.
 local room
 
--- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+-- Redis gets numbers as texts wherever possible: each number that it has to turn into text costs as much as a small
+-- command.
 local function stamp(number) return string.format('%013.0f', number) end
 
 local function member(prefix)
   return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
 end
 
--- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+-- The first entry of the holders (e), which stand behind the summary, or of the queue (q), which stands behind the
+-- holders.
 local function first(section)
   if room.first[section] == nil then
     local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
@@ -890,9 +920,10 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
+-- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
+-- describes the entry.
 
--- The group of this name, false if there is none.
+-- The group of this name, or false if there is none.
 local function group(name)
   if room.groups[name] == nil then
     local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
@@ -902,7 +933,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Only after something was removed: a full server refuses a script that begins by adding.
+-- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -923,8 +954,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
--- script stumbles in between.
+-- Writes the entry when the first waiter leaves, and again when the room is closed. So the group counts as changed even
+-- if the script fails in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -970,7 +1001,7 @@ local function find(id)
   return room.tickets[id]
 end
 
--- What a ticket takes and tolerates, and the terms it came on.
+-- Reads the units and the limit of a ticket, and the terms on which it asked.
 local function share(ticket)
   if not ticket.units then
     local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
@@ -980,7 +1011,7 @@ local function share(ticket)
   return ticket
 end
 
--- The process that asked about a ticket last is the one to wake.
+-- A wake goes to the process that asked about the ticket last.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -996,7 +1027,7 @@ local function erase(ticket)
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
 
--- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+-- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
@@ -1051,17 +1082,19 @@ local function isEmpty()
 end
 
 local function summarize()
-  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
+  -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
-  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
+  -- empty for a moment would lose its expiry.
   redis.call('ZADD', room.key, '0', text)
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
+-- Lets Redis keep the open room as long as any of its tickets may come back, and wakes the evicted tickets.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -1093,7 +1126,7 @@ local function read(summary, second, third)
   end
 end
 
--- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+-- Opens a room, and closes the one before. Returns an answer instead if the key holds no room of this layout.
 local function open(key)
   if room and room.key == key then return room.refusal end
   close()
@@ -1112,10 +1145,11 @@ local function open(key)
   if layout ~= '1' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
-    -- Understood before it is removed.
+    -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
     local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
--- While a slot is moving away, its server refuses a key that is not there, also in the middle of a script, of which nothing is
--- undone. Before a key is away for a moment: stumble over one that is never there.
+-- While a slot is moving away, its server refuses every key that it does not have, also in the middle of a script.
+-- Redis undoes nothing of a script. So this reads a key that never exists: if the slot is moving, the script fails
+-- here, before it deletes a key.
 redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'probe')
 
     redis.call('DEL', key)
@@ -1127,8 +1161,8 @@ redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'probe')
   return room.refusal
 end
 
--- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
--- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+-- Does the step of one ticket in a call for many. A key may hold what only looks like a room. An error there must not
+-- end the script: Redis undoes nothing of a script, and the other tickets would never hear what has become of them.
 local function attempt(key, step)
   local fine, answer = pcall(function() return open(key) or step() end)
   if fine then return answer end
@@ -1139,14 +1173,15 @@ local function attempt(key, step)
 end
 
 local function admits(ticket)
-  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  -- A ticket takes at least one unit, so usually there is no need to read the ticket.
   if room.closed > now or room.units >= room.limit then return false end
   share(ticket)
   return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
--- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
--- False if there are more of them than one call may drop: the offer then stays until the next call.
+-- Drops the waiters right behind a lapsed offer that have been silent for an acceptance term of their own: they lose
+-- their places together with the offer. Returns false if there are more of them than one call may drop. The offer then
+-- stays until the next call.
 local function dropSilent()
   while true do
     local place = first('q')
@@ -1172,8 +1207,8 @@ local function expire()
   end
 end
 
--- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and its process listens here. Returns how many got it.
+-- Sends its message to a waiter that is admitted under this fence. The message is the lease if the server heard of the
+-- waiter within its acceptance term, and if its process listens here. Returns how many processes got the message.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
@@ -1182,8 +1217,9 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
--- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the
+-- process has ended, or has just lost its connection. If the message does reach a process, it also tells the waiter
+-- that it is admitted.
 local unreached = {}
 local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
@@ -1198,8 +1234,9 @@ local function isUnreached(waiter, fence)
   return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
--- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, it is the first waiter behind the head that is
+-- not unreached, and that may hold as well. Unreached waiters keep their places: if their process lives, they ask soon,
+-- and are not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isUnreached(head, fence) then return head end
@@ -1221,7 +1258,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
+-- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -1237,7 +1274,8 @@ local function admit(asker)
     if forgotten then
       erase(waiter)
     else
-      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      -- This removes no member. It stands here because a full server refuses a script that begins by adding, as the
+      -- next fence does.
       redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
@@ -1262,7 +1300,7 @@ local function settle(asker)
   admit(asker)
 end
 
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+-- The last lines of an answer: the messages for the process that asks, and the rooms that have more waiters to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -1273,7 +1311,8 @@ local function addRest(answers)
   end
 end
 
--- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
+-- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
+-- entries.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -1285,7 +1324,7 @@ local function bury(id, mark)
   keep(now + TOMBSTONE)
 end
 
--- The answer to a ticket that was cancelled or evicted, if it was.
+-- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
@@ -1307,7 +1346,8 @@ local function remove()
       end
       bury(id, 'e' .. ARGV[2])
       removed[#removed + 1] = id
-      -- What this very call has told it, it need not be told again.
+      -- This very call may have sent the ticket a hint. Then the ticket asks again anyway, and needs no second message.
+      -- A lease by message does need one.
       if not ticket.told or ticket.granted then room.woken[#room.woken + 1] = ticket end
     end
   end
@@ -1326,13 +1366,13 @@ return answer
 -- KEYS    the rooms
 -- Result  a list: the server's time in ms, then for each room the text of a lone holder, or the list of all its members, which
 --         is empty if there is no room
--- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
--- costs about as much as a small command: it is looked for among all that the server knows.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
+-- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
--- The reply of a command, or nil where the key is of another type.
+-- The reply of a command, or nil if the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
@@ -1379,15 +1419,15 @@ return type(heard) == 'table' and heard.err or ''
 -- ARGV    1 \`c\` to leave tombstones, or \`r\` · 2 the inbox of the process that asks · 3… the ids, in the order of the rooms
 -- Result  a line for each ticket with what it was until now: h(eld) · q(ueued) · u(nknown)
 --         or ?<layout> if the key holds a room of another layout, or something else
---         then a line *<id> for each ticket to wake in the process that asks, or *<id> <fence> <nowMs> if it holds from now, by
---           the server's time
+--         then a line *<id> for each ticket to wake in the process that asks, or *<id> <fence> <nowMs> if the ticket holds from now;
+--           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders and free rooms come first. Then the hand-over in a crowd (crowd.lua), to the head of its queue. All others go by
--- room.lua: what has expired is removed, the ticket leaves, or stays until its minimum hold is over, and the next ones are
--- admitted.
--- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
--- costs about as much as a small command: it is looked for among all that the server knows.
+-- Lone holders and free rooms come first. Then comes the hand-over in a crowd (crowd.lua), to the head of its queue. All other tickets
+-- go by room.lua: it removes what has expired, lets the ticket leave, or stay until its minimum hold is over, and admits the next
+-- waiters.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
+-- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
@@ -1412,10 +1452,10 @@ for at = 2, #KEYS do
   end
 end
 if #general == 0 then return answers[2] and table.concat(answers, '\\n') or answers[1] end
--- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
--- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
--- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
--- before the clock was set back, and the fences go on from there.
+-- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
+-- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
+-- exact below 2^53 only, and the time in microseconds comes there in the year 2255. A last fence between the time and
+-- that limit was given before the clock was set back, and the fences go on from it.
 local function takeLast(fence)
   local last = redis.pcall('SET', KEYS[1], fence, 'GET')
   if not last then return 0 end
@@ -1427,11 +1467,13 @@ local function takeLast(fence)
   redis.call('SET', KEYS[1], last)
 end
 
--- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
--- As text, because numbers become text with 14 digits only. Behind last.lua.
+-- A new fence is larger than every fence before, for any key, and at least the server's time in microseconds. So no room
+-- has to remember its last fence. A fence is a text, because Lua turns a number into a text of 14 digits only. Behind
+-- last.lua.
 local us, lastFence, noFence = tonumber(usText), nil, false
 
--- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+-- Returns nothing if the stored last fence is none to count on from. Then no ticket is admitted, and the rooms stay
+-- sound.
 local function nextFence()
   if noFence then return end
   if lastFence then
@@ -1443,22 +1485,23 @@ local function nextFence()
       return
     end
     lastFence = us > previous and us or previous + 1
-    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
-    -- room for all that it may give, until keepFence says how many these were.
+    -- The clock was set back. Redis undoes nothing of a script, and a script that fails half-way must not leave a last
+    -- fence below the fences that it gave. So this reserves 100,000 fences; keepFence writes the true last one.
     if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
   end
   return lastFence == us and usText or string.format('%.0f', lastFence)
 end
 
--- At the end of a script that may have given fences.
+-- Comes at the end of every script that may have given fences.
 local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the server of the slot.
--- If nobody is subscribed there, the message goes to all servers instead; every process listens on one of them. That is so if the
--- subscription is not made yet, the slot moves, the ticket is an evicted holder, or the server is older than 7. Nobody knows how many
--- processes get such a message. So it is never a lease, and the result is 0.
+-- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the
+-- server of the slot. If no process is subscribed there, the message goes to all servers instead: every process listens
+-- on one of them. No process is subscribed if the subscription is not made yet, the slot moves, the ticket is an
+-- evicted holder, or the server is older than 7. No server knows how many processes get such a message, so the message
+-- is never a lease, and the result is 0.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -1470,18 +1513,18 @@ local function wake(inbox, id, grant)
   if listening == 0 then grant = '' end
   local heard = redis.pcall('SPUBLISH', channel, id .. grant)
   if type(heard) == 'number' and heard > 0 then return heard, grant ~= '' end
-  -- Without the right to publish, who waits asks instead.
+  -- If this user may not publish, a waiter gets no message and asks again at its time.
   redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
   return 0, false
 end
 
--- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
--- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
--- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
--- anything was changed.
+-- A crowd: a room with one holder that has the key for itself while others wait. A contended mutex nearly always is
+-- one, and its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of
+-- its time. It leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to
+-- be kept longer, or the key holds something else.
 
--- The summary of such a room, how many have arrived, until when it is kept, the places of the holder, of the head of the
--- queue and of the one behind, and when the holder expires.
+-- Reads a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
+-- the places of the holder, of the head of the queue and of the waiter behind the head.
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
@@ -1498,8 +1541,8 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
--- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the entry of its group, with
--- and without this waiter.
+-- Reads a waiter: its entry, until when it is remembered, and when and how it was heard of (see \`heard\` in room.lua).
+-- For a waiter of a group also the entry of the group, with and without this waiter.
 local function waiterOf(key, id)
   local entry = entryOf(key, id)
   local till, heard, listens, inbox =
@@ -1515,7 +1558,7 @@ local function waiterOf(key, id)
   }
 end
 
--- Whether who waits at this place is still remembered. Nobody at all is as good.
+-- Whether the waiter at this place is still remembered. True if there is no waiter.
 local function isRemembered(key, place)
   if not place then return true end
   local waiter = waiterOf(key, string.sub(place, 15))
@@ -1524,7 +1567,7 @@ end
 
 asking = ARGV[2]
 
--- The hand-over from the holder of a crowd to the head of its queue.
+-- Hands the key over from the holder of a crowd to the head of its queue.
 local function handOver(key, id)
   local was = crowd(key)
   if not was or not was.head or string.sub(was.place, 15) ~= id then return end
@@ -1539,13 +1582,13 @@ local function handOver(key, id)
   -- Whether the message may be the lease; see room.lua.
   local brings = grant ~= '0' and waiter.listens ~= '0' and waiter.heard + accept > now
   if now + (brings and grant or accept) + delay > was.kept then return end
-  -- Before the fence: a full server refuses a script that begins by adding.
+  -- Comes before the fence: a full server refuses a script that begins by adding.
   local together = waiter.group or mine
   redis.call('ZREM', key, mine, was.place, waiter.entry, was.head, together)
   local fence = nextFence()
   local got, granted
   if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
-  -- If nobody got it, another one may get the key; see room.lua.
+  -- If no process got the message, another waiter may get the key; see room.lua.
   if not fence or got == 0 and waiter.listens == '1' then
     redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head, '0', together)
     return
@@ -1564,50 +1607,55 @@ if #KEYS == 2 and ARGV[1] == 'r' then
     return answer
   end
 end
--- The reply of a command, or nil where the key is of another type.
+-- The reply of a command, or nil if the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
 end
 
--- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
--- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+-- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
+-- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
---   e<expiresAt><id>    who holds, in order of expiry
---   q<arrival><id>      who waits, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
+--   e<expiresAt><id>    the holders, in order of expiry
+--   q<arrival><id>      the waiters, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
---   y<until><id>        tombstones in order of their end
+--   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
 --   0  its process did not listen to its inbox then
 --   1  its process listened
---   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
---   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   2  the waiter is unreached: its process listened, but a message to it reached nobody. Other waiters pass it until it asks again
+--   3  the waiter was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
--- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
--- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
--- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+-- States: h held · o offered · l leaving · w waiting.
+--
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
+-- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+--
+-- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
--- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}
--- The room that is open, with what is known of it already: its first members by section, and its tickets.
+-- The room that is open, with what is known of it so far: the first member of each section, and its tickets.
 local room
 
--- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+-- Redis gets numbers as texts wherever possible: each number that it has to turn into text costs as much as a small
+-- command.
 local function stamp(number) return string.format('%013.0f', number) end
 
 local function member(prefix)
   return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
 end
 
--- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+-- The first entry of the holders (e), which stand behind the summary, or of the queue (q), which stands behind the
+-- holders.
 local function first(section)
   if room.first[section] == nil then
     local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
@@ -1618,9 +1666,10 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
+-- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
+-- describes the entry.
 
--- The group of this name, false if there is none.
+-- The group of this name, or false if there is none.
 local function group(name)
   if room.groups[name] == nil then
     local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
@@ -1630,7 +1679,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Only after something was removed: a full server refuses a script that begins by adding.
+-- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -1651,8 +1700,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
--- script stumbles in between.
+-- Writes the entry when the first waiter leaves, and again when the room is closed. So the group counts as changed even
+-- if the script fails in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -1698,7 +1747,7 @@ local function find(id)
   return room.tickets[id]
 end
 
--- What a ticket takes and tolerates, and the terms it came on.
+-- Reads the units and the limit of a ticket, and the terms on which it asked.
 local function share(ticket)
   if not ticket.units then
     local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
@@ -1708,7 +1757,7 @@ local function share(ticket)
   return ticket
 end
 
--- The process that asked about a ticket last is the one to wake.
+-- A wake goes to the process that asked about the ticket last.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -1724,7 +1773,7 @@ local function erase(ticket)
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
 
--- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+-- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
@@ -1779,17 +1828,19 @@ local function isEmpty()
 end
 
 local function summarize()
-  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
+  -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
-  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
+  -- empty for a moment would lose its expiry.
   redis.call('ZADD', room.key, '0', text)
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
+-- Lets Redis keep the open room as long as any of its tickets may come back, and wakes the evicted tickets.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -1821,7 +1872,7 @@ local function read(summary, second, third)
   end
 end
 
--- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+-- Opens a room, and closes the one before. Returns an answer instead if the key holds no room of this layout.
 local function open(key)
   if room and room.key == key then return room.refusal end
   close()
@@ -1840,10 +1891,11 @@ local function open(key)
   if layout ~= '1' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
-    -- Understood before it is removed.
+    -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
     local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
--- While a slot is moving away, its server refuses a key that is not there, also in the middle of a script, of which nothing is
--- undone. Before a key is away for a moment: stumble over one that is never there.
+-- While a slot is moving away, its server refuses every key that it does not have, also in the middle of a script.
+-- Redis undoes nothing of a script. So this reads a key that never exists: if the slot is moving, the script fails
+-- here, before it deletes a key.
 redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'probe')
 
     redis.call('DEL', key)
@@ -1855,8 +1907,8 @@ redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'probe')
   return room.refusal
 end
 
--- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
--- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+-- Does the step of one ticket in a call for many. A key may hold what only looks like a room. An error there must not
+-- end the script: Redis undoes nothing of a script, and the other tickets would never hear what has become of them.
 local function attempt(key, step)
   local fine, answer = pcall(function() return open(key) or step() end)
   if fine then return answer end
@@ -1867,14 +1919,15 @@ local function attempt(key, step)
 end
 
 local function admits(ticket)
-  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  -- A ticket takes at least one unit, so usually there is no need to read the ticket.
   if room.closed > now or room.units >= room.limit then return false end
   share(ticket)
   return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
--- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
--- False if there are more of them than one call may drop: the offer then stays until the next call.
+-- Drops the waiters right behind a lapsed offer that have been silent for an acceptance term of their own: they lose
+-- their places together with the offer. Returns false if there are more of them than one call may drop. The offer then
+-- stays until the next call.
 local function dropSilent()
   while true do
     local place = first('q')
@@ -1900,8 +1953,8 @@ local function expire()
   end
 end
 
--- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and its process listens here. Returns how many got it.
+-- Sends its message to a waiter that is admitted under this fence. The message is the lease if the server heard of the
+-- waiter within its acceptance term, and if its process listens here. Returns how many processes got the message.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
@@ -1910,8 +1963,9 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
--- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the
+-- process has ended, or has just lost its connection. If the message does reach a process, it also tells the waiter
+-- that it is admitted.
 local unreached = {}
 local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
@@ -1926,8 +1980,9 @@ local function isUnreached(waiter, fence)
   return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
--- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, it is the first waiter behind the head that is
+-- not unreached, and that may hold as well. Unreached waiters keep their places: if their process lives, they ask soon,
+-- and are not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isUnreached(head, fence) then return head end
@@ -1949,7 +2004,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
+-- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -1965,7 +2020,8 @@ local function admit(asker)
     if forgotten then
       erase(waiter)
     else
-      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      -- This removes no member. It stands here because a full server refuses a script that begins by adding, as the
+      -- next fence does.
       redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
@@ -1990,7 +2046,7 @@ local function settle(asker)
   admit(asker)
 end
 
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+-- The last lines of an answer: the messages for the process that asks, and the rooms that have more waiters to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -2001,7 +2057,8 @@ local function addRest(answers)
   end
 end
 
--- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
+-- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
+-- entries.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -2013,7 +2070,7 @@ local function bury(id, mark)
   keep(now + TOMBSTONE)
 end
 
--- The answer to a ticket that was cancelled or evicted, if it was.
+-- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
@@ -2053,8 +2110,8 @@ return table.concat(answers, '\\n')
 `,
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
--- Waiters of one process for one key make a group, which is remembered by one entry; see room.lua. A call with \`+\` makes it of the
--- tickets of the call that wait. A call with the name alone counts for all its waiters, as long as none has left the group.
+-- A group is made of waiters of one process for one key, and is remembered by one entry; see room.lua. A call with \`+\` makes a group of
+-- those tickets of the call that wait. A call with the name alone counts for all waiters of the group, as long as none has left it.
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
@@ -2064,18 +2121,18 @@ return table.concat(answers, '\\n')
 --         5… the ids, in the order of the rooms. With a group perhaps none, for all its waiters
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
---           q<askAgainMs> <nowMs>  it waits, and has to ask again after so long at the latest; nowMs is the server's time
+--           q<askAgainMs> <nowMs>  it waits, and has to ask again after askAgainMs at the latest; nowMs is the server's time
 --           g              it neither holds nor waits
 --           e<reason>      it was evicted
---           -              for a group without ids: it is not known, or a waiter has left it
+--           -              for a group without ids: the server does not know the group, or a waiter has left it
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders come first: their expiry is changed where it stands. Then a single holder of a crowd (crowd.lua). All others go by
--- room.lua: a waiter is remembered anew, what has expired is removed, the next waiters are admitted, and then the ticket is
--- renewed or confirmed.
--- The server's time, by which everything is decided, in ms. Written so because numbers are slow to become text, and each new text
--- costs about as much as a small command: it is looked for among all that the server knows.
+-- Lone holders come first: the script changes their expiry where it stands. Then comes the holder of a crowd (crowd.lua). All other
+-- tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next waiters, and then
+-- renews or confirms the ticket.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
+-- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
@@ -2095,7 +2152,8 @@ for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
     if till < now + ttl and till > now then
       local renewed = string.sub(content, 1, #lone + 34) .. now + ttl .. string.sub(content, #lone + 48)
       if redis.pcall('SET', KEYS[at], renewed, 'PX', ARGV[2]).err then
-        -- A full server refuses to set a key unless the script has written something before: no lease is lost to that.
+        -- A full server refuses SET unless the script has written something before. PEXPIRE writes first, so no lease
+        -- is lost to a full server.
         redis.call('PEXPIRE', KEYS[at], ARGV[2])
         redis.call('SET', KEYS[at], renewed, 'KEEPTTL')
       end
@@ -2106,13 +2164,13 @@ for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
   end
 end
 if ARGV[5] and #general == 0 then return table.concat(answers, '\\n') end
--- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
--- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
--- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
--- anything was changed.
+-- A crowd: a room with one holder that has the key for itself while others wait. A contended mutex nearly always is
+-- one, and its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of
+-- its time. It leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to
+-- be kept longer, or the key holds something else.
 
--- The summary of such a room, how many have arrived, until when it is kept, the places of the holder, of the head of the
--- queue and of the one behind, and when the holder expires.
+-- Reads a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
+-- the places of the holder, of the head of the queue and of the waiter behind the head.
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
@@ -2129,8 +2187,8 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
 end
 
--- A waiter's entry, until when it is remembered, when it was heard of and how (see \`heard\` in room.lua), and the entry of its group, with
--- and without this waiter.
+-- Reads a waiter: its entry, until when it is remembered, and when and how it was heard of (see \`heard\` in room.lua).
+-- For a waiter of a group also the entry of the group, with and without this waiter.
 local function waiterOf(key, id)
   local entry = entryOf(key, id)
   local till, heard, listens, inbox =
@@ -2146,7 +2204,7 @@ local function waiterOf(key, id)
   }
 end
 
--- Whether who waits at this place is still remembered. Nobody at all is as good.
+-- Whether the waiter at this place is still remembered. True if there is no waiter.
 local function isRemembered(key, place)
   if not place then return true end
   local waiter = waiterOf(key, string.sub(place, 15))
@@ -2154,7 +2212,7 @@ local function isRemembered(key, place)
 end
 
 
--- The holder of a crowd, or the ticket that was offered its key and confirms.
+-- Renews the holder of a crowd, or confirms the ticket that was offered the key of one.
 local function keepHolder(key, id)
   local was = crowd(key)
   if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end
@@ -2172,10 +2230,10 @@ if ARGV[5] and #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
   local answer = keepHolder(KEYS[2], ARGV[5])
   if answer then return answer end
 end
--- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
--- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
--- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
--- before the clock was set back, and the fences go on from there.
+-- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
+-- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
+-- exact below 2^53 only, and the time in microseconds comes there in the year 2255. A last fence between the time and
+-- that limit was given before the clock was set back, and the fences go on from it.
 local function takeLast(fence)
   local last = redis.pcall('SET', KEYS[1], fence, 'GET')
   if not last then return 0 end
@@ -2187,11 +2245,13 @@ local function takeLast(fence)
   redis.call('SET', KEYS[1], last)
 end
 
--- Larger than every fence before, for any key, and at least the server's time: so no room has to remember its last one.
--- As text, because numbers become text with 14 digits only. Behind last.lua.
+-- A new fence is larger than every fence before, for any key, and at least the server's time in microseconds. So no room
+-- has to remember its last fence. A fence is a text, because Lua turns a number into a text of 14 digits only. Behind
+-- last.lua.
 local us, lastFence, noFence = tonumber(usText), nil, false
 
--- Nothing where what is kept as the last fence is no fence to go on from: then nobody is admitted, and the rooms stay sound.
+-- Returns nothing if the stored last fence is none to count on from. Then no ticket is admitted, and the rooms stay
+-- sound.
 local function nextFence()
   if noFence then return end
   if lastFence then
@@ -2203,22 +2263,23 @@ local function nextFence()
       return
     end
     lastFence = us > previous and us or previous + 1
-    -- The clock was set back. Nothing of a script is undone, so one that fails half-way must not leave a lower fence here:
-    -- room for all that it may give, until keepFence says how many these were.
+    -- The clock was set back. Redis undoes nothing of a script, and a script that fails half-way must not leave a last
+    -- fence below the fences that it gave. So this reserves 100,000 fences; keepFence writes the true last one.
     if us <= previous then redis.call('SET', KEYS[1], string.format('%.0f', lastFence + 100000)) end
   end
   return lastFence == us and usText or string.format('%.0f', lastFence)
 end
 
--- At the end of a script that may have given fences.
+-- Comes at the end of every script that may have given fences.
 local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
--- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the server of the slot.
--- If nobody is subscribed there, the message goes to all servers instead; every process listens on one of them. That is so if the
--- subscription is not made yet, the slot moves, the ticket is an evicted holder, or the server is older than 7. Nobody knows how many
--- processes get such a message. So it is never a lease, and the result is 0.
+-- As wake.lua, on a cluster. A process that waits for keys of a slot subscribes to a channel of that slot, on the
+-- server of the slot. If no process is subscribed there, the message goes to all servers instead: every process listens
+-- on one of them. No process is subscribed if the subscription is not made yet, the slot moves, the ticket is an
+-- evicted holder, or the server is older than 7. No server knows how many processes get such a message, so the message
+-- is never a lease, and the result is 0.
 local asking, own = nil, {}
 local function wake(inbox, id, grant)
   if inbox == asking then
@@ -2230,55 +2291,60 @@ local function wake(inbox, id, grant)
   if listening == 0 then grant = '' end
   local heard = redis.pcall('SPUBLISH', channel, id .. grant)
   if type(heard) == 'number' and heard > 0 then return heard, grant ~= '' end
-  -- Without the right to publish, who waits asks instead.
+  -- If this user may not publish, a waiter gets no message and asks again at its time.
   redis.pcall('PUBLISH', string.match(KEYS[1], '^(.*){[^{}]*}fence$') .. 'inbox:' .. inbox, id)
   return 0, false
 end
 
--- The reply of a command, or nil where the key is of another type.
+-- The reply of a command, or nil if the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
 end
 
--- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
--- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+-- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
+-- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
---   e<expiresAt><id>    who holds, in order of expiry
---   q<arrival><id>      who waits, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
+--   e<expiresAt><id>    the holders, in order of expiry
+--   q<arrival><id>      the waiters, in order of arrival
+--   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
 --   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
---   y<until><id>        tombstones in order of their end
+--   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
 --   0  its process did not listen to its inbox then
 --   1  its process listened
---   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
---   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   2  the waiter is unreached: its process listened, but a message to it reached nobody. Other waiters pass it until it asks again
+--   3  the waiter was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: \`units limit acceptMs lockDelayMs grantMs inbox owner\`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
--- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, \`1 \` and its t entry:
--- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
--- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+-- States: h held · o offered · l leaving · w waiting.
+--
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
+-- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+--
+-- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
--- for the room goes on with the others. The answer tells the calling client which rooms have more (\`+<index>\`).
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}
--- The room that is open, with what is known of it already: its first members by section, and its tickets.
+-- The room that is open, with what is known of it so far: the first member of each section, and its tickets.
 local room
 
--- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+-- Redis gets numbers as texts wherever possible: each number that it has to turn into text costs as much as a small
+-- command.
 local function stamp(number) return string.format('%013.0f', number) end
 
 local function member(prefix)
   return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\\255', 'LIMIT', '0', '1')[1] or false
 end
 
--- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+-- The first entry of the holders (e), which stand behind the summary, or of the queue (q), which stands behind the
+-- holders.
 local function first(section)
   if room.first[section] == nil then
     local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
@@ -2289,9 +2355,10 @@ local function first(section)
 end
 
 local function keep(till) room.needed = math.max(room.needed, till) end
--- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
+-- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
+-- describes the entry.
 
--- The group of this name, false if there is none.
+-- The group of this name, or false if there is none.
 local function group(name)
   if room.groups[name] == nil then
     local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
@@ -2301,7 +2368,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Only after something was removed: a full server refuses a script that begins by adding.
+-- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -2322,8 +2389,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
--- script stumbles in between.
+-- Writes the entry when the first waiter leaves, and again when the room is closed. So the group counts as changed even
+-- if the script fails in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then
@@ -2369,7 +2436,7 @@ local function find(id)
   return room.tickets[id]
 end
 
--- What a ticket takes and tolerates, and the terms it came on.
+-- Reads the units and the limit of a ticket, and the terms on which it asked.
 local function share(ticket)
   if not ticket.units then
     local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
@@ -2379,7 +2446,7 @@ local function share(ticket)
   return ticket
 end
 
--- The process that asked about a ticket last is the one to wake.
+-- A wake goes to the process that asked about the ticket last.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -2395,7 +2462,7 @@ local function erase(ticket)
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
 
--- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+-- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
@@ -2450,17 +2517,19 @@ local function isEmpty()
 end
 
 local function summarize()
-  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
+  -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
-  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
+  -- empty for a moment would lose its expiry.
   redis.call('ZADD', room.key, '0', text)
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
+-- Lets Redis keep the open room as long as any of its tickets may come back, and wakes the evicted tickets.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -2492,7 +2561,7 @@ local function read(summary, second, third)
   end
 end
 
--- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+-- Opens a room, and closes the one before. Returns an answer instead if the key holds no room of this layout.
 local function open(key)
   if room and room.key == key then return room.refusal end
   close()
@@ -2511,10 +2580,11 @@ local function open(key)
   if layout ~= '1' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
-    -- Understood before it is removed.
+    -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
     local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
--- While a slot is moving away, its server refuses a key that is not there, also in the middle of a script, of which nothing is
--- undone. Before a key is away for a moment: stumble over one that is never there.
+-- While a slot is moving away, its server refuses every key that it does not have, also in the middle of a script.
+-- Redis undoes nothing of a script. So this reads a key that never exists: if the slot is moving, the script fails
+-- here, before it deletes a key.
 redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'probe')
 
     redis.call('DEL', key)
@@ -2526,8 +2596,8 @@ redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'probe')
   return room.refusal
 end
 
--- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
--- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+-- Does the step of one ticket in a call for many. A key may hold what only looks like a room. An error there must not
+-- end the script: Redis undoes nothing of a script, and the other tickets would never hear what has become of them.
 local function attempt(key, step)
   local fine, answer = pcall(function() return open(key) or step() end)
   if fine then return answer end
@@ -2538,14 +2608,15 @@ local function attempt(key, step)
 end
 
 local function admits(ticket)
-  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  -- A ticket takes at least one unit, so usually there is no need to read the ticket.
   if room.closed > now or room.units >= room.limit then return false end
   share(ticket)
   return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
--- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
--- False if there are more of them than one call may drop: the offer then stays until the next call.
+-- Drops the waiters right behind a lapsed offer that have been silent for an acceptance term of their own: they lose
+-- their places together with the offer. Returns false if there are more of them than one call may drop. The offer then
+-- stays until the next call.
 local function dropSilent()
   while true do
     local place = first('q')
@@ -2571,8 +2642,8 @@ local function expire()
   end
 end
 
--- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and its process listens here. Returns how many got it.
+-- Sends its message to a waiter that is admitted under this fence. The message is the lease if the server heard of the
+-- waiter within its acceptance term, and if its process listens here. Returns how many processes got the message.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
@@ -2581,8 +2652,9 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
--- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the
+-- process has ended, or has just lost its connection. If the message does reach a process, it also tells the waiter
+-- that it is admitted.
 local unreached = {}
 local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
@@ -2597,8 +2669,9 @@ local function isUnreached(waiter, fence)
   return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
--- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, it is the first waiter behind the head that is
+-- not unreached, and that may hold as well. Unreached waiters keep their places: if their process lives, they ask soon,
+-- and are not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isUnreached(head, fence) then return head end
@@ -2620,7 +2693,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
+-- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -2636,7 +2709,8 @@ local function admit(asker)
     if forgotten then
       erase(waiter)
     else
-      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      -- This removes no member. It stands here because a full server refuses a script that begins by adding, as the
+      -- next fence does.
       redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
@@ -2661,7 +2735,7 @@ local function settle(asker)
   admit(asker)
 end
 
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+-- The last lines of an answer: the messages for the process that asks, and the rooms that have more waiters to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do
@@ -2672,39 +2746,42 @@ local function addRest(answers)
   end
 end
 
--- What a ticket that asks is, and what it is told. Behind room.lua.
+-- What a ticket is when it asks, and the answer to it. Behind room.lua.
 
--- How long until the server's clock alone may let somebody in.
+-- How long until the server's clock alone may let a waiter in.
 local function untilChange()
   local place = first('e')
   local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
   return change == math.huge and 1 or math.max(1, change - now)
 end
 
--- Until when the room stays taken for a ticket that is confirmed now, even after its release. 0: no longer than it holds.
+-- Until when the room stays taken by a ticket that is confirmed now, even after its release. 0: no longer than the
+-- ticket holds.
 local function minimumHold(asked) return asked.minHold > 0 and stamp(now + asked.minHold) or '0' end
 
--- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all in front of it may be dead,
--- but none except the head too often.
+-- After how long a waiter asks again at the latest. Every waiter watches the next expiry, because all waiters in front
+-- of it may be dead. Only the head of the queue may ask as soon as that; the others wait for at least a sixth of their
+-- acceptance term.
 local function waiting(asked, isHead)
   local least = isHead and 0 or asked.accept / 6
   return 'q' .. math.ceil(math.min(asked.patience / 3, asked.accept * 2 / 3, math.max(least, untilChange()))) .. ' ' .. now
 end
 
--- What a ticket is, after it was settled; \`asked\` are the terms it asks on.
+-- The answer to a ticket after the room was settled. \`asked\` are the terms of this request.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
   if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
-  -- Never sooner than promised before: a request with a shorter ttl may arrive late.
+  -- The lease never ends sooner than promised before: a request with a shorter ttl may arrive late.
   ticket.till = math.max(ticket.till, now + asked.ttl, ticket.hold)
   moveTo(asked.inbox, ticket)
   write(ticket)
   return 'h' .. ticket.number
 end
 
--- Heard of before anything is dropped: a waiter that comes back late keeps its place, if it still has it.
+-- Remembers the waiter before anything is dropped, so a waiter that comes back late keeps its place if it still has
+-- one.
 local function remember(id, asked)
   local ticket = find(id)
   if ticket and ticket.state == 'w' then
@@ -2717,7 +2794,8 @@ local function remember(id, asked)
   end
 end
 
--- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
+-- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
+-- entries.
 local function bury(id, mark)
   local old = member('x' .. id .. '\\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -2729,7 +2807,7 @@ local function bury(id, mark)
   keep(now + TOMBSTONE)
 end
 
--- The answer to a ticket that was cancelled or evicted, if it was.
+-- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
   local entry = member('x' .. id .. '\\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
@@ -2751,11 +2829,11 @@ local function ask(id)
   return ticket and status(ticket, asked) or tombstone(id) or 'g'
 end
 
--- One answer for all waiters of the group, if none has left it.
+-- Answers once for all waiters of the group, if none of them has left it.
 local function askForGroup()
   local known = group(groupName)
   if not known or known.changed ~= '0' then return '-' end
-  -- Written before anybody is admitted.
+  -- The group is written before any waiter is admitted.
   hear(known, asked)
   writeGroup(known)
   room.asking = groupName

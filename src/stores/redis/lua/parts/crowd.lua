@@ -1,10 +1,10 @@
--- A room whose only holder has the key for itself while others wait: what a contended mutex nearly always is, and where a
--- hand-over has to be quick. Follows room.lua for this one case in less than half of its time. Whatever is out of the ordinary
--- (somebody has expired, the room has to be kept longer, the key holds something else) is left to room.lua, before
--- anything was changed.
+-- A crowd: a room with one holder that has the key for itself while others wait. A contended mutex nearly always is
+-- one, and its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of
+-- its time. It leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to
+-- be kept longer, or the key holds something else.
 
--- The summary of such a room, how many have arrived, until when it is kept, the places of the holder, of the head of the
--- queue and of the one behind, and when the holder expires.
+-- Reads a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
+-- the places of the holder, of the head of the queue and of the waiter behind the head.
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
@@ -21,8 +21,8 @@ local function entryOf(key, id)
   return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\255', 'LIMIT', '0', '1')[1]
 end
 
--- A waiter's entry, until when it is remembered, when it was heard of and how (see `heard` in room.lua), and the entry of its group, with
--- and without this waiter.
+-- Reads a waiter: its entry, until when it is remembered, and when and how it was heard of (see `heard` in room.lua).
+-- For a waiter of a group also the entry of the group, with and without this waiter.
 local function waiterOf(key, id)
   local entry = entryOf(key, id)
   local till, heard, listens, inbox =
@@ -38,7 +38,7 @@ local function waiterOf(key, id)
   }
 end
 
--- Whether who waits at this place is still remembered. Nobody at all is as good.
+-- Whether the waiter at this place is still remembered. True if there is no waiter.
 local function isRemembered(key, place)
   if not place then return true end
   local waiter = waiterOf(key, string.sub(place, 15))

@@ -1,6 +1,7 @@
--- Waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which describes how it is kept.
+-- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
+-- describes the entry.
 
--- The group of this name, false if there is none.
+-- The group of this name, or false if there is none.
 local function group(name)
   if room.groups[name] == nil then
     local entry = redis.call('ZRANGEBYLEX', room.key, '[r' .. name .. '\0', '(r' .. name .. '\1', 'LIMIT', '0', '1')[1]
@@ -10,7 +11,7 @@ local function group(name)
   return room.groups[name]
 end
 
--- Only after something was removed: a full server refuses a script that begins by adding.
+-- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
@@ -31,8 +32,8 @@ local function hearWithGroup(waiter)
   if known then waiter.hold = string.sub(known.hold, 1, 13) .. (string.match(waiter.hold, '3$') or string.sub(known.hold, 14)) end
 end
 
--- The entry is written when the first waiter leaves, and again when the room is closed. So the group counts as changed even if the
--- script stumbles in between.
+-- Writes the entry when the first waiter leaves, and again when the room is closed. So the group counts as changed even
+-- if the script fails in between.
 local function leaveGroup(waiter)
   local known = group(waiter.group)
   if known then

@@ -1,7 +1,7 @@
--- Puts a fence in the place of the last one, and returns the last one as a number: 0 where there was none. Nothing, and nothing
--- is changed, where the key holds something else, or a number that is not below 9000000000000000: numbers of Lua are exact
--- below 2^53 only, and the time in microseconds is there in the year 2255. A last fence between the time and that was given
--- before the clock was set back, and the fences go on from there.
+-- Writes `fence` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
+-- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
+-- exact below 2^53 only, and the time in microseconds comes there in the year 2255. A last fence between the time and
+-- that limit was given before the clock was set back, and the fences go on from it.
 local function takeLast(fence)
   local last = redis.pcall('SET', KEYS[1], fence, 'GET')
   if not last then return 0 end

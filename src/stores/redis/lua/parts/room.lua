@@ -1,40 +1,45 @@
--- The room in general, for all verbs: everything about one key in one Redis key, so that it is there or gone as a whole.
--- It is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
+-- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
+-- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     layout 1, and the sum of the holders
---   e<expiresAt><id>    who holds, in order of expiry
---   q<arrival><id>      who waits, in order of arrival
---   t<id>\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each of them
---   r<group>\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     waiters that are remembered together: a group
+--   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
+--   e<expiresAt><id>    the holders, in order of expiry
+--   q<arrival><id>      the waiters, in order of arrival
+--   t<id>\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   r<group>\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
 --   x<id>\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
---   y<until><id>        tombstones in order of their end
+--   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
 --   0  its process did not listen to its inbox then
 --   1  its process listened
---   2  its process listened, but a message to it reached nobody: other waiters pass it until it asks again
---   3  it was passed, and has asked since, so its process lives: it is not passed again
+--   2  the waiter is unreached: its process listened, but a message to it reached nobody. Other waiters pass it until it asks again
+--   3  the waiter was passed, and has asked since, so its process lives: it is not passed again
 --   4  its process listened, on a cluster, where no server knows whether a message reached nobody
 -- facts: `units limit acceptMs lockDelayMs grantMs inbox owner`. grantMs: how long a lease by message lasts, 0 if there is none.
 -- The inbox of a waiter in a group is the name of the group, `inbox/…`; see group.lua.
--- States: h held · o offered · l leaving · w waiting. A lone holder is kept as one string instead, `1 ` and its t entry:
--- most rooms never see anybody else. Of its t entry the fence and sinceUs have 16 digits and its expiry has 13, so that a
--- script can find and change it where it is. Follows law/room.ts function by function; times are the server's, in ms.
+-- States: h held · o offered · l leaving · w waiting.
+--
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: `1 ` and its t entry. In that
+-- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+--
+-- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
--- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The next call
--- for the room goes on with the others. The answer tells the calling client which rooms have more (`+<index>`).
+-- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
+-- next call for the room goes on with the other waiters. The answer names the rooms that have more (`+<index>`).
 local budget, unsettled = 200, {}
--- The room that is open, with what is known of it already: its first members by section, and its tickets.
+-- The room that is open, with what is known of it so far: the first member of each section, and its tickets.
 local room
 
--- Numbers for Redis are texts wherever they can be: each one to be turned into text costs as much as a small command.
+-- Redis gets numbers as texts wherever possible: each number that it has to turn into text costs as much as a small
+-- command.
 local function stamp(number) return string.format('%013.0f', number) end
 
 local function member(prefix)
   return redis.call('ZRANGEBYLEX', room.key, '[' .. prefix, '(' .. prefix .. '\255', 'LIMIT', '0', '1')[1] or false
 end
 
--- The first entry of the holders (e) or of the queue (q), which begin behind the summary and behind the holders.
+-- The first entry of the holders (e), which stand behind the summary, or of the queue (q), which stands behind the
+-- holders.
 local function first(section)
   if room.first[section] == nil then
     local rank = tostring((room.summary and 1 or 0) + (section == 'q' and room.holders or 0))
@@ -67,7 +72,7 @@ local function find(id)
   return room.tickets[id]
 end
 
--- What a ticket takes and tolerates, and the terms it came on.
+-- Reads the units and the limit of a ticket, and the terms on which it asked.
 local function share(ticket)
   if not ticket.units then
     local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
@@ -77,7 +82,7 @@ local function share(ticket)
   return ticket
 end
 
--- The process that asked about a ticket last is the one to wake.
+-- A wake goes to the process that asked about the ticket last.
 local function moveTo(inbox, ticket)
   if string.find(ticket.facts, inbox, 1, true) then return end
   ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
@@ -93,7 +98,7 @@ local function erase(ticket)
   if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
 end
 
--- Always after an erase, if there is something to erase: a full server refuses a script that begins by adding.
+-- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
@@ -148,17 +153,19 @@ local function isEmpty()
 end
 
 local function summarize()
-  -- What is over is as good as never: only a room that is not closed is handed over the quick way.
+  -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
+  -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
   local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
     room.smallest, room.closed, room.kept)
   if text == room.summary then return end
-  -- Added before the old one goes, which may be all there is: a key that was empty for a moment would never expire.
+  -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
+  -- empty for a moment would lose its expiry.
   redis.call('ZADD', room.key, '0', text)
   if room.summary then redis.call('ZREM', room.key, room.summary) end
 end
 
--- Keeps the open room as long as anybody in it may come back, and wakes the evicted.
+-- Lets Redis keep the open room as long as any of its tickets may come back, and wakes the evicted tickets.
 local function close()
   if not room or room.refusal then return end
   if isEmpty() then
@@ -190,7 +197,7 @@ local function read(summary, second, third)
   end
 end
 
--- Opens a room, and closes the one before. Returns an answer instead when what is there is not of this layout.
+-- Opens a room, and closes the one before. Returns an answer instead if the key holds no room of this layout.
 local function open(key)
   if room and room.key == key then return room.refusal end
   close()
@@ -209,7 +216,7 @@ local function open(key)
   if layout ~= '1' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
-    -- Understood before it is removed.
+    -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
     local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
 --@@ cluster-stay
     redis.call('DEL', key)
@@ -221,8 +228,8 @@ local function open(key)
   return room.refusal
 end
 
--- One ticket's step of a call for many. A key may hold what only looks like a room: stumbling over it must not end the
--- script, since nothing of a script is undone, and the other tickets would never hear what has become of them.
+-- Does the step of one ticket in a call for many. A key may hold what only looks like a room. An error there must not
+-- end the script: Redis undoes nothing of a script, and the other tickets would never hear what has become of them.
 local function attempt(key, step)
   local fine, answer = pcall(function() return open(key) or step() end)
   if fine then return answer end
@@ -233,14 +240,15 @@ local function attempt(key, step)
 end
 
 local function admits(ticket)
-  -- Nobody takes less than one unit, so usually there is no need to look at the ticket.
+  -- A ticket takes at least one unit, so usually there is no need to read the ticket.
   if room.closed > now or room.units >= room.limit then return false end
   share(ticket)
   return room.units + ticket.units <= math.min(room.limit, ticket.limit)
 end
 
--- The waiters right behind a lapsed offer that have been silent for an acceptance term of their own lose their places with it.
--- False if there are more of them than one call may drop: the offer then stays until the next call.
+-- Drops the waiters right behind a lapsed offer that have been silent for an acceptance term of their own: they lose
+-- their places together with the offer. Returns false if there are more of them than one call may drop. The offer then
+-- stays until the next call.
 local function dropSilent()
   while true do
     local place = first('q')
@@ -266,8 +274,8 @@ local function expire()
   end
 end
 
--- Sends its message to a waiter that is admitted under this fence: its lease, if the server heard of it within its acceptance term
--- and its process listens here. Returns how many got it.
+-- Sends its message to a waiter that is admitted under this fence. The message is the lease if the server heard of the
+-- waiter within its acceptance term, and if its process listens here. Returns how many processes got the message.
 local function tell(waiter, fence)
   share(waiter)
   local brings = waiter.grant > 0 and not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now
@@ -276,8 +284,9 @@ local function tell(waiter, fence)
   return got
 end
 
--- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the process has ended,
--- or has just lost its connection. If the message does reach somebody, the waiter is admitted by it.
+-- Whether a message to this waiter reaches nobody, although its process listened when the waiter asked last: the
+-- process has ended, or has just lost its connection. If the message does reach a process, it also tells the waiter
+-- that it is admitted.
 local unreached = {}
 local function isUnreached(waiter, fence)
   if isMarked(waiter, '2') then return true end
@@ -292,8 +301,9 @@ local function isUnreached(waiter, fence)
   return unreached[inbox]
 end
 
--- The waiter to admit: the head of the queue. If the head is unreached, the first waiter behind it that is not, and may hold as well.
--- Unreached waiters keep their places: a process that lives asks soon, and is not passed again. A call looks at 200 waiters at most.
+-- The waiter to admit: the head of the queue. If the head is unreached, it is the first waiter behind the head that is
+-- not unreached, and that may hold as well. Unreached waiters keep their places: if their process lives, they ask soon,
+-- and are not passed again. A call looks at 200 waiters at most.
 local steps = 200
 local function chosen(head, fence)
   if not isUnreached(head, fence) then return head end
@@ -315,7 +325,7 @@ local function chosen(head, fence)
   return head
 end
 
--- Admits from the head of the queue. Who asks gets no message: neither the asker nor a waiter of the group that asks.
+-- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
     local place = first('q')
@@ -331,7 +341,8 @@ local function admit(asker)
     if forgotten then
       erase(waiter)
     else
-      -- Removes nothing. A full server refuses a script that begins by adding, as the next fence does.
+      -- This removes no member. It stands here because a full server refuses a script that begins by adding, as the
+      -- next fence does.
       redis.call('ZREM', room.key, '')
       local fence = nextFence()
       if not fence then
@@ -356,7 +367,7 @@ local function settle(asker)
   admit(asker)
 end
 
--- What the answers end with: the messages for the process that asks, and which rooms have more to admit.
+-- The last lines of an answer: the messages for the process that asks, and the rooms that have more waiters to admit.
 local function addRest(answers)
   for _, line in ipairs(own) do answers[#answers + 1] = line end
   for at = 2, #KEYS do

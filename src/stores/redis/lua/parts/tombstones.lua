@@ -1,4 +1,5 @@
--- Tickets that were cancelled or evicted: they stay gone for a while. Behind room.lua, which describes how they are kept.
+-- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
+-- entries.
 local function bury(id, mark)
   local old = member('x' .. id .. '\0')
   if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
@@ -10,7 +11,7 @@ local function bury(id, mark)
   keep(now + TOMBSTONE)
 end
 
--- The answer to a ticket that was cancelled or evicted, if it was.
+-- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
   local entry = member('x' .. id .. '\0')
   if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end

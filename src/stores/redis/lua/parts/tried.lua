@@ -1,4 +1,4 @@
--- The reply of a command, or nil where the key is of another type.
+-- The reply of a command, or nil if the key is of another type.
 local function tried(...)
   local reply = redis.pcall(...)
   if type(reply) ~= 'table' or not reply.err then return reply end
