@@ -34,7 +34,7 @@ async function start(...args: readonly string[]): Promise<{ url: URL; program: H
   return { url: new URL(JSON.parse(program.stdout).url), program }
 }
 
-test('dashboard shows who holds what, read-only, until Ctrl-C', async () => {
+test('dashboard shows holders and waiters, read-only, until Ctrl-C', async () => {
   const lease = await locks.acquire('invoice:42')
   await locks.acquire('other')
   const { url, program } = await start('--prefix', 'invoice:', '--title', 'Orders')
@@ -44,7 +44,7 @@ test('dashboard shows who holds what, read-only, until Ctrl-C', async () => {
     site: { title: 'Orders', allowEvict: false, hasJobs: false },
     rows: [{ key: 'invoice:42', holders: [{ fence: String(lease.fence) }] }],
   })
-  // Somebody who looks does not keep it.
+  // An open stream of a browser does not keep the command running.
   const stream = await fetch(new URL('api/live', url))
   expect(stream.status).toBe(200)
   program.signal('SIGINT')
@@ -52,7 +52,7 @@ test('dashboard shows who holds what, read-only, until Ctrl-C', async () => {
   await stream.body?.cancel().catch(() => {})
 })
 
-test('dashboard says where it is in a terminal, and with --allow-evict makes a token', async () => {
+test('dashboard prints its address in a terminal, and with --allow-evict makes a token', async () => {
   const program = shell.terminal('eval "exec $HOLDFAST dashboard --port 0 --allow-evict"', '')
   await program.prints('Ctrl-C ends it.')
   const [, address = ''] = /^(http:\/\/127\.0\.0\.1:\d+\/\?token=[\w-]{24})\r\n/.exec(program.stdout) ?? []
@@ -70,7 +70,7 @@ test('dashboard says where it is in a terminal, and with --allow-evict makes a t
   await program.exit
 })
 
-test('dashboard prints no token where a journal or a file may keep it, and says whose token it asks for', async () => {
+test('dashboard prints no token when a journal or a file may keep it, and says where it takes its token from', async () => {
   const token = 'correct-horse-battery'
   const path = join(folder, 'token')
   writeFileSync(path, `${token}\n`, { mode: 0o600 })
@@ -96,7 +96,7 @@ test('dashboard prints no token where a journal or a file may keep it, and says 
   }
 })
 
-test('dashboard makes no token that nobody would see', async () => {
+test('dashboard makes no token that no person would see', async () => {
   const { code, stdout, stderr } = await shell.run(['dashboard', '--port', '0', '--allow-evict'])
   expect([code, stdout, stderr]).toEqual([
     64,
@@ -105,7 +105,7 @@ test('dashboard makes no token that nobody would see', async () => {
   ])
 })
 
-test('dashboard shows jobs where there are tables for them', async () => {
+test('dashboard shows jobs when the database has tables for them', async () => {
   await using server = await startPostgres()
   const sites: unknown[] = []
   for (const migrates of [false, true]) {
@@ -120,7 +120,7 @@ test('dashboard shows jobs where there are tables for them', async () => {
   expect(sites).toMatchObject([{ hasJobs: false }, { hasJobs: true }])
 })
 
-test('dashboard needs a token beyond this machine, and takes it from the environment', async () => {
+test('dashboard needs a token when other machines can reach it, and takes it from the environment', async () => {
   for (const host of ['0.0.0.0', '::', 'locks.example']) {
     const { code, stderr } = await shell.run(['dashboard', '--host', host])
     expect([code, stderr]).toEqual([

@@ -48,7 +48,8 @@ describe.each(sharedStores)('the demo on $name', ({ open }) => {
     const [summary] = seen('summary')
     expect(summary).toMatchObject({ doubleHolders: 0, lostUpdates: 0, fencesOutOfOrder: 0, refused: 1 })
     expect(summary.handOvers.release).toBeGreaterThan(0)
-    // Released is handed over, crashed is waited for: at most the ttl, which is half of the 1200 ms here, and a bit.
+    // A released key is handed over at once. A key of a crashed holder is free after the ttl at most, which is half of
+    // the 1200 ms here, and a bit.
     expect(summary.slowestMs.term).toBeLessThan(600)
     expect(summary.slowestMs.kill).toBeLessThan(600 + 1000)
     expect(summary.writes).toBeGreaterThan(20)
@@ -56,7 +57,7 @@ describe.each(sharedStores)('the demo on $name', ({ open }) => {
   })
 })
 
-test('the demo without options needs nothing but a temporary file, and prints for people', async () => {
+test('the demo without options needs nothing but a temporary file, and prints text for people', async () => {
   const { code, stdout, stderr } = await shell.run(quick)
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   for (const word of [
@@ -85,7 +86,7 @@ test('Ctrl-C ends the demo early, with a summary and without its processes', asy
   const demo = shell.start(['demo'])
   await demo.prints('working')
   expect(shell.processes().length).toBeGreaterThan(3)
-  // What `ps` shows of them to everybody: the URL of the store may hold a password.
+  // `ps` shows the command lines of the demo's processes to everybody, and the URL of the store may hold a password.
   expect(execFileSync('ps', ['axww', '-o', 'args='], { encoding: 'utf8' })).not.toContain(folder)
   demo.signal('SIGINT')
   expect(await demo.exit).toBe(130)
@@ -94,7 +95,7 @@ test('Ctrl-C ends the demo early, with a summary and without its processes', asy
   expect(folders()).toEqual([])
 })
 
-test('a second Ctrl-C ends the demo at once, also while a worker stands still', async () => {
+test('a second Ctrl-C ends the demo at once, also while a worker is stopped', async () => {
   const demo = shell.start(['demo', '--kill-every', '600ms'])
   await demo.prints('SIGSTOP')
   demo.signal('SIGINT')
@@ -110,14 +111,14 @@ test('the workers end when the demo itself is killed', async () => {
   await until('all have ended', () => shell.processes().length === 0, { everyMs: 50 })
 })
 
-test('a worker that stands still when the demo is killed goes on, and ends', async () => {
+test('a worker that is stopped when the demo is killed goes on later, and ends', async () => {
   const demo = shell.start(['demo', '--kill-every', '600ms'])
   await demo.prints('SIGSTOP')
   demo.signal('SIGKILL')
   await until('all have ended', () => shell.processes().length === 0, { everyMs: 50 })
 })
 
-/** What the demo itself has made. */
+/** The folders that the demo itself has made. */
 function folders(): string[] {
   return readdirSync(folder).filter((name) => name.startsWith('holdfast-demo-'))
 }

@@ -19,7 +19,7 @@ afterEach(async () => {
   await shell.close()
 })
 
-test('doctor says of each check what it is, in a sentence, and warnings are no failure', async () => {
+test('doctor describes each check in a sentence, and warnings are no failure', async () => {
   const { code, stdout, stderr } = await shell.run(['doctor'])
   expect([code, stderr]).toEqual([0, ''])
   expect(stdout).toMatch(/^ok +connection +The store opens in .* ms, and its user may use it\.$/m)
@@ -52,7 +52,7 @@ test('doctor exits with 1 and says why when there is no store', async () => {
   expect(stdout).not.toContain('sesame')
 })
 
-test('doctor groups what it says of several servers by server, and complains of nothing besides', async () => {
+test('doctor groups its findings about several servers by server, and complains of nothing besides', async () => {
   const { code, stdout, stderr } = await shell.run([
     'doctor',
     '--store',
@@ -64,7 +64,7 @@ test('doctor groups what it says of several servers by server, and complains of 
   expect(stdout).toMatch(/^problem +quorum +1 of 2 servers answer, and 2 have to\./m)
 })
 
-test('doctor puts the sentences below where the terminal is narrow', async () => {
+test('doctor puts the sentences below the marks when the terminal is narrow', async () => {
   const terminal = shell.terminal('stty cols 40; eval "$HOLDFAST doctor"', '')
   expect(await terminal.exit).toBe(0)
   const lines = terminal.stdout.split('\r\n').map(stripVTControlCharacters)
@@ -73,7 +73,7 @@ test('doctor puts the sentences below where the terminal is narrow', async () =>
   for (const line of lines) expect(line.length).toBeLessThanOrEqual(40)
 })
 
-test('doctor works without any setting, and takes no words', async () => {
+test('doctor works without any setting, and takes no arguments', async () => {
   await using store = await openSqlite()
   const { code, stdout } = await shell.run(['doctor', '--store', store.url])
   expect(code).toBe(0)

@@ -2,7 +2,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { type EtcdCluster, type EtcdServer, startEtcd, startEtcdCluster } from '../servers/etcd-server.ts'
 import { Shell } from './holdfast-process.ts'
 
-/** Nothing of etcd keeps a process alive: a command that forgets to stay ends with exit code 13 and without a word. */
+/**
+ * The etcd client keeps no process alive by itself. A command that does not wait for it ends with exit code 13 and
+ * without a word.
+ */
 let shell: Shell
 beforeEach(() => {
   shell = new Shell()
@@ -42,7 +45,7 @@ describe('etcd with three members', () => {
     }
   })
 
-  test('every command ends with a code of its own while all hang, and says why', async () => {
+  test('every command ends with a code of its own while all members hang, and says why', async () => {
     for (const member of cluster.members) await member.pause()
     try {
       const [examined, ...ended] = await Promise.all([
@@ -61,7 +64,7 @@ describe('etcd with three members', () => {
     }
   })
 
-  test('doctor has a verdict while one of them hangs, is gone, and while most of them are', async () => {
+  test('doctor has a verdict while one member hangs, while one is gone, and while most members are gone', async () => {
     const [first, second] = cluster.members as [EtcdServer, EtcdServer]
     await first.pause()
     expect((await doctor(urlOf(cluster.urls))).verdicts).toContain('connection')
@@ -83,6 +86,6 @@ test('doctor, and every other command, works where etcd asks for a password', as
       .filter(([name]) => name !== 'dashboard')
       .map(async (args) => (await shell.run([args[0] as string, '--store', url, ...args.slice(1)])).code),
   )
-  // Nobody is there to be shown or evicted.
+  // There is no ticket to show or to evict.
   expect(codes).toEqual([0, 0, 1, 0, 0])
 })

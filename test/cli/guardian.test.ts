@@ -2,7 +2,7 @@ import { afterEach, expect, test } from 'vitest'
 import { deadlineIn } from '../../src/cli/run/deadline.ts'
 import type { Guardian } from '../../src/cli/run/guardian.ts'
 
-// The built one, because it starts a file that stands next to it.
+// The guardian of the built package, because it starts a file that stands next to it.
 const built = new URL('../../dist/cli/run/guardian.js', import.meta.url).href
 const { Guardian: BuiltGuardian } = (await import(built)) as { Guardian: typeof Guardian }
 

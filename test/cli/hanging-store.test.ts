@@ -33,7 +33,7 @@ test('ls, show and evict end with one sentence when the server hangs from the st
 })
 
 test('ls, show and evict end with one sentence when the server hangs after they have connected', async () => {
-  // Slow replies leave time to stop it between its answers to the two questions of connecting and the next one.
+  // Slow replies leave time to stop the server between its answers to the two questions of connecting and the next one.
   proxy.delay({ replyMs: 1000 })
   await redis.command('CONFIG', 'RESETSTAT')
   const ending = Promise.all(commands.map(endsInTime))

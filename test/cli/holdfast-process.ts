@@ -4,25 +4,25 @@ import { constants } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { until } from '../servers/until.ts'
 
-/** To be run by Node.js. */
+/** The program's file, for Node.js to run. */
 export const PROGRAM: string = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
 
-/** One `holdfast …` as a person starts it, from the built package. */
+/** One `holdfast …` command of the built package, started as a person starts it. */
 export interface HoldfastProcess {
   readonly pid: number
   readonly stdout: string
   readonly stderr: string
   readonly running: boolean
-  /** Its exit code; 128+n if a signal has ended the process itself, as a shell would say. */
+  /** The exit code of the process. If a signal has ended the process: 128+n, as a shell would say. */
   readonly exit: Promise<number>
   signal(name: NodeJS.Signals): void
-  /** As `head` does it when it has seen enough. */
+  /** Closes the standard output, as `head` does when it has enough. */
   closeOutput(): void
-  /** As a terminal does it that was closed. */
+  /** Closes the error output, as a closed terminal does. */
   closeErrors(): void
-  /** Until its output contains a text. */
+  /** Resolves once the output contains a text. */
   prints(text: string): Promise<void>
-  /** The process that guards its command. */
+  /** Resolves with the id of the process that guards the command. */
   guardian(): Promise<number>
 }
 
@@ -32,9 +32,12 @@ export interface Surroundings {
   readonly cwd?: string
 }
 
-/** Starts commands and, at the end, tells which of their processes are still there. */
+/** Starts commands. At the end it says which of their processes are still there. */
 export class Shell {
-  /** All that is started below inherits it, so that it is found wherever it went. */
+  /**
+   * An environment variable with this value marks every process that is started here. Children inherit it, so all of
+   * them are found.
+   */
   readonly #mark: string = randomUUID()
   readonly #env: Readonly<Record<string, string | undefined>>
 
@@ -52,7 +55,7 @@ export class Shell {
     return watch(child)
   }
 
-  /** A script of bash with job control, in a terminal in which somebody types; `$HOLDFAST` is the program there. */
+  /** Runs a script of bash with job control, in a terminal. `typed` is typed there; `$HOLDFAST` is the program. */
   terminal(
     script: string,
     typed: string,
@@ -92,7 +95,7 @@ export class Shell {
       .map((line) => Number.parseInt(line, 10))
   }
 
-  /** Rejects when something is left behind; then it is gone, too. */
+  /** Rejects when a process is left behind, and kills that process. */
   async close(): Promise<void> {
     try {
       await until('no process is left behind', () => this.processes().length === 0, { everyMs: 50 })
@@ -119,7 +122,7 @@ function watch(child: ChildProcess): HoldfastProcess {
       resolve(code ?? 128 + constants.signals[signal ?? 'SIGKILL'])
     })
   }).then(async (code) => {
-    // What a command leaves in the background may keep the pipes open.
+    // A process that the command leaves in the background may keep the pipes open.
     await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, 200))])
     return code
   })

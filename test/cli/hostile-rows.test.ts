@@ -8,7 +8,7 @@ import { Shell } from './holdfast-process.ts'
 import { openSqlite, type TestStore } from './stores.ts'
 
 const MEGABYTES = 2 * 2 ** 20
-/** Clears the screen, turns the direction of writing, ends the line. */
+/** This text clears the screen, turns the direction of writing, and ends the line. */
 const HOSTILE = 'x\x1b[2J\u202e\n'
 const ROWS = 8
 
@@ -16,7 +16,7 @@ describe.each([
   ['sqlite', openSqlite, (url: string) => openSqliteStore(url.replace('sqlite:', ''))],
   ['redis', startRedis, (url: string) => openRedis(url)],
 ] as [string, () => Promise<TestStore>, (url: string) => Promise<Store>][])(
-  'texts of megabytes that somebody else has written into %s',
+  'texts of megabytes that another program has written into %s',
   (_, start, open) => {
     let place: TestStore
     let shell: Shell
@@ -56,7 +56,7 @@ describe.each([
   },
 )
 
-test('a label that is longer than anybody reads is refused where it is given', async () => {
+test('a label that is longer than people read is refused where it is given', async () => {
   await expect(connect('memory:', { label: 'x'.repeat(501) })).rejects.toThrow(
     /^Expected `label` to be a text of at most 500 characters, got "x+…" \(501 characters\)\.$/,
   )

@@ -40,7 +40,7 @@ test('jobs counts by name and state, for people and for programs', async () => {
   ])
 })
 
-test('jobs list and show tell what failed and why, and text of strangers does nothing to the terminal', async () => {
+test('jobs list and show tell what failed and why, and a stranger’s text does nothing to the terminal', async () => {
   const id = (await jobs.enqueue('mail\x1b[2J', { to: 'a\x1b]0;x\x07' }, { maxAttempts: 1 })) ?? ''
   const [job] = await jobs.claim('mail\x1b[2J', { label: 'web-1' })
   await job?.fail('no such\x1b[1m address\nsecond line')
@@ -58,7 +58,7 @@ test('jobs list and show tell what failed and why, and text of strangers does no
   )
 })
 
-test('a list says when it is not all', async () => {
+test('jobs list says when it does not show all jobs', async () => {
   await jobs.enqueueAll(Array.from({ length: 5 }, () => ({ name: 'a' })))
   const { stdout, stderr } = await shell.run(['jobs', 'list', '--limit', '3'])
   expect(stdout.trimEnd().split('\n')).toHaveLength(4)
@@ -95,7 +95,7 @@ test('jobs retry, cancel and remove say what they did, and exit with 1 when ther
   expect(await jobs.find(ids[2] ?? '')).toBeNull()
 })
 
-test('what is typed wrong is said in one sentence, without the url', async () => {
+test('a mistake in what is typed is said in one sentence, without the url', async () => {
   const cases: [string[], string][] = [
     [
       ['jobs', 'drop'],
@@ -123,7 +123,7 @@ test('what is typed wrong is said in one sentence, without the url', async () =>
   )
 })
 
-test('without tables or without a server it says what to do, and exits with 69', async () => {
+test('without tables or without a server a command says what to do, and exits with 69', async () => {
   expect(await shell.run(['jobs', '--schema', 'elsewhere'])).toMatchObject({
     code: 69,
     stderr: expect.stringContaining('migrate()'),

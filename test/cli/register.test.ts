@@ -17,7 +17,7 @@ afterEach(() => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-test('a write counts until a higher fence has been there', () => {
+test('a write counts until the register has seen a higher fence', () => {
   const [one, other] = [open(), open()]
   expect(one.append(entry({ ticket: 'a', fence: '9', base: 0 }))).toBe(true)
   expect(other.value).toBe(1)
@@ -27,13 +27,13 @@ test('a write counts until a higher fence has been there', () => {
   expect(one.value).toBe(2)
 })
 
-test('whoever opens it later sees the same', () => {
+test('a process that opens the register later sees the same', () => {
   const one = open()
   for (let base = 0; base < 500; base += 1) one.append(entry({ base }))
   expect(open().value).toBe(500)
 })
 
-test('what was written by halves is not there, and spoils nothing that comes after', () => {
+test('an entry that is half written counts as missing, and spoils no later entry', () => {
   const one = open()
   appendFileSync(path, '\n{"worker":1,"ticket":"dead","fence":"99"')
   expect(one.append(entry({ base: 0 }))).toBe(true)

@@ -20,7 +20,7 @@ describe.each(sharedStores)('on $name', ({ open }) => {
     await shell.close()
   })
 
-  /** Somebody in the queue. */
+  /** Puts a waiter into the queue. */
   async function waiter(key: string) {
     const giveUp = new AbortController()
     const waiting = locks.acquire(key, { signal: giveUp.signal }).catch(() => {})
@@ -57,7 +57,7 @@ describe.each(sharedStores)('on $name', ({ open }) => {
     for (const lease of leases) await lease.release()
   })
 
-  test('ls --json gives one object a key and line, with fences as strings and no limit as null', async () => {
+  test('ls --json gives one object for each key and line, with fences as strings and no limit as null', async () => {
     const leases = [await locks.acquire('a'), await locks.readWrite('b').acquireRead()]
     const { stdout } = await shell.run(['ls', '--json'])
     const rooms = stdout
@@ -76,7 +76,7 @@ describe.each(sharedStores)('on $name', ({ open }) => {
     for (const lease of leases) await lease.release()
   })
 
-  test('ls of nothing prints nothing, says so to people, and is no error', async () => {
+  test('ls without any room prints nothing, says so to people, and is no error', async () => {
     expect(await shell.run(['ls', 'job:'])).toEqual({
       code: 0,
       stdout: '',
@@ -85,7 +85,7 @@ describe.each(sharedStores)('on $name', ({ open }) => {
     expect(await shell.run(['ls', '--json'])).toEqual({ code: 0, stdout: '', stderr: '' })
   })
 
-  test('show tells who holds and who waits, by their ids', async () => {
+  test('show lists the holders and the waiters, by their ids', async () => {
     const lease = await locks.acquire('backup')
     const queued = await waiter('backup')
     const { code, stdout } = await shell.run(['show', 'backup'])
@@ -121,7 +121,7 @@ describe.each(sharedStores)('on $name', ({ open }) => {
     await queued.leave()
   })
 
-  test('evict without an id takes it from all, and says so to programs', async () => {
+  test('evict without an id takes the key from all holders and waiters, and says so to programs', async () => {
     const leases = [await locks.readWrite('doc').acquireRead(), await locks.readWrite('doc').acquireRead()]
     const { code, stdout } = await shell.run(['evict', 'doc', '--reason', 'over', '--json'])
     expect(code).toBe(0)
@@ -129,7 +129,7 @@ describe.each(sharedStores)('on $name', ({ open }) => {
     expect([key, evicted.sort()]).toEqual(['doc', leases.map(({ id }) => id).sort()])
   })
 
-  test('evict of nobody exits with 1', async () => {
+  test('evict exits with 1 when there is no ticket to evict', async () => {
     expect(await shell.run(['evict', 'nothing', '--reason', 'x'])).toEqual({
       code: 1,
       stdout: '',
@@ -139,7 +139,7 @@ describe.each(sharedStores)('on $name', ({ open }) => {
     expect(json).toEqual({ code: 1, stdout: '{"key":"nothing","evicted":[]}\n', stderr: '' })
   })
 
-  test('text of strangers does nothing to the terminal', async () => {
+  test('a stranger’s text does nothing to the terminal', async () => {
     const key = 'a\x1b[2J\nb\u202ec'
     const stranger = await connect(store.url, { label: '\x1b]0;title\x07' })
     const lease = await stranger.acquire(key)

@@ -21,8 +21,8 @@ afterEach(async () => {
 })
 
 /**
- * A command whose child, and not itself, goes on writing its fence to the end of a file, and which takes no notice of
- * being told to end. The order of the lines is the evidence: it is the kernel's, and no clock is in it.
+ * A command whose child writes its fence to the end of a file, again and again, and ignores every request to end. The
+ * order of the lines is the evidence: the kernel decides it, and no clock is in it.
  */
 function writer(options: readonly string[] = []): HoldfastProcess {
   const write = `trap "" TERM; while :; do echo "$HOLDFAST_FENCE"; sleep 0.01; done >> "$0"`
@@ -43,7 +43,7 @@ function writes(fence?: string): Promise<string> {
   return until('somebody writes', () => record().find((line) => line !== fence))
 }
 
-/** Nobody wrote under the first fence once the second had come. */
+/** Checks that no process wrote under the first fence once the second one had come. */
 async function expectOneAfterTheOther(first: string): Promise<void> {
   const second = await writes(first)
   const count = record().length
@@ -53,7 +53,7 @@ async function expectOneAfterTheOther(first: string): Promise<void> {
   expect(new Set(fences)).toEqual(new Set([first, second]))
 }
 
-/** Ends all of it: the command takes no notice of anything else. */
+/** Kills `holdfast run` together with its command, which ignores everything else. */
 async function end(running: HoldfastProcess): Promise<void> {
   running.signal('SIGKILL')
   expect(await running.exit).toBe(137)
@@ -96,7 +96,8 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
       ready.push(running.stdout !== '')
       await until('nobody is left', () => shell.processes().length === 0)
     }
-    // Some before and some after the command was there: the moments in question are in between.
+    // The loop has killed some runs before the command was there, and some after it. The moments in question are in
+    // between.
     expect(new Set(ready)).toEqual(new Set([false, true]))
   })
 
@@ -180,7 +181,7 @@ test('with a server that hangs, the command is told to end, and is gone before t
   const pausedAt = Date.now()
   await first.prints('told')
   expect(await first.exit).toBe(76)
-  // The latest renewal that the server can have seen was before the pause.
+  // The server can have seen no renewal later than the pause.
   expect(statSync(join(folder, 'record')).mtimeMs).toBeLessThan(pausedAt + TTL_MS)
   redis.resume()
 })

@@ -14,10 +14,10 @@ afterEach(async () => {
   await store[Symbol.asyncDispose]()
 })
 
-/** A command whose child, and not itself, does the work: it says which signal it got, and ends with 3. */
+/** A command whose child does the work: the child prints the signal that it got, and ends with 3. */
 function family(signal: string): string[] {
   const grandchild = `trap "echo got ${signal}; exit 3" ${signal}; echo ready; while :; do sleep 0.02; done`
-  // In the foreground, because a shell has its background ignore Ctrl-C.
+  // The child runs in the foreground, because a shell lets its background processes ignore Ctrl-C.
   const script = `trap : ${signal}; sh -c '${grandchild}'; exit $?`
   return ['sh', '-c', script]
 }
@@ -34,7 +34,7 @@ describe('while the command runs', () => {
     },
   )
 
-  test('a second Ctrl-C soon after the first kills what ignores it', async () => {
+  test('a second Ctrl-C soon after the first kills a command that ignores it', async () => {
     const script = 'trap "echo ignored" INT; echo ready; while :; do sleep 0.02; done'
     const running = shell.start(['run', 'backup', '--', 'sh', '-c', script])
     await running.prints('ready')
@@ -45,7 +45,7 @@ describe('while the command runs', () => {
     expect((await shell.run(['run', '-n', 'backup', '--', 'true'])).code).toBe(0)
   })
 
-  test('Ctrl-Z does not stop the renewal, and says so', async () => {
+  test('Ctrl-Z does not stop the renewal, and a message says so', async () => {
     const running = shell.start([
       'run',
       '--ttl',
@@ -62,7 +62,7 @@ describe('while the command runs', () => {
     expect(await running.exit).toBe(0)
   })
 
-  test('what a service manager sends to all processes ends the command in its own time', async () => {
+  test('a signal that a service manager sends to all processes ends the command in its own time', async () => {
     const script = 'trap "sleep 0.3; echo wound up; exit 4" TERM; echo ready; while :; do sleep 0.02; done'
     const running = shell.start(['run', 'backup', '--', 'sh', '-c', script])
     await running.prints('ready')

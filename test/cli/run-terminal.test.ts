@@ -13,14 +13,14 @@ afterEach(async () => {
   await store[Symbol.asyncDispose]()
 })
 
-test('a command in the foreground reads what is typed', async () => {
+test('a command in the foreground reads what a person types', async () => {
   const ran = shell.terminal(`eval "$HOLDFAST run key -- head -n 1"`, 'for the command\n')
   expect(await ran.exit).toBe(0)
-  // Once as the echo of the terminal.
+  // The terminal echoes the text, and the command prints it.
   expect(ran.stdout.match(/for the command/g)).toHaveLength(2)
 })
 
-test('a command in the background reads nothing, and what is typed is for the shell', async () => {
+test('a command in the background reads nothing, and the shell gets what a person types', async () => {
   const background = `eval "$HOLDFAST run key -- sh -c 'cat; echo read to the end'" & wait $!`
   const ran = shell.terminal(`${background}; read line; echo "the shell got: $line"`, 'for the shell\n')
   expect(await ran.exit).toBe(0)
@@ -28,7 +28,7 @@ test('a command in the background reads nothing, and what is typed is for the sh
   expect(ran.stdout).toContain('the shell got: for the shell')
 })
 
-test('a command in the background reads what is piped to it', async () => {
+test('a command in the background reads from a pipe', async () => {
   const background = `echo piped | eval "$HOLDFAST run key -- cat" & wait $!`
   const ran = shell.terminal(background, '')
   expect(await ran.exit).toBe(0)

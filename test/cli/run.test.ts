@@ -18,7 +18,7 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
     expect({ stdout, stderr }).toEqual({ stdout: '', stderr: '' })
   })
 
-  /** Holds the key until it is told to end. */
+  /** Starts a command that holds the key until the test ends it. */
   async function holder(...options: readonly string[]) {
     const held = shell.start(['run', ...options, 'backup', '--', 'sh', '-c', 'echo holding; exec sleep 60'])
     await held.prints('holding')
@@ -37,7 +37,7 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
     expect(ran).toEqual({ code: 7, stdout: 'text', stderr: 'a  b*\n' })
   })
 
-  test('tells the command what it holds', async () => {
+  test('tells the command its key and its fence', async () => {
     const script = 'echo "$HOLDFAST_KEY|$HOLDFAST_FENCE|$HOLDFAST_ID"'
     const outputs: string[] = []
     for (let count = 0; count < 2; count += 1) {
@@ -60,7 +60,7 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
     expect((await shell.run(['run', 'backup', '--', 'sh', '-c', 'kill -USR1 $$'])).code).toBe(138)
   })
 
-  test('says in one line who holds it, and exits with 75, when it must not wait', async () => {
+  test('says in one line which process holds the key, and exits with 75, when it must not wait', async () => {
     const held = await holder('--label', 'nightly')
     const busy = await shell.run(['run', '-n', 'backup', '--', 'echo', 'no'])
     expect(busy).toEqual({
@@ -125,7 +125,7 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
     expect(first).toBeLessThan(second ?? 0)
   })
 
-  test('holds it together with others who share it, and not with one who does not', async () => {
+  test('holds the key together with others that share it, and not with an exclusive one', async () => {
     const reader = await holder('--shared')
     expect((await shell.run(['run', '-s', '-n', 'backup', '--', 'true'])).code).toBe(0)
     expect((await shell.run(['run', '-n', 'backup', '--', 'true'])).code).toBe(75)
@@ -160,7 +160,7 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
     expect((await shell.run(['run', '-w', '30s', 'backup', '--', 'true'])).code).toBe(0)
   })
 
-  test('leaves what the command left in the background alone', async () => {
+  test('leaves alone the processes that the command left in the background', async () => {
     const ran = shell.start(['run', 'backup', '--', 'sh', '-c', 'sleep 60 >/dev/null 2>&1 & echo $!'])
     expect(await ran.exit).toBe(0)
     const background = Number(ran.stdout)

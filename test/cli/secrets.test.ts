@@ -6,7 +6,7 @@ import { connect } from '../../src/index.ts'
 import { Shell } from './holdfast-process.ts'
 
 let folder: string
-/** Stands for a password: it may be seen by nobody but us. */
+/** This file name stands for a password, which no other user may see. */
 let url: string
 let shell: Shell
 beforeEach(() => {
@@ -46,7 +46,7 @@ describe('the URL of the store', () => {
     if (command === 'jobs') expect(stderr).toContain('got one that begins with "sqlite"')
   })
 
-  test('is taken from the file that the environment names, but not instead of an option', async () => {
+  test('is taken from the file that the environment names, unless an option gives another one', async () => {
     await using locks = await connect(url)
     await locks.acquire('invoice')
     const env = { HOLDFAST_STORE_FILE: fileWith(url) }
@@ -80,7 +80,7 @@ describe('the URL of the store', () => {
   })
 
   test.each(['0644', '0604', '0620', '0666'])(
-    'is refused in a file of mode %s, which others can read or write',
+    'is refused in a file of mode %s, which other users can read or write',
     async (mode) => {
       const { code, stderr } = await shell.run([
         'ls',
@@ -94,7 +94,7 @@ describe('the URL of the store', () => {
     },
   )
 
-  test('is refused in a sentence, without the text, where the file is none of such', async () => {
+  test('is refused in a sentence, without the text, when the file is not one readable line', async () => {
     const path = join(folder, 'nothing')
     for (const [given, sentence] of [
       [path, 'Expected --store-file to be a file that can be read, got ENOENT.'],
@@ -125,7 +125,7 @@ describe('the URL of the store', () => {
     }
   })
 
-  test('is in no command line under `holdfast run`, but in its own where it was typed there', async () => {
+  test('is in no command line under `holdfast run`, except in its own if it was typed there', async () => {
     const looks = ['run', 'job', '--', 'sh', '-c', 'ps -ww -o command= -p $$ -p $PPID']
     const [name = '', ...rest] = looks
     for (const [args, env] of [
@@ -135,20 +135,20 @@ describe('the URL of the store', () => {
     ] as const) {
       const { code, stdout } = await shell.run([name, ...args, ...rest], { env })
       expect(code).toBe(0)
-      // Its guardian and the command.
+      // The lines of the guardian and of the command.
       expect(stdout.trim().split('\n')).toHaveLength(2)
       expect(stdout).not.toContain('geheim')
     }
   })
 
-  test('with a password in the command line is warned of where somebody is there to read it', async () => {
+  test('with a password in the command line brings a warning when a person is there to read it', async () => {
     const warning = 'everybody on this machine can read the password in --store'
     const list = async (option: string, value: string): Promise<string> => {
       const terminal = shell.terminal(`eval "$HOLDFAST ls ${option}" "$VALUE"`, '', { VALUE: value })
       await terminal.exit
       return terminal.stdout
     }
-    // Nobody listens there.
+    // No server listens on this port.
     const secret = 'redis://:geheim@127.0.0.1:1'
     const warned = await list('--store', secret)
     expect(warned.split(warning)).toHaveLength(2)

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { startRedis } from '../servers/redis-server.ts'
 
-/** A store of its own for a file of tests. */
+/** A store of its own for each test file. */
 export interface TestStore extends AsyncDisposable {
   readonly url: string
 }

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { table } from '../../src/cli/table.ts'
 import { age, cut, json, plain, width, wrap } from '../../src/cli/text.ts'
 
-describe('text of strangers', () => {
+describe('a stranger’s text', () => {
   test.each([
     ['clears the screen', '\x1b[2J', '\\x1b[2J'],
     ['ends the line', 'a\r\nb', 'a\\x0d\\x0ab'],
@@ -60,11 +60,11 @@ describe('a text that is cut', () => {
     expect([cut('abc', 1), cut('abc', 0)]).toEqual(['…', ''])
   })
 
-  test('takes no time worth mentioning, though somebody wrote a megabyte', () => {
+  test('takes no time worth mentioning, even with a megabyte of text', () => {
     expect(cut(`a${'x'.repeat(1_000_000)}b`, 5)).toBe('ax…xb')
   })
 
-  test('counts rare characters as terminals do: of the second plane, and what surrounds others', () => {
+  test('counts rare characters as terminals do: those of the second plane, and those that surround others', () => {
     expect(['\u{20000}', '\u{2f800}', 'a\u20dd', '\u{1f512}'].map(width)).toEqual([2, 2, 1, 2])
   })
 })
@@ -99,7 +99,7 @@ describe('a table', () => {
       'a-key-wi…g-name:1  20.0s',
       '日本日本…日本日本  1.0s',
     ])
-    // What is left of the key is never less than this.
+    // The table is never narrower than this, because a part of the key always stays.
     expect(widest(1)).toBe(19)
   })
 

@@ -10,13 +10,13 @@ export interface TmuxOptions {
   readonly env?: Readonly<Record<string, string | undefined>>
 }
 
-/** A shell in a terminal of its own, in which `holdfast` is the program. Looks at what a person would see. */
+/** A shell in a terminal of its own, in which `holdfast` is the program. The tests read what a person would see. */
 export class Tmux implements AsyncDisposable {
   readonly #socket = `holdfast-${randomUUID()}`
 
   constructor({ columns = 100, rows = 24, env = {} }: TmuxOptions = {}) {
     const program = `${JSON.stringify(process.execPath)} ${JSON.stringify(PROGRAM)}`
-    // Interactive, so that it has job control and stops and continues what it started.
+    // An interactive shell has job control: it stops processes that it started, and lets them go on.
     const shell = ['env', `HOLDFAST=${program}`, 'PS1=$ ', ...assignments(env)]
     const size = ['-x', String(columns), '-y', String(rows)]
     this.#run(
@@ -29,7 +29,7 @@ export class Tmux implements AsyncDisposable {
     )
   }
 
-  /** The lines of the screen, without what is blank at their ends. `styled`: with its colours, as control sequences. */
+  /** The lines of the screen, without the blanks at their ends. `styled`: with colours, as control sequences. */
   lines({ styled = false }: { readonly styled?: boolean } = {}): readonly string[] {
     return this.#run('capture-pane', '-p', ...(styled ? ['-e'] : [])).split('\n')
   }
@@ -38,14 +38,14 @@ export class Tmux implements AsyncDisposable {
     return this.lines().join('\n')
   }
 
-  /** What the program has done to the terminal. */
+  /** The modes that the program has set in the terminal. */
   get modes(): { readonly isOtherScreen: boolean; readonly hasCursor: boolean; readonly wraps: boolean } {
     const shown = this.#run('display-message', '-p', '#{alternate_on} #{cursor_flag} #{wrap_flag}')
     const [other, cursor, wrap] = shown.trim().split(' ')
     return { isOtherScreen: other === '1', hasCursor: cursor === '1', wraps: wrap === '1' }
   }
 
-  /** As tmux names keys: `Enter`, `Down`, `C-c`; everything else is typed as it is. */
+  /** Presses a key that has a name in tmux: `Enter`, `Down`, `C-c`. Types everything else as it is. */
   press(...keys: readonly string[]): void {
     this.#run('send-keys', ...keys)
   }
@@ -54,7 +54,7 @@ export class Tmux implements AsyncDisposable {
     this.#run('send-keys', '-l', text)
   }
 
-  /** A line for the shell. */
+  /** Types a line for the shell, with Enter. */
   enter(command: string): void {
     this.type(command)
     this.press('Enter')
@@ -82,7 +82,7 @@ export class Tmux implements AsyncDisposable {
     }
   }
 
-  /** The process that runs in it besides the shell. */
+  /** The process that runs in the terminal besides the shell. */
   pid(): number {
     const [shell = ''] = this.#run('display-message', '-p', '#{pane_pid}').split('\n')
     return Number(execFileSync('ps', ['--ppid', shell, '-o', 'pid='], { encoding: 'utf8' }).trim())
@@ -95,7 +95,7 @@ export class Tmux implements AsyncDisposable {
   #run(...args: readonly string[]): string {
     return execFileSync(TMUX, ['-L', this.#socket, ...args], {
       encoding: 'utf8',
-      // As it would be in most terminals, and not as it is where the tests run.
+      // The settings of most terminals, and not those of the machine that runs the tests.
       env: {
         ...process.env,
         LC_ALL: 'C.UTF-8',

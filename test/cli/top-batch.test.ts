@@ -19,7 +19,7 @@ afterEach(async () => {
   await store[Symbol.asyncDispose]()
 })
 
-test('without a terminal top prints one look after the other, as many as it is told', async () => {
+test('without a terminal top prints as many pages as it is told, one after the other', async () => {
   await locks.acquire('evil\x1b[2J')
   const { code, stdout, stderr } = await shell.run(['top', '--interval', '100ms', '-n', '2'])
   expect([code, stderr]).toEqual([0, ''])
@@ -29,7 +29,7 @@ test('without a terminal top prints one look after the other, as many as it is t
   expect(stdout).not.toContain('\x1b')
 })
 
-test('it goes on until whoever reads it has seen enough', async () => {
+test('without a count top goes on until its reader has closed the pipe', async () => {
   const reader = shell.start(['top', '--interval', '100ms'])
   await reader.prints('holdfast top')
   reader.closeOutput()
@@ -40,7 +40,7 @@ test('it goes on until whoever reads it has seen enough', async () => {
   expect(await told.exit).toBe(143)
 })
 
-test('--json prints an object a look, in the order that was asked for, only of the prefix', async () => {
+test('--json prints an object for each page, in the order that was asked for, only of the prefix', async () => {
   for (const key of ['job:a', 'job:b', 'other']) await locks.acquire(key)
   const args = ['--once', '--json', '--prefix', 'job:', '--sort', 'key', '--reverse']
   const { code, stdout } = await shell.run(['top', ...args])
@@ -59,7 +59,7 @@ test('--json prints an object a look, in the order that was asked for, only of t
   })
 })
 
-test('a store that goes away ends it with 69 if it was told how many looks, and is waited for otherwise', async () => {
+test('a store that goes away ends top with 69 if it was told how many pages to print, and is waited for otherwise', async () => {
   await using server = await startRedis()
   const env = { HOLDFAST_STORE: server.url }
   const counted = shell.start(['top', '--interval', '100ms', '-n', '100000'], { env })
@@ -99,6 +99,6 @@ test.each([
   ['redlock:redis://:secret@a:1,rediss://b:2,redis://:secret@c:3', 'redlock a:1,b:2,c:3'],
   ['postgres://app:secret@db.internal:5432/app?sslpassword=secret@x', 'postgres db.internal:5432'],
   ['sqlite:/var/lib/locks.db', 'sqlite /var/lib/locks.db'],
-])('of the URL %s top shows only where the store is', (url, shown) => {
+])('of the URL %s top shows only the address of the store', (url, shown) => {
   expect(storeName(url)).toBe(shown)
 })

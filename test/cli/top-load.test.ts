@@ -7,7 +7,7 @@ import { sharedStores } from './stores.ts'
 import { Tmux } from './tmux.ts'
 
 test.each([...sharedStores, { name: 'postgres', open: startPostgres }])(
-  'under load on $name top goes on telling who holds, who waits and how often keys change hands',
+  'under load on $name top goes on showing holders, waiters and how often keys change hands',
   async ({ open }) => {
     await using store = await open()
     await using locks = await connect(store.url, { label: 'tester' })
@@ -33,7 +33,7 @@ test.each([...sharedStores, { name: 'postgres', open: startPostgres }])(
       await terminal.shows(/^WAITING [1-4], in order of arrival$/m)
       terminal.press('Escape')
       await terminal.shows(/^4 keys, /m)
-      // Who looks does not stand in the way.
+      // `top` only reads, so it does not hold up the load.
       const before = turns
       await until('the load goes on', () => turns > before + 50)
     } finally {

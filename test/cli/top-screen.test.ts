@@ -68,7 +68,7 @@ const room: fc.Arbitrary<InspectedRoom> = fc.record({
   closedMs: fc.constantFrom(0, 1500),
 })
 
-test('whatever there is to show and whatever was pressed, a page has as many lines as the screen, and none is wider', () => {
+test('whatever there is to show, and whatever was pressed, a page has as many lines as the screen, and none is wider', () => {
   const scenes = fc.record({
     rooms: fc.uniqueArray(room, { maxLength: 12, selector: ({ key }) => key }),
     size: fc.record({ columns: fc.integer({ min: 1, max: 220 }), rows: fc.integer({ min: 1, max: 60 }) }),
@@ -120,7 +120,7 @@ test('whatever there is to show and whatever was pressed, a page has as many lin
   )
 })
 
-test('every column sorts, and the other way round is the reverse', () => {
+test('every column sorts, and the other direction is the reverse', () => {
   const rows = fc.sample(room, { numRuns: 30, seed: 1 }).map(rowOf)
   for (const sort of SORTS) {
     const there = sorted(rows, { sort, isReversed: false })
@@ -174,7 +174,7 @@ describe('what is typed', () => {
   })
 })
 
-test('hand-overs are counted over the last seconds, and nothing before there are two looks', () => {
+test('hand-overs are counted over the last seconds, and only from the second page on', () => {
   const look = (at: number, begun: number, expired = 0) => ({
     at,
     keys: 1,

@@ -19,7 +19,7 @@ afterEach(async () => {
 
 const RESTORED = { isOtherScreen: false, hasCursor: true, wraps: true }
 
-test.each(sharedStores)('top shows who holds and who waits, as it changes, on $name', async ({ open }) => {
+test.each(sharedStores)('top shows holders and waiters, as they change, on $name', async ({ open }) => {
   await using store = await open()
   await using locks = await connect(store.url, { label: 'tester' })
   await using terminal = start({ store })
@@ -36,7 +36,7 @@ test.each(sharedStores)('top shows who holds and who waits, as it changes, on $n
   await terminal.shows('Nobody holds a key.')
 })
 
-test('top has its keys: sorting, marking a line, the page of a key, help, pausing', async () => {
+test('top obeys its keys: sorting, marking a line, the page of a key, help, pausing', async () => {
   for (const key of ['b', 'a', 'c']) await locks.acquire(key)
   const waits = locks.acquire('c', { wait: '1m' })
   await until('somebody waits', async () => (await rooms()).some(({ queue }) => queue.length > 0))
@@ -237,7 +237,7 @@ test('top goes on while the store is away, and shows it again when it is back', 
 
 function start({ store: used = store, ...options }: TmuxOptions & { readonly store?: TestStore } = {}): Tmux {
   const terminal = new Tmux({ ...options, env: { HOLDFAST_STORE: used.url, ...options.env } })
-  // The shell puts the terminal in order before its prompt, so it is looked at before that.
+  // The shell repairs the settings of the terminal before its prompt, so this reads them before that.
   terminal.enter(`eval "$HOLDFAST top --interval 200ms"; echo exit $? $(stty -a | grep -o -e '-*icanon')`)
   return terminal
 }

@@ -27,7 +27,7 @@ describe('help', () => {
     for (const command of commands) expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'))
   })
 
-  test.each(commands)('of %s shows how it is called, and asks no store', async (command) => {
+  test.each(commands)('of %s shows its syntax, and asks no store', async (command) => {
     const env = { HOLDFAST_STORE: 'nonsense' }
     const { code, stdout, stderr } = await shell.run([command, '--help'], { env })
     expect([code, stderr]).toEqual([0, ''])
@@ -49,7 +49,7 @@ describe('help', () => {
     expect(stdout).toBe('--help')
   })
 
-  test('is what an empty command line gets, as an error', async () => {
+  test('is the answer to an empty command line, as an error', async () => {
     const { code, stdout, stderr } = await shell.run([])
     expect([code, stdout]).toEqual([64, ''])
     expect(stderr).toContain('Usage: holdfast')
@@ -61,7 +61,7 @@ test.each(['--version', '-V'])('%s is the version of the package', async (flag) 
   expect(await shell.run([flag])).toEqual({ code: 0, stdout: `${version}\n`, stderr: '' })
 })
 
-describe('what is wrong with a command line is said in one sentence, with exit code 64', () => {
+describe('a mistake in the command line is said in one sentence, with exit code 64', () => {
   const run = (...options: string[]) => ['run', ...options, 'backup', '--', 'true']
   test.each([
     [
@@ -215,7 +215,7 @@ test('output that cannot be written is said in one sentence, with exit code 74',
   expect(full.stdout.trim()).toBe('holdfast: the output cannot be written (ENOSPC)')
 })
 
-test('complaints that nobody reads change no exit code', async () => {
+test('complaints that no process reads change no exit code', async () => {
   const started = shell.start(['evict', 'backup', '--reason', 'x'])
   started.closeErrors()
   expect(await started.exit).toBe(1)

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { entriesOf, type RegisterEntry } from '../../src/cli/demo/register.ts'
 import { broken, judge } from '../../src/cli/demo/verdict.ts'
 
-/** Two holders, one after the other, three accepted writes, and one late write of the first. */
+/** The record of two holders, one after the other: three accepted writes, and one late write of the first holder. */
 const sound: readonly RegisterEntry[] = [
   entry('a', 1, { what: 'enter', heldAtUs: 100 }),
   entry('a', 1, { base: 0, heldAtUs: 110 }),
@@ -27,13 +27,13 @@ describe('the verdict', () => {
     expect(broken(verdict)).toBe(false)
   })
 
-  test('finds two that held at the same instant, whatever their writes did', () => {
+  test('finds two processes that held at the same instant, whatever their writes did', () => {
     const verdict = judge([...sound, entry('a', 1, { base: 2, heldAtUs: 135 })])
     expect(verdict).toMatchObject({ doubleHolders: 1, lostUpdates: 0 })
     expect(broken(verdict)).toBe(true)
   })
 
-  test('finds one that held within the long hold of another', () => {
+  test('finds a process that held within the long hold of another one', () => {
     const verdict = judge([
       entry('a', 1, { what: 'enter', heldAtUs: 0 }),
       entry('b', 2, { what: 'enter', heldAtUs: 10 }),
@@ -43,7 +43,7 @@ describe('the verdict', () => {
     expect(verdict.doubleHolders).toBe(2)
   })
 
-  test('finds a write that overwrote one it had not seen', () => {
+  test('finds a write that overwrote a write it had not seen', () => {
     const verdict = judge([
       entry('a', 1, { what: 'enter', heldAtUs: 1 }),
       entry('b', 1, { what: 'enter', heldAtUs: null }),
@@ -66,7 +66,7 @@ describe('the verdict', () => {
     expect(broken(verdict)).toBe(true)
   })
 
-  test('takes no offence at one who was stopped between his look at the clock and his write', () => {
+  test('accepts a process that was stopped between reading the clock and writing', () => {
     const late = entry('a', 1, { base: 2, heldAtUs: 125 })
     expect(broken(judge([...sound, late]))).toBe(false)
   })

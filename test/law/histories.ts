@@ -43,7 +43,7 @@ export const action: fc.Arbitrary<Action> = fc.oneof(
   },
 )
 
-/** Names only tickets that the cast has. */
+/** Keeps only the actions whose tickets the cast has. */
 export function present(step: Action, parts: readonly Part[]): Action {
   return 'who' in step && step.who !== undefined ? { ...step, who: step.who % parts.length } : step
 }

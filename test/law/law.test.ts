@@ -39,7 +39,7 @@ describe('the law', () => {
     expect(mayStandTogether([old, old, young])).toBe(false)
   })
 
-  test('who stands together still does when one of them leaves, for every set of up to five', () => {
+  test('holders that stand together still do when one of them leaves, for every set of up to five', () => {
     for (const shares of multisets(SHARES, 5)) {
       if (!mayStandTogether(shares)) continue
       for (const [index] of shares.entries())
@@ -62,7 +62,7 @@ describe('the running sum', () => {
     expect(sets).toBeGreaterThan(5_000)
   })
 
-  test('has forgotten who has left, in whatever order they came and went', () => {
+  test('keeps nothing of holders that have left, in whatever order they came and went', () => {
     const share = fc.constantFrom(...SHARES)
     const turns = fc.array(fc.oneof(share, fc.nat(20)), { maxLength: 40 })
     fc.assert(
@@ -87,7 +87,7 @@ describe('the running sum', () => {
   })
 })
 
-/** Every choice of up to `size` of them, regardless of order. */
+/** Every choice of up to `size` of the tickets, regardless of order. */
 function* multisets<T>(choices: readonly T[], size: number, from = 0): Generator<readonly T[]> {
   yield []
   if (size === 0) return

@@ -6,15 +6,15 @@ function mistakesIn(file: Mutant['file'], mistakes: readonly Mistake[]): readonl
   return mistakes.map(([name, find, replace, missedBy = []]) => ({ name, file, find, replace, missedBy }))
 }
 
-// From outside nobody sees a store's clock to the millisecond, nor waits a minute for a test.
+// A conformance case does not see a store's clock to the millisecond, and does not wait a minute.
 const CLOCK: readonly Detector[] = ['conformance']
-// The rules are about the law, and not about how a store keeps it or shows it.
+// The rules are about the law, and not about how a store keeps a room or shows it.
 const STORE: readonly Detector[] = ['rules']
-// A ticket that is admitted and evicted by one call is nothing that a case could bring about on a clock that runs.
+// No case can bring about on a running clock that one call both admits and evicts a ticket.
 const SAME_CALL: readonly Detector[] = ['conformance']
-// Somebody listens in every history, and in some case that runs beside.
+// In every history a process listens, and also in some conformance case that runs at the same time.
 const UNREACHED: readonly Detector[] = ['comparison', 'conformance']
-// Histories are played to one view and listen all the time; their rooms fit on one page.
+// A history is played to one view, and it always listens. Its rooms fit on one page.
 const SURFACE: readonly Detector[] = ['rules', 'comparison']
 
 const togetherness = mistakesIn('law.ts', [
@@ -34,7 +34,7 @@ const togetherness = mistakesIn('law.ts', [
 
 const order = mistakesIn('room.ts', [
   ['a newcomer overtakes the queue', 'room.queue.size === 0 && admits(', 'admits('],
-  ['whoever fits is admitted', 'waiter.ticket, time)) break', 'waiter.ticket, time)) continue'],
+  ['a ticket behind the head is admitted when it fits', 'waiter.ticket, time)) break', 'waiter.ticket, time)) continue'],
   [
     'the last is admitted first',
     'for (let entry = room.queue.first; entry !== undefined; entry = entry.next) {\n    const { id, value: waiter } = entry',
@@ -52,13 +52,13 @@ const order = mistakesIn('room.ts', [
   ],
   ['a known ticket queues again', 'if (known !== undefined) return { answer: known, wakes }', ''],
   ['a ticket that never waits is queued', 'ticket.patienceMs === 0', 'ticket.patienceMs < 0'],
-  ['who stands ahead is miscounted', 'let ahead = 0', 'let ahead = 1'],
+  ['the tickets ahead are miscounted', 'let ahead = 0', 'let ahead = 1'],
 ])
 
 const remembering = mistakesIn('room.ts', [
   ['a forgotten waiter is admitted', 'waiter.rememberedUntil <= time.ms', 'waiter.rememberedUntil < 0'],
   [
-    'a waiter has one moment too many',
+    'a waiter is remembered one moment too long',
     'waiter.rememberedUntil <= time.ms',
     'waiter.rememberedUntil < time.ms',
     CLOCK,
@@ -78,16 +78,16 @@ const remembering = mistakesIn('room.ts', [
   ],
   ['a lapsed offer takes one waiter too few', 'if (heardAt + ticket.acceptMs > time.ms) return', 'return'],
   [
-    'a waiter is silent one moment too soon',
+    'a waiter counts as silent one moment too soon',
     'heardAt + ticket.acceptMs > time.ms) return',
     'heardAt + ticket.acceptMs - 1 > time.ms) return',
     ['conformance', 'comparison'],
   ],
   [
-    'a waiter is silent one moment too late',
+    'a waiter counts as silent one moment too late',
     'heardAt + ticket.acceptMs > time.ms) return',
     'heardAt + ticket.acceptMs >= time.ms) return',
-    // Found by histories whose terms and pauses are round.
+    // The comparison finds it, because the terms and pauses of its histories are round numbers.
     [...STORE, 'conformance'],
   ],
   [
@@ -110,7 +110,7 @@ const remembering = mistakesIn('room.ts', [
 
 const expiry = mistakesIn('room.ts', [
   [
-    'a holder has one moment too many',
+    'a holder holds one moment too long',
     'if (holder.expiresAt <= time.ms) {',
     'if (holder.expiresAt < time.ms) {',
     CLOCK,
@@ -169,7 +169,7 @@ const fences = [
       'a key that was empty starts low',
       'this.#rooms.open(key, this.#fenceFloor)',
       'this.#rooms.open(key, 0)',
-      // The room that was left last is still there, and knows its last fence.
+      // The room that was left last is still in the store, and knows its last fence.
       [...STORE, 'conformance'],
     ],
   ]),
@@ -177,9 +177,9 @@ const fences = [
 
 const releases = [
   ...mistakesIn('room.ts', [
-    ['a release admits nobody', "was === 'unknown' ? NOBODY : settle(room, time)", 'NOBODY'],
+    ['a release admits no waiter', "was === 'unknown' ? NOBODY : settle(room, time)", 'NOBODY'],
     [
-      'an eviction admits nobody',
+      'an eviction admits no waiter',
       '[...before, ...settle(room, time)]\n  const hinted',
       '[...before]\n  const hinted',
     ],
@@ -222,9 +222,9 @@ const delays = mistakesIn('room.ts', [
   ],
   ['a minimum hold begins with the offer', 'holdUntil: 0 }', 'holdUntil: time.ms + ticket.minHoldMs }'],
   ['a short ttl cuts the minimum hold', 'ticket.ttlMs, holder.holdUntil)', 'ticket.ttlMs)'],
-  ['who was released comes back', "holder.state === 'leaving' ? GONE : confirm", 'confirm'],
+  ['a ticket that was released comes back', "holder.state === 'leaving' ? GONE : confirm", 'confirm'],
   [
-    'who was released is released again',
+    'a ticket that was released is released again',
     "holder === undefined || holder.state === 'leaving'",
     'holder === undefined',
   ],
@@ -245,13 +245,13 @@ const delays = mistakesIn('room.ts', [
   ],
   ['no lock-delay follows an eviction', 'delay(room, holder, time.ms)', ''],
   [
-    'a lock-delay begins when somebody looks',
+    'a lock-delay begins with the next call instead of the expiry',
     'delay(room, holder, holder.expiresAt)',
     'delay(room, holder, time.ms)',
   ],
   ['a lock-delay closes nothing', 'return room.closedUntil <= time.ms && ', 'return '],
   [
-    'a lock-delay has one moment too many',
+    'a lock-delay lasts one moment too long',
     'return room.closedUntil <= time.ms &&',
     'return room.closedUntil < time.ms &&',
     CLOCK,
@@ -265,19 +265,19 @@ const delays = mistakesIn('room.ts', [
 
 const wakes = [
   ...mistakesIn('room.ts', [
-    ['nobody is woken', 'wakes.push(isReached(room, waiter, time) ? deliver(holder, time) : hint(id))', ''],
-    ['who asks is woken, too', 'if (id !== asking) {', "if (id !== '') {"],
+    ['no admitted waiter is woken', 'wakes.push(isReached(room, waiter, time) ? deliver(holder, time) : hint(id))', ''],
+    ['the asker is woken, too', 'if (id !== asking) {', "if (id !== '') {"],
     ['the evicted are not woken', 'evicted.filter((id) => !hinted.has(id)).map(hint)', '[]'],
     ['the evicted are woken twice', 'evicted.filter((id) => !hinted.has(id)).map', 'evicted.map', SAME_CALL],
     [
-      'who is granted the key and evicted hears of the grant only',
+      'a ticket that is granted the key and evicted hears of the grant only',
       "tag === 'ticket' ? [id] : []",
       '[id]',
       SAME_CALL,
     ],
-    ['a message that nobody takes is a lease', ' && room.reaches(ticket.id)', '', UNREACHED],
+    ['a message that reaches no process is a lease', ' && room.reaches(ticket.id)', '', UNREACHED],
     [
-      'a message to somebody who was not heard of is a lease',
+      'a message to a waiter that was not heard of is a lease',
       'isPlain && heardAt + ticket.acceptMs > time.ms',
       'isPlain',
     ],
@@ -336,9 +336,9 @@ const wakes = [
 
 const views = [
   ...mistakesIn('view.ts', [
-    ['the view shows who has expired', '.filter(([, holder]) => holder.expiresAt > time.ms)', '', STORE],
+    ['the view shows holders that have expired', '.filter(([, holder]) => holder.expiresAt > time.ms)', '', STORE],
     [
-      'the view shows who is forgotten',
+      'the view shows waiters that are forgotten',
       '.filter(([, waiter]) => waiter.rememberedUntil > time.ms)',
       '',
       STORE,
@@ -371,7 +371,7 @@ const views = [
   ]),
 ]
 
-/** What people get wrong in a lock, one mistake at a time. */
+/** The mistakes that people make in a lock, one at a time. */
 export const mutants: readonly Mutant[] = [
   ...togetherness,
   ...order,

@@ -7,7 +7,7 @@ import { type Detector, type Mutated, mutate } from './mutation.ts'
 import { exploreRoom, smallRooms } from './small-rooms.ts'
 import { Witness } from './witness.ts'
 
-/** What has to notice a mistake. Each resolves when it has noticed none. */
+/** The layers that have to notice a mistake. Each function resolves if it has noticed none. */
 const detectors: Readonly<Record<Detector, (mutated: Mutated) => Promise<void>>> = {
   async rules({ law }) {
     for (const room of Object.values(smallRooms)) exploreRoom(law, room, 4)
@@ -34,7 +34,8 @@ const detectors: Readonly<Record<Detector, (mutated: Mutated) => Promise<void>>>
   },
 }
 
-// One after the other: a mistake takes seconds without a pause, and would hold up the clocks that the conformance suite of another looks at.
+// The mutants run one after the other. A mutant takes seconds without a pause, and would hold up the clocks that the
+// conformance suite of another mutant reads.
 describe('each of three layers of tests', () => {
   test('finds nothing wrong with the law and the store as they are', async () => {
     expect(await detectorsThatNotice(await mutate(undefined))).toEqual([])

@@ -5,14 +5,14 @@ import type { Store } from '../../src/contract/store.ts'
 import type { StoreTime } from '../../src/law/room.ts'
 import type { Law } from './witness.ts'
 
-/** One small mistake that somebody could make. */
+/** One small mistake that a programmer could make. */
 export interface Mutant {
   readonly name: string
   readonly file: 'law.ts' | 'room.ts' | 'view.ts' | 'memory-store.ts'
-  /** Text of the source that occurs once, and what takes its place. */
+  /** A text that occurs once in the source, and the text that replaces it. */
   readonly find: string
   readonly replace: string
-  /** Who cannot notice it; everybody else has to. */
+  /** The layers that cannot notice the mistake. All others have to notice it. */
   readonly missedBy: readonly Detector[]
 }
 
@@ -45,7 +45,10 @@ export async function mutate(mutant: Mutant | undefined): Promise<Mutated> {
   return { law, memoryStore }
 }
 
-/** A source without its types, with other modules in the place of its imports, as an address to import it from. */
+/**
+ * A source without its types, and with other modules in the place of its imports. Returns an address to import the
+ * source from.
+ */
 async function moduleOf(
   path: string,
   mutant: Mutant | undefined,

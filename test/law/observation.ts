@@ -1,7 +1,7 @@
 import type { Ticket } from '../../src/contract/store.ts'
 import type { Holder, TicketWake } from '../../src/law/room.ts'
 
-/** A ticket is named by its place in the cast. */
+/** An action of a history. `who` is the place of the ticket in the cast. */
 export type Action =
   | { readonly verb: 'acquire'; readonly who: number }
   | { readonly verb: 'renew'; readonly who: number; readonly ttlMs?: number }
@@ -12,11 +12,11 @@ export type Action =
   | { readonly verb: 'pass'; readonly ms: number }
 
 export interface Part extends Omit<Ticket, 'key' | 'id' | 'owner'> {
-  /** Whether messages reach its process. Default: false. */
+  /** Whether messages reach the process of the ticket. Default: false. */
   readonly reached?: boolean
 }
 
-/** What a room was at one moment, out of reach of later steps. */
+/** The state of a room at one moment: a copy, so later steps do not change it. */
 export interface Moment {
   readonly holders: ReadonlyMap<string, Holder>
   readonly queue: ReadonlyMap<string, WaiterThen>
@@ -35,26 +35,28 @@ export interface Grave {
   readonly evicted: boolean
 }
 
-/** One call and everything that is known around it. */
+/** One call, and everything that is known around the call. */
 export interface Observation {
   readonly action: Exclude<Action, { verb: 'pass' }>
   readonly ms: number
-  /** The ticket that asks, for acquire and renew. */
+  /** The ticket that asks; for acquire and renew only. */
   readonly asking: Ticket | undefined
-  /** Whom messages reach. */
+  /** The ids of the tickets that messages reach. */
   readonly reached: ReadonlySet<string>
   readonly answer: unknown
   readonly wakes: readonly TicketWake[]
   readonly before: Moment
   readonly after: Moment
-  /** Who holds under a fence that was not there before, in order of fences. */
+  /** The holders under fences that did not exist before, in order of fences. */
   readonly admitted: readonly Holder[]
-  /** Who held before and whose time is over. */
+  /** The earlier holders whose time is over. */
   readonly expired: readonly Holder[]
-  /** Whom the rules have seen buried before this step. */
+  /** The tombstones that the rules know of before this step, by ticket. */
   readonly graves: ReadonlyMap<string, Grave>
   readonly highestFence: number
-  /** The answer to the same call a moment ago, if there was one and it left the room as it was before this step. */
+  /**
+   * The answer to the same call a moment ago. Undefined if there was no such call, or if the call has changed the room.
+   */
   readonly repeated: { readonly answer: unknown } | undefined
   /** Whether the step changed anything that matters later. */
   readonly changed: boolean

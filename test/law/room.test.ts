@@ -17,7 +17,7 @@ describe('a room', () => {
     )
   })
 
-  test('shows itself without changing, and shows nothing that is over', () => {
+  test('shows its state without changing, and shows nothing that is over', () => {
     fc.assert(
       fc.property(cast, fc.array(action, { maxLength: 60, size: 'max' }), (parts, actions) => {
         const witness = new Witness(law, parts)
@@ -49,11 +49,11 @@ describe('a room', () => {
     )
   })
 
-  test('serves everybody who keeps asking, in order, although no wake arrives and no holder is heard of again', () => {
+  test('serves all waiters that keep asking, in order, although no wake arrives and no holder is heard of again', () => {
     let waiters = 0
     fc.assert(
       fc.property(cast, fc.array(action, { maxLength: 40, size: 'max' }), (parts, actions) => {
-        // Terms of one or two milliseconds leave no time to ask in between.
+        // Terms of one or two milliseconds would leave no time to ask in between.
         const patient = parts.map((each) => ({
           ...each,
           ttlMs: Math.max(each.ttlMs, 3),
@@ -66,7 +66,7 @@ describe('a room', () => {
           const time = { ms: witness.ms, us: witness.ms * 1000 }
           return view(witness.room, 'room', time).queue.map(({ id }) => Number(id))
         }
-        // Until here nobody has kept asking.
+        // Until here no waiter has kept asking.
         for (const who of queue()) witness.step({ verb: 'renew', who })
         const waiting = queue()
         expect(served(witness, waiting)).toEqual(waiting)
@@ -78,7 +78,9 @@ describe('a room', () => {
   })
 })
 
-/** Lets waiters ask only when they were told to, and returns them in the order in which they came to hold. */
+/**
+ * Lets waiters ask only when an answer told them to, and returns the waiters in the order in which they came to hold.
+ */
 function served(witness: Witness, waiting: readonly number[]): readonly number[] {
   const askAt = new Map(waiting.map((each) => [each, witness.ms]))
   const fences: { readonly id: number; readonly fence: bigint }[] = []

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { Roster } from '../../src/law/roster.ts'
 
 describe('a roster', () => {
-  it('holds what a Map would hold, in the same order, whatever is done to it', () => {
+  it('holds what a Map would hold, in the same order, whatever is done to the roster', () => {
     const ids = fc.integer({ min: 0, max: 30 }).map(String)
     const step = fc.oneof(
       fc.tuple(fc.constant('set' as const), ids),
@@ -32,7 +32,7 @@ describe('a roster', () => {
     )
   })
 
-  it('goes on when the entry that was visited last is deleted, and gives what was added meanwhile', () => {
+  it('goes on when the entry that was visited last is deleted, and gives entries that were added meanwhile', () => {
     const roster = new Roster<string>()
     for (const id of ['a', 'b', 'c']) roster.set(id, id)
     const visited: string[] = []

@@ -4,8 +4,8 @@ import { mayStandTogether } from '../../src/law/law.ts'
 import { type Observation, REASON, type WaiterThen } from './observation.ts'
 
 /**
- * What has to be true of every step, taken from the sentences of the design and the contract and not from the code of
- * the law: where the law says how, a rule says what.
+ * The rules that every step has to keep. They come from the sentences of the design and of the contract, and not from
+ * the code of the law. The law says how, a rule says what.
  */
 export const rules: Readonly<Record<string, (step: Observation) => void>> = {
   'holders stand together only while the law allows it'({ after, ms }) {
@@ -13,12 +13,12 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     assert.ok(mayStandTogether(standing.map(({ ticket }) => ticket)))
   },
 
-  'nobody who may hold is left waiting, and nobody forgotten stands in front'({ action, after, ms }) {
+  'no ticket that may hold is left waiting, and no forgotten ticket stands in front'({ action, after, ms }) {
     const [head] = after.queue.values()
     if (head === undefined || action.verb === 'idle') return
     const tickets = [...after.holders.values()].map(({ ticket }) => ticket)
     assert.ok(after.closedUntil > ms || !mayStandTogether([...tickets, head.ticket]), 'the head may hold')
-    // With the patience of 0 that it asks with, a waiter says that it does not wait any more.
+    // A waiter that asks with a patience of 0 does not want to wait any more, and is forgotten.
     assert.ok(head.rememberedUntil > ms, 'the head is forgotten')
   },
 
@@ -97,8 +97,8 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     }
   },
 
-  'who expires is gone with the next call, and nobody goes earlier'({ action, before, after, ms, expired }) {
-    // With somebody waiting, a room is not looked at.
+  'an expired ticket is gone with the next call, and no ticket goes earlier'({ action, before, after, ms, expired }) {
+    // While a ticket waits, `idle` answers without settling the room.
     if (action.verb === 'idle' && before.queue.size > 0) return
     for (const { ticket, fence } of expired) assert.notEqual(after.holders.get(ticket.id)?.fence, fence)
     if (action.verb === 'idle') return
@@ -108,7 +108,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     }
   },
 
-  'an offer lasts for the acceptance term, a lease by message for its ttl, and nobody is touched but who asks'(
+  'an offer lasts for the acceptance term, a lease by message for its ttl, and only the asker is touched'(
     step,
   ) {
     const { action, admitted, before, after, ms } = step
@@ -127,7 +127,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     }
   },
 
-  'who asks and holds is confirmed for its full ttl, and for its minimum hold'(step) {
+  'a holder that asks is confirmed for its full ttl, and for its minimum hold'(step) {
     const { asking, after, before, ms } = step
     const holder = asking && after.holders.get(asking.id)
     if (holder === undefined || asking === undefined || holder.state === 'leaving') return
@@ -136,7 +136,8 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     const holdUntil = earlier?.state === 'held' ? earlier.holdUntil : minimum
     assert.equal(holder.state, 'held')
     assert.equal(holder.holdUntil, holdUntil)
-    // What was promised is not taken back by a request with a shorter ttl, which may be late; an offer is a promise, too.
+    // A request with a shorter ttl may be late, so it does not take back an earlier promise. An offer is a promise,
+    // too.
     const promised = earlier?.expiresAt ?? ms + asking.acceptMs
     assert.equal(holder.expiresAt, Math.max(ms + asking.ttlMs, holdUntil, promised))
   },
@@ -167,7 +168,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
       return assert.equal(was, holder.state === 'leaving' ? 'unknown' : 'held')
     const waiter = before.queue.get(id)
     if (waiter === undefined) return assert.equal(was, 'unknown')
-    // In this very step it may have been forgotten before it could be removed, or admitted.
+    // In this very step the waiter may have been forgotten before it could be removed, or may have been admitted.
     if (waiter.rememberedUntil > ms && !lapsedWith(step, waiter)) assert.notEqual(was, 'unknown')
     if (was !== 'held') return
     const standing = [...before.holders.values()].filter((each) => !expired.includes(each))
@@ -175,7 +176,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     assert.ok(together && waiter.rememberedUntil > ms && before.closedUntil <= ms)
   },
 
-  'an eviction removes whom it names, at once'(step) {
+  'an eviction removes the tickets that it names, at once'(step) {
     const { action, answer, before, after, ms } = step
     if (action.verb !== 'evict') return
     const removed = answer as readonly string[]
@@ -198,7 +199,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     }
   },
 
-  'the cancelled and the evicted never come back within the life of their tombstone'(step) {
+  'cancelled and evicted tickets never come back within the life of their tombstone'(step) {
     const { asking, graves, answer, after } = step
     for (const { ticket } of step.admitted) assert.ok(!graves.has(ticket.id), `${ticket.id} was buried`)
     const grave = asking && graves.get(asking.id)
@@ -212,7 +213,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     assert.deepEqual(answer, expected)
   },
 
-  'nobody is gone without a reason'({ action, asking, answer, before, graves, ms }) {
+  'no ticket is gone without a reason'({ action, asking, answer, before, graves, ms }) {
     const gone = (answer as AcquireAnswer | RenewAnswer).tag === 'gone'
     if (!gone || asking === undefined) return
     const holder = before.holders.get(asking.id)
@@ -244,7 +245,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     assert.equal(told.askAgainMs, askAgain(asking, place, untilChange(after, ms)))
   },
 
-  'everybody who was let in without asking gets one message, and the evicted a hint'(step) {
+  'each ticket that was let in without asking gets one message, and each evicted one a hint'(step) {
     const { action, admitted, answer, wakes, asking, ms } = step
     const letIn = admitted.filter(({ ticket }) => ticket.id !== asking?.id)
     const evicted = action.verb === 'evict' ? (answer as readonly string[]) : []
@@ -261,7 +262,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     assert.deepEqual([...hinted].sort(), [...new Set([...offered, ...evicted])].sort())
   },
 
-  'an answer to who waits tells the time'({ answer, ms }) {
+  'an answer to a waiter tells the time'({ answer, ms }) {
     const { tag, storeMs } = Object(answer) as { readonly tag?: string; readonly storeMs?: number }
     if (tag === 'queued') assert.equal(storeMs, ms)
   },
@@ -279,10 +280,11 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
       ({ ticket, state, expiresAt }) => evicted.includes(ticket.id) && state === 'held' && expiresAt > ms,
     )
     const closedUntil = Math.max(opening, ...thrown.map(({ ticket }) => ms + ticket.lockDelayMs))
-    // A room that is not looked at (because somebody waits) closes when it is.
+    // While a ticket waits, `idle` does not settle the room. So the room closes with a later call.
     if (action.verb === 'idle' && before.queue.size > 0) return
     assert.equal(Math.max(after.closedUntil, ms), Math.max(closedUntil, ms))
-    // Not even an instant that is over, which would lie ahead again after the clock was set back.
+    // Without a lock-delay not even an instant in the past may be stored. It would lie ahead again after the clock was
+    // set back.
     const isDelayed = [...before.holders.values()].some(({ ticket }) => ticket.lockDelayMs > 0)
     if (!isDelayed) assert.equal(after.closedUntil, before.closedUntil)
   },
@@ -307,7 +309,7 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     const waiting = [...before.queue.values()].some(({ rememberedUntil }) => rememberedUntil > ms)
     const standing = [...before.holders.values()].some(({ expiresAt }) => expiresAt > ms)
     const idle = !waiting && !standing && graves.size === 0 && after.closedUntil <= ms
-    // Who is forgotten may be let go at once, or when somebody asks next.
+    // The room may drop forgotten tickets at once, or with the next request.
     if (before.queue.size === 0 || waiting) assert.equal(answer, idle)
     else assert.ok(answer === false || idle)
   },
@@ -335,7 +337,10 @@ function untilChange({ holders, closedUntil }: Observation['after'], ms: number)
   return Math.max(1, Math.min(...changes) - ms)
 }
 
-/** Often enough to stay remembered, to find an offer whose wake was lost while it still stands, and to see who expires. */
+/**
+ * A waiter asks often enough to stay remembered, to find an offer whose wake was lost while the offer still stands, and
+ * to notice expiries.
+ */
 function askAgain({ patienceMs, acceptMs }: Ticket, place: number, changeMs: number): number {
   const watched = place === 0 ? changeMs : Math.max(changeMs, acceptMs / 6)
   return Math.ceil(Math.min(patienceMs / 3, (acceptMs * 2) / 3, watched))

@@ -2,7 +2,7 @@ import { UNLIMITED } from '../../src/contract/store.ts'
 import type { Action, Part } from './observation.ts'
 import { type Law, Witness } from './witness.ts'
 
-/** Three tickets each: few enough that everything that can ever happen to them is tried. */
+/** Three tickets each: few enough to try everything that can ever happen to them. */
 export const smallRooms: Readonly<Record<string, readonly Part[]>> = {
   'three mutexes': [part({}), part({ acceptMs: 1 }), part({ patienceMs: 6 })],
   'mutexes that messages reach': [
@@ -32,8 +32,8 @@ export const smallRooms: Readonly<Record<string, readonly Part[]>> = {
 }
 
 /**
- * Takes every sequence of actions, up to a depth or until no sequence leads to a room that was not seen before, and holds
- * each step against the rules. Each call is also sent twice. Returns how many different rooms there were.
+ * Takes every sequence of actions, up to a depth or until no sequence leads to a new room. Checks each step against the
+ * rules, and sends each call twice. Returns the number of different rooms.
  */
 export function exploreRoom(
   law: Law,

@@ -11,8 +11,8 @@ export type Law = typeof import('../../src/law/room.ts')
 type Call = Observation['action']
 
 /**
- * Lets the law act on one room and holds each step against the rules. It keeps its own record of fences and tombstones,
- * so that a law that forgets them is found out.
+ * Lets the law act on one room, and checks each step against the rules. It keeps its own record of fences and
+ * tombstones, so it notices a law that forgets them.
  */
 export class Witness {
   readonly room: Room
@@ -66,7 +66,7 @@ export class Witness {
     return answer
   }
 
-  /** The same without looking, for steps that were checked before. */
+  /** Takes a step without checking it, because it was checked before. */
   repeat(action: Action): void {
     if (action.verb !== 'pass') {
       this.#do(action)
@@ -78,8 +78,8 @@ export class Witness {
   }
 
   /**
-   * Everything that can matter later, relative to now. Two rooms with the same fingerprint go the same ways, in steps of
-   * time that are either far below or above a thousand milliseconds.
+   * Everything about the room that can matter later, relative to now. Two rooms with the same fingerprint go the same
+   * ways, if the steps of time are either far below or above a thousand milliseconds.
    */
   fingerprint(): string {
     const left = (until: number): number => Math.max(0, until - this.ms)
@@ -88,7 +88,7 @@ export class Witness {
       [...this.room.holders].map(([id, { state, expiresAt, holdUntil, ticket }]) => [
         id,
         state,
-        // A lock-delay counts from the expiry, so what is over goes on to matter for as long.
+        // A lock-delay counts from the expiry, so an expired holder goes on to matter for that long.
         Math.max(-ticket.lockDelayMs, expiresAt - this.ms),
         left(holdUntil),
       ]),
@@ -99,7 +99,8 @@ export class Witness {
       ]),
       [...this.room.tombstones].map(([id, tombstone]) => grave(id, tombstone)),
       left(this.room.closedUntil),
-      // Whether the next fence follows the last one or the time; nobody is admitted a thousand times in one millisecond.
+      // Whether the next fence follows the last fence or the time. No room admits a thousand tickets in one
+      // millisecond.
       this.room.lastFence >= this.ms * 1000,
       // The witness's own record, in case the law has forgotten something.
       [...this.#graves].map(([id, each]) => grave(id, each)),

@@ -1,4 +1,4 @@
-// One server of a fleet: a worker, and a journal that all of them write into while they work.
+// One server of a fleet: a worker, and a journal that all servers write into while they work.
 import { appendFileSync } from 'node:fs'
 import { connect } from '../../src/index.ts'
 import { createLockWorker } from '../../src/worker/index.ts'
@@ -11,7 +11,7 @@ const worker = createLockWorker(locks, 'fleet', {
   start(lease, { signal }) {
     note('start', lease.fence, name)
     const timer = setInterval(() => {
-      // As a worker would before a step that cannot be taken back.
+      // Checks the lease, as work does before a step that cannot be taken back.
       if (lease.remainingMs > 0) note('work', lease.fence, name)
     }, 5)
     signal.addEventListener('abort', () => clearInterval(timer))
@@ -24,6 +24,7 @@ worker.subscribe(({ to }) => process.send?.({ state: to }))
 worker.stopOn(['SIGINT', 'SIGTERM'])
 worker.start()
 
-// By itself, so that it is never stopped between looking at its lease and writing: that is what fences are for.
+// The process stops itself, so it never stops between reading its lease and writing. Fences guard against such a stop,
+// and this test has none.
 process.on('message', () => process.kill(process.pid, 'SIGSTOP'))
 process.on('disconnect', () => process.exit(1))

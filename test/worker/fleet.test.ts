@@ -11,11 +11,14 @@ import { root } from '../tidy/project.ts'
 
 const PROGRAM = fileURLToPath(new URL('fleet-process.ts', import.meta.url))
 const TTL_MS = 2000
-/** A store looks after expiries when somebody asks, processes start slowly, and the machine may be busy. */
+/**
+ * Allows for three things: a store notices expiries only with a request, processes start slowly, and the machine may be
+ * busy.
+ */
 const SLACK_MS = 5000
 
 test.concurrent.each(Object.entries(places))(
-  'a fleet of three on %s: whatever ends the holder, another one takes over in time, and never do two work at once',
+  'a fleet of three on %s: whatever ends the holder, another one takes over in time, and never do two of them work at once',
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-fleet-'))
     const journal = join(folder, 'journal')
@@ -31,7 +34,8 @@ test.concurrent.each(Object.entries(places))(
       return server
     }
     try {
-      // So long that nobody waits for its end: what it does not give back fails the test. As long as redlock allows.
+      // The ttl of the processes that have to give the key back. It is longer than any other step waits, so a key that
+      // is not given back fails the test. redlock allows no longer one.
       const first = start('first', place, 30_000)
       await first.is('working')
       const leaver = start('leaver', place, 30_000)
@@ -41,21 +45,21 @@ test.concurrent.each(Object.entries(places))(
       const third = start('third', place.through ?? place)
       await third.is('waiting')
 
-      // Ended while it waits: it leaves the queue before it goes, and nobody waits for it to come back.
+      // Ended while it waits: it leaves the queue before it goes, and no other process waits for it to come back.
       leaver.child.kill('SIGTERM')
       expect(await leaver.end()).toBe('SIGTERM')
       // Ctrl-C: the key is given back.
       await tookMs(second, () => first.child.kill('SIGINT'))
       expect(await first.end()).toBe('SIGINT')
 
-      // Frozen: the store waits for the ttl, and the frozen one finds out when it wakes up.
+      // Frozen: the store waits for the ttl, and the frozen process finds out when it wakes up.
       expect(await tookMs(third, () => second.child.send('stop yourself'))).toBeLessThan(TTL_MS + SLACK_MS)
       expect(second.state).toBe('working')
       second.child.kill('SIGCONT')
       await second.is('waiting')
       expect(second.states.slice(-5)).toEqual(['stopping', 'releasing', 'pausing', 'trying', 'waiting'])
 
-      // Cut off: it stops by itself before the store gives the key to another one.
+      // Cut off: the process stops by itself before the store gives the key to another one.
       if (place.through !== undefined) {
         const { cut, mend } = place.through
         expect(await tookMs(second, cut)).toBeLessThan(TTL_MS + SLACK_MS)
@@ -83,7 +87,7 @@ test.concurrent.each(Object.entries(places))(
   },
 )
 
-/** How long until that server works. */
+/** How long until the next server works. */
 async function tookMs(next: Server, happens: () => void): Promise<number> {
   const beganAt = performance.now()
   happens()
@@ -95,7 +99,7 @@ function lines(journal: string): string[] {
   return readFileSync(journal, 'utf8').split('\n').filter(Boolean)
 }
 
-/** Whoever works does so under the highest fence that ever was. So nobody works after another one has begun. */
+/** The server that works always has the highest fence so far. So none works after another one has begun. */
 function expectOneAtATime(journal: readonly string[]): void {
   const worked = journal.filter((line) => !line.startsWith('stop')).map((line) => line.split(' '))
   const starts = worked.filter(([what]) => what === 'start')
@@ -106,7 +110,7 @@ function expectOneAtATime(journal: readonly string[]): void {
   expect(overtaken).toEqual([])
   expect(new Set(starts.map(([, fence]) => fence)).size).toBe(starts.length)
   expect(new Set(starts.map(([, , name]) => name)).size).toBe(3)
-  // They have worked, and not only begun.
+  // The servers have worked, and not only begun.
   expect(worked.length - starts.length).toBeGreaterThan(100)
 }
 
@@ -148,7 +152,7 @@ class Server {
     }
   }
 
-  /** Its exit code or the signal that ended it, within seconds. */
+  /** The exit code of the server, or the signal that ended it, within seconds. */
   end(): Promise<number | string> {
     const { child } = this
     return until('it has ended', () => child.exitCode ?? child.signalCode ?? undefined)

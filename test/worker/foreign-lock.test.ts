@@ -17,7 +17,8 @@ beforeAll(() => {
 })
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-// The machine as docs/worker.md shows it: over a lock that knows nothing of Holdfast, has no queue, and finds out late.
+// The machine as docs/worker.md shows it, over a lock that knows nothing of Holdfast, has no queue, and notices its
+// loss late.
 async function tryAcquire(): Promise<WorkerLease | null> {
   const loss = new AbortController()
   const options = {
@@ -96,7 +97,7 @@ test('the machine starts no work under a lease that ended while its event loop s
   let blocks = 2
   const tryAcquire = async () => {
     const lease = await locks.tryAcquire('k')
-    // Somebody looks at the signal before the machine does, and then nothing runs for longer than the ttl.
+    // A listener reads the signal before the machine does. Then the event loop stands still for longer than the ttl.
     lease?.signal.addEventListener('abort', () => {})
     if (blocks-- > 0) block(60)
     return lease

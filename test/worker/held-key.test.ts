@@ -6,7 +6,7 @@ import type { FakeClock } from '../engine/fake-clock.ts'
 import { outcomeOf, scene } from '../engine/scene.ts'
 import { Open } from './rehearsal.ts'
 
-// The worker over real locks, which are really renewed, lost and given back; only time is played.
+// The worker over real locks, which are really renewed, lost and released. Only time is played.
 function workerOn(locks: Locks, clock: FakeClock, options: Partial<LockWorkerOptions> = {}) {
   const calls: string[] = []
   const errors: { error: unknown; during: string }[] = []
@@ -49,7 +49,7 @@ test.each([
   ['is evicted', 'evicted'],
   ['runs out', 'expired'],
 ])(
-  'a key that %s while the work is being stopped: that is told, the work is not ended twice, and the next holder keeps what it has',
+  'a key that %s while the work is being stopped: the loss is told, the work is not ended twice, and the next holder keeps its key',
   async (_, reason) => {
     const { store, locks, other, clock } = scene()
     const stopping = new Open()
@@ -101,12 +101,12 @@ describe('the terms of the key', () => {
       { during: 'hold', error: { code: 'lease-lost', reason: 'expired' } },
       { during: 'stop', error: { code: 'task-failed' } },
     ])
-    // Nobody waits for it any more.
+    // No call waits for the start any more.
     await clock.until(worker.stop())
     await lease.release()
   })
 
-  test('`minHold` keeps it taken after the worker has stopped', async () => {
+  test('`minHold` keeps the key taken after the worker has stopped', async () => {
     const { locks, other, clock } = scene()
     const { worker, reaches } = workerOn(locks, clock, { minHold: '20s' })
     worker.start()
@@ -120,7 +120,7 @@ describe('the terms of the key', () => {
     await lease?.release()
   })
 
-  test('`ttl` and `lockDelay` are what a crash costs the next one', async () => {
+  test('`ttl` and `lockDelay` are what a crash costs the next worker', async () => {
     const { store, locks, other, clock } = scene()
     const { worker, calls, reaches } = workerOn(locks, clock, { ttl: '5s', lockDelay: '15s' })
     worker.start()

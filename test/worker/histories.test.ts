@@ -29,7 +29,7 @@ test('whatever happens in whatever order, the work of two terms never overlaps, 
     }),
     { numRuns: 300 },
   )
-  // The histories get as far as to work and to end, several times each.
+  // Each of the histories gets as far as to work and to end, several times.
   expect(stops).toBeGreaterThan(200)
 })
 
@@ -87,7 +87,7 @@ class Scene {
 
   check(): void {
     const { starts, stops } = this.played
-    // One more start may have come, and only after all before it had ended.
+    // The work may have started once more, but only after all earlier work had ended.
     for (const start of starts.slice(this.#startsSeen)) {
       const before = starts.slice(0, starts.indexOf(start))
       expect(before.filter((earlier) => !this.#hasEnded(earlier))).toEqual([])
@@ -115,7 +115,7 @@ class Scene {
     for (const start of played.starts) expect(this.#hasEnded(start)).toBe(true)
   }
 
-  /** What would happen next if nothing went wrong. */
+  /** Does the next step of a run in which nothing goes wrong. */
   #goOn(): void {
     const { value } = this.played.actor.getSnapshot()
     if (value === 'pausing') return this.played.clock.increment(60_000)
@@ -124,7 +124,7 @@ class Scene {
     if (typeof value !== 'string' && value.working.work === 'stopping') return this.happen('ended')
   }
 
-  /** The ask may be over already: then it is a lease that comes too late. */
+  /** Grants a lease. The ask may be over already: then the lease comes too late. */
   #grant(): void {
     const ask = this.played.asks.at(-1)
     if (ask === undefined || this.#granted.has(ask)) return

@@ -41,7 +41,7 @@ function workerOf(options: Partial<LockWorkerOptions> = {}) {
 }
 
 describe('a lock worker', () => {
-  test('shows each of its states, in order, and what it holds', async () => {
+  test('shows each of its states, in order, and the lease that it holds', async () => {
     const { worker, states, reaches, fences, reasons } = workerOf()
     expect([worker.key, worker.state, worker.lease]).toEqual(['k', 'idle', undefined])
     worker.start()
@@ -54,7 +54,7 @@ describe('a lock worker', () => {
     expect(await locks.tryAcquire('k')).not.toBeNull()
   })
 
-  test('waits in the queue behind another one, and takes over as soon as that one is stopped', async () => {
+  test('waits in the queue behind another worker, and takes over as soon as that worker is stopped', async () => {
     const first = workerOf()
     const second = workerOf()
     first.worker.start()
@@ -68,7 +68,7 @@ describe('a lock worker', () => {
     expect(second.states.slice(0, 4)).toEqual(['trying', 'waiting', 'starting', 'working'])
   })
 
-  test('waits however long it takes, whatever the locks do otherwise', async () => {
+  test('waits however long it takes, whatever the default wait of the locks is', async () => {
     const holder = await locks.acquire('k')
     const { worker, reaches, errors, states } = workerOf()
     worker.start()
@@ -93,7 +93,7 @@ describe('a lock worker', () => {
     await worker.stop()
   })
 
-  test('is started once, however often it is told to, and not again after it was stopped', async () => {
+  test('is started once, however often `start` is called, and not again after it was stopped', async () => {
     const { worker, fences, reaches } = workerOf()
     worker.start()
     worker.start()
@@ -126,7 +126,7 @@ describe('a lock worker', () => {
       const starting = new Open()
       const { worker, reaches, reasons } = workerOf({ start: () => starting.promise })
       worker.start()
-      // The key is free, so the next turn would be too late.
+      // The key is free, so one turn of the event loop later the worker would not be trying any more.
       if (state !== 'trying') await reaches(state)
       expect(worker.state).toBe(state)
       const stopped = worker.stop()
@@ -184,7 +184,7 @@ describe('a lock worker', () => {
     expect(waiting.errors).toEqual([])
   })
 
-  test('does not wait longer than its grace for work that does not end, and lets the key run out', async () => {
+  test('waits for work that does not end no longer than its grace, and lets the key run out', async () => {
     const clock = new SimulatedClock()
     const stop = new Open()
     const { worker, reaches, errors, states } = workerOf({
@@ -201,7 +201,7 @@ describe('a lock worker', () => {
     expect(worker.state).toBe('overdue')
     expect(errors).toMatchObject([{ during: 'stop', error: { code: 'task-failed' } }])
     expect(lease?.state).toBe('released')
-    // Nobody else gets it before its time is over.
+    // No other ticket gets the key before the lease's time is over.
     expect(await locks.tryAcquire('k')).toBeNull()
     await worker.stop()
     stop.resolve()
@@ -209,7 +209,7 @@ describe('a lock worker', () => {
     expect(states.slice(-4)).toEqual(['stopping', 'overdue', 'releasing', 'stopped'])
   })
 
-  test('that is awaited by its own start waits for nothing longer than its grace', async () => {
+  test('waits for nothing longer than its grace when its own start awaits its end', async () => {
     const clock = new SimulatedClock()
     const { worker, reaches } = workerOf({ clock, start: () => worker.stop() })
     worker.start()
@@ -276,7 +276,7 @@ describe('a lock worker', () => {
     },
   )
 
-  test('warns of what went wrong where nobody wants to hear of it', async () => {
+  test('warns of what went wrong when it has no error handler', async () => {
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
     try {
       const { worker, reaches } = workerOf({

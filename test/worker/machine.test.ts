@@ -7,7 +7,7 @@ import { Open, PlayedLease, Rehearsal, turn } from './rehearsal.ts'
 const away = () => new StoreError('store-unavailable', 'away')
 
 test.each(['grace', 'backoff', 'maxBackoff'] as const)(
-  'a wrong %s is an error of the machine from its beginning, and not when a lock is held already',
+  'a wrong %s is an error of the machine from its beginning, and not only once it holds a lock',
   (name) => {
     const input = {
       lock: { tryAcquire: async () => null, acquire: () => new Promise<never>(() => {}) },
@@ -46,7 +46,7 @@ describe('while it has no lock, the machine', () => {
     expect(played.work).toEqual({ lease: { kept: 'held' }, work: 'running', term: 'lasting' })
   })
 
-  test('stands in the queue when the lock is taken, and asks no more however long that takes', async () => {
+  test('waits in the queue when the lock is taken, and asks no more however long that takes', async () => {
     const played = new Rehearsal()
     played.begin()
     played.ask.resolve(null)
@@ -182,7 +182,7 @@ describe('while it holds the lock, the machine', () => {
     played.stop.resolve()
     await turn()
     expect(played.value).toBe('pausing')
-    // What arrived late may have kept it alive in the store.
+    // A late answer may have kept the lease alive in the store, so the machine releases it.
     expect(lease.released).toBe(1)
     await played.pass(1000)
     expect(played.value).toBe('trying')
@@ -199,7 +199,7 @@ describe('while it holds the lock, the machine', () => {
     expect(played.stops).toEqual([])
   })
 
-  test('takes a lease that somebody else has released for a lost one', async () => {
+  test('takes a lease that another caller has released for a lost one', async () => {
     const played = new Rehearsal()
     const lease = await played.startedWork()
     lease.state = 'released'
@@ -229,7 +229,7 @@ describe('while it holds the lock, the machine', () => {
         const { signal } = played.start.term
         played.start.reject(new Error('no'))
         await turn()
-        // What it had begun by then can know of it.
+        // The signal tells the work that the start had begun by then.
         expect(signal.reason).toMatchObject({ message: 'no' })
       }
       expect(lease.released).toBe(1)
@@ -259,7 +259,7 @@ describe('while it holds the lock, the machine', () => {
     await played.grant()
     played.start.resolve()
     await turn()
-    // Of the term before.
+    // A failure of the work of the term before.
     fail(new Error('late'))
     expect(played.work).toMatchObject({ work: 'running', term: 'lasting' })
     expect(played.troubles).toMatchObject([{ during: 'work', error: { message: 'disk full' } }])
@@ -312,7 +312,7 @@ describe('when the end comes at an unlucky moment, the machine', () => {
     },
   )
 
-  test.each(['never', 'with an error'])(
+  test.each(['never', 'is at its end soon, too, when its place in the queue is given back %s'])(
     'is at its end soon also when its place is given back %s',
     async (how) => {
       const left = () => (how === 'never' ? new Promise(() => {}) : Promise.reject(new Error('away')))
@@ -348,7 +348,7 @@ describe('when the end comes at an unlucky moment, the machine', () => {
     },
   )
 
-  test('takes a start that gives up because its signal aborted for obedience, and not for a failure', async () => {
+  test('takes a start that rejects because its signal aborted for obedience, and not for a failure', async () => {
     const played = new Rehearsal()
     played.begin()
     await played.grant()
@@ -394,7 +394,7 @@ describe('when the end comes at an unlucky moment, the machine', () => {
     expect(played.value).toBe('releasing')
     played.end()
     expect(played.value).toBe('releasing')
-    // A lock that never answers does not keep it.
+    // A lock that never answers does not keep the machine waiting.
     await played.pass(5000)
     expect(played.value).toBe('stopped')
   })
@@ -422,7 +422,7 @@ describe('when the end comes at an unlucky moment, the machine', () => {
 })
 
 describe('when the work does not end in time, the machine', () => {
-  test('says so, and lets the lock run out instead of giving it to the next one', async () => {
+  test('reports that, and lets the lock run out instead of giving it to the next worker', async () => {
     const played = new Rehearsal({ grace: 10_000 })
     const lease = await played.startedWork()
     played.end()
@@ -439,7 +439,7 @@ describe('when the work does not end in time, the machine', () => {
     expect(played.troubles).toMatchObject([{}, { during: 'stop', error: { message: 'late' } }])
   })
 
-  test('starts nothing again before that work has ended after all, and then does', async () => {
+  test('starts nothing again before that work has ended after all, and starts it then', async () => {
     const played = new Rehearsal({ grace: 10_000 })
     const lease = await played.startedWork()
     lease.lose()
@@ -457,7 +457,7 @@ describe('when the work does not end in time, the machine', () => {
     expect(played.value).toBe('trying')
   })
 
-  test('waits for a start that hangs in the same way, and ends what it has started', async () => {
+  test('waits for a start that hangs in the same way, and ends the work that it has started', async () => {
     const played = new Rehearsal({ grace: 10_000 })
     played.begin()
     const lease = await played.grant()
@@ -474,7 +474,7 @@ describe('when the work does not end in time, the machine', () => {
     expect(played.value).toBe('trying')
   })
 
-  test('tries no more when it is stopped meanwhile, and still ends what starts too late', async () => {
+  test('tries no more when it is stopped meanwhile, and still ends work that starts too late', async () => {
     const played = new Rehearsal({ grace: 10_000 })
     played.begin()
     const lease = await played.grant()

@@ -20,7 +20,7 @@ export class Open<T = void> {
   })
 }
 
-/** What the machine asked of the lock, and how it was ended. */
+/** Records the machine's requests to the lock, and how the lease was ended. */
 export class Ask extends Open<WorkerLease | null> {
   readonly verb: 'tryAcquire' | 'acquire'
   readonly signal: AbortSignal
@@ -66,7 +66,7 @@ export interface Stop extends Open {
   readonly lease: WorkerLease
 }
 
-/** The machine on a clock, a lock and work that the test plays. */
+/** The machine. The test plays its clock, its lock and its work. */
 export class Rehearsal {
   readonly clock = new SimulatedClock()
   readonly asks: Ask[] = []
@@ -75,7 +75,7 @@ export class Rehearsal {
   readonly troubles: WorkerTrouble[] = []
   readonly actor: Actor<LockWorkerMachine>
   chance = 1
-  /** Thrown by the next `start`, in the call itself. */
+  /** The next call of `start` throws this error synchronously. */
   refusal: unknown
 
   constructor({
@@ -155,7 +155,7 @@ export class Rehearsal {
     return lease
   }
 
-  /** Until the work runs under a new lease. */
+  /** Goes on until the work runs under a new lease. */
   async startedWork(): Promise<PlayedLease> {
     this.begin()
     const lease = await this.grant()
@@ -175,7 +175,7 @@ export class Rehearsal {
   }
 }
 
-/** Everything that follows without time passing has happened. */
+/** Resolves after everything that follows without time passing. */
 export function turn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }

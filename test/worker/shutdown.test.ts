@@ -11,9 +11,9 @@ import { root } from '../tidy/project.ts'
 const PROGRAM = fileURLToPath(new URL('worker-program.ts', import.meta.url))
 
 describe.concurrent('a process with a worker', () => {
-  test('stays alive for it, and at a signal ends the work first and then itself, as the signal would have', async () => {
+  test('stays alive for the worker; at a signal it ends the work first and then itself, as the signal would have', async () => {
     await using program = await Program.start('one worker')
-    // Nothing but the worker keeps it.
+    // The worker alone keeps the process alive.
     program.child.kill('SIGTERM')
     expect(await program.end()).toBe('SIGTERM')
     expect(program.lines.slice(-5)).toEqual([
@@ -36,7 +36,7 @@ describe.concurrent('a process with a worker', () => {
     expect(program.lines.at(-1)).toBe('a is stopped')
   })
 
-  test('ends when the last of its workers has', async () => {
+  test('ends when its last worker has ended', async () => {
     await using program = await Program.start('two workers')
     await program.says('b is working')
     program.child.kill('SIGTERM')
@@ -52,7 +52,7 @@ describe.concurrent('a process with a worker', () => {
     expect(program.lines.slice(-2)).toEqual(['a is stopped', 'cleaned up'])
   })
 
-  test('ends although a package listens that would end it if it were alone', async () => {
+  test('ends although it loads a package that listens, and that alone would end it', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-shutdown-'))
     try {
       await using program = await Program.start('a package that listens', { argument: join(folder, 'file') })
@@ -66,15 +66,15 @@ describe.concurrent('a process with a worker', () => {
     }
   })
 
-  test('stays for work that does not end, and does not wait for it at a signal', async () => {
+  test('stays for work that does not end, and does not wait for that work at a signal', async () => {
     await using program = await Program.start('work that does not end')
     await program.says('still here')
     program.child.kill('SIGTERM')
     expect(await program.end()).toBe('SIGTERM')
   })
 
-  test('ends also where it is the first process of a container, which signals do not end', async () => {
-    // Says so where there are no namespaces, and what a signal does there is what it does elsewhere.
+  test('ends also when it is the first process of a container, which signals do not end', async () => {
+    // Without namespaces the test says so and ends. What a signal does there is the same as elsewhere.
     const missing = pidNamespacesMissing()
     if (missing !== undefined) return console.warn(`Not tried: ${missing}`)
     await using program = await Program.start('one worker', { through: IN_A_NAMESPACE })
@@ -95,7 +95,7 @@ describe.concurrent('a process with a worker', () => {
   })
 })
 
-/** Where a process has the id 1. */
+/** Starts a command in a namespace in which its process has the id 1. */
 const IN_A_NAMESPACE = ['unshare', '--pid', '--fork', '--kill-child', '--']
 
 function pidNamespacesMissing(): string | undefined {
@@ -140,7 +140,7 @@ class Program implements AsyncDisposable {
     return until(`it says: ${line}`, () => this.lines.includes(line))
   }
 
-  /** Its exit code, or the signal that ended it; all that it said is there by then. */
+  /** The exit code, or the signal that ended the process. By then all output has arrived. */
   async end(): Promise<number | string | null> {
     if (this.child.exitCode === null && this.child.signalCode === null) await once(this.child, 'close')
     return this.child.signalCode ?? this.child.exitCode

@@ -23,7 +23,7 @@ function workerIn(scene: Scene, options: Partial<LockWorkerOptions> = {}) {
 }
 
 test.concurrent(
-  'a store that is silent for a while puts the lease in jeopardy, and the work goes on as if nothing had been',
+  'a store that is silent for a while puts the lease in jeopardy, and the work goes on without a pause',
   inScene(
     async (scene) => {
       const { worker, calls, errors, reaches } = workerIn(scene, { ttl: 6000 })
@@ -41,7 +41,7 @@ test.concurrent(
 )
 
 test.concurrent(
-  'a store that is silent for longer costs the key at the deadline, and is asked again until it is back',
+  'a store that is silent for longer costs the key at the deadline, and the worker asks it again until it is back',
   inScene(
     async (scene) => {
       const { worker, calls, errors, reaches } = workerIn(scene, { ttl: 1000 })
@@ -50,7 +50,8 @@ test.concurrent(
       scene.proxy.refuse()
       const cutAt = performance.now()
       await until('it has ended its work', () => calls.includes('lost'))
-      // By its own clock, and no later than the store would let the next one in; the rest is for a busy machine.
+      // The worker loses the key by its own clock, and no later than the store would let the next ticket in. The rest
+      // of the time is for a busy machine.
       expect(performance.now() - cutAt).toBeLessThan(3000)
       await reaches('trying')
       scene.proxy.normal()
@@ -64,7 +65,7 @@ test.concurrent(
 )
 
 test.concurrent(
-  'a store that is away while the worker tries makes it pause and try again, and it can be stopped at any moment of that',
+  'a store that is away while the worker tries makes the worker pause and try again, and it can be stopped at any moment of that',
   inScene(
     async (scene) => {
       const trying = workerIn(scene)
@@ -100,7 +101,7 @@ test.concurrent(
       await scene.close()
       expect(performance.now() - toldAt).toBeLessThan(20_000)
       expect([calls, errors]).toEqual([['start', 'stopped'], []])
-      // It could not be told, and lets the key run out.
+      // The worker could not tell the store, so it lets the key run out.
       expect(await scene.direct().evictAll('k', { reason: 'the test is over' })).toHaveLength(1)
     },
     { cancels: true },

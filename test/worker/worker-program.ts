@@ -1,4 +1,4 @@
-// One process of a test: workers in one process, as the first argument says, and nothing else that keeps it alive.
+// One process of a test. The first argument names the workers in it; nothing else keeps the process alive.
 import { connect } from '../../src/index.ts'
 import { createLockWorker } from '../../src/worker/index.ts'
 
@@ -48,7 +48,7 @@ const programs: Record<string, () => Promise<void>> = {
     worker.start()
   },
   async 'a package that listens'() {
-    // Brings signal-exit, to remove its lock files at the end.
+    // Loads signal-exit, which removes lock files at the end of the process.
     const { lock } = await import('proper-lockfile')
     await lock(process.argv[3] ?? '', { realpath: false })
     const worker = workerOn('a', 300)
@@ -64,7 +64,7 @@ const programs: Record<string, () => Promise<void>> = {
     })
     worker.subscribe(({ to, lease }) => {
       if (to === 'working') void locks.evict('a', lease?.id ?? '', { reason: 'test' })
-      // Keeps nothing alive.
+      // This timer does not keep the process alive.
       if (to === 'overdue') setTimeout(() => say('still here'), 200).unref()
     })
     worker.stopOn()
