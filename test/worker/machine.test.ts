@@ -312,8 +312,8 @@ describe('when the end comes at an unlucky moment, the machine', () => {
     },
   )
 
-  test.each(['never', 'is at its end soon, too, when its place in the queue is given back %s'])(
-    'is at its end soon also when its place is given back %s',
+  test.each(['never', 'with an error'])(
+    'is at its end soon also when its place in the queue is given back %s',
     async (how) => {
       const left = () => (how === 'never' ? new Promise(() => {}) : Promise.reject(new Error('away')))
       const played = new Rehearsal({ left })

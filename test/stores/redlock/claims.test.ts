@@ -7,7 +7,7 @@ import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { age } from './masters.ts'
 
-/** With the time of the server. */
+/** The server's answer: it accepts the fence, and tells its time. */
 const ACCEPTED = { tag: 'accepted', serverUs: expect.closeTo(Date.now() * 1000, -8) }
 
 let server: RedisServer
@@ -47,7 +47,7 @@ describe.each([
     await node.rooms.release(releaseOf(next))
   })
 
-  test('accepts none for who does not hold: a waiter, one that was released, one that has expired, a stranger', async () => {
+  test('accepts no fence of a ticket that does not hold: a waiter, one that was released, one that has expired, a stranger', async () => {
     const key = `gone ${hasQueue}`
     const [holder, waiter, stranger] = [ticket({ key, ttlMs: 100 }), ticket({ key }), ticket({ key })]
     const fence = fenceOf(await node.rooms.acquire(holder)) + 1_000_000_000n
@@ -92,7 +92,7 @@ test('a claim with a minimum hold begins it, and what is only written down does 
   expect((await node.rooms.inspect({ prefix: 'minimum', cursor: undefined, count: 1 })).rooms).toEqual([])
 })
 
-test('a server that was flushed behind our back accepts nothing', async () => {
+test('a server that was flushed without the knowledge of the store accepts nothing', async () => {
   const [before, after] = [ticket({ key: 'flushed' }), ticket({ key: 'flushed' })]
   await node.rooms.acquire(before)
   await server.command('FLUSHALL')

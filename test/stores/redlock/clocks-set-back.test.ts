@@ -12,7 +12,7 @@ beforeAll(async () => {
 })
 afterAll(() => Promise.all(servers.map((server) => server.close())))
 
-/** As if the server had been in use since then, by its own clock. */
+/** Makes the server believe that it has been in use since then, by its own clock. */
 async function rememberSince(server: RedisServer, ms: number): Promise<void> {
   const run = /run_id:(\w+)/.exec(String(await server.command('INFO', 'server')))?.[1] ?? '-'
   const since = String(Math.floor(ms)).padStart(13, '0')
@@ -40,7 +40,8 @@ test('a process that has known the servers for long enough gets a free key when 
     last = fence
     await store.release(releaseOf(mine))
   }
-  // The servers have forgotten whoever holds, and the process knows that no better than before.
+  // The servers have forgotten all holders. The process knows no more of those than a process that meets the servers
+  // for the first time.
   for (const server of servers) await server.command('FLUSHALL')
   for (const client of clients) await client.setTime(startMs - 20_000)
   await expect(store.acquire(ticket({ key: 'flushed', ...short }))).rejects.toMatchObject({
@@ -51,7 +52,7 @@ test('a process that has known the servers for long enough gets a free key when 
 })
 
 test('a process that meets the servers afterwards waits for no longer than `maxTtl`', async () => {
-  // Written down before the clock went back by an hour.
+  // The servers wrote their start down before the clock went back by an hour.
   for (const server of servers) await rememberSince(server, Date.now() + 3_600_000)
   const store = redlockStore(
     servers.map(({ url }) => newClient(url)),

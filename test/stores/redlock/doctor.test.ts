@@ -3,7 +3,7 @@ import { diagnose, type Finding } from '../../../src/index.ts'
 import { startRedis } from '../../servers/redis-server.ts'
 import { startMasters } from './masters.ts'
 
-/** All of them are on one host here, as nobody should have it. */
+/** All servers are on one host here, so the doctor always has this finding. Nobody should run redlock like that. */
 const SAME_HOST = 'hosts'
 
 test('the doctor looks at each of several servers, and at the majority they make', async () => {
@@ -36,7 +36,7 @@ test('the doctor looks at each of several servers, and at the majority they make
   expect(alone.findings).toContainEqual(expect.objectContaining({ check: 'quorum', verdict: 'problem' }))
 })
 
-test('the doctor tells of servers that may have forgotten a holder, and of what makes them forget', async () => {
+test('the doctor reports servers that may have forgotten a holder, and what makes them forget', async () => {
   await using masters = await startMasters(3, { young: true })
   const [first, second] = masters.servers
   await first?.command('CONFIG', 'SET', 'maxmemory', '50mb')
@@ -63,7 +63,7 @@ test('the doctor takes `maxTtl` and `prefix` from the url', async () => {
   )
 })
 
-test('the doctor tells of a replica in the list, of one server that is there twice, and of an even number', async () => {
+test('the doctor reports a replica in the list, one server that is there twice, and an even number of servers', async () => {
   await using masters = await startMasters(2)
   await using replica = await startRedis({ replicaOf: masters.servers[0] as never })
   const { verdict, findings } = await diagnose(urlOf([...masters.urls, replica.url]))

@@ -6,7 +6,7 @@ import { startMasters } from './masters.ts'
 
 const PROGRAM = fileURLToPath(new URL('processes/use-and-leave.mjs', import.meta.url))
 
-test('nothing keeps a process that is done, also while one server hangs and another one is gone', async () => {
+test('no connection keeps a process alive that has nothing to do, also while one server hangs and another one is gone', async () => {
   await using masters = await startMasters(5)
   await masters.servers[1]?.pause()
   await masters.servers[3]?.kill()

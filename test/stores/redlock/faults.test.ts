@@ -24,11 +24,11 @@ describe('a server that hangs', () => {
       await store.close()
       return performance.now() - startedAt
     })
-    // A store that has never met it would wait 300 ms for its silence.
+    // A store that has never met the server would wait 300 ms for its answer.
     expect(tookMs).toBeLessThan(250)
   })
 
-  test('is not waited for either where the others have decided that it is no', async () => {
+  test('is not waited for either when the others have decided that the answer is no', async () => {
     await using masters = await startMasters(5)
     const holding = masters.store()
     fenceOf(await holding.acquire(ticket({ key: 'taken' })))
@@ -41,7 +41,7 @@ describe('a server that hangs', () => {
       await store.close()
       return performance.now() - startedAt
     })
-    // As above.
+    // A store that has never met the server would wait 300 ms for its answer.
     expect(busyMs).toBeLessThan(250)
     await holding.close()
     for (const server of masters.servers.slice(0, 3)) await server.kill()
@@ -54,7 +54,8 @@ describe('a server that hangs', () => {
       await store.close()
       return performance.now() - startedAt
     })
-    // Without the three there is no quorum, and a server that is needed for one is waited for for two seconds.
+    // Without the three servers there is no quorum. If a server is needed for a quorum, the store waits two seconds for
+    // it.
     expect(failedMs).toBeLessThan(500)
   })
 
@@ -124,7 +125,7 @@ describe('with the majority away', () => {
 
 describe('a server that has forgotten its votes', () => {
   test.each(['restarted', 'flushed'])(
-    '(%s) has none that counts until nobody it forgot can hold any more',
+    '(%s) has no vote that counts until no forgotten holder can hold any more',
     async (how) => {
       await using masters = await startMasters(3)
       const options = { maxTtl: '3s' }
@@ -150,7 +151,7 @@ describe('a server that has forgotten its votes', () => {
     },
   )
 
-  test('gets them back from a holder that is in time, even if it was most of the servers', async () => {
+  test('gets its votes back from a holder that is in time, even if most of the servers have forgotten them', async () => {
     await using masters = await startMasters(3)
     const store = masters.store()
     const holder = ticket()
@@ -160,7 +161,7 @@ describe('a server that has forgotten its votes', () => {
     expect(answers).toEqual([{ tag: 'held', fence }])
     for (const server of masters.servers) {
       await until('all of them know the fence', async () => {
-        // What answers after most of the others did is told with the next renewal.
+        // A server that answers later than most of the others hears of the fence with the next renewal.
         await settled(store.renew([holder]))
         const room = await server.command('GET', `holdfast:{${holder.key}}`)
         return String(room).includes(`h ${fence} `)
@@ -171,7 +172,7 @@ describe('a server that has forgotten its votes', () => {
     await store.close()
   })
 
-  test('gets none from a holder that is too late', async () => {
+  test('gets no vote from a holder that is too late', async () => {
     await using masters = await startMasters(3)
     const store = masters.store()
     const holder = ticket({ ttlMs: 400 })
@@ -182,7 +183,7 @@ describe('a server that has forgotten its votes', () => {
     await store.close()
   })
 
-  test('counts at once if it has forgotten nothing: it keeps every write', async () => {
+  test('counts at once if it has forgotten nothing, because it keeps every write', async () => {
     await using masters = await startMasters(3, { appendOnly: true })
     const [store, other] = [masters.store(), masters.store()]
     const [holder, next] = [ticket(), ticket({ patienceMs: 0 })]
@@ -198,7 +199,7 @@ describe('a server that has forgotten its votes', () => {
     for (const view of [store, other]) await view.close()
   })
 
-  test('and never had any is waited for once, and said so', async () => {
+  test('that never had any votes is waited for once, and an error says so', async () => {
     await using masters = await startMasters(3, { young: true })
     const store = masters.store({ maxTtl: '2s' })
     const mine = ticket({ ttlMs: 1000 })
@@ -214,9 +215,9 @@ describe('a server that has forgotten its votes', () => {
 
 describe('votes that are split', () => {
   test.each([
-    ['who wait', 60_000],
-    ['who do not', 0],
-  ])('between two %s give one of them the key, and then the other', async (_, patienceMs) => {
+    ['that wait', 60_000],
+    ['that do not wait', 0],
+  ])('between two tickets %s give the key to one of them, and then to the other', async (_, patienceMs) => {
     await using masters = await startMasters(4)
     const tickets = [ticket({ patienceMs }), ticket({ patienceMs })] as const
     for (const [index, server] of masters.servers.entries()) {
@@ -233,7 +234,7 @@ describe('votes that are split', () => {
     for (const store of stores) await store.close()
   })
 
-  test('between readers, each before a writer that the others wait behind, let all of them in at last', async () => {
+  test('between readers, each before a writer that the others wait behind, go to all readers in the end', async () => {
     await using masters = await startMasters(3)
     const readers = Array.from({ length: 3 }, () => ticket({ limit: UNLIMITED }))
     const all = [...readers, ticket()]
@@ -256,7 +257,7 @@ describe('votes that are split', () => {
     for (const store of stores) await store.close()
   })
 
-  test('with one who died of it do not wait for the end of that vote', async () => {
+  test('with a process that died of the split do not wait for the end of its vote', async () => {
     await using masters = await startMasters(5)
     const dead = ticket({ id: '0 is the smallest of all ids' })
     const all = Array.from({ length: 4 }, (_, index) =>
@@ -278,7 +279,7 @@ describe('votes that are split', () => {
     for (const store of stores) await store.close()
   })
 
-  test('when many begin at once: all have their turn, one after the other', async () => {
+  test('when many tickets ask at once: all have their turn, one after the other', async () => {
     await using masters = await startMasters(5)
     await masters.servers[4]?.kill()
     const all = Array.from({ length: 5 }, () => createLocks(masters.store()))
@@ -304,7 +305,7 @@ describe('votes that are split', () => {
 })
 
 describe('people', () => {
-  test('evict on every server that is there, and a server that was away lets go as soon as it is back', async () => {
+  test('evictions reach every server that is there, and a server that was away evicts as soon as it is back', async () => {
     await using masters = await startMasters(3)
     const [store, other] = [masters.store(), masters.store()]
     const holder = ticket()
@@ -321,7 +322,7 @@ describe('people', () => {
     for (const view of [store, other]) await view.close()
   })
 
-  test('see who has a quorum as the holder, and who has less as somebody who waits', async () => {
+  test('rooms show a ticket with a quorum as the holder, and a ticket with less as a waiter', async () => {
     await using masters = await startMasters(3)
     const store = masters.store()
     const [holder, waiter] = [ticket(), ticket()]
@@ -354,7 +355,7 @@ test('a server whose fences are far ahead takes the others with it, so that they
   await store.close()
 })
 
-test('who waits is woken by a message, and asks nothing meanwhile but to be remembered', async () => {
+test('a waiter is woken by a message, and meanwhile asks only often enough to be remembered', async () => {
   await using masters = await startMasters(3)
   const [locks, others] = [createLocks(masters.store()), createLocks(masters.store())]
   const lease = await locks.acquire('k', { renew: false })
@@ -372,14 +373,14 @@ test('who waits is woken by a message, and asks nothing meanwhile but to be reme
   for (const one of [locks, others]) await one.close()
 })
 
-/** Everything is given back on every server; what remains of a release that a server missed comes a little later. */
+/** Waits until every server has released everything. A server that missed a release gets it a little later. */
 async function nothingLeft(masters: Masters, servers = masters.servers): Promise<void> {
   for (const server of servers) {
     await until('no holder and no waiter is left', async () => (await roomsOn(server)) === 0)
   }
 }
 
-/** Rooms with somebody in them: tombstones alone are nobody. */
+/** The number of rooms with a holder or a waiter. Tombstones alone do not count. */
 async function roomsOn(server: RedisServer): Promise<number> {
   let rooms = 0
   for (const key of (await server.command('KEYS', 'holdfast:{*')) as string[]) {
@@ -397,13 +398,13 @@ async function scriptsRun(server: RedisServer): Promise<number> {
   return texts + evalsha
 }
 
-/** Asks until it holds, as an engine without wakes would. */
+/** Asks until the ticket holds, as an engine without wakes would. */
 async function held(store: Store, mine: Ticket): Promise<Ticket> {
   await until('it holds', async () => (await settled(store.acquire(mine)))?.tag === 'held')
   return mine
 }
 
-/** What it resolves with, or undefined. */
+/** The answer, or undefined if it rejects. */
 async function settled<T>(answer: T | Promise<T>): Promise<T | undefined> {
   try {
     return await answer

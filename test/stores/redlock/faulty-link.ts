@@ -5,17 +5,17 @@ import type { Random } from '../../../src/testing/random.ts'
 
 export interface FaultyOptions {
   readonly random: Random
-  /** How long a command may lie about before it is sent: others overtake it. */
+  /** For how long a command may wait before it is sent. Others overtake it meanwhile. */
   readonly delayMs: number
   /** The part of the commands that are never sent. */
   readonly lost: number
   /** The part of the commands whose answer is lost. */
   readonly unanswered: number
-  /** What the errors begin with. Of `OOM` nobody concludes that the server as a whole is away. */
+  /** The code that the errors begin with. From `OOM` the store does not conclude that the whole server is away. */
   readonly code: 'OOM' | 'NOREPLICAS'
 }
 
-/** A way to a real server on which commands overtake one another and get lost, as do answers. */
+/** A connection to a real server. Commands overtake one another on it and get lost, and so do answers. */
 export function faultyLink(url: string, options: FaultyOptions): RedisLink {
   const link = ioredisLink(new Redis(url, { lazyConnect: true }))
   return { ...link, open: (onLost) => faulty(link.open(onLost), options) }

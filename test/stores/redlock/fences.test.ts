@@ -11,7 +11,7 @@ const ROUNDS = 60
 
 let masters: Masters
 beforeAll(async () => {
-  // The faults of these tests are warned of, a hundred times.
+  // The store warns of the faults of these tests, a hundred times.
   vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
   masters = await startMasters(5)
 })
@@ -20,14 +20,14 @@ afterAll(async () => {
   await masters.close()
 })
 
-// Nothing keeps the clients of these tests apart: what is left is the claim alone.
+// No votes keep the clients of these tests apart, so the claim alone has to keep their fences apart.
 describe('fences that a quorum has accepted are unique, and never lower than one that was complete before they began', () => {
-  test('for readers, who all hold at once, over servers that lose every eighth command or answer, and reorder the others', async () => {
+  test('for readers that all hold at once, over servers that lose every eighth command or answer, and reorder the others', async () => {
     const seed = crypto.randomUUID()
     const takers = storesOver(seed).map((store) => async (): Promise<bigint> => {
       const mine = ticket({ key: 'readers', limit: UNLIMITED, patienceMs: 0 })
       const answer = await store.acquire(mine)
-      // Readers that stay are part of the trial; that they are dropped now and then is, too.
+      // Some readers stay, and some are dropped. Both belong to the trial.
       if (answer.tag === 'held') void Promise.resolve(store.release(releaseOf(mine))).catch(() => {})
       return answer.tag === 'held' ? answer.fence : Promise.reject(new Error(answer.tag))
     })
@@ -53,7 +53,7 @@ describe('fences that a quorum has accepted are unique, and never lower than one
     expect(faultsOf(history), seed).toEqual({ duplicates: 0, inversions: 0 })
   })
 
-  test('while the largest of as many counters, which is what others do, is neither', async () => {
+  test('which the largest of as many counters, the usual substitute, is not', async () => {
     const seed = crypto.randomUUID()
     const takers = Array.from({ length: CLIENTS }, (_, client) => {
       const random = seededRandom(`${seed}/${client}`)
@@ -65,7 +65,7 @@ describe('fences that a quorum has accepted are unique, and never lower than one
         return largestOf(replies)
       }
     })
-    // One race nearly always shows both.
+    // One race nearly always shows both a duplicate and an inversion.
     const seen = { duplicates: 0, inversions: 0 }
     for (let races = 0; races < 20 && (seen.duplicates === 0 || seen.inversions === 0); races += 1) {
       const faults = faultsOf(await race(takers))
@@ -77,7 +77,7 @@ describe('fences that a quorum has accepted are unique, and never lower than one
   })
 })
 
-/** Each client has a store of its own, as another process would. */
+/** Each client has a store of its own, as if it were another process. */
 function storesOver(seed: string): readonly Store[] {
   return Array.from({ length: CLIENTS }, (_, client) => {
     const settings = { prefix: 'holdfast:', fences: true, maxTtlMs: 600_000 }
@@ -91,7 +91,7 @@ function links(random: Random): ReturnType<typeof faultyLink>[] {
   )
 }
 
-/** As soon as three servers have answered. */
+/** Resolves with the largest reply as soon as three servers have answered. */
 function largestOf(replies: readonly Promise<unknown>[]): Promise<bigint> {
   return new Promise((resolve, reject) => {
     const answers: number[] = []
@@ -114,7 +114,7 @@ interface Taken {
   readonly fence: bigint
 }
 
-/** All clients at once, each again and again. Times are places in the order of events. */
+/** Lets all clients take fences at once, each again and again. Times are places in the order of events. */
 async function race(takers: readonly (() => Promise<bigint>)[]): Promise<readonly Taken[]> {
   const history: Taken[] = []
   let events = 0
@@ -128,7 +128,7 @@ async function race(takers: readonly (() => Promise<bigint>)[]): Promise<readonl
           events += 1
           history.push({ beganAt, endedAt: events, fence })
         } catch {
-          // Nobody was given anything.
+          // The call got no fence.
         }
       }
     }),

@@ -7,7 +7,7 @@ import { faultyLink } from './faulty-link.ts'
 import { startMasters } from './masters.ts'
 
 beforeEach(() => {
-  // Each fault is warned of.
+  // The store warns of each fault.
   vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
 })
 afterEach(() => vi.restoreAllMocks())

@@ -6,7 +6,7 @@ import { type RedisOptions, type RedisServer, startRedis } from '../../servers/r
 export interface Masters extends AsyncDisposable {
   readonly servers: readonly RedisServer[]
   readonly urls: readonly string[]
-  /** One more process, as it were. */
+  /** A store like that of one more process. */
   store(options?: RedlockStoreOptions): Store
   close(): Promise<void>
 }
@@ -34,7 +34,7 @@ export async function startMasters(
   }
 }
 
-/** As if the server had been in use for years. */
+/** Makes the server believe that it has been in use for years. */
 export async function age(server: RedisServer): Promise<void> {
   const run = /run_id:(\w+)/.exec(String(await server.command('INFO', 'server')))?.[1] ?? '-'
   await server.command('SET', 'holdfast:since', `${run.slice(0, 12)} ${run} 0000000000001`)

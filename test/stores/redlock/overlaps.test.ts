@@ -34,14 +34,15 @@ afterEach(async () => {
 })
 
 describe('questions about one waiter that overlap', () => {
-  test('never give it two fences: the lease it was told of first would be a lost one', async () => {
+  test('never give it two fences: the lease that was reported first would be lost', async () => {
     const [holder, waiter] = [ticket(), ticket()]
     fenceOf(await other.acquire(holder))
     expect((await store.acquire(waiter)).tag).toBe('queued')
-    // What the holder has claimed the others know, too.
+    // The fence that the holder has claimed is known to the other servers, too.
     await masters.servers[2]?.command('SET', 'holdfast:fence', String((Date.now() + 60_000) * 1000))
     await other.release(releaseOf(holder))
-    // The first question is decided by the servers 1 and 2, the second one by 2 and 3, whose fences are higher.
+    // The answers of the servers 1 and 2 decide the first question. Those of 2 and 3, whose fences are higher, decide
+    // the second one.
     const [first, second, third] = links
     const claimedByBoth = gate()
     let [ofFirst, ofThird] = [0, 0]
@@ -65,9 +66,9 @@ describe('questions about one waiter that overlap', () => {
   })
 })
 
-test('nobody is shown as a holder under a fence of a single server, which its lease may never have', async () => {
+test('no ticket is shown as a holder under a fence of a single server, which its lease may never have', async () => {
   const mine = ticket()
-  // Slow, so that its fence, the highest of all, is not among those that are claimed.
+  // The third server is slow, so its fence, the highest of all, is not among those that are claimed.
   await masters.servers[2]?.command('SET', 'holdfast:fence', String((Date.now() + 60_000) * 1000))
   const [late, claimed] = [gate(), gate()]
   links[2].onReply = () => late.opened
@@ -84,7 +85,7 @@ test('nobody is shown as a holder under a fence of a single server, which its le
   expect(await seen()).toEqual([fence])
 })
 
-test('a waiter that one more server lets in after its question was decided is woken for it', async () => {
+test('a waiter that one more server lets in after its question was decided is woken for that', async () => {
   const [holder, waiter] = [ticket(), ticket()]
   fenceOf(await other.acquire(holder))
   expect((await store.acquire(waiter)).tag).toBe('queued')
@@ -101,7 +102,7 @@ test('a waiter that one more server lets in after its question was decided is wo
   await until('it is woken', () => woken.includes(waiter.id))
 })
 
-test('a waiter that only the slowest server lets in is not asked about again and again', async () => {
+test('a waiter that only the slowest server lets in does not make the store ask again and again', async () => {
   const [holder, waiter] = [ticket(), ticket()]
   for (const url of masters.urls.slice(0, 2)) {
     const alone = redisStore(newClient(url))
@@ -138,7 +139,7 @@ test('a waiter that most servers have forgotten may ask again under its id, what
     if (script === 'release') throw new Error('OOM the test lost this answer')
   }
   expect(await store.renew([waiter])).toEqual([{ tag: 'gone', evicted: false }])
-  // Goes to all of them, behind whatever they are told because of that.
+  // `inspect` reaches all servers, behind the requests that follow from the renewal.
   for (let round = 0; round < 3; round += 1) await store.inspect({ prefix: '', cursor: undefined, count: 1 })
   const heard = gate()
   links[2].onReply = (script) => (script === 'acquire' ? heard.open() : undefined)
@@ -147,7 +148,7 @@ test('a waiter that most servers have forgotten may ask again under its id, what
   fenceOf(await store.acquire(waiter))
 })
 
-test('a ticket that is given back before a slow server could be asked about it is not let in there afterwards', async () => {
+test('a ticket that is released before a slow server could be asked about it is not let in there afterwards', async () => {
   const met = gate()
   links[2].onRequest = (script) => (script === 'identity' ? met.opened : undefined)
   let asked = 0
@@ -164,14 +165,14 @@ test('a ticket that is given back before a slow server could be asked about it i
 
 test('a vote that is lost before it could be used does not end the attempt', async () => {
   const [mine, rival] = [ticket(), ticket()]
-  // Two that give the same fence need no claim.
+  // Two servers that give the same fence need no claim.
   await masters.servers[2]?.command('SET', 'holdfast:fence', String((Date.now() + 3_600_000) * 1000))
   const alone = redisStore(newClient(masters.urls[1] as string))
   fenceOf(await alone.acquire(rival))
   let claims = 0
   links[2].onRequest = async (script) => {
     if (script !== 'claim' || claims++ > 0) return
-    // As if it had been restarted, and had its votes count at once.
+    // The third server behaves as if it had been restarted, and had its votes count at once.
     await masters.servers[2]?.command('DEL', 'holdfast:{key}')
     await alone.release(releaseOf(rival))
   }
@@ -196,13 +197,13 @@ describe('an acquire whose answer one server lost', () => {
     }
     expect((await store.acquire(ticket({ patienceMs: 0 }))).tag).toBe('busy')
     await lost.opened
-    // A lone holder is a string.
+    // A key with a lone holder is a string.
     await until('the vote was taken back', async () => {
       return (await masters.servers[2]?.command('TYPE', 'holdfast:{key}')) !== 'string'
     })
   })
 
-  test('is without effect when it arrives there after another process has given the lease back', async () => {
+  test('is without effect when it arrives there after another process has released the lease', async () => {
     const held = gate()
     links[2].onRequest = (script) => (script === 'acquire' ? held.opened : undefined)
     let answered = false
@@ -212,7 +213,7 @@ describe('an acquire whose answer one server lost', () => {
     const mine = ticket()
     fenceOf(await store.acquire(mine))
     expect(await other.release(releaseOf(mine))).toEqual({ was: 'held' })
-    // Goes to that server, too, behind the release.
+    // `inspect` reaches that server, too, behind the release.
     await other.inspect({ prefix: '', cursor: undefined, count: 1 })
     held.open()
     await until('the acquire has arrived', () => answered)

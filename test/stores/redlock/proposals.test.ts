@@ -27,7 +27,10 @@ describe('one server, asked for a vote with a proposed fence', () => {
   })
   afterEach(() => node.close())
 
-  /** Whether it gives a proposal that is so far ahead; as often as its time may have overtaken that on the way. */
+  /**
+   * Whether the server gives a proposal that is so far ahead. Tries again as long as the server's time may have
+   * overtaken the proposal on the way.
+   */
   async function gives(
     asked: RedlockNode,
     aheadUs: number,
@@ -41,13 +44,13 @@ describe('one server, asked for a vote with a proposed fence', () => {
     return { mine, fence }
   }
 
-  test('gives it, once, where it is a little ahead of its time', async () => {
+  test('gives the proposal, once, when it is a little ahead of the time of the server', async () => {
     const { mine, fence } = await gives(node, 900_000)
     expect(fenceOf(await node.requestVote(mine, fence + 1))).toBe(BigInt(fence))
     expect(fenceOf(await node.requestVote(ticket({ key: 'other' }), fence))).toBeGreaterThan(BigInt(fence))
   })
 
-  test('gives its own where it is lower than its time or than the last fence, or far ahead', async () => {
+  test('gives its own fence when the proposal is lower than its time or than the last fence, or far ahead', async () => {
     expect(fenceOf(await node.requestVote(ticket({ key: 'past' }), now - 1))).toBeGreaterThan(BigInt(now))
     const far = fenceOf(await node.requestVote(ticket({ key: 'far' }), now + 60_000_000))
     expect(far).toBeLessThan(BigInt(now + 60_000_000))
@@ -58,7 +61,7 @@ describe('one server, asked for a vote with a proposed fence', () => {
     expect(fenceOf(await node.requestVote(ticket({ key: 'short' }), 999_999))).toBe(BigInt(last + 2))
   })
 
-  test('gives its own where it was flushed behind our back, and for as long as it may have forgotten somebody', async () => {
+  test('gives its own fence when it was flushed, and for as long as it may have forgotten a holder', async () => {
     await node.requestVote(ticket({ key: 'before' }), undefined)
     await server.command('FLUSHALL')
     const proposal = now + 900_000
@@ -69,7 +72,7 @@ describe('one server, asked for a vote with a proposed fence', () => {
     await gives(node, 900_000)
   })
 
-  test('gives none that its time would not be beyond when its vote counts again after it was flushed', async () => {
+  test('gives no proposal that its time would not be beyond when its vote counts again after it was flushed', async () => {
     const hasty = nodeOf(server, 200)
     await gives(hasty, 150_000)
     const beyond = (await timeOf(server)) + 900_000
@@ -94,7 +97,7 @@ describe('five servers', () => {
   })
 
   test('agree on the fence in the vote: a free key costs each of them one command to take, and one to give back', async () => {
-    // The first one is asked what time it is; and once in a while a vote may come too late for the guess.
+    // The first server is asked for its time. Now and then a vote may come too late for the proposal.
     for (const { command } of masters.servers) await command('CONFIG', 'RESETSTAT')
     let last = 0n
     for (let round = 0; round < 50; round += 1) {
@@ -123,7 +126,7 @@ describe('five servers', () => {
   })
 })
 
-test('a server that was flushed behind our back does not vote for a second holder by a fence that is equal by chance', async () => {
+test('a server that was flushed does not vote for a second holder by a fence that is equal by chance', async () => {
   await using masters = await startMasters(3)
   const links = masters.urls.map(steeredLink)
   const settings = { prefix: 'holdfast:', fences: true, maxTtlMs: 600_000 }
@@ -144,7 +147,7 @@ test('a server that was flushed behind our back does not vote for a second holde
   const mine = ticket()
   fenceOf(await store.acquire(mine))
   await masters.servers[0]?.command('FLUSHALL')
-  // What a fence that was claimed for another key leaves behind.
+  // The last fence after a fence was claimed for another key.
   const last = String((Date.now() + 500) * 1000)
   for (const { command } of masters.servers) await command('SET', 'holdfast:fence', last)
   await expect(other.acquire(ticket({ key: mine.key, patienceMs: 0 }))).rejects.toThrow(

@@ -10,7 +10,7 @@ import { clients } from '../redis/clients.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { age, startMasters } from './masters.ts'
 
-describe('what is no list of clients or no option is refused at once', () => {
+describe('an argument that is no list of clients, or no option, is refused at once', () => {
   const one = new Redis({ lazyConnect: true })
   test.each([
     [
@@ -159,7 +159,7 @@ test('a term longer than `maxTtl` is refused when it is asked for, and when a le
   await locks.close()
 })
 
-test('one server twice in the list is found out, whatever it is called there', async () => {
+test('a server that is in the list twice is found out, whatever it is called there', async () => {
   await using masters = await startMasters(2)
   const [first, second] = masters.servers.map(({ port }) => port)
   const urls = [`redis://127.0.0.1:${first}`, `redis://127.0.0.1:${second}`, `redis://localhost:${first}/1`]
@@ -198,7 +198,7 @@ test('a replica among the masters is refused on connecting, and takes no part ot
   await store.close()
 })
 
-test('a server with another password counts as one that is away, and a warning says so', async () => {
+test('a server with another password counts as away, and a warning says so', async () => {
   await using masters = await startMasters(2)
   await using locked = await startRedis({ password: 'sesame' })
   const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
@@ -224,7 +224,7 @@ test('a server with another password counts as one that is away, and a warning s
   })
 })
 
-test('without fences there is none, rather than one that may be wrong', async () => {
+test('without fences a lease has none, rather than one that may be wrong', async () => {
   await using masters = await startMasters(3)
   const locks = createLocks(masters.store({ fences: false }))
   const lease = await locks.acquire('k')

@@ -7,7 +7,7 @@ import { startRedis } from '../../servers/redis-server.ts'
 import { fenceOf, ticket } from '../tickets.ts'
 import { age } from './masters.ts'
 
-test('a waiter that has just given way is not silent: a lapsed offer in front of it leaves it its place', async () => {
+test('a waiter that has just given way is not silent: an offer that lapses in front of it leaves it its place', async () => {
   const server = await startRedis()
   await age(server)
   const node = new RedlockNode(ioredisLink(new Redis(server.url, { lazyConnect: true })), {
@@ -20,16 +20,16 @@ test('a waiter that has just given way is not silent: a lapsed offer in front of
     await node.close()
     await server.close()
   })
-  // All acceptance terms but that of the dead one are a minute.
+  // The acceptance terms are a minute, except that of the dead waiter.
   const [mine, dead, behind] = [ticket(), ticket({ acceptMs: 150 }), ticket()]
   fenceOf(await node.rooms.acquire(mine))
   expect(await node.rooms.acquire(dead)).toMatchObject({ tag: 'queued', ahead: 0 })
-  // The turn of the dead comes, as `mine` gives way.
+  // `mine` gives way, so the key is offered to the dead waiter.
   const [vote] = await node.scripts.votes(mine.key)
   expect(await node.scripts.requeue(mine, vote?.endsAt ?? '')).toBe(true)
   expect(await node.rooms.acquire(behind)).toMatchObject({ tag: 'queued', ahead: 1 })
   await pause(200)
-  // Its offer has lapsed; whoever asks first.
+  // The offer has lapsed. `behind` asks before `mine`.
   const [answer] = await node.rooms.renew([behind])
   const [room] = (await node.rooms.inspect({ prefix: '', cursor: undefined, count: 1 })).rooms
   expect(room?.holders).toMatchObject([{ id: mine.id }])

@@ -8,7 +8,7 @@ test('a process that stood still right after it asked does not take the servers 
   const store = masters.store()
   const holder = ticket({ ttlMs: 30_000 })
   const answer = store.acquire(holder)
-  // The requests are not even sent yet, and the longest patience with a server (2 s) passes.
+  // The event loop stands still for longer than a server may be silent (2 s). The requests are not even sent yet.
   block(2500)
   expect((await answer).tag).toBe('held')
   await store.release(releaseOf(holder))

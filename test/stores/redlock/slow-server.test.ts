@@ -10,7 +10,7 @@ test('servers that work through a long row of requests are slow, and not silent'
   const links = masters.urls.map((url) => {
     const steered = steeredLink(url)
     let lastReply: Promise<unknown> = Promise.resolve()
-    // One reply every 50 ms: the last one comes later than any server may be silent (2 s).
+    // The server sends one reply every 50 ms, so the last one comes later than any server may be silent (2 s).
     steered.onReply = async () => {
       lastReply = lastReply.then(() => pause(50))
       await lastReply

@@ -18,18 +18,18 @@ const scripts = {
 }
 type ScriptName = keyof typeof scripts
 
-/** What a test does about one request: waits before it goes on, or throws instead. */
+/** The test's action on one request: it waits before the request goes on, or throws instead. */
 export type Steering = (script: ScriptName | undefined) => Promise<void> | void
 
 export interface SteeredLink {
   readonly link: RedisLink
-  /** Before a request is sent. */
+  /** Called before a request is sent. */
   onRequest: Steering
-  /** When it was answered, before the answer is handed on. */
+  /** Called when the answer has arrived, before it is handed on. */
   onReply: Steering
 }
 
-/** A way to a real server on which a test holds up the requests and the answers that it chooses. */
+/** A connection to a real server, on which a test holds up the requests and the answers that it chooses. */
 export function steeredLink(url: string): SteeredLink {
   const link = ioredisLink(new Redis(url, { lazyConnect: true }))
   const steered: SteeredLink = {
@@ -64,7 +64,7 @@ function nameOf(textOrSha: string | undefined): ScriptName | undefined {
   return undefined
 }
 
-/** Something to wait for, and the key to it. */
+/** A promise that a test can wait for, and the function that resolves it. */
 export function gate(): { readonly opened: Promise<void>; open(): void } {
   let open = (): void => {}
   const opened = new Promise<void>((resolve) => {

@@ -13,7 +13,7 @@ test('a holder that was suspended for longer than its ttl does not take its vote
   const holder = ticket({ ttlMs: 1000 })
   const fence = fenceOf(await store.acquire(holder))
   const beganAt = performance.now()
-  // Its votes run out, and another process holds the key in between.
+  // The holder's votes run out, and another process holds the key in between.
   const between = ticket({ patienceMs: 0 })
   const next = await until('the votes have run out', async () => {
     const answer = await other.acquire(between)

@@ -10,7 +10,7 @@ import type { TakenLease, WorkerReport } from './processes/torture-worker.ts'
 const PROGRAM = fileURLToPath(new URL('processes/torture-worker.ts', import.meta.url))
 const PROCESSES = 4
 const MAX_TTL_MS = 1200
-/** `HOLDFAST_TORTURE_SECONDS=180` for a longer run. */
+/** The length of the test. `HOLDFAST_TORTURE_SECONDS=180` makes a longer run. */
 const SECONDS = Number(process.env['HOLDFAST_TORTURE_SECONDS'] ?? 10)
 
 const children = new Set<ChildProcess>()
@@ -41,17 +41,21 @@ test('servers that are killed, flushed and stopped under load from four processe
     expect(new Set(taken.map(({ fence }) => fence)).size, JSON.stringify(summary)).toBe(taken.length)
     const writes = taken.flatMap(({ wrote }) => wrote ?? []).sort((one, other) => one - other)
     const final = Number(await register.command('GET', `number of ${key}`))
-    // None was lost, and none was made of an older number than the last.
+    // No write was lost, and each write was made of the number before it.
     expect(new Set(writes).size, JSON.stringify(summary)).toBe(writes.length)
     expect(final, JSON.stringify(summary)).toBe(writes.length)
   }
   expect(faults, JSON.stringify(summary)).toBeGreaterThanOrEqual(3)
   expect(leases.length, JSON.stringify(summary)).toBeGreaterThan(5 * SECONDS)
-  // A quorum lived all the time. Who held when a server went away has its ttl, and a busy machine takes its time.
+  // A quorum lived all the time. A lease stays for its ttl when its process loses a server, and a busy machine takes
+  // its time.
   expect(longestPause(leases), JSON.stringify(summary)).toBeLessThan(5000)
 })
 
-/** One server forgets or dies, and while it is out of the count another one hangs: never more than two of five. */
+/**
+ * Lets one server forget or die. While that server does not count, another one hangs. So at most two of five are
+ * missing.
+ */
 async function torment(servers: readonly RedisServer[], random: Random, until: number): Promise<number> {
   let faults = 0
   while (performance.now() < until) {
@@ -66,7 +70,7 @@ async function torment(servers: readonly RedisServer[], random: Random, until: n
       await sleep(random.between(50, 700))
       other.resume()
     }
-    // Its votes count again only then.
+    // The votes of the victim count again only after this pause.
     await sleep(MAX_TTL_MS + 500)
     faults += 1
   }
@@ -78,7 +82,7 @@ function pickTwo(servers: readonly RedisServer[], random: Random): [RedisServer,
   return [victim, random.pick(servers.filter((server) => server !== victim))]
 }
 
-/** Fences that are not above one that was complete before they were asked for. */
+/** The fences that are not above a fence that was complete before they were asked for. */
 function inversionsOf(leases: readonly TakenLease[]): readonly TakenLease[] {
   const ended = [...leases].sort((one, other) => one.endedAt - other.endedAt)
   const began = [...leases].sort((one, other) => one.beganAt - other.beganAt)

@@ -8,11 +8,11 @@ import { until } from '../../servers/until.ts'
 import { startMasters } from './masters.ts'
 
 interface Scene {
-  /** On the ways to all three servers. */
+  /** The proxies in front of all three servers. */
   readonly proxies: readonly FaultProxy[]
-  /** Of a process that reaches the servers only by them. */
+  /** The locks of a process that reaches the servers only through the proxies. */
   readonly locks: Locks
-  /** As the servers have it. */
+  /** The holder of the key, as the servers have it. */
   holderOf(key: string): Promise<HolderView | undefined>
 }
 
@@ -77,7 +77,7 @@ test.concurrent(
     for (const proxy of proxies) proxy.holdReplies()
     await until('the holder is told', () => isTold)
     expect(lease.signal.reason).toMatchObject({ code: 'lease-lost', reason: 'expired' })
-    // They have carried out the renewals, and have them for as long again.
+    // The servers have carried out the renewals, and keep the lease for another ttl.
     expect(await holderOf('renewed')).toMatchObject({ id: lease.id, state: 'held' })
     for (const proxy of proxies) proxy.normal()
     await until('the key was given back', async () => (await holderOf('renewed')) === undefined)

@@ -47,7 +47,7 @@ async function takeOnce(key: string): Promise<void> {
     const seen = { key, beganAt, endedAt, wallMs: Date.now(), fence: String(lease.fence) }
     const index = leases.push({ ...seen, wrote: null }) - 1
     const guard = { fence: lease, resource: key, keys: [`number of ${key}`] }
-    // The read is guarded, too: from then on nobody with a lower fence can write what this one has not seen.
+    // The read is guarded, too. From then on no process with a lower fence can write, so this read misses no write.
     const before = Number(await redisGuard(register, { ...guard, command: 'GET' }))
     await redisGuard(register, { ...guard, command: 'SET', args: [before + 1] })
     leases[index] = { ...seen, wrote: before + 1 }
@@ -60,7 +60,7 @@ process.on('message', async () => {
   await Promise.all(working)
   await locks.close()
   register.disconnect()
-  // A long report is written in pieces, and cut off by whoever disconnects before the last one.
+  // A long report is written in pieces. A disconnect before the last piece would cut it off.
   process.send?.({ leases, failures } satisfies WorkerReport, () => process.disconnect())
 })
 process.send?.('ready')
