@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { base64, startEtcd, startEtcdCluster } from './etcd-server.ts'
 
 describe('a real etcd for tests', () => {
-  test('answers, counts its requests, keeps what it knows over a restart, and loses it when told to', async () => {
+  test('answers, counts its requests, keeps its data over a restart, and loses it when told to', async () => {
     await using server = await startEtcd()
     const pid = server.pid
     await server.call('/v3/kv/put', { key: base64('k'), value: base64('v') })

@@ -13,9 +13,9 @@ import { endServer, hasEnded, isStopped, leftovers, logOf, spawnServer, tail } f
 import { until } from './until.ts'
 
 export interface EtcdOptions {
-  /** `server`: clients check the member's certificate. `mutual`: and it checks theirs. Default: no TLS. */
+  /** `server`: clients check the member's certificate. `mutual`: the member checks theirs, too. Default: no TLS. */
   readonly tls?: 'server' | 'mutual'
-  /** Which certificate it shows. Default: `member`, which is valid. */
+  /** The certificate that the member shows. Default: `member`, which is valid. */
   readonly certificate?: 'member' | 'expired'
   /** More arguments, as on the command line: `['--auth-token-ttl', '1']`. */
   readonly args?: readonly string[]
@@ -25,38 +25,41 @@ export interface EtcdServer extends AsyncDisposable {
   readonly port: number
   /** `http://127.0.0.1:<port>`, or `https://localhost:<port>`. */
   readonly url: string
-  /** Of the running process; changes with `restart`. */
+  /** The id of the running process; it changes with `restart`. */
   readonly pid: number
   /** SIGTERM. */
   stop(): Promise<void>
   /** SIGKILL. */
   kill(): Promise<void>
-  /** SIGSTOP: hangs with its connections open; resolves once it does nothing any more. */
+  /** SIGSTOP: the process hangs with its connections open. Resolves once the kernel has stopped it. */
   pause(): Promise<void>
   /** SIGCONT. */
   resume(): void
-  /** Stops it if it runs, and starts it again on the same ports; `empty`: with everything it knew lost. */
+  /** Stops the process if it runs, and starts it again on the same ports. `empty`: it has lost all its data. */
   restart(options?: { readonly empty?: boolean }): Promise<void>
-  /** One request of etcd's JSON gateway: `call('/v3/kv/range', { key: base64('k') })`. */
+  /** Sends one request to etcd's JSON gateway: `call('/v3/kv/range', { key: base64('k') })`. */
   call(path: string, body?: object, options?: { readonly token?: string }): Promise<Record<string, unknown>>
   /** Makes root, with this password, and turns authentication on; resolves with a token for `call`. */
   enableAuth(password: string): Promise<string>
-  /** Requests that it has answered or streams that it has opened since it started, by method: `{ Txn: 3, Watch: 1 }`. */
+  /**
+   * How many requests it has answered and how many streams it has opened since its start, by method:
+   * `{ Txn: 3, Watch: 1 }`.
+   */
   requests(): Promise<Record<string, number>>
-  /** Messages that it has got, in streams too: `{ Txn: 3, LeaseKeepAlive: 40 }`. */
+  /** How many messages it has received, in streams too: `{ Txn: 3, LeaseKeepAlive: 40 }`. */
   messages(): Promise<Record<string, number>>
-  /** What it has printed since its last start. */
+  /** The output since the last start. */
   log(): string
-  /** Ends the process and removes its folder; repeatable. */
+  /** Ends the process and removes its folder. May be called again. */
   close(): Promise<void>
 }
 
 export interface EtcdCluster extends AsyncDisposable {
   readonly members: readonly EtcdServer[]
   readonly urls: readonly string[]
-  /** The member that leads, as most of those that answer say. Waits for an election. */
+  /** The member that leads, according to most of the members that answer. Waits for an election. */
   leader(): Promise<EtcdServer>
-  /** Any member that answers and does not lead. */
+  /** A member that answers and does not lead. */
   follower(): Promise<EtcdServer>
   close(): Promise<void>
 }
@@ -70,7 +73,7 @@ export async function startEtcd(options: EtcdOptions = {}): Promise<EtcdServer> 
       return member.server
     } catch (error) {
       await member.server.close()
-      // Between our look and the server's bind somebody else may have taken a port.
+      // Another process may have taken the port after we found it free and before the server bound it.
       if (!portWasTaken(error) || attempt === 5) throw error
     }
   }
@@ -93,12 +96,12 @@ export async function startEtcdCluster(
   }
 }
 
-/** Text as the JSON gateway wants it. */
+/** The text in base64, as the JSON gateway wants it. */
 export function base64(text: string): string {
   return Buffer.from(text).toString('base64')
 }
 
-/** The folder of the certificates that the tests use; all are signed by `authority.pem`. */
+/** The folder of the tests' certificates; `authority.pem` has signed them all. */
 export function certificate(name: string): string {
   return join(fileURLToPath(new URL('etcd-certificates/', import.meta.url)), name)
 }
@@ -182,7 +185,7 @@ async function newMember(name: string, options: EtcdOptions): Promise<Member> {
     try {
       return String((await call('/v3/maintenance/status'))['leader'] ?? '0') !== '0'
     } catch (error) {
-      // Who is not let in has met a member that runs.
+      // A member that refuses the client is running.
       return String(error).includes('etcd said')
     }
   }
@@ -227,7 +230,10 @@ async function newMember(name: string, options: EtcdOptions): Promise<Member> {
   }
 }
 
-/** In memory where the system has such a folder: etcd waits for the disk at each step, and tests share theirs with many. */
+/**
+ * Data is kept in memory if the system has a folder for it. etcd waits for the disk at each step, and many tests share
+ * it.
+ */
 function dataFolder(): string {
   return existsSync('/dev/shm') ? '/dev/shm' : tmpdir()
 }
@@ -248,14 +254,15 @@ function clusterOf(members: readonly EtcdServer[]): EtcdCluster {
   }
 }
 
-/** Those that answer and know a leader. */
+/** The members that answer and know a leader. */
 async function withLead(members: readonly EtcdServer[]): Promise<{ member: EtcdServer; leads: boolean }[]> {
   const found = await Promise.all(
     members.map(async (member) => {
       try {
         const status = await member.call('/v3/maintenance/status')
         const { member_id: id } = status['header'] as { member_id?: string }
-        // A member that is cut off still says what it believed when it heard of the others last.
+        // A member that is cut off still reports the leader that it knew before. Only a read shows that it has a leader
+        // now.
         await member.call('/v3/kv/range', { key: base64('\0') })
         return status['leader'] === undefined ? [] : [{ member, leads: status['leader'] === id }]
       } catch {
@@ -274,10 +281,10 @@ function security({ tls, certificate: shown = 'member' }: EtcdOptions): string[]
   ]
 }
 
-/** A member that has lost its leader keeps its clients waiting; so does one that is stopped. */
+/** A member without a leader keeps its clients waiting, and so does a member that is stopped. */
 const REPLY_MS = 1500
 
-/** Bounded, and rejects where nobody answers. */
+/** Rejects after `REPLY_MS` if there is no answer. */
 async function fetchText(
   url: string,
   { tls }: EtcdOptions,

@@ -1,15 +1,15 @@
-/** A server that speaks the protocol of Redis and answers whatever a test wants: what a broken or hostile one may do. */
+/** A server that speaks the protocol of Redis and answers as a test wants. It stands for a broken or hostile server. */
 import { once } from 'node:events'
 import { createServer, type Socket } from 'node:net'
 
 export interface FakeRedis extends AsyncDisposable {
   readonly port: number
   readonly url: string
-  /** How many commands have come. */
+  /** How many commands the server has received. */
   readonly commands: number
 }
 
-/** `reply` says what to answer to a command, in the words of the protocol: `+OK\r\n`. */
+/** `reply` returns the answer to a command, in the words of the protocol: `+OK\r\n`. */
 export async function startFakeRedis(reply: (command: readonly string[]) => string): Promise<FakeRedis> {
   const sockets = new Set<Socket>()
   let commands = 0

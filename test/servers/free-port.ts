@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 
-/** A TCP port of 127.0.0.1 that was free a moment ago; whoever uses it must cope with losing the race for it. */
+/** A TCP port of 127.0.0.1 that was free a moment ago. Another process may take it before the caller does. */
 export async function freePort(): Promise<number> {
   const server = createServer()
   server.listen(0, '127.0.0.1')

@@ -3,16 +3,18 @@ import { accessSync, constants, existsSync, readdirSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
 export interface BinaryPlace {
-  /** The distribution's package, where it is not called like the binary. */
+  /** The name of the distribution's package, if it differs from the name of the binary. */
   readonly packageName?: string
-  /** Where to look besides PATH, best first. */
+  /** The folders to search besides PATH, the best one first. */
   readonly folders?: () => readonly string[]
 }
 
 /**
- * The path of a server binary: what the environment variable of its name says (`REDIS_SERVER` for `redis-server`), else
- * what PATH has, else what the distribution's package of that name installs (Debian and Ubuntu, as root). Throws one
- * sentence that says what to install where none of these works, because a test without its server is not a test.
+ * The path of a server binary. The first that exists: the value of the environment variable of its name (`REDIS_SERVER`
+ * for `redis-server`), the binary in PATH, the binary that the distribution's package of that name installs (Debian and
+ * Ubuntu, as root).
+ *
+ * If none of these works, throws one sentence that says what to install. A test without its server is not a test.
  */
 export function ensureBinary(name: string, { packageName = name, folders }: BinaryPlace = {}): string {
   const variable = name.toUpperCase().replaceAll('-', '_')
@@ -32,12 +34,12 @@ export function ensureBinary(name: string, { packageName = name, folders }: Bina
   )
 }
 
-/** The `postgres` of the newest version that is installed; the package keeps each in a folder of its own, off PATH. */
+/** The `postgres` of the newest installed version. The package keeps each version in a folder of its own, off PATH. */
 export function ensurePostgres(): string {
   return ensureBinary('postgres', { packageName: 'postgresql', folders: postgresFolders })
 }
 
-/** Its package has another name than its binary. */
+/** The package has another name than the binary. */
 export function ensureEtcd(): string {
   return ensureBinary('etcd', { packageName: 'etcd-server' })
 }
@@ -66,8 +68,8 @@ function isExecutable(path: string): boolean {
   }
 }
 
-// Debian starts a server's service from the package's install script, and policy-rc.d with exit code 101 is its way of
-// saying no. The shell removes the file itself, also on Ctrl-C, so that the machine does not keep refusing services.
+// Debian starts a server's service from the package's install script; policy-rc.d with exit code 101 forbids that. The
+// shell removes the file itself, also on Ctrl-C, so that the machine does not keep refusing services.
 const aptScript = `
 set -e
 if [ ! -e /usr/sbin/policy-rc.d ]; then

@@ -1,23 +1,26 @@
 import { spawnSync } from 'node:child_process'
 import { leftovers } from './server-process.ts'
 
-/** A network of its own for some processes, with one cable to ours that can be pulled. Nothing of it leaves this machine. */
+/**
+ * A network of its own for some processes. One cable connects it to ours, and a test can pull the cable. No packet
+ * leaves this machine.
+ */
 export interface Namespace extends AsyncDisposable {
-  /** Ours, as it is seen from inside. */
+  /** The address of our side, as the processes inside see it. */
   readonly host: string
-  /** What a command is to be started with, so that it runs inside. */
+  /** The start of a command line that runs a command inside. */
   readonly exec: readonly string[]
-  /** Pulls the cable: packets vanish, in both directions, and nobody is told. */
+  /** Pulls the cable: packets vanish in both directions, and neither side is told. */
   cut(): void
   mend(): void
 }
 
-/** Why there are no network namespaces here; undefined where there are. */
+/** Why this machine has no network namespaces; undefined if it has them. */
 export function namespacesMissing(): string | undefined {
   if (process.platform !== 'linux') return 'network namespaces are a part of Linux'
   if (process.getuid?.() !== 0) return 'making a network namespace needs root'
   const name = nameOf('trial')
-  // Where the root folder is no mount point, as in a chroot, one can be made but not entered.
+  // If the root folder is no mount point, as in a chroot, the kernel makes a namespace but lets nobody enter it.
   const made = ip('netns', 'add', name) ?? ip('netns', 'exec', name, 'true')
   ip('netns', 'delete', name)
   return made === undefined ? undefined : `this machine makes no network namespaces (${made})`
@@ -30,7 +33,7 @@ export async function startNamespace(): Promise<Namespace> {
   made += 1
   const name = nameOf(String(made))
   const [outer, inner] = [`hf${process.pid % 1_000_000}o${made}`, `hf${process.pid % 1_000_000}i${made}`]
-  // A link of four addresses; by the process id, since other tests have theirs at the same time.
+  // A subnet of four addresses. It depends on the process id, because other tests have subnets at the same time.
   const subnet = `10.${128 + (process.pid % 100)}.${Math.floor(process.pid / 100) % 256}`
   const [host, guest] = [`${subnet}.${4 * made + 1}`, `${subnet}.${4 * made + 2}`]
   const remove = () => {
@@ -65,7 +68,7 @@ function nameOf(what: string): string {
   return `${PREFIX}${process.pid}-${what}`
 }
 
-/** Of test runs that were killed. */
+/** Removes the namespaces of test runs that were killed. */
 function removeStale(): void {
   const { stdout } = spawnSync('ip', ['netns', 'list'], { encoding: 'utf8' })
   for (const [name, pid] of (stdout ?? '').matchAll(/^holdfast-test-(\d+)-\S+/gm)) {
@@ -77,7 +80,7 @@ function removeStale(): void {
   }
 }
 
-/** What went wrong, if anything did. */
+/** Runs `ip`. Returns what went wrong, if anything did. */
 function ip(...args: readonly string[]): string | undefined {
   const { status, stderr, error } = spawnSync('ip', args, { encoding: 'utf8' })
   return status === 0 ? undefined : (error?.message ?? stderr.trim())

@@ -9,9 +9,9 @@ import { endServer, hasEnded, leftovers, logOf, spawnServer, tail } from './serv
 import { until } from './until.ts'
 
 export interface PgBouncerOptions {
-  /** When a connection to the server goes back into the pool. Default: after each transaction. */
+  /** When a connection to the server returns to the pool. Default: after each transaction. */
   readonly mode?: 'session' | 'transaction' | 'statement'
-  /** Connections to the server, per database and user. Default: 4. */
+  /** How many connections to the server the pool has, for each database and user. Default: 4. */
   readonly poolSize?: number
   /** More lines for its `[pgbouncer]` section: `{ ignore_startup_parameters: 'options' }`. */
   readonly settings?: Readonly<Record<string, string>>
@@ -19,13 +19,13 @@ export interface PgBouncerOptions {
 
 export interface PgBouncer extends AsyncDisposable {
   readonly port: number
-  /** The superuser's way to the server's database `holdfast`, through the pool. */
+  /** The URL of the server's database `holdfast` through the pool, as the superuser. */
   readonly url: string
-  /** Like the url of a database of the server, but through the pool. */
+  /** The URL of another database of the server, through the pool. */
   urlOf(serverUrl: string): string
-  /** What it has printed. */
+  /** The output of the process. */
   log(): string
-  /** Ends it and removes its folder; repeatable. */
+  /** Ends the process and removes its folder. May be called again. */
   close(): Promise<void>
 }
 

@@ -10,22 +10,29 @@ import { startProxy } from './tcp-proxy.ts'
 /** A store that several processes reach by its URL. */
 export interface Place {
   readonly url: string
-  /** Another way there, which can be cut; none where there is no network, or this machine cannot cut it. */
+  /**
+   * Another way to the store, which a test can cut. Undefined if there is no network, or this machine cannot cut it.
+   */
   readonly through: Way | undefined
   close(): Promise<unknown>
 }
 
-/** A cable of its own where the machine makes network namespaces, and otherwise TCP proxies that fall silent. */
+/**
+ * A way to a store: a cable of its own if the machine makes network namespaces, otherwise TCP proxies that fall silent.
+ */
 export interface Way {
   readonly url: string
-  /** What the command of a process is to be started with, so that it takes this way. */
+  /** The start of a command line whose process takes this way. */
   readonly exec: readonly string[]
-  /** From now on nothing gets through, in either direction, and nobody is told. */
+  /** From now on no byte gets through in either direction, and neither side is told. */
   cut(): void
   mend(): void
 }
 
-/** Every store that more than one process can share, by name; an empty folder is for those that keep files. Those first that take longest. */
+/**
+ * Every store that several processes can share, by name. Stores that keep files use the empty folder. The stores whose
+ * tests take longest come first.
+ */
 export const places: Readonly<Record<string, (folder: string) => Promise<Place>>> = {
   async etcd() {
     const server = await startEtcd()
@@ -40,7 +47,8 @@ export const places: Readonly<Record<string, (folder: string) => Promise<Place>>
       const cluster = await startCluster({ replicas: 0 })
       return { url: cluster.url, through: undefined, close: () => cluster.close() }
     }
-    // Its servers name their addresses themselves, so no proxy stays in between: they are at the end of the cable.
+    // The servers of a cluster tell their addresses themselves, so no proxy can stand in between. They are at the end
+    // of the cable instead.
     const network = await startNamespace()
     const { host, exec, cut, mend } = network
     const address = ['--bind', '127.0.0.1', host, '--cluster-announce-ip', host, '--protected-mode', 'no']

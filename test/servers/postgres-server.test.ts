@@ -29,7 +29,7 @@ describe('a real PostgreSQL server for tests', () => {
     await client.end()
   })
 
-  test('hangs while it is paused and goes on afterwards', async () => {
+  test('hangs while it is paused, and goes on afterwards', async () => {
     await using server = await startPostgres()
     const client = new Client({ connectionString: server.url, query_timeout: 200 })
     await client.connect()
@@ -123,7 +123,7 @@ async function folderOf(server: {
   return String(row?.['folder']).replace(/\/cluster$/, '')
 }
 
-/** Starts a server in a process of its own, which then ends as told. */
+/** Starts a server in a process of its own. `ending` is how that process ends. */
 async function startInChild(ending: string): Promise<{ pid: number; folder: string }> {
   const program = `
     const { startPostgres } = await import(${JSON.stringify(import.meta.resolve('./postgres-server.ts'))})

@@ -23,7 +23,7 @@ export interface PostgresOptions {
   readonly settings?: Readonly<Record<string, string>>
   /** Lines for pg_hba.conf that come before "trust everybody on loopback": `host all app 127.0.0.1/32 scram-sha-256`. */
   readonly access?: readonly string[]
-  /** Makes it a read-only streaming standby of another server. */
+  /** Makes the server a read-only streaming standby of another server. */
   readonly standbyOf?: PostgresServer
 }
 
@@ -31,25 +31,25 @@ export interface PostgresServer extends AsyncDisposable {
   readonly port: number
   /** `postgres://holdfast@127.0.0.1:<port>/holdfast`: the superuser of the cluster, no password asked. */
   readonly url: string
-  /** Of the running postmaster; changes with `restart`. */
+  /** The process id of the running postmaster; it changes with `restart`. */
   readonly pid: number
-  /** Ends all sessions, saves, exits (a "fast" shutdown). */
+  /** Ends all sessions, saves the data and exits (a "fast" shutdown). */
   stop(): Promise<void>
   /** SIGKILL for the postmaster and every backend. */
   kill(): Promise<void>
-  /** SIGSTOP for all its processes: it hangs with its connections open. */
+  /** SIGSTOP for all processes of the server: it hangs with its connections open. */
   pause(): Promise<void>
   /** SIGCONT. */
   resume(): void
-  /** Stops it if it runs, and starts it again on the same port and folder. */
+  /** Stops the server if it runs, and starts it again on the same port and folder. */
   restart(): Promise<void>
-  /** Statements on a connection of its own, as the superuser; the rows of the last one. */
+  /** Runs statements on a connection of its own, as the superuser. Resolves with the rows of the last statement. */
   sql<Row = Record<string, unknown>>(text: string): Promise<Row[]>
-  /** A new empty database of that name; returns its url. */
+  /** Makes a new empty database of that name; resolves with its URL. */
   createDatabase(name: string): Promise<string>
-  /** What the server has printed since its last start. */
+  /** The output since the last start. */
   log(): string
-  /** Ends the processes and removes its folder; repeatable. */
+  /** Ends the processes and removes the folder. May be called again. */
   close(): Promise<void>
 }
 
@@ -67,7 +67,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     else copyOf(options.standbyOf, binary, cluster)
     allow(cluster, options.access)
     running = await launch()
-    // It answers before it has reached its primary, which knows nothing of a standby until then.
+    // The standby answers before it has reached its primary. Until then the primary does not count it.
     if (options.standbyOf !== undefined) await until('the standby is connected to its primary', isStreaming)
   } catch (error) {
     discard()
@@ -88,10 +88,10 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     kill,
     async pause() {
       const postmaster = assertRunning('SIGSTOP')
-      // The postmaster first: it would start others in the place of those that do not answer.
+      // The postmaster is stopped first. Otherwise it would replace the children that do not answer.
       process.kill(postmaster, 'SIGSTOP')
       await until('the kernel has stopped postgres', () => {
-        // Each time anew: one more may have been started before the postmaster was stopped.
+        // The list of children is read each time: the postmaster may have started one more before it was stopped.
         for (const pid of childrenOf(postmaster)) signal(pid, 'SIGSTOP')
         return [postmaster, ...childrenOf(postmaster)].every(isStopped)
       })
@@ -126,7 +126,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
         return child
       } catch (error) {
         await end(child)
-        // Between our look and the server's bind somebody else may have taken the port.
+        // Another process may have taken the port after we found it free and before the server bound it.
         const lostTheRace = logOf(folder).includes('Address already in use')
         if (samePort || !lostTheRace || attempt === 5) {
           throw new Error(`postgres did not start on port ${port}: ${tail(logOf(folder))}`, { cause: error })
@@ -139,7 +139,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
   async function isReady(child: ChildProcess): Promise<boolean> {
     if (hasEnded(child)) throw new Error(`postgres exited with ${child.exitCode ?? child.signalCode}`)
     try {
-      // Also asks who answers, in case the port belongs to somebody else's server by now.
+      // Also checks which server answers, because the port may belong to another server by now.
       const [row] = await sql<{ folder: string }>(`select current_setting('data_directory') as folder`)
       return row?.folder === cluster
     } catch {
@@ -154,7 +154,7 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
 
   async function sql<Row>(text: string): Promise<Row[]> {
     const client = new Client({ connectionString: urlOf('holdfast'), connectionTimeoutMillis: 10_000 })
-    // A server that is ended in between says so here, too; the rejection below is enough.
+    // A server that ends meanwhile reports it here, too. The rejection below is enough.
     client.on('error', () => {})
     await client.connect()
     try {
@@ -205,7 +205,7 @@ function serverArguments(
   const all = {
     listen_addresses: '127.0.0.1',
     unix_socket_directories: '',
-    // The title would overwrite the environment, by which a run finds the processes that it left behind.
+    // The title would overwrite the environment, and a run finds its processes that are left behind by the environment.
     update_process_title: 'off',
     fsync: 'on',
     ...settings,
@@ -220,8 +220,8 @@ function serverArguments(
 }
 
 /**
- * A copy of a cluster made once per run: initdb takes longer than most tests. Two files that need it at once both make
- * it, and the one that is ready first is kept.
+ * Copies a cluster that is made once for each run, because initdb takes longer than most tests. If two files need the
+ * cluster at once, both make it, and the one that is ready first is kept.
  */
 function copyCluster(binary: string, cluster: string): void {
   clusters ??= process.env['HOLDFAST_TEST_CLUSTERS'] ?? ownClusters()
@@ -251,7 +251,7 @@ function ownClusters(): string {
 function makeCluster(binary: string, cluster: string): void {
   run(join(dirname(binary), 'initdb'), [
     ...['-D', cluster, '-U', 'holdfast', '-A', 'trust', '-E', 'UTF8', '--locale=C.UTF-8', '--lc-messages=C'],
-    // Small files, for the copies: a log file is 16 MB otherwise.
+    // Small files make the copies quick. A log file has 16 MB otherwise.
     ...['--wal-segsize=1', '--no-sync', '--no-instructions'],
   ])
   run(binary, ['--single', '-D', cluster, '-c', 'fsync=off', 'postgres'], 'create database holdfast\n')
@@ -278,7 +278,7 @@ function allow(cluster: string, lines: readonly string[] = []): void {
   writeFileSync(file, `${lines.join('\n')}\n${text}`)
 }
 
-/** PostgreSQL refuses to run as root, so its processes and files are those of the user of its package. */
+/** PostgreSQL refuses to run as root. So the user of its package owns the processes and files. */
 export function owner(): { readonly uid: number; readonly gid: number } | undefined {
   if (process.getuid?.() !== 0) return undefined
   const id = (flag: string) => Number(spawnSync('id', [flag, 'postgres'], { encoding: 'utf8' }).stdout)
@@ -288,7 +288,7 @@ export function owner(): { readonly uid: number; readonly gid: number } | undefi
 
 let ownerOfServers: { readonly uid: number; readonly gid: number } | undefined
 
-/** For processes of other servers that refuse root, too. */
+/** Gives a folder to that user, for processes of other servers that refuse root, too. */
 export function giveAway(folder: string): void {
   const to = owner()
   if (to !== undefined) chownSync(folder, to.uid, to.gid)
@@ -307,7 +307,10 @@ function run(command: string, args: readonly string[], input = ''): void {
   }
 }
 
-/** Without a signal's name: kills it and its children at once. Resolves when all of them are gone. */
+/**
+ * Ends a postmaster by a signal, or kills it and its children at once if there is no signal. Resolves when all of them
+ * are gone.
+ */
 async function end(child: ChildProcess, name?: NodeJS.Signals): Promise<void> {
   if (hasEnded(child)) return
   const pid = child.pid as number
@@ -318,7 +321,7 @@ async function end(child: ChildProcess, name?: NodeJS.Signals): Promise<void> {
   child.ref()
   try {
     await Promise.race([ended, after(20_000)])
-    // A backend that is left would keep the next postmaster from starting.
+    // If a backend were left, the next postmaster would not start.
     await until('every backend is gone', () => !children.some(isAlive))
   } catch (error) {
     for (const each of [pid, ...children]) signal(each, 'SIGKILL')
@@ -332,12 +335,12 @@ function after(ms: number): Promise<never> {
   })
 }
 
-/** The backends, of which each is a session and process group of its own. */
+/** The backends. Each of them is a session and a process group of its own. */
 function childrenOf(parent: number): number[] {
   return processes().flatMap((each) => (each.parent === parent ? [each.pid] : []))
 }
 
-/** The children before the postmaster: it would wonder about those that are stopped. */
+/** The children go on before the postmaster. Otherwise it would take the stopped ones for broken. */
 function wake(pid: number): void {
   for (const each of [...childrenOf(pid), pid]) signal(each, 'SIGCONT')
 }
@@ -346,18 +349,18 @@ function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name)
   } catch {
-    // It is gone.
+    // The process is gone.
   }
 }
 
 function isAlive(pid: number): boolean {
   const state = stateOf(pid)
-  // Whoever adopted it may take a while to bury it.
+  // A process that has ended stays a zombie until its new parent reaps it.
   return state !== undefined && state !== 'Z'
 }
 
 function isStopped(pid: number): boolean {
-  // One that has ended is not buried either, while its postmaster is stopped.
+  // A child that has ended stays a zombie as well while its postmaster is stopped.
   return 'TtZ'.includes(stateOf(pid) ?? 'T')
 }
 

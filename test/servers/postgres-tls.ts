@@ -3,7 +3,7 @@ import type { PostgresServer } from './postgres-server.ts'
 
 /** Restarts the server with TLS. Its certificate is signed by an authority that no client knows. */
 export async function enableTls(server: PostgresServer): Promise<void> {
-  // The server writes the files itself, because it takes no key that others may read.
+  // The server writes the files itself, because it takes no key that other users may read.
   const copy = (from: string, to: string) => {
     const content = readFileSync(new URL(`etcd-certificates/${from}`, import.meta.url), 'base64')
     return server.sql(`copy (select 1) to program 'umask 077; echo ${content} | base64 -d > ${to}'`)

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { startCluster } from './redis-cluster.ts'
 
-test('a cluster moves a slot while somebody looks, and replaces a master that is killed', async () => {
+test('a cluster moves a slot step by step, and replaces a master that is killed', async () => {
   await using cluster = await startCluster()
   expect(await cluster.masters()).toHaveLength(3)
   const source = await cluster.masterOf('one')

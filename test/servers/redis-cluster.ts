@@ -6,7 +6,7 @@ import { type RespValue, sendCommand } from './resp.ts'
 import { until } from './until.ts'
 
 export interface ClusterOptions {
-  /** Replicas of each of the three masters. Default 1. */
+  /** How many replicas each of the three masters has. Default: 1. */
   readonly replicas?: 0 | 1
   readonly password?: string
   /** More arguments for each server. */
@@ -14,39 +14,44 @@ export interface ClusterOptions {
 }
 
 export interface RedisCluster extends AsyncDisposable {
-  /** All of them; who is a master changes with a fail-over. */
+  /** All servers. A fail-over changes which of them are masters. */
   readonly servers: readonly RedisServer[]
   readonly addresses: readonly { readonly host: string; readonly port: number }[]
   /** `redis+cluster://…`, with the password if there is one. */
   readonly url: string
   masters(): Promise<readonly RedisServer[]>
-  /** Those that answer. */
+  /** The servers that answer. */
   living(): Promise<readonly RedisServer[]>
   /** The master that has the slot of this Redis key. */
   masterOf(key: string): Promise<RedisServer>
   /** A replica of this master. */
   replicaOf(master: RedisServer): Promise<RedisServer>
-  /** Resolves with the new master of the key's slot once every living server knows another one than this. */
+  /** Resolves with the new master of the key's slot, once every living server knows it and it is not `former`. */
   successorOf(former: RedisServer, key: string): Promise<RedisServer>
-  /** The master of the key's slot and its replica change places, as for maintenance; resolves with the new master. */
+  /**
+   * Lets the master of the key's slot and its replica change places, as for maintenance. Resolves with the new master.
+   */
   handOver(key: string): Promise<RedisServer>
-  /** Moves the slot of this key to another master, a step at a time: see {@link SlotMove}. */
+  /** Begins to move the slot of this key to another master, a step at a time: see {@link SlotMove}. */
   beginMove(key: string, target: RedisServer): Promise<SlotMove>
-  /** On every living master. */
+  /** Sends a command to every living master. */
   command(...args: readonly string[]): Promise<readonly RespValue[]>
-  /** Repeatable. */
+  /** May be called again. */
   close(): Promise<void>
 }
 
-/** As `redis-cli --cluster reshard` does it, with somebody looking in between. */
+/** A move as `redis-cli --cluster reshard` makes it, but step by step, so that a test can act in between. */
 export interface SlotMove {
-  /** Moves one key of the slot; resolves with its name, or with undefined when none is left. */
+  /** Moves one key of the slot. Resolves with its name, or with undefined if the slot has none left. */
   moveKey(name?: string): Promise<string | undefined>
-  /** Moves whatever is left, and tells everybody. */
+  /** Moves all other keys, and tells all masters. */
   finish(): Promise<void>
 }
 
-/** Three masters with a replica each, made by `redis-cli --cluster create`; a master that is silent for a second is replaced. */
+/**
+ * Three masters with a replica each, made by `redis-cli --cluster create`. A master that is silent for a second is
+ * replaced.
+ */
 export async function startCluster(options: ClusterOptions = {}): Promise<RedisCluster> {
   const { replicas = 1, password, args = [] } = options
   ensureBinary('redis-server')
@@ -88,7 +93,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
       return until(
         'the replica has taken over',
         async () => {
-          // On a busy machine the vote may come too late, or the replica not be ready.
+          // On a busy machine the vote may come too late, or the replica may not be ready.
           if (asks % 50 === 0) {
             const [replica] = await rolesOf(await living(), ({ masterPort }) => masterPort === former.port)
             await replica?.command('CLUSTER', 'FAILOVER').catch(() => {})
@@ -107,7 +112,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
     [Symbol.asyncDispose]: close,
   }
 
-  /** Who all that answer say has the slot, if that is not this one. */
+  /** The master of the key's slot, once all living servers agree on it, and if it is not `former`. */
   async function successor(former: RedisServer, key: string): Promise<RedisServer | undefined> {
     const owners = new Set(await Promise.all((await living()).map((server) => ownerPort(server, key))))
     const [port] = owners
@@ -167,7 +172,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
     return answers.filter((server) => server !== undefined)
   }
 
-  /** The servers of whom one of them says this. */
+  /** The servers for which at least one of the asked servers reports a line that `is` accepts. */
   async function rolesOf(
     asked: readonly RedisServer[],
     is: (line: NodeLine) => boolean,
@@ -178,7 +183,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
   }
 
   async function masterOf(key: string): Promise<RedisServer> {
-    // On a busy machine all of them may take longer than a hung one is waited for.
+    // On a busy machine all servers may take longer than the limit after which a server counts as hung.
     const any = await until('a server answers', async () => (await living())[0])
     const port = await ownerPort(any, key)
     const server = servers.find((each) => each.port === port)
@@ -203,7 +208,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
     return {
       moveKey,
       async finish() {
-        // Somebody may add keys until the last moment: not with the slot's migrating flag, which sends them on.
+        // The slot's migrating flag sends new keys to the target, so no client adds keys here meanwhile.
         while ((await moveKey()) !== undefined);
         for (const server of [target, source, ...(await masters())]) {
           await server.command('CLUSTER', 'SETSLOT', slot, 'NODE', to)
@@ -225,7 +230,7 @@ function serverOptions({ password, args }: { password?: string; args: readonly s
     isMember: true,
     args: [
       ...['--cluster-node-timeout', '1000'],
-      // A replica stands for election whenever its master is gone, however long that has been.
+      // A replica stands for election whenever its master is gone, however long ago it last heard of the master.
       ...['--cluster-replica-validity-factor', '0', '--cluster-migration-barrier', '9'],
       ...['--repl-ping-replica-period', '1', ...(password === undefined ? [] : ['--masterauth', password])],
       ...args,

@@ -11,7 +11,7 @@ test('a master that is killed is followed by its replica, and becomes a replica 
   expect(next).toBe(group.servers[1])
   await former.restart()
   await until('the former master follows', async () => {
-    // It throws out whoever is connected when it is told to.
+    // The demoted server closes all connections.
     const info = await former.command('INFO', 'replication').catch(() => '')
     return String(info).includes('role:slave')
   })

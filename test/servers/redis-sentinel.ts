@@ -4,41 +4,44 @@ import { until } from './until.ts'
 export interface SentinelOptions {
   /** How many replicas the master begins with. Default 1. */
   readonly replicas?: number
-  /** Of the master and its replicas. */
+  /** The password of the master and its replicas. */
   readonly password?: string
-  /** Of the Sentinels themselves. */
+  /** The password of the Sentinels themselves. */
   readonly sentinelPassword?: string
   /** More arguments for the master and its replicas. */
   readonly args?: readonly string[]
 }
 
 export interface SentinelGroup extends AsyncDisposable {
-  /** What the Sentinels call the master. */
+  /** The name by which the Sentinels know the master. */
   readonly name: string
   readonly sentinels: readonly RedisServer[]
-  /** The first master, then its replicas; who is what changes with a fail-over. */
+  /** The first master, then its replicas. A fail-over changes their roles. */
   readonly servers: readonly RedisServer[]
   readonly addresses: readonly { readonly host: string; readonly port: number }[]
   /** `redis+sentinel://…`, with the password of the servers if there is one. */
   readonly url: string
-  /** Who a majority of the Sentinels says is the master. */
+  /** The server that a majority of the Sentinels names as the master. */
   master(): Promise<RedisServer>
-  /** The replicas hear no more of what the master is told, and are not let in again. They may still be promoted. */
+  /** The replicas receive no more writes of the master, and cannot connect to it again. They may still be promoted. */
   cutOffReplicas(): Promise<void>
   /**
-   * From now on the Sentinels take this server for dead and cannot tell it anything, while it answers everybody else. Only
-   * where there is a password, since without one it lets in anybody.
+   * From now on the Sentinels take this server for dead and cannot tell it anything, while it answers everybody else.
+   * The servers need a password for this, because a server without one lets the Sentinels in.
    */
   hideFromSentinels(server: RedisServer): Promise<void>
-  /** Resolves with the new master once a majority of the Sentinels knows another one than this, and it takes writes. */
+  /**
+   * Resolves with the new master once a majority of the Sentinels names a master that is not `former`, and it takes
+   * writes.
+   */
   successorOf(former: RedisServer): Promise<RedisServer>
-  /** Repeatable. */
+  /** May be called again. */
   close(): Promise<void>
 }
 
 /**
- * A master with replicas, watched by three Sentinels of which two have to agree. Their periods are a fraction of the usual
- * ones, so that a fail-over takes about a second.
+ * A master with replicas, watched by three Sentinels of which two have to agree. Their periods are a fraction of the
+ * usual ones, so a fail-over takes about a second.
  */
 export async function startSentinels(options: SentinelOptions = {}): Promise<SentinelGroup> {
   const { replicas = 1, password, sentinelPassword, args = [] } = options
@@ -51,7 +54,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
   }
 
   async function start(): Promise<SentinelGroup> {
-    // Each may have to follow another one later.
+    // Each server may have to follow another one later.
     const common: RedisOptions = {
       users: [`${WATCHER} on >${WATCHER} ~* &* +@all`],
       ...(password === undefined ? {} : { password }),
@@ -118,7 +121,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
           'there is another master',
           async () => {
             const server = await master()
-            // Whoever is connected when it is promoted is thrown out.
+            // A server that is promoted closes all its connections.
             const info = server === former ? '' : await server.command('INFO', 'replication').catch(() => '')
             return String(info).includes('role:master') && server
           },
@@ -146,7 +149,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
 const NAME = 'mymaster'
 const SENTINELS = 3
 
-/** The user of the Sentinels on the servers, and its password. */
+/** The user name of the Sentinels on the servers, and also its password. */
 const WATCHER = 'watcher'
 
 function sentinelConfig(port: number): string[] {
@@ -160,18 +163,21 @@ function sentinelConfig(port: number): string[] {
 }
 
 /**
- * How often they look at the servers and talk to each other, in ms. A replica that was promoted by one and is still a
- * replica to the others is demoted again after four times the publish period, and its promotion noticed within a second. While
- * the master is down, replicas are asked for INFO once a second, and one whose INFO is older than five times the ping
- * period is not promoted.
+ * How often the Sentinels ask the servers and one another, in ms.
+ *
+ * - If one Sentinel has promoted a replica that is still a replica to the others, they demote it after four times the
+ *   publish period. Its promotion is noticed within a second.
+ * - While the master is down, replicas are asked for INFO once a second. A replica whose INFO is older than five times
+ *   the ping period is not promoted.
  */
 const FAST = [
   ...['INFO-PERIOD', 200, 'PING-PERIOD', 400, 'ASK-PERIOD', 100, 'PUBLISH-PERIOD', 400],
-  // Who gets no processor for two seconds would take its clock for broken, and trust nobody for half a minute.
+  // By default a Sentinel that gets no processor for two seconds takes its clock for broken, and trusts no server for
+  // half a minute.
   ...['TILT-TRIGGER', 10_000, 'TILT-PERIOD', 500],
 ] as const
 
-/** What a Sentinel knows of the master. */
+/** The fields that a Sentinel reports about the master. */
 async function viewOf(sentinel: RedisServer): Promise<Record<string, string>> {
   const flat = (await sentinel.command('SENTINEL', 'MASTER', NAME)) as string[]
   return Object.fromEntries(flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? '']] : [])))

@@ -31,7 +31,7 @@ describe('a real Redis server for tests', () => {
     expect(await server.command('GET', 'k')).toBe('kept')
   })
 
-  test('hangs while it is paused and goes on afterwards', async () => {
+  test('hangs while it is paused, and goes on afterwards', async () => {
     await using server = await startRedis()
     await server.pause()
     await expect(sendCommand({ port: server.port, timeoutMs: 100 }, ['PING'])).rejects.toThrow('No reply')
@@ -97,7 +97,7 @@ describe('a real Redis server for tests', () => {
   }
 })
 
-/** Starts a server in a process of its own, which then ends as told. */
+/** Starts a server in a process of its own. `ending` is how that process ends. */
 async function startInChild(ending: string): Promise<{ pid: number; folder: string }> {
   const program = `
     const { startRedis } = await import(${JSON.stringify(import.meta.resolve('./redis-server.ts'))})

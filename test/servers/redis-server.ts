@@ -9,19 +9,27 @@ import { endServer, hasEnded, isStopped, leftovers, logOf, spawnServer, tail } f
 import { until } from './until.ts'
 
 export interface RedisOptions {
-  /** Append-only file with fsync on every write, so that a restart keeps what was answered. Default: nothing is kept. */
+  /**
+   * Append-only file with fsync on every write, so that a restart keeps every write that was answered. Default: nothing
+   * is kept.
+   */
   readonly appendOnly?: boolean
   /** The default user's password. */
   readonly password?: string
   /** ACL rules, one user each: `'app on >secret ~lock:* &lock:* +evalsha +eval'`. */
   readonly users?: readonly string[]
-  /** Makes it a read-only replica of a server on this machine; it is ready once the link is up. */
+  /** Makes the server a read-only replica of a server on this machine. It is ready once the link is up. */
   readonly replicaOf?: { readonly port: number; readonly password?: string }
-  /** Member of a cluster, with a free port for its bus. The usual one, ten thousand beyond the other port, may not exist. */
+  /**
+   * Makes the server a member of a cluster, with a free port for its bus. The usual port, ten thousand beyond the other
+   * one, may not exist.
+   */
   readonly isMember?: boolean
   /** More arguments, as on the command line: `['--maxmemory', '2mb']`. */
   readonly args?: readonly string[]
-  /** The lines of a configuration file, for a server that has to rewrite it: a Sentinel. It survives a restart. */
+  /**
+   * The lines of a configuration file, for a server that has to rewrite it: a Sentinel. The file survives a restart.
+   */
   readonly config?: readonly string[]
 }
 
@@ -29,27 +37,30 @@ export interface RedisServer extends AsyncDisposable {
   readonly port: number
   /** `redis://127.0.0.1:<port>`, with the default user's password if there is one. */
   readonly url: string
-  /** Of the running process; changes with `restart`. */
+  /** The id of the running process; it changes with `restart`. */
   readonly pid: number
-  /** SIGTERM: saves what is to be saved, closes its connections, exits. */
+  /** SIGTERM: the server saves its data if it keeps any, closes its connections and exits. */
   stop(): Promise<void>
   /** SIGKILL. */
   kill(): Promise<void>
-  /** SIGSTOP: hangs with its connections open; resolves once it does nothing any more. */
+  /** SIGSTOP: the server hangs with its connections open. Resolves once the kernel has stopped it. */
   pause(): Promise<void>
   /** SIGCONT. */
   resume(): void
-  /** Stops it if it runs, and starts it again on the same port and folder. */
+  /** Stops the server if it runs, and starts it again on the same port and folder. */
   restart(): Promise<void>
-  /** One command on a connection of its own, as the default user. */
+  /** Sends one command on a connection of its own, as the default user. */
   command(...args: readonly (string | number)[]): Promise<RespValue>
-  /** Of a replica: resolves once it has everything that its master was told until now. */
+  /** For a replica: resolves once it has all writes that its master has received so far. */
   follows(master: RedisServer): Promise<void>
-  /** Calls since start or `CONFIG RESETSTAT`, by lower-case command: `{ evalsha: 3, 'config|get': 1 }`. */
+  /**
+   * How many calls the server has received since its start or `CONFIG RESETSTAT`, by lower-case command:
+   * `{ evalsha: 3, 'config|get': 1 }`.
+   */
   commandStats(): Promise<Record<string, number>>
-  /** What the server has printed since its last start. */
+  /** The output since the last start. */
   log(): string
-  /** Ends the process and removes its folder; repeatable. */
+  /** Ends the process and removes its folder. May be called again. */
   close(): Promise<void>
 }
 
@@ -122,14 +133,14 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
         return child
       } catch (error) {
         await endServer(child, 'SIGKILL')
-        // Between our look and the server's bind somebody else may have taken the port.
+        // Another process may have taken the port after we found it free and before the server bound it.
         const lostTheRace = logOf(folder).includes('Address already in use')
         if (!lostTheRace || attempt === MOST_ATTEMPTS) {
           throw new Error(`redis-server did not start on port ${port}: ${tail(logOf(folder))}`, {
             cause: error,
           })
         }
-        // The same port is free again when the connection ends that has taken it.
+        // A connection may have taken the port. If that is so, the port is free again when the connection ends.
         if (samePort) await new Promise((resolve) => setTimeout(resolve, 500))
         else [port, busPort] = [await freePort(), await freePort()]
       }
@@ -139,7 +150,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
   async function isReady(child: ChildProcess): Promise<boolean> {
     if (hasEnded(child)) throw new Error(`redis-server exited with ${child.exitCode ?? child.signalCode}`)
     try {
-      // Also asks who answers, in case the port belongs to somebody else's server by now.
+      // Also checks which server answers, because the port may belong to another server by now.
       const info = String(await command('INFO'))
       if (!info.includes(`process_id:${child.pid}\r`) || info.includes('loading:1\r')) return false
       return options.replicaOf === undefined || info.includes('master_link_status:up')
@@ -179,9 +190,9 @@ function serverArguments({ port, busPort, folder }: Place, options: RedisOptions
   return [
     ...(config === undefined ? [] : [join(folder, CONFIG_FILE)]),
     ...['--port', String(port), '--bind', '127.0.0.1', '--dir', folder, '--save', ''],
-    // The title would overwrite the environment, by which a run finds the processes that it left behind.
+    // The title would overwrite the environment, and a run finds its processes that are left behind by the environment.
     ...['--set-proc-title', 'no'],
-    // A replica would otherwise wait five seconds for others to share its first copy.
+    // Otherwise a master would wait five seconds for more replicas before it sends the first copy.
     ...['--repl-diskless-sync-delay', '0'],
     ...(appendOnly ? ['--appendonly', 'yes', '--appendfsync', 'always'] : []),
     ...(password === undefined ? [] : ['--requirepass', password]),

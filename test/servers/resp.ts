@@ -1,4 +1,7 @@
-/** One command on one connection in Redis's wire protocol: an observer that shares no code with the clients under test. */
+/**
+ * Sends one command on one connection, in Redis's wire protocol. It is an observer that shares no code with the clients
+ * under test.
+ */
 import { connect } from 'node:net'
 
 export type RespValue = string | number | null | RespValue[]
@@ -7,7 +10,7 @@ export interface RespTarget {
   readonly port: number
   readonly username?: string | undefined
   readonly password?: string | undefined
-  /** Default 5,000: a stopped server must fail a test rather than hang it. */
+  /** Default: 5,000. A stopped server must fail a test rather than hang it. */
   readonly timeoutMs?: number | undefined
 }
 
@@ -44,7 +47,7 @@ export async function sendCommand(
   return replies.at(-1) as RespValue
 }
 
-/** An error reply of the server; its message is the server's. */
+/** An error reply of the server. Its message is the text of the reply. */
 class RespError extends Error {
   override readonly name = 'RespError'
 }
@@ -56,7 +59,7 @@ function encode(args: readonly (string | number)[]): string {
   return `*${args.length}\r\n${parts.join('')}`
 }
 
-/** The first `count` replies, or undefined while the last of them has not arrived completely. */
+/** The first `count` replies. Undefined until the last of them has arrived completely. */
 function parseReplies(bytes: Buffer, count: number): RespReply[] | undefined {
   const replies: RespReply[] = []
   let offset = 0

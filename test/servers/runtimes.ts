@@ -3,13 +3,16 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** How to run a TypeScript file, by the name of the runtime: the Node.js that runs the tests, and those that are no Node.js. */
+/**
+ * How to run a TypeScript file, by the name of the runtime: the Node.js that runs the tests, and the runtimes that are
+ * no Node.js.
+ */
 export type Runtime = 'node' | 'bun' | 'deno'
 
 const folder = fileURLToPath(new URL('../runtimes', import.meta.url))
 const packages = join(folder, 'node_modules')
 
-/** The command that a script and its arguments are to follow. Bun and Deno are installed into test/runtimes on first use. */
+/** The command without the script and its arguments. Bun and Deno are installed into test/runtimes on first use. */
 export function commandOf(runtime: Runtime): readonly [string, ...string[]] {
   switch (runtime) {
     case 'node':
@@ -23,11 +26,11 @@ export function commandOf(runtime: Runtime): readonly [string, ...string[]] {
   }
 }
 
-/** Of a program in one of the packages of test/runtimes. */
+/** The path of a program in one of the packages of test/runtimes. */
 export function installed(program: string): string {
   const path = join(packages, program)
   if (existsSync(path)) return path
-  // As when a server is missing: a test without its runtime is not a test.
+  // A missing runtime fails, as a missing server does: a test without its runtime is not a test.
   const { error, status, stderr } = spawnSync('npm', ['ci', '--prefix', folder], { encoding: 'utf8' })
   if (existsSync(path)) return path
   const reason = error?.message ?? stderr.trim().split('\n').at(-1)

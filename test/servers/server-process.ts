@@ -4,8 +4,8 @@ import { closeSync, existsSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 /**
- * What removes the servers and folders of this process. A test run that is aborted must leave none behind. A worker of the
- * runner then gets no exit: it loses its channel, and ends at once.
+ * Functions that remove the servers and folders of this process. A test run that is aborted must leave none behind. A
+ * worker of the runner gets no exit event then: it loses its channel, and ends at once.
  */
 export const leftovers: Set<() => void> = new Set()
 for (const event of ['exit', 'disconnect']) {
@@ -16,7 +16,10 @@ for (const event of ['exit', 'disconnect']) {
 
 const setpriv = '/usr/bin/setpriv'
 
-/** Starts a server with its output in `server.log` of the folder. The kernel ends it together with this process. */
+/**
+ * Starts a server whose output goes to `server.log` of the folder. The kernel ends the server together with this
+ * process.
+ */
 export function spawnServer(
   binary: string,
   args: readonly string[],
@@ -24,7 +27,8 @@ export function spawnServer(
   options: SpawnOptions = {},
 ): ChildProcess {
   const output = openSync(join(folder, 'server.log'), 'w')
-  // A test process that is killed runs no exit handler. Where setpriv is there, the kernel kills the server with it.
+  // A test process that is killed runs no exit handler. If setpriv is installed, the kernel kills the server with the
+  // process.
   const [command, ...before] = existsSync(setpriv) ? [setpriv, '--pdeathsig', 'KILL', binary] : [binary]
   const child = spawn(command as string, [...before, ...args], {
     ...options,
@@ -32,17 +36,19 @@ export function spawnServer(
   })
   closeSync(output)
   child.unref()
-  // Without a listener the error would be thrown. `until` reports that the server does not answer.
+  // Without a listener, Node.js would throw the error. `until` reports that the server does not answer.
   child.on('error', () => {})
   return child
 }
 
-/** What the server of that folder has printed since its last start. */
+/** The output of the server of that folder since its last start. */
 export function logOf(folder: string): string {
   return readFileSync(join(folder, 'server.log'), 'utf8')
 }
 
-/** Sends the signal, and resolves when the process is gone. Kills it after a minute, and rejects. */
+/**
+ * Sends the signal, and resolves when the process is gone. If it is still there after a minute, kills it and rejects.
+ */
 export async function endServer(child: ChildProcess | undefined, name: NodeJS.Signals): Promise<void> {
   if (child === undefined || hasEnded(child)) return
   const ended = once(child, 'exit', { signal: AbortSignal.timeout(60_000) })

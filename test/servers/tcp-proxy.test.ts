@@ -27,7 +27,7 @@ describe('the fault proxy', () => {
     expect(await viaProxy('ECHO', 'hello')).toBe('hello')
   })
 
-  test('delays each direction by what it was told', async () => {
+  test('delays each direction by the time it was told', async () => {
     proxy.delay({ requestMs: 60, replyMs: 40 })
     const askedAt = performance.now()
     await viaProxy('PING')
@@ -94,7 +94,7 @@ describe('the fault proxy', () => {
     expect(socket.destroyed).toBe(false)
   })
 
-  test('cuts what is open and lets new connections through', async () => {
+  test('cuts open connections and lets new ones through', async () => {
     const { socket } = await openSocket(proxy.port)
     proxy.cut()
     await until('the connection is gone', () => socket.destroyed)
@@ -162,7 +162,7 @@ describe('the fault proxy', () => {
     })
     socket.on('error', () => {})
     await once(socket, 'connect')
-    // Asked once through, so that the proxy has a connection to the server before a test sets a fault.
+    // Sends one command first, so that the proxy has a connection to the server before a test sets a fault.
     socket.write('PING\r\n')
     if (proxy.port === port) await until('the link is up', () => text === '+PONG\r\n')
     text = ''

@@ -8,58 +8,60 @@ export interface ProxyOptions {
   readonly host?: string
 }
 
-/** What happens to the bytes of one direction: passed on, kept until `normal()`, or swallowed. */
+/** The treatment of the bytes of one direction: passed on, kept until `normal()`, or swallowed. */
 type Flow = 'forward' | 'hold' | 'drop'
 
 export interface FaultProxy extends AsyncDisposable {
   readonly port: number
-  /** Connections open now, as the client sees it. */
+  /** How many connections are open now, as the client sees it. */
   readonly connections: number
-  /** Chunks swallowed so far; a test waits for it to rise before it lets a drop end. */
+  /** How many chunks were swallowed so far. A test waits for it to rise before it lets a drop end. */
   readonly swallowed: number
-  /** Each direction takes this much longer; order is kept. */
+  /** Delays the bytes of each direction by this much; their order is kept. */
   delay(by: { readonly requestMs?: number; readonly replyMs?: number }): void
-  /** Requests are delivered and carried out; their replies are swallowed. */
+  /** Swallows replies. The server receives the requests and carries them out. */
   dropReplies(): void
-  /** Requests are swallowed; what the server still sends comes through. */
+  /** Swallows requests. What the server still sends comes through. */
   dropRequests(): void
-  /** Replies are kept and come late, all of them, with `normal()`. */
+  /** Keeps all replies until `normal()`. */
   holdReplies(): void
-  /** Requests are kept and reach the server late, all of them, with `normal()`. */
+  /** Keeps all requests until `normal()`. */
   holdRequests(): void
-  /** Connections are accepted and stay open, and not a byte passes in either direction. */
+  /** Accepts connections and leaves them open, but passes no byte in either direction. */
   halfOpen(): void
-  /** The next connection is accepted and stays open, and not a byte of it passes. All others work. */
+  /** Accepts the next connection and leaves it open, but passes no byte of it. All other connections work. */
   silenceNext(): void
-  /** The same for those open connections that have sent `match`, in any case of letters. Returns how many there are. */
+  /**
+   * Does the same to those open connections that have sent `match`, in any case of letters. Returns how many there are.
+   */
   silence(match: string): number
   /**
-   * Connections that are open now stay open, and not a byte passes on them ever again; new ones work. As behind a firewall
-   * that has forgotten what went through it.
+   * Leaves the present connections open, but never passes a byte on them again. New connections work. A firewall that
+   * has forgotten its connections behaves like this.
    */
   strand(): void
-  /** Destroys all connections; new ones work. */
+  /** Destroys all connections. New connections work. */
   cut(): void
-  /** Destroys all connections and resets every new one. */
+  /** Destroys all connections, and resets every new one. */
   refuse(): void
   /**
-   * Delivers the next request (that contains `match`), and when the server has answered it, cuts the client's connection
-   * instead of passing the reply on. Resolves when that has happened. Replies have no names here, so the connection should
-   * have nothing else in flight.
+   * Delivers the next request (that contains `match`). When the server has answered the request, the proxy cuts the
+   * client's connection instead of passing the reply on. Resolves when that has happened. The proxy does not know which
+   * reply belongs to which request, so the connection should have nothing else in flight.
    */
   loseNextReply(match?: string): Promise<void>
   /** Cuts the client's connection instead of delivering the next request (that contains `match`). */
   loseNextRequest(match?: string): Promise<void>
   /**
-   * Passes everything again, held bytes first. Connections that lost bytes are destroyed: TCP cannot lose bytes and go on,
-   * and a client that reads the reply to another request would be a fault that no network has.
+   * Passes everything again, held bytes first. Destroys connections that lost bytes: TCP cannot lose bytes and go on. A
+   * client that reads the reply to another request would be a fault that no network has.
    */
   normal(): void
-  /** Repeatable. */
+  /** May be called again. */
   close(): Promise<void>
 }
 
-/** A TCP proxy on a free loopback port whose faults are switched while connections are open. */
+/** A TCP proxy on a free loopback port. A test switches its faults while connections are open. */
 export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOptions): Promise<FaultProxy> {
   const links = new Set<Link>()
   let refusing = false
@@ -251,7 +253,7 @@ function openLink(
   }
 }
 
-/** Of what each connection has sent, in bytes. */
+/** The last bytes that each connection has sent, up to this many. */
 const MOST_REMEMBERED = 20_000
 
 interface PipeOptions {
@@ -266,7 +268,10 @@ interface Pipe {
   flush(): void
 }
 
-/** One direction. What the source sends, and how it ended, is queued with the time at which it is due. */
+/**
+ * One direction of a connection. The bytes of the source, and how it ended, wait in a queue, each with the time at
+ * which it is due.
+ */
 function openPipe(source: Socket, sink: Socket, options: PipeOptions): Pipe {
   const { flow, delayMs, intercept, onSwallow } = options
   const queue: { readonly dueAt: number; readonly pass: () => void }[] = []
@@ -277,14 +282,14 @@ function openPipe(source: Socket, sink: Socket, options: PipeOptions): Pipe {
     if (intercept(bytes) === 'swallow') return
     enqueue(() => sink.write(bytes))
   })
-  // Ended, never reset: a reset could make the server forget a request that it has not read yet.
+  // The connection is ended and never reset: a reset could make the server forget a request that it has not read yet.
   source.on('end', () => enqueue(() => sink.end()))
   source.on('close', () => enqueue(() => sink.end()))
 
   return { hasLostBytes: () => lostBytes, flush }
 
   function enqueue(pass: () => void): void {
-    // Also an end is lost in a partition: the other side goes on believing in a connection that is gone.
+    // A partition loses the end of a connection, too: the other side goes on believing in a connection that is gone.
     if (flow() === 'drop') swallow()
     else queue.push({ dueAt: performance.now() + delayMs(), pass })
     flush()

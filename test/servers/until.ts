@@ -1,6 +1,7 @@
 /**
- * Asks again until the answer is neither `undefined` nor `false`; rejects with `what` once `withinMs` have passed. The default
- * ends a test that hangs, and says nothing of how long something may take: a busy machine needs seconds for what takes none.
+ * Asks again until the answer is neither `undefined` nor `false`. Rejects with `what` once `withinMs` have passed. The
+ * default only ends a test that hangs. It is no statement about speed: a busy machine needs seconds for what takes no
+ * time otherwise.
  */
 export async function until<T>(
   what: string,

@@ -2,19 +2,19 @@ import { type HoldfastErrorCode, isHoldfastError } from '../../src/errors.ts'
 import type { Member } from './member.ts'
 import type { World } from './world.ts'
 
-/** The error of an application, which has to come out as it went in. */
+/** The error of an application. The library has to pass it on as it is. */
 export class OwnError extends Error {
   override readonly name = 'OwnError'
 }
 
 export interface Bounds {
-  /** An `AcquireTimeoutError` may not come before this. */
+  /** An `AcquireTimeoutError` may not come before this time. */
   readonly timeoutMs?: number
-  /** It settles within this, in a process that is not paused meanwhile. */
+  /** The call settles within this time, in a process that is not paused meanwhile. */
   readonly mostMs?: number
 }
 
-/** A call of the library by a process: it settles in its time, and fails only for a reason that is there. */
+/** Calls the library in a process. The call has to settle in its time, and may fail only for a reason that exists. */
 export async function call<T>(
   world: World,
   member: Member,
@@ -52,7 +52,7 @@ export async function call<T>(
   }
 }
 
-/** Timers in whole milliseconds, late by a few. */
+/** Timers count whole milliseconds, and fire late by a few. */
 const LATE_MS = 25
 const EARLY_MS = 1
 

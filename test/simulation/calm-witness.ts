@@ -9,12 +9,12 @@ export interface CalmWitnessOptions {
 }
 
 /**
- * Where nothing goes wrong, nothing takes longer than a few messages do: who is offered the key takes it, who was granted it by
- * message works, and who has given up is not in the queue any more.
+ * Reports a state that lasts longer than a few messages take, when there is no fault: an open offer, a holder by
+ * message whose call still waits, a queued ticket whose caller has given up.
  */
 export class CalmWitness {
   readonly #options: CalmWitnessOptions
-  /** Since when something has been so that should not last. */
+  /** The states that should not last, each with the time since when it is there. */
   #since = new Map<string, number>()
 
   constructor(options: CalmWitnessOptions) {
@@ -47,5 +47,5 @@ export class CalmWitness {
   }
 }
 
-/** A request each way, a timer that asks once more, and something to spare. */
+/** Time for a request each way, for a timer that asks once more, and something to spare. */
 const SOON_MS = 20

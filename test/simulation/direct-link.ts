@@ -14,7 +14,10 @@ import { StoreError } from '../../src/errors.ts'
 import type { SimulatedNetwork } from '../../src/testing/simulated-network.ts'
 import type { Reception, StoreAnswer, StoreCall, Subscription } from '../../src/testing/simulated-server.ts'
 
-/** A store in the same process: answers in the same tick, and throws in it, before or after it has acted. */
+/**
+ * A store in the same process. It answers in the same tick. If it throws, it throws in the same tick, before or after
+ * it has acted.
+ */
 export class DirectLink implements Store {
   readonly name = 'memory'
   readonly #network: SimulatedNetwork
@@ -51,7 +54,7 @@ export class DirectLink implements Store {
     const { clock, random, server } = this.#network
     this.#subscription = {
       onWake: (wake) => {
-        // A wake that is lost here stands for one that was sent while nobody listened.
+        // A wake that is lost here stands for a wake that was sent while no process listened.
         if (random.chance(this.#network.weather.loseWake)) return
         clock.startTimer(0, () => this.#deliver(() => onWake(wake)))
       },

@@ -11,7 +11,7 @@ import { familyNames } from './plan.ts'
 type Told = LockEvents[Exclude<LockEventName, 'store-error'>]
 type Standing = 'asks' | 'queues' | 'holds' | 'in jeopardy' | 'over'
 
-/** From where each event may come, and where it leads. */
+/** The standings in which each event may come, and the standing to which it leads. */
 const GRAMMAR: Readonly<Record<Told['event'], readonly [from: readonly Standing[], to: Standing | 'same']>> =
   {
     requested: [[], 'asks'],
@@ -20,7 +20,7 @@ const GRAMMAR: Readonly<Record<Told['event'], readonly [from: readonly Standing[
     timeout: [['asks', 'queues'], 'over'],
     withdrawn: [['asks', 'queues'], 'over'],
     acquired: [['asks', 'queues'], 'holds'],
-    // Also by the very process that let go of it before.
+    // A process may also adopt a lease that it has handed on itself.
     adopted: [['over'], 'holds'],
     working: [['holds', 'in jeopardy'], 'same'],
     renewed: [['holds', 'in jeopardy'], 'holds'],
@@ -34,7 +34,7 @@ const GRAMMAR: Readonly<Record<Told['event'], readonly [from: readonly Standing[
   }
 const BEGINNINGS: readonly LockEventName[] = ['requested', 'adopted']
 
-/** Follows every ticket of one engine. */
+/** Follows the standing of every ticket of one engine. */
 class Grammarian {
   readonly engine: Engine
   readonly mistakes: string[] = []
@@ -66,7 +66,7 @@ class Grammarian {
   }
 }
 
-// The grammar that docs/observe.md promises, under everything that can go wrong.
+// Checks the order of events that docs/observe.md promises, under every kind of fault.
 test.each(familyNames)('every ticket has one beginning and one end under %s', async (family) => {
   const told = new Set<string>()
   for (let number = 1; number <= 40; number += 1) {
@@ -85,7 +85,7 @@ test.each(familyNames)('every ticket has one beginning and one end under %s', as
       for (const name of names.keys()) told.add(name)
       const { process } = world.members.find((member) => member.engine === engine) ?? {}
       if (process?.alive !== true) continue
-      // All of them are closed by now.
+      // All engines are closed by now.
       const open = [...standing].filter(([, where]) => where !== 'over')
       expect(`${seed}: ${open}`).toBe(`${seed}: `)
     }

@@ -5,7 +5,7 @@ import { type Family, familyNames } from './plan.ts'
 
 const SEED = process.env['SIMULATION_SEED']
 const SHARE = Math.ceil(Number(process.env['SIMULATION_HISTORIES'] ?? 4200) / familyNames.length)
-/** So many that nothing which chance can bring is missing. */
+/** From this number of histories on, everything has happened that chance can bring. */
 const ENOUGH = 300
 
 if (SEED === undefined) {
@@ -29,7 +29,7 @@ async function playFamily(family: Family): Promise<void> {
     const history = await playHistory(seedOf(family, number))
     if (history.violation !== undefined) throw report(history, 60)
     for (const what of history.world.counts.keys()) counts.add(what)
-    // Whoever runs the tests wants to be heard now and then.
+    // Lets the test runner do its work between two histories.
     await setImmediate()
   }
   const missing = [...always, ...reached[family]].filter((what) => !counts.has(what))
@@ -53,7 +53,10 @@ async function textOf(family: Family, number: number): Promise<string> {
   return world.trace.text()
 }
 
-/** What must have happened, or the histories would show nothing: verbs with the store's answer, calls with their end. */
+/**
+ * The events that must have happened. Without them the histories would show nothing: verbs with the store's answer,
+ * calls with their end.
+ */
 const always: readonly string[] = [
   ...['acquire held', 'acquire queued', 'acquire busy', 'renew held', 'renew queued', 'renew gone'],
   ...['release held', 'release queued', 'release unknown', 'register written', 'register refused'],

@@ -9,11 +9,11 @@ import { World } from './world.ts'
 export interface History {
   readonly seed: string
   readonly world: World
-  /** What a checker found; `undefined` when all is as it should be. */
+  /** The mistake that a checker has found; `undefined` if there is none. */
   readonly violation: Violation | undefined
 }
 
-/** Seeds are read by people, too: the family, and a number. */
+/** People read seeds, too: a seed is the family and a number. */
 export function seedOf(family: Family, number: number): string {
   return `${family} ${number}`
 }
@@ -46,7 +46,7 @@ async function play(world: World): Promise<void> {
   await leaveNothing(world)
 }
 
-/** Every call of a living process ends by itself. */
+/** Waits until every call of a living process has ended by itself. */
 async function untilSettled(world: World): Promise<void> {
   const until = world.time.monotonicMs() + longest(world)
   while (world.time.monotonicMs() < until) {
@@ -60,17 +60,18 @@ async function untilSettled(world: World): Promise<void> {
   await world.advance(0)
 }
 
-/** Who is done has nothing in the store any more, though its ttl may be long. */
+/** Checks that a ticket that is done has nothing in the store any more, although its ttl may be long. */
 async function findGhosts(world: World): Promise<void> {
   await world.advance(GIVE_BACK_MS)
   const { storeWitness, plan, handedOn } = world
-  // These end by the ttl, and a store that was set back keeps it for longer than anybody tries to give it back.
+  // With these faults only the ttl ends some tickets. A store whose clock was set back keeps them for longer than a
+  // process tries to release them.
   if (storeWitness.forgetful || world.setBackMs > 0) return
   if (plan.faults.has('duplicates') || plan.faults.has('store refuses')) return
   const unheard = UNHEARD.some((fault) => plan.faults.has(fault))
   const excused = (id: string): boolean => {
     const owner = world.members.find(({ name }) => id.startsWith(`${name}-`))
-    // Closing gives back what is held, and is bounded: the rest runs out by itself.
+    // `close` releases what its process holds, but only for a limited time. The rest ends by its ttl.
     const closed = owner?.closed === true && (unheard || world.leaseWitness.lost.has(id))
     return closed || owner?.process.alive === false || handedOn.has(id)
   }
@@ -84,7 +85,7 @@ async function findGhosts(world: World): Promise<void> {
   await world.advance(0)
 }
 
-/** Every key is free for everybody again. */
+/** Checks that every process gets every key again. */
 async function serveEverybody(world: World): Promise<void> {
   const probes = world.members
     .filter((member) => member.active)
@@ -121,12 +122,15 @@ async function leaveNothing(world: World): Promise<void> {
   await world.advance(0)
 }
 
-/** Everything that a dead process has in the store is over by then, one after the other on the same key. */
+/**
+ * How long it takes until everything that dead processes left in the store is over, also one after the other on the
+ * same key.
+ */
 function longest(world: World): number {
   return LONGEST_TERMS_MS + world.setBackMs
 }
 
-/** Closing may not reach the store in its time. */
+/** With these faults `close` may not reach the store in its time. */
 const UNHEARD: readonly Fault[] = [
   'lost requests',
   'lost replies',
@@ -138,7 +142,7 @@ const UNHEARD: readonly Fault[] = [
   'store restarts',
   'store refuses',
 ]
-/** The longest pause between two attempts to give something back. */
+/** The longest pause between two attempts to release a ticket. */
 const GIVE_BACK_MS = 20_000
 const CLOSE_MS = 10_000
 const LONGEST_TERMS_MS = 300_000

@@ -3,7 +3,7 @@ import { Locks } from '../../src/primitives/locks.ts'
 import { parseSettings, TAKES } from '../../src/primitives/options.ts'
 import { memoryStore } from '../../src/stores/memory/memory-store.ts'
 
-/** What is under test. The checkers know nothing else of it, so that a broken copy can take its place. */
+/** The code under test. The checkers know nothing else of it, so a copy with a mistake can take its place. */
 export interface Implementation {
   readonly Engine: typeof Engine
   readonly Locks: typeof Locks
@@ -14,7 +14,7 @@ export interface Implementation {
 
 export const holdfast: Implementation = { Engine, Locks, memoryStore, parseSettings, TAKES }
 
-/** Where these come from, below the folder of the sources. */
+/** The modules that these names come from, below the folder of the sources. */
 export const MODULES = [
   'engine/engine',
   'primitives/locks',
@@ -22,7 +22,7 @@ export const MODULES = [
   'stores/memory/memory-store',
 ] as const
 
-/** The same from another folder, where the modules end in `.js`. */
+/** The implementation from another folder, whose modules end in `.js`. */
 export async function implementationIn(folder: string): Promise<Implementation> {
   const modules = await Promise.all(MODULES.map((name) => import(`${folder}/${name}.js`)))
   return Object.assign({}, ...modules) as Implementation

@@ -10,12 +10,12 @@ interface Watched {
   readonly units: number
   readonly limit: number
   readonly lasting: boolean
-  /** When it was seen that somebody has evicted it. */
+  /** When the witness saw that the lease was evicted. */
   evictedAt: number | undefined
-  /** Taken by its holder, who wants to be told. */
+  /** The signal of the lease, if its holder listens to it. */
   signal: AbortSignal | undefined
   listensSince: number
-  /** The last deadline it claimed, in true time. */
+  /** The last deadline that the lease claimed, in true time. */
   deadline: number
 }
 
@@ -25,13 +25,13 @@ export interface LeaseWitnessOptions {
   /** How fast the store's clock runs, compared with the true time. */
   readonly storeRate: number
   readonly store: StoreWitness
-  /** Whether nothing goes wrong, so that everything happens soon. */
+  /** Whether there are no faults, so that everything happens soon. */
   readonly prompt: boolean
 }
 
 /**
- * Looks at every lease that somebody was given, at every instant of the history, and compares what it claims with what
- * the store knows. Reads only what a holder could read at that instant, and changes nothing.
+ * Checks every lease of every process at every instant of the history: it compares what the lease claims with what the
+ * store knows. It reads only what a holder could read at that instant, and changes nothing.
  */
 export class LeaseWitness {
   readonly #options: LeaseWitnessOptions
@@ -43,7 +43,7 @@ export class LeaseWitness {
     this.#options = options
   }
 
-  /** `lasting`: it ends by its release or an eviction, and by nothing else. */
+  /** `lasting`: the lease ends by its release or an eviction, and by nothing else. */
   watch(member: Member, lease: Lease, { lasting }: { readonly lasting: boolean }): void {
     const { units, limit } = lease.toJSON()
     const now = this.#options.now()
@@ -62,7 +62,7 @@ export class LeaseWitness {
     }
   }
 
-  /** Its holder lets go of it, in this very turn. */
+  /** The holder ends the lease in this very turn. */
   ends(lease: Lease): void {
     for (const watched of this.#watched) if (watched.lease === lease) this.#watched.delete(watched)
   }
@@ -71,7 +71,8 @@ export class LeaseWitness {
     if (this.#watched.size === 0) return
     const held: Watched[] = []
     for (const watched of this.#watched) {
-      // Its state is not read before it has to be: reading it may be what ends it.
+      // Reading the state of a lease may be what ends the lease. So the witness does not read it earlier than
+      // necessary.
       if (!watched.member.active) this.#watched.delete(watched)
       else if (watched.lease.remainingMs > 0) held.push(watched)
       else this.#over(watched)
@@ -82,7 +83,7 @@ export class LeaseWitness {
     this.#exclude(held)
   }
 
-  /** A lease must never outlive what the store keeps of it, and carries the store's fence. */
+  /** A lease must never outlive the store's record of it, and carries the store's fence. */
   #compare(watched: Watched, rooms: readonly RoomView[]): void {
     const { report, now, storeRate, store } = this.#options
     const { lease, member } = watched
@@ -104,7 +105,7 @@ export class LeaseWitness {
       report('deadline', `${who}, and the store keeps it for ${kept.toFixed(3)} ms`)
   }
 
-  /** Where nothing goes wrong, who has begun to listen hears of it at once, and not with the next renewal. */
+  /** Without faults a holder that has begun to listen hears of its eviction at once, and not with the next renewal. */
   #judgeEviction(watched: Watched): void {
     const { report, now, prompt } = this.#options
     watched.evictedAt ??= now()
@@ -146,7 +147,8 @@ export class LeaseWitness {
       this.#watched.delete(watched)
       return
     }
-    // After a pause or a leap of the clocks it is noticed within a second; a leap of less than 200 ms need not be.
+    // After a pause or a leap of the clocks, the process notices the end within a second. It need not notice a leap of
+    // less than 200 ms.
     const noticed = member.disturbedAt === undefined ? 0 : member.disturbedAt + 1000
     const expected = Math.max(watched.deadline + member.leaps * UNNOTICED_MS, noticed)
     if (!member.process.upToDate || now() <= expected + LATENESS_MS) return
@@ -155,9 +157,9 @@ export class LeaseWitness {
   }
 }
 
-/** Two clocks in floating point. */
+/** The error of comparing two clocks in floating point. */
 const ROUNDING_MS = 1e-3
-/** What the engine takes for clocks that are slewed. */
+/** The engine takes a smaller difference for clocks that are slewed. */
 const UNNOTICED_MS = 200
-/** Timers that fire late: the one that was due, and the one that took its place. */
+/** Two timers may fire late: the one that was due, and the one that took its place. */
 const LATENESS_MS = 20

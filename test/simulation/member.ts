@@ -10,14 +10,14 @@ export class Member {
   readonly link: SimulatedLink | undefined
   readonly engine: Engine
   readonly locks: Locks
-  /** Calls that have not settled yet, with what they are. */
+  /** The names of the calls that have not settled yet. */
   readonly pending = new Set<string>()
   closed = false
-  /** Whether its wall clock was set: then it may lose leases too early. */
+  /** Whether the wall clock of this process was set. Then it may lose leases too early. */
   clocksJumped = false
-  /** How often its two clocks came to differ by something. */
+  /** How often the difference of its two clocks has changed. */
   leaps = 0
-  /** When it last was away, or caught up with what had happened meanwhile. */
+  /** When the process was away last, or caught up with what had happened meanwhile. */
   disturbedAt: number | undefined
 
   constructor(options: {
@@ -41,7 +41,7 @@ export class Member {
     return this.engine.store
   }
 
-  /** Takes part: neither dead nor closed. */
+  /** Whether the process takes part: it is neither dead nor closed. */
   get active(): boolean {
     return this.process.alive && !this.closed
   }

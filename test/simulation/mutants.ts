@@ -1,19 +1,19 @@
 import type { Family } from './plan.ts'
 import type { Rule } from './violation.ts'
 
-/** A mistake that somebody could make, and which checkers may notice it. */
+/** A mistake that a programmer could make, and the rules by which checkers may notice it. */
 export interface Mutant {
   readonly name: string
   readonly edits: readonly Edit[]
-  /** Where it shows. */
+  /** The family of histories in which it shows. */
   readonly family: Family
   readonly rules: readonly Rule[]
 }
 
 export interface Edit {
-  /** Below `src/`. */
+  /** The path below `src/`. */
   readonly file: string
-  /** Text that occurs once, and what takes its place. */
+  /** A text that occurs once in the file, and the text that replaces it. */
   readonly find: string
   readonly replace: string
 }

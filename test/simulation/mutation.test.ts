@@ -3,7 +3,7 @@ import { type History, playHistory, seedOf } from './history.ts'
 import { mutants } from './mutants.ts'
 import { withMutant } from './mutation.ts'
 
-/** Most mistakes show in one of the first ten. */
+/** The checkers notice most mistakes in one of the first ten histories. */
 const MOST_HISTORIES = 600
 
 describe('the checkers notice that', () => {
@@ -33,7 +33,7 @@ test('a copy of the sources without a mistake keeps every promise', async () => 
   })
 })
 
-test('a mistake is only built in where its text is found once', async () => {
+test('a mistake is only built in if its text is found exactly once', async () => {
   const edit = { file: 'law/law.ts', find: 'units', replace: 'limit' }
   const ambiguous = { name: 'ambiguous', edits: [edit], family: 'contention alone', rules: [] } as const
   await expect(withMutant(ambiguous, async () => {})).rejects.toThrow('Expected law/law.ts to hold this once')

@@ -6,7 +6,7 @@ import { transformWithOxc } from 'vite'
 import { type Implementation, implementationIn, MODULES } from './implementation.ts'
 import type { Edit, Mutant } from './mutants.ts'
 
-/** The sources with a mistake built in, as modules of their own in a folder that is gone when `use` is done. */
+/** Builds a mistake into the sources, as modules of their own. Their folder is removed when `use` is done. */
 export async function withMutant<T>(
   mutant: Mutant,
   use: (implementation: Implementation) => Promise<T>,
@@ -24,7 +24,7 @@ export async function withMutant<T>(
 const SOURCE = new URL('../../src/', import.meta.url)
 const IMPORT = /(from\s*["'])(\.[^"']*)\.ts(["'])/g
 
-/** What the implementation is made of: its modules, and whatever they import. */
+/** Translates the modules of the implementation, and all modules that they import. */
 async function translateAll(folder: string, edits: readonly Edit[]): Promise<void> {
   const found = new Set<string>(MODULES)
   for (const module of found) {

@@ -33,7 +33,7 @@ describe('the network', () => {
     expect(called).toEqual([])
   })
 
-  test('loses a reply to what was carried out', async () => {
+  test('loses a reply to a request that was carried out', async () => {
     const { time, link, network, called } = scene({ loseReply: 1 })
     const lost = outcomeOf(link.acquire(ticket('one')))
     await time.advance(100)
@@ -44,7 +44,7 @@ describe('the network', () => {
     expect([called, await again()]).toMatchObject([['acquire', 'acquire'], { tag: 'held' }])
   })
 
-  test('says nothing at all about what it loses in silence', async () => {
+  test('says nothing at all about messages that it loses in silence', async () => {
     const { time, link } = scene({ loseReply: 1, silence: 1 })
     const answer = outcomeOf(link.release({ key: 'k', id: 'one', cancel: false }))
     await time.advance(3_600_000)
@@ -74,7 +74,7 @@ describe('the network', () => {
     }
   })
 
-  test('carries nothing while it is cut, and wakes everybody when it is mended', async () => {
+  test('carries nothing while it is cut, and wakes every process when it is mended', async () => {
     const { time, link, called } = scene({})
     const wakes: Wake[] = []
     void link.listen((wake) => wakes.push(wake))
@@ -107,7 +107,7 @@ describe('the network', () => {
     }
   })
 
-  test('refuses what is sent over a closed link', async () => {
+  test('refuses a message that is sent over a closed link', async () => {
     const { link } = scene({})
     await link.close()
     await expect(link.acquire(ticket('one'))).rejects.toEqual(UNAVAILABLE)
@@ -115,7 +115,7 @@ describe('the network', () => {
 })
 
 describe('the server', () => {
-  test('that hangs does everything when it goes on', async () => {
+  test('that hangs carries out everything when it goes on', async () => {
     const { time, link, server, called } = scene({})
     server.hang()
     const answer = outcomeOf(link.acquire(ticket('one')))
@@ -126,7 +126,7 @@ describe('the server', () => {
     expect(await answer()).toMatchObject({ tag: 'held' })
   })
 
-  test('that stops breaks what waits for it, refuses what comes, and comes back with its data or without', async () => {
+  test('that stops breaks open requests, refuses new ones, and comes back with its data or without', async () => {
     for (const keepData of [true, false]) {
       const { time, link, server } = scene({})
       const held = outcomeOf(link.acquire(ticket('one')))
@@ -148,7 +148,7 @@ describe('the server', () => {
     }
   })
 
-  test('that refuses says so, and has done nothing', async () => {
+  test('that refuses says so, and has carried out nothing', async () => {
     const { time, link, server, called } = scene({})
     server.refuse()
     await expect(settledBy(time, link.acquire(ticket('one')))).rejects.toMatchObject({
@@ -159,7 +159,7 @@ describe('the server', () => {
     expect(await settledBy(time, link.acquire(ticket('one')))).toMatchObject({ tag: 'held' })
   })
 
-  test('that was away wakes everybody once they are connected again', async () => {
+  test('that was away wakes every process once they are connected again', async () => {
     const { time, link, server } = scene({})
     const wakes: Wake[] = []
     void link.listen((wake) => wakes.push(wake))
@@ -194,7 +194,7 @@ function ticket(id: string): Ticket {
   return { key: 'k', id, units: 1, limit: 1, owner: '{}', ...terms }
 }
 
-/** What has become of a promise by now. */
+/** The result of a promise, or `'nothing'` if it has not settled yet. */
 function outcomeOf(promise: Promise<unknown>): () => Promise<unknown> {
   const settled = promise.catch((error: unknown) => error)
   return () => Promise.race([settled, new Promise((resolve) => setImmediate(() => resolve('nothing')))])

@@ -1,7 +1,7 @@
 import type { Random } from '../../src/testing/random.ts'
 import { calmWeather, type Weather } from '../../src/testing/simulated-network.ts'
 
-/** What can go wrong. A history draws some of its family, so that each is also met without the others. */
+/** A kind of fault. A history draws some faults of its family, so that each fault also appears without the others. */
 export type Fault =
   | 'lost requests'
   | 'lost replies'
@@ -80,13 +80,13 @@ export type Family = keyof typeof families
 
 export const familyNames = Object.keys(families) as readonly Family[]
 
-/** How keys are used: by one kind of lock, or by several at once. */
+/** How the tickets of a key use it: by one kind of lock, or by several kinds at once. */
 export type Usage = 'mutex' | 'read-write' | 'semaphore' | 'mixed'
 
 export interface Plan {
   readonly faults: ReadonlySet<Fault>
   readonly weather: Weather
-  /** How long things go wrong. */
+  /** How long faults happen. */
   readonly stormMs: number
   readonly processes: number
   readonly actors: number
@@ -95,7 +95,7 @@ export interface Plan {
   readonly keys: readonly { readonly key: string; readonly usage: Usage; readonly permits: number }[]
   readonly ttls: readonly number[]
   readonly waits: readonly number[]
-  /** How often a fault that happens at a time happens. */
+  /** How many faults happen at single moments. */
   readonly blows: number
 }
 
@@ -141,7 +141,7 @@ function drawFaults(random: Random, family: readonly Fault[]): ReadonlySet<Fault
   const share = random.pick([0.15, 0.3, 0.6, 1])
   const faults = new Set(family.filter(() => random.chance(share)))
   faults.add(random.pick(family))
-  // Nobody can notice a machine that slept while its wall clock was set back; see docs/simulation.md.
+  // No process can notice that its machine slept while its wall clock was set back; see docs/simulation.md.
   if (faults.has('wall jumps')) faults.delete('suspends')
   return faults
 }

@@ -3,8 +3,8 @@ import type { StoreWitness } from './store-witness.ts'
 import type { Rule } from './violation.ts'
 
 /**
- * What the locks protect: one value per key that refuses a write with a lower fence than it has seen. Its guard knows
- * fences only; whether a write was stale is judged by the order of the grants at the store.
+ * The resource that the locks protect. It has one value for each key, and refuses a write with a lower fence than it
+ * has seen. Its guard knows only fences. Whether a write was stale is judged by the order of the store's grants.
  */
 export class FencedRegister {
   readonly #store: StoreWitness
@@ -16,7 +16,7 @@ export class FencedRegister {
     this.#report = report
   }
 
-  /** False: refused. */
+  /** False if the write was refused. */
   write({ key, id, fence }: Lease): boolean {
     const grant = this.#store.grantOf(key, id, fence)
     if (grant === undefined) {

@@ -6,7 +6,7 @@ type Report = (rule: Rule, message: string) => void
 
 export interface StoreWitnessOptions {
   readonly report: Report
-  /** Whether an acquire of this ticket may arrive after all of them were answered. */
+  /** Whether an acquire of this ticket may arrive after all its acquires were answered. */
   readonly mayComeLate: (id: string) => boolean
   /** The store's clock. */
   readonly storeMs: () => number
@@ -15,9 +15,12 @@ export interface StoreWitnessOptions {
 }
 
 interface Room {
-  /** In which order those came who wait. */
+  /** The waiters, each with its place in the order of arrival. */
   readonly arrivals: Map<string, number>
-  /** Who was not heard of for its patience may keep its place or lose it, so nothing is known of it. */
+  /**
+   * Waiters that the store did not hear of for their patience. They may keep their place or lose it, so the witness
+   * expects nothing of them.
+   */
   readonly forgotten: Set<string>
   /** Holders by id, with their fence. */
   holders: Map<string, bigint>
@@ -25,22 +28,22 @@ interface Room {
 }
 
 /**
- * Looks into the store after every call that was carried out, and knows nothing of the law's code: holders may stand
- * together, fences rise, and whoever is admitted came before everybody who still waits.
+ * Looks into the store after every call that was carried out. It knows nothing of the law's code. It checks three
+ * things: holders may stand together, fences rise, and an admitted ticket came before all tickets that still wait.
  */
 export class StoreWitness {
   readonly #report: Report
   readonly #options: StoreWitnessOptions
-  /** When the store heard of each waiter last. */
+  /** When the store last heard of each waiter. */
   readonly #heardAt = new Map<string, number>()
   readonly #rooms = new Map<string, Room>()
-  /** Every grant there ever was, in its order. */
+  /** Every grant, in the order of the grants. */
   readonly #grants = new Map<string, number>()
-  /** Grants that the store forgot, or whose time it skipped: nothing but their fences is promised any more. */
+  /** Grants that the store forgot, or whose time it skipped. Only their fences are promised any more. */
   readonly #voided = new Set<string>()
   readonly #evicted = new Set<string>()
   readonly #givenBack = new Set<string>()
-  /** The tickets that the call asked about. */
+  /** The tickets that the present call asks about. */
   #asking: readonly string[] = []
   #arrival = 0
   #fencedSince = 0
@@ -73,12 +76,12 @@ export class StoreWitness {
     }
   }
 
-  /** The position of a grant among all there were; `undefined` if the store never gave it. */
+  /** The position of a grant in the order of all grants; `undefined` if the store never gave it. */
   grantOf(key: string, id: string, fence: bigint): number | undefined {
     return this.#grants.get(nameOf(key, id, fence))
   }
 
-  /** Grants from this one on have fences that can be compared. */
+  /** The first grant whose fence can be compared with those of later grants. */
   get fencedSince(): number {
     return this.#fencedSince
   }
@@ -117,7 +120,10 @@ export class StoreWitness {
     }
   }
 
-  /** A fence survives a loss of data because of the time in it, and a step back because of the last one: not both. */
+  /**
+   * Fences survive a loss of data because they contain the time. They survive a clock that is set back because the
+   * store keeps the last one. They do not survive both together.
+   */
   #startFencesAnew(): void {
     if (!this.#forgot || !this.#steppedBack) return
     for (const room of this.#rooms.values()) room.highestFence = 0n
@@ -140,7 +146,7 @@ export class StoreWitness {
     this.#follow(room, view)
   }
 
-  /** What was given back stays given back, even if an acquire of it arrives after the release. */
+  /** A released ticket stays released, even if an acquire of it arrives after the release. */
   #judgeLateness(call: StoreCall, answer: StoreAnswer): void {
     if (call.verb === 'release') this.#givenBack.add(call.request.id)
     if (call.verb !== 'acquire' || !this.#givenBack.has(call.ticket.id)) return
@@ -166,7 +172,10 @@ export class StoreWitness {
     }
   }
 
-  /** Who holds without having asked got a message. If nobody takes it, the key is lost for a whole ttl. */
+  /**
+   * A ticket that holds without having asked got a message. If no process receives the message, the key is lost for a
+   * whole ttl.
+   */
   #judgeMessage({ key }: RoomView, id: string, state: HolderView['state']): void {
     if (state !== 'held' || this.#asking.includes(id)) return
     if (!this.#options.reaches(id)) this.#report('liveness', `${id} holds ${key}, and no message reaches it`)
@@ -175,7 +184,9 @@ export class StoreWitness {
       this.#report('liveness', `${id} holds ${key}, and was not heard of for ${silentMs.toFixed(3)} ms`)
   }
 
-  /** Every call lets in who is next, and nobody that was let in may take longer than an acceptance term to answer. */
+  /**
+   * Every call lets in the next waiter. No waiter that was let in may take longer than an acceptance term to answer.
+   */
   #judgeHead({ key, holders, queue, closedMs }: RoomView): void {
     const [head] = queue
     if (head !== undefined && closedMs === 0) {
@@ -249,7 +260,7 @@ function keysOf(call: StoreCall): readonly string[] {
   }
 }
 
-/** What the engine asks for: a process that does not answer by then is away. */
+/** The acceptance term of the engine. A process that does not answer within it is away. */
 const LONGEST_ACCEPT_MS = 3000
 
 function nameOf(key: string, id: string, fence: bigint): string {

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { SimulatedClock, SimulatedProcess, SimulatedTime } from '../../src/testing/index.ts'
 
 describe('simulated time', () => {
-  test('passes in the order of events, first come first when they meet, and ends where it was told to', async () => {
+  test('passes in the order of events, in order of their arrival when they meet, and ends when it was told to', async () => {
     const time = new SimulatedTime()
     const seen: string[] = []
     const note = (what: string) => () => seen.push(`${what} at ${time.monotonicMs()}`)
@@ -15,7 +15,7 @@ describe('simulated time', () => {
     expect(seen.at(-1)).toBe('late at 101')
   })
 
-  test('lets all that follows from one event happen before the next one', async () => {
+  test('lets everything that follows from one event happen before the next event', async () => {
     const time = new SimulatedTime()
     const seen: string[] = []
     time.startTimer(1, async () => {
@@ -27,7 +27,7 @@ describe('simulated time', () => {
     expect(seen).toEqual(['the fiftieth promise', 'a look', 'the next event', 'a look'])
   })
 
-  test('forgets a timer that was stopped, among many', async () => {
+  test('forgets a timer that was stopped, among many others', async () => {
     const time = new SimulatedTime()
     const fired: number[] = []
     const timers = Array.from({ length: 200 }, (_, index) =>
@@ -56,7 +56,7 @@ describe('a simulated clock', () => {
     expect(clock.timers).toBe(0)
   })
 
-  test('jumps on the wall only, and stands still but on the wall', async () => {
+  test('jumps only on the wall, and stands still except on the wall', async () => {
     const time = new SimulatedTime()
     const clock = new SimulatedClock({ time })
     const [monotonic, wall] = [clock.monotonicMs(), clock.wallMs()]
@@ -77,7 +77,7 @@ describe('a simulated clock', () => {
 })
 
 describe('a simulated process', () => {
-  test('that was paused does everything afterwards, each with all that follows, in either order', async () => {
+  test('that was paused does everything afterwards, each event with all that follows from it, in either order', async () => {
     for (const timersFirst of [true, false]) {
       const time = new SimulatedTime()
       const process = new SimulatedProcess({ name: 'p', time, timersFirst: () => timersFirst })
@@ -115,7 +115,7 @@ describe('a simulated process', () => {
     expect([seen, process.alive]).toEqual([[], false])
   })
 
-  test('does what was asked for in the same turn as the next thing that reaches it, and once', async () => {
+  test('does a deferred action in the same turn as the next event that reaches it, and once', async () => {
     const process = new SimulatedProcess({ name: 'p', time: new SimulatedTime() })
     const seen: string[] = []
     process.afterNext(() => seen.push('after'))

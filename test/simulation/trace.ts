@@ -1,4 +1,6 @@
-/** What happened, in order. Kept as values and put into words only when somebody wants to read it. */
+/**
+ * The events of a history, in order. They are kept as values, and put into words only when a person wants to read them.
+ */
 export class Trace {
   readonly #now: () => number
   readonly #entries: (readonly [at: number, who: string, what: string, details: readonly unknown[]])[] = []
@@ -11,7 +13,7 @@ export class Trace {
     this.#entries.push([this.#now(), who, what, details])
   }
 
-  /** The last of it, one line each: milliseconds since the start, who, what. */
+  /** The last events, one line each: milliseconds since the start, who, what. */
   text(last: number = Number.POSITIVE_INFINITY): string {
     return this.#entries
       .slice(Math.max(0, this.#entries.length - last))

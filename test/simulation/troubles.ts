@@ -2,7 +2,7 @@ import type { Member } from './member.ts'
 import type { Fault } from './plan.ts'
 import type { World } from './world.ts'
 
-/** Lets what the plan wants happen at times that chance decides, for as long as the storm lasts. */
+/** Lets the faults of the plan happen at times that chance decides, for as long as the storm lasts. */
 export function scheduleTroubles(world: World): void {
   const { plan, time } = world
   const random = world.random('troubles')
@@ -32,7 +32,7 @@ interface Chances {
   readonly durationMs: number
   readonly amountMs: number
   readonly sign: 1 | -1
-  /** Whom it hits: 0 to 1. */
+  /** Which process the fault hits, as a number from 0 to 1. */
   readonly whom: number
 }
 
@@ -55,7 +55,7 @@ const troubles: Readonly<Partial<Record<Fault, (world: World, member: Member, ch
   crashes(world, { process, link }, { durationMs, sign }) {
     world.trace.note(process.name, 'crashes')
     process.crash()
-    // The kernel of a process that dies closes its connections. Nobody does that for a machine that dies.
+    // When a process dies, the kernel closes its connections. When a machine dies, they stay open.
     if (sign > 0) link?.cut()
     until(world, durationMs, 'world', 'a new process', () => world.join())
   },
@@ -112,7 +112,7 @@ const troubles: Readonly<Partial<Record<Fault, (world: World, member: Member, ch
     world.jumpStoreClock(amountMs)
   },
   'store jumps back'(world, _member, { amountMs }) {
-    // Who waits behind a dead holder asks the more often the shorter its ttl is: an hour of that shows nothing new.
+    // A waiter behind a dead holder asks the more often the shorter its ttl is. An hour of that shows nothing new.
     const backMs = Math.min(amountMs, Math.min(...world.plan.ttls) < 1000 ? MINUTE_MS : HOUR_MS)
     world.trace.note('store', 'clock jumps by', -backMs)
     world.jumpStoreClock(-backMs)

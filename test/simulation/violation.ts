@@ -1,4 +1,4 @@
-/** What a checker watches over. */
+/** The rules that checkers watch over. */
 export type Rule =
   | 'exclusion at the store'
   | 'exclusion among leases'

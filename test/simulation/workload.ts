@@ -6,7 +6,7 @@ import { type Bounds, call, OwnError } from './call.ts'
 import type { Member } from './member.ts'
 import type { World } from './world.ts'
 
-/** What an application would do, and what it should not: many small programs, until the storm is over. */
+/** Does what applications do, and also what they should not do: many small programs, until the storm is over. */
 export async function act(world: World, member: Member, name: string): Promise<void> {
   const actor = new Actor(world, member, world.random(name))
   for (let deeds = 0; deeds < MOST_DEEDS && !world.calm && member.active; deeds += 1)
@@ -14,7 +14,7 @@ export async function act(world: World, member: Member, name: string): Promise<v
 }
 
 const MOST_DEEDS = 40
-/** It resolves after one attempt, also when the store is silent. */
+/** A release resolves after one attempt, also when the store is silent. */
 const RELEASE_BOUND: Bounds = { mostMs: 2000 }
 
 type Ending = Pick<WaitOptions, 'renew' | 'maxHold'>
@@ -110,7 +110,7 @@ class Actor {
   }
 
   async #takePermits(key: string, permits: number): Promise<void> {
-    // One in ten believes in another number, as during a deploy.
+    // One actor in ten uses another number of permits, as during a deploy.
     const believed = this.#random.chance(0.1) ? permits + 1 : permits
     const semaphore = this.#member.locks.semaphore(key, believed)
     const options = { ...this.#options(), units: this.#random.between(1, believed) }
@@ -136,7 +136,7 @@ class Actor {
     })
   }
 
-  /** A lease goes on in another process, or nowhere if that one does not come to it. */
+  /** Hands a lease over to another process. If that process does not adopt the lease, it goes on nowhere. */
   async #handOver(key: string): Promise<void> {
     const { locks } = this.#member
     const options = this.#options()
@@ -160,7 +160,7 @@ class Actor {
     if (lease !== undefined) await this.#workAndRelease(lease, {})
   }
 
-  /** Takes a second key, or the same one again, while it holds the first. */
+  /** Takes a second key, or the same key again, while it holds the first one. */
   async #nested(key: string): Promise<void> {
     const { locks } = this.#member
     const inner = this.#random.pick(this.#world.plan.keys).key
@@ -208,7 +208,10 @@ class Actor {
       this.#world.report('left behind', `${lease.id} is ${lease.state} after its release`)
   }
 
-  /** Holds for a while: listens or not, writes, extends, lets go early. Ends early when it learns that it is over. */
+  /**
+   * Holds for a while: listens or not, writes, extends, releases early. Ends early when it learns that the lease is
+   * over.
+   */
   async #work(lease: Lease, options: Ending): Promise<void> {
     this.#observe(lease, options)
     try {
@@ -219,7 +222,7 @@ class Actor {
   }
 
   async #use(lease: Lease): Promise<void> {
-    // Looks at nothing: who listens has to be told.
+    // This holder does not check its lease, so its signal has to tell it.
     if (this.#random.chance(0.3)) return this.#member.sleep(this.#holdMs())
     const steps = this.#random.between(0, 3)
     for (let step = 0; step < steps; step += 1) {
@@ -236,7 +239,7 @@ class Actor {
     await this.#call(`release ${lease.id} early`, RELEASE_BOUND, () => lease.release())
   }
 
-  /** Checks, is delayed by anything, and only then writes: the fence has to decide. */
+  /** Checks the lease, and writes only after any delay. So the fence has to decide. */
   #write(lease: Lease): void {
     try {
       lease.assertHeld()
@@ -276,7 +279,7 @@ class Actor {
     }
   }
 
-  /** After a while, or in the very turn in which the process hears from the store. */
+  /** Aborts after a while, or in the very turn in which the process hears from the store. */
   #abortSome(controller: AbortController): void {
     const abort = (): void => controller.abort(new OwnError())
     if (this.#random.chance(0.5)) this.#member.process.afterNext(abort)
@@ -297,13 +300,16 @@ class Actor {
 }
 
 const MOST_HOLD_MS = 12_000
-/** How long a call may take that does not wait for the key, but for the store. */
+/** How long a call may take that waits for the store, and not for the key. */
 const ATTEMPT_MS = 2000
 const ANSWER_MS = 5000
 const SHORT_ANSWER_MS = 500
 const ADMINISTRATION_MS = 10_000
 
-/** A single key, taken by `acquire`: neither earlier nor later than asked for, but that the store has time to answer. */
+/**
+ * The limits of an acquire of a single key. It ends neither earlier nor later than its wait, but the store has time to
+ * answer.
+ */
 function waitBounds(options: { readonly wait?: unknown }): Bounds {
   const waitMs = Number(options.wait)
   return { timeoutMs: waitMs, mostMs: waitMs === 0 ? ANSWER_MS : Math.max(waitMs, SHORT_ANSWER_MS) }

@@ -19,7 +19,7 @@ import { Trace } from './trace.ts'
 import { type Rule, Violation } from './violation.ts'
 import { act } from './workload.ts'
 
-/** Processes, a store, what lies between them, and who watches. */
+/** The processes, a store, the network between them, and the witnesses. */
 export class World {
   readonly plan: Plan
   readonly time: SimulatedTime = new SimulatedTime()
@@ -31,17 +31,17 @@ export class World {
   readonly leaseWitness: LeaseWitness
   readonly register: FencedRegister
   readonly calmWitness: CalmWitness
-  /** Everybody there ever was, in the order in which they came. */
+  /** All processes that ever were, in the order in which they joined. */
   readonly members: Member[] = []
-  /** Nothing goes wrong any more, and nobody begins anything new. */
+  /** Whether the storm is over: no fault happens any more, and no actor begins anything new. */
   calm = false
-  /** How often what happened. */
+  /** How often each event has happened. */
   readonly counts = new Map<string, number>()
   /** How many calls there were so far. */
   calls = 0
-  /** By how much the store's clock was set back in all: it keeps everything longer by as much. */
+  /** By how much the store's clock was set back in all. The store keeps everything longer by this time. */
   setBackMs = 0
-  /** Ids of tickets whose holder handed them on, in a way that cannot be told from a crash. */
+  /** Ids of tickets that their holders handed on. The store cannot tell that from a crash. */
   readonly handedOn = new Set<string>()
   readonly random: (purpose: string) => Random
   readonly #implementation: Implementation
@@ -104,7 +104,7 @@ export class World {
     }
   }
 
-  /** Something that a process does on its own. Nobody waits for it but the end of the history. */
+  /** Begins work that a process does on its own. Only the end of the history waits for it. */
   begin(member: Member, name: string, work: () => Promise<void>): void {
     member.pending.add(name)
     void work()
@@ -112,7 +112,7 @@ export class World {
       .finally(() => member.pending.delete(name))
   }
 
-  /** Its locks are closed, while its actors are at work. */
+  /** Closes the locks of a process while its actors are at work. */
   close(member: Member): void {
     member.closed = true
     void call(this, member, 'close', { mostMs: CLOSE_MS }, () => member.locks.close())
@@ -148,7 +148,7 @@ export class World {
     return member
   }
 
-  /** Time passes, and after everything that happens in it everybody looks. Rejects with the first violation. */
+  /** Lets time pass. After every event all witnesses check. Rejects with the first violation. */
   async advance(durationMs: number): Promise<void> {
     await this.time.advance(durationMs, () => this.#look())
     this.#look()
@@ -158,13 +158,13 @@ export class World {
     this.#violation ??= new Violation(rule, message)
   }
 
-  /** `lasting`: nothing but a fault can end it before its release. */
+  /** `lasting`: nothing but a fault can end the lease before its release. */
   watch(member: Member, lease: Lease, options: { readonly lasting: boolean }): void {
     this.trace.note(member.name, 'has', lease.key, lease.id, lease.fence, lease.remainingMs)
     this.leaseWitness.watch(member, lease, { lasting: options.lasting && this.plan.faults.size === 0 })
   }
 
-  /** For the question what the histories have covered. */
+  /** Counts an event, to show what the histories have covered. */
   count(what: string): void {
     this.counts.set(what, (this.counts.get(what) ?? 0) + 1)
   }
@@ -174,7 +174,7 @@ export class World {
     return this.#rooms
   }
 
-  /** The store has lost everything. */
+  /** Lets the store lose everything. */
   forget(): void {
     this.storeWitness.dataLost()
     this.server.forget()
@@ -186,7 +186,7 @@ export class World {
     if (byMs < 0) this.setBackMs -= byMs
   }
 
-  /** Everything that goes wrong ends. */
+  /** Ends all faults. */
   settle(): void {
     this.trace.note('world', 'calm')
     this.calm = true
@@ -210,7 +210,7 @@ export class World {
     if (this.#violation !== undefined) throw this.#violation
   }
 
-  /** Whoever asks for a timer of 0 ms again and again never gets on. */
+  /** A process that sets a timer of 0 ms again and again never gets on. Reports that. */
   #judgeRest(): void {
     const now = this.time.monotonicMs()
     if (now > this.#burst.since + BURST_MS) this.#burst = { since: now, events: 0 }
@@ -233,14 +233,14 @@ export class World {
     return { ms, us: Math.floor(ms * 1000) }
   }
 
-  /** Any two of them differ by 0.5 % at most. */
+  /** The rate of a clock. Any two clocks differ by 0.5 % at most. */
   #rate(random: Random): number {
     if (!this.plan.faults.has('clock rates')) return 1
     return 1 + random.pick([-1, 0, 1, 2 * random.next() - 1]) * MOST_DRIFT
   }
 }
 
-/** Leases, then give-backs, then the store: one attempt each. */
+/** `close` ends the leases, then the pending releases, then the store: one attempt each. */
 const CLOSE_MS = 6000
 const MOST_DRIFT = 0.0025
 const BURST_MS = 10
