@@ -21,7 +21,8 @@ describe.each(clientKinds)('on %s, a connection that', (kind) => {
         const aborted = abortedAt(lease)
         const { fence } = lease
         scene.proxy[fault]()
-        // Renewed at a third of the ttl, so by then a renewal was missed, unless the fault was a single moment.
+        // A lease is renewed at a third of its ttl. So by then a renewal was missed, unless the fault was a single
+        // moment.
         if (fault === 'cut') await renewed(lease)
         else await until('a renewal is overdue', () => lease.remainingMs < 2500)
         scene.proxy.normal()
@@ -37,7 +38,7 @@ describe.each(clientKinds)('on %s, a connection that', (kind) => {
 
   for (const fault of ['refuse', 'halfOpen'] as const) {
     test.concurrent(
-      `${faults[fault]} for longer than the ttl costs the lease, and its holder hears of it before the next one has it`,
+      `${faults[fault]} for longer than the ttl costs the lease, and its holder hears of the loss before the next holder has the key`,
       inScene(async (scene) => {
         const lease = await scene.proxied({ kind }).acquire('k', { ttl: 2500 })
         const aborted = abortedAt(lease)
@@ -74,7 +75,7 @@ describe.each(clientKinds)('on %s, a connection that', (kind) => {
   )
 
   test.concurrent(
-    'stays away for longer than that puts the waiter at the end of the queue, and it is served in its turn',
+    'stays away for longer than that puts the waiter at the end of the queue, and the waiter is served in its turn',
     inScene(
       async (scene) => {
         // The shortest patience: 1.5 s.

@@ -6,7 +6,7 @@ import { until } from '../servers/until.ts'
 import { inScene } from './scene.ts'
 
 test(
-  'a thousand waiters of one process are served in order, each for two requests, and nobody gives up',
+  'a thousand waiters of one process are served in order, each for two requests, and none gives up',
   inScene(async (scene) => {
     const { server } = scene
     const locks = scene.direct({ wait: 60_000 })
@@ -27,7 +27,7 @@ test(
     const seconds = (performance.now() - startedAt) / 1000
     expect(served).toEqual(Array.from({ length: 1000 }, (_, number) => number))
     expect(fences).toEqual([...new Set(fences)].sort((one, other) => (one < other ? -1 : 1)))
-    // Beside these, those who wait say so now and then, however long it takes.
+    // Besides these requests, the waiters now and then send one to be remembered, however long they wait.
     expect(await scene.requests()).toBeLessThanOrEqual(2.1 * 1000 + 2 * seconds)
   }),
 )
@@ -40,7 +40,7 @@ test(
     const locks = scene.direct({ wait: 60_000 })
     const waiters = Array.from({ length: 100 }, () => locks.acquire('k'))
     await scene.untilQueued('k', 100)
-    // The subscription, and what is asked again once it stands, is paid once.
+    // The subscription, and the requests that follow once it stands, are paid once.
     await until(
       'wakes flow',
       async () => ((await server.command('PUBSUB', 'CHANNELS')) as string[]).length > 0,
@@ -50,7 +50,7 @@ test(
     await until('five seconds have passed', () => performance.now() - startedAt > 5000)
     const seconds = (performance.now() - startedAt) / 1000
     const requests = await scene.requests()
-    // Not none: who is not heard of would be forgotten.
+    // Some requests are necessary: the store would forget a waiter that it does not hear of.
     expect(requests).toBeGreaterThan(0)
     expect(requests / seconds).toBeLessThanOrEqual(2)
     expect((await scene.room('k')).queue.length).toBe(100)
@@ -60,7 +60,7 @@ test(
 )
 
 test(
-  'what the application does with its own client does not hold up a renewal',
+  'the application’s load on its own client does not hold up a renewal',
   inScene(async (scene) => {
     const client = new Redis(scene.server.url)
     try {
@@ -68,7 +68,7 @@ test(
       const renewals: number[] = []
       const startedAt = performance.now()
       const states = new Set<string>()
-      // Nothing is answered for two seconds, while 20 MB pile up behind.
+      // The client gets no answer for two seconds, while 20 MB pile up behind.
       const blocking = client.blpop('never', 2)
       const load = sendMuch(client)
       let last = lease.remainingMs
@@ -93,7 +93,7 @@ test(
 )
 
 test(
-  'a lease is held by one at a time while the scripts are flushed again and again',
+  'a lease has one holder at a time while the scripts are flushed again and again',
   inScene(async (scene) => {
     const locks = [scene.direct(), scene.direct()]
     const held: Lease[] = []
@@ -122,7 +122,7 @@ test(
   }),
 )
 
-/** In pieces: a blocked event loop would hold up everything, and that is another test. */
+/** Sends the load in pieces. A blocked event loop would hold up everything, and another test is about that. */
 async function sendMuch(client: Redis): Promise<void> {
   const replies: Promise<unknown>[] = []
   for (let piece = 0; piece < 100; piece += 1) {

@@ -19,7 +19,7 @@ describe.each(clientKinds)('while the server hangs, on %s,', (kind) => {
         expect(lease.signal.reason).toMatchObject({ code: 'lease-lost', reason: 'expired' })
         expect(lease.state).toBe('lost')
         server.resume()
-        // Renewals that the server finds only now give it a term that nobody uses any more.
+        // The server finds the renewals only now. They give the lease a term that no caller uses any more.
         await lease.release()
         const next = await rival
         expect(next.fence).toBeGreaterThan(lease.fence)
@@ -31,7 +31,7 @@ describe.each(clientKinds)('while the server hangs, on %s,', (kind) => {
   )
 
   test(
-    'who asks hears that the store is silent when its patience ends, and leaves nothing behind when the server goes on',
+    'a caller hears that the store is silent when its patience ends, and leaves nothing behind when the server goes on',
     inScene(
       async (scene) => {
         const { server } = scene
@@ -43,12 +43,12 @@ describe.each(clientKinds)('while the server hangs, on %s,', (kind) => {
           const error = await errorOf(locks.acquire('k', { wait: 1000 }))
           expect(error).toMatchObject({ code: 'store-unavailable', key: 'k' })
           expect(performance.now() - startedAt).toBeGreaterThan(950)
-          // Well before an attempt is given up for its silence.
+          // The engine would give up an attempt for its silence only much later.
           expect(performance.now() - startedAt).toBeLessThan(4000)
         } finally {
           server.resume()
         }
-        // The request that the server finds now is cancelled by what comes behind it.
+        // The server finds the acquire only now, and the cancel right behind it.
         const other = await scene.direct().acquire('k', { wait: 5000 })
         expect(await scene.room('k')).toMatchObject({ holders: [{ id: other.id }], queue: [] })
         await other.release()

@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest'
 import { clientKinds, inScene } from './scene.ts'
 
-// Whoever asks twice cannot know whether both requests have arrived, so the release leaves a tombstone.
+// A caller that has asked twice cannot know whether both requests have arrived, so its release leaves a tombstone.
 const DOUBTFUL = { cancels: true }
 
-// The scripts are made known first, so that the reply that is lost is the answer and not that the server has no such script.
+// The server knows the scripts before each test. So the reply that is lost is the answer itself, and not the report
+// that the server has no such script.
 describe.each(clientKinds)('when the connection breaks after the server has acted, on %s,', (kind) => {
   test(
     'the holder that an acquire has made is the only one, and has the fence that the server gave',
@@ -26,7 +27,7 @@ describe.each(clientKinds)('when the connection breaks after the server has acte
   )
 
   test(
-    'who was queued has one place, the one it had',
+    'a waiter keeps the one place that it had',
     inScene(async (scene) => {
       const locks = scene.proxied({ kind })
       await scene.teachScripts()
@@ -49,7 +50,7 @@ describe.each(clientKinds)('when the connection breaks after the server has acte
   )
 
   test(
-    'a release is repeated without taking the key from whoever holds it by then',
+    'a release is repeated without taking the key from its next holder',
     inScene(async (scene) => {
       const lease = await scene.proxied({ kind }).acquire('k')
       const others = [scene.direct(), scene.direct()]

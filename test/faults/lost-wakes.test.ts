@@ -5,7 +5,7 @@ import type { RedisServer } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 import { inScene } from './scene.ts'
 
-/** What is published gets lost behind the proxy; commands take the direct way. */
+/** A client whose messages come through the proxy, where they get lost. Its commands take the direct way. */
 function clientWithMessagesThrough(
   messagesUrl: string,
   commandsUrl: string,
@@ -15,7 +15,7 @@ function clientWithMessagesThrough(
     options: {},
     call: () => undefined,
     duplicate(override): IoredisConnection {
-      // Neither connects before it is used, and each is used for one purpose only.
+      // Neither connection is made before it is used, and each is used for one purpose only.
       const commands = new Redis(commandsUrl, { ...override })
       const messages = new Redis(messagesUrl, { ...override })
       return {
@@ -43,7 +43,7 @@ test(
     const served: number[] = []
     const waiters: Promise<void>[] = []
     for (const number of [0, 1, 2, 3, 4]) {
-      // Stores of their own, because one that hands over to itself needs no message.
+      // Each waiter has a store of its own, because a store that hands over to its own waiter needs no message.
       const client = clientWithMessagesThrough(`redis://127.0.0.1:${proxy.port}`, server.url)
       const locks = scene.locksOn(client, { ttl: 1500 })
       waiters.push(
@@ -58,18 +58,18 @@ test(
     await holder.release()
     await Promise.all(waiters)
     expect(served).toEqual([0, 1, 2, 3, 4])
-    // They were lost indeed: each hand-over had to wait until somebody asked by himself.
+    // The messages were lost indeed, so each hand-over had to wait until a waiter asked by itself.
     expect(proxy.swallowed).toBeGreaterThanOrEqual(5)
   }),
 )
 
 test(
-  'when the connection for messages comes back, whatever was missed meanwhile is asked for',
+  'when the connection for messages comes back, the store asks for everything that was missed meanwhile',
   inScene(
     async (scene) => {
       const { server, proxy } = scene
       const client = clientWithMessagesThrough(`redis://127.0.0.1:${proxy.port}`, server.url)
-      // Renewed after twenty seconds, so it is nothing else that tells it sooner.
+      // The lease is renewed only after twenty seconds, so nothing else tells its holder sooner.
       const lease = await scene.locksOn(client).acquire('k', { ttl: 60_000 })
       const { signal } = lease
       await untilWakesFlow(server, 1)
@@ -84,7 +84,7 @@ test(
   ),
 )
 
-/** To so many stores. */
+/** Resolves once wakes flow to this many stores. */
 async function untilWakesFlow(server: RedisServer, stores: number): Promise<void> {
   await until(`wakes flow to ${stores} stores`, async () => {
     return ((await server.command('PUBSUB', 'CHANNELS')) as string[]).length === stores

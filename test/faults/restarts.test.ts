@@ -24,7 +24,7 @@ test(
         queue: [{}, {}, {}],
       })
       expect(lease.signal.aborted).toBe(false)
-      // Also that of the holder, which wants to hear of an eviction.
+      // The holder has a subscription, too, because it wants to hear of an eviction.
       await scene.untilListening(4)
       await lease.release()
       await Promise.all(waiters)
@@ -51,7 +51,7 @@ test(
 )
 
 test(
-  'a server that restarts with nothing: the holder is told why, who waits is served, and fences go on rising',
+  'a server that restarts with nothing: the holder is told why, waiters are served, and fences go on rising',
   inScene(async (scene) => {
     const lease = await scene.direct().acquire('k', { ttl: 6000 })
     const aborted = abortedAt(lease)
@@ -60,7 +60,7 @@ test(
     await scene.server.restart()
     await aborted
     expect(lease.signal.reason).toMatchObject({ code: 'lease-lost', reason: 'store-reset', key: 'k' })
-    // Told by a renewal, long before its deadline.
+    // A renewal has told the holder, long before its deadline.
     expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ reason: 'store-reset' }))
     await lease.release()
     const next = await Promise.race(waiting)
@@ -74,7 +74,7 @@ test(
 )
 
 test(
-  'FLUSHALL in the middle: the holder is told, everybody who waits is served, and no fence comes twice',
+  'FLUSHALL in the middle: the holder is told, all waiters are served, and no fence comes twice',
   inScene(async (scene) => {
     const locks = [scene.direct({ ttl: 3000 }), scene.direct({ ttl: 3000 })]
     const fences: bigint[] = []
@@ -105,7 +105,7 @@ test(
 )
 
 test(
-  'FLUSHALL while the key goes from hand to hand stops nobody',
+  'FLUSHALL during the hand-overs of a key stops no process',
   inScene(async (scene) => {
     const locks = [scene.direct({ ttl: 3000 }), scene.direct({ ttl: 3000 })]
     let served = 0

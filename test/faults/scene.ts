@@ -12,13 +12,15 @@ export type ClientKind = 'ioredis 5' | 'redis 5'
 export const clientKinds: readonly ClientKind[] = ['ioredis 5', 'redis 5']
 
 export interface SceneOptions extends RedisOptions {
-  /** The test gives up requests whose fate is unknown, so that rooms may outlast it as tombstones, which expire. */
+  /**
+   * Whether the test gives up requests whose fate is unknown. Then rooms may outlast it as tombstones, which expire.
+   */
   readonly cancels?: boolean
 }
 
 /**
- * A real Redis server, a proxy in front of it and the locks of a test. Whatever the body does, at the end everything is
- * closed; and where the body succeeds, nothing may be left in the server.
+ * A real Redis server, a proxy in front of it, and the locks of a test. Whatever the body does, everything is closed at
+ * the end. If the body succeeds, nothing may be left in the server.
  */
 export function inScene(
   body: (scene: Scene) => Promise<void>,
@@ -67,14 +69,14 @@ export class Scene {
     return locks
   }
 
-  /** What the server keeps of a key, seen directly; empty when nobody holds or waits. */
+  /** The server's record of a key, read directly; empty if no ticket holds or waits. */
   async room(key: string): Promise<Pick<RoomView, 'holders' | 'queue'>> {
     this.#observer ??= redisStore(newClient('ioredis 5', this.server.url))
     const page = await this.#observer.inspect({ prefix: key, cursor: undefined, count: 100 })
     return page.rooms.find((room) => room.key === key) ?? { holders: [], queue: [] }
   }
 
-  /** Resolves when so many stores listen: a waiter that cannot hear yet lets those behind it go first. */
+  /** Resolves when this many stores listen. A waiter that cannot hear yet would let the waiters behind it go first. */
   async untilListening(count: number): Promise<void> {
     await until(`${count} listen`, async () => {
       return ((await this.server.command('PUBSUB', 'CHANNELS')) as string[]).length === count
@@ -86,8 +88,8 @@ export class Scene {
   }
 
   /**
-   * Makes every script known to the server, which is said in a reply of its own: a request that is meant to be the only
-   * one on its way has to be run at once.
+   * Loads every script into the server. Otherwise the first call of a script might take a second request, and a test
+   * needs exactly one.
    */
   async teachScripts(): Promise<void> {
     const lease = await this.direct().acquire('taught')
@@ -96,7 +98,7 @@ export class Scene {
     await this.room('taught')
   }
 
-  /** EVALSHA and EVAL that came from clients since the last `CONFIG RESETSTAT`. */
+  /** How many EVALSHA and EVAL requests clients have sent since the last `CONFIG RESETSTAT`. */
   async requests(): Promise<number> {
     const { evalsha = 0, eval: evaluated = 0 } = await this.server.commandStats()
     return evalsha + evaluated
@@ -115,7 +117,7 @@ function newClient(kind: ClientKind, url: string): Client {
   return client
 }
 
-/** The fence rule needs one key for ever; a tombstone needs its room for about a minute. */
+/** Fences need one key for ever. A tombstone needs its room for about a minute. */
 async function expectNothingLeft(server: RedisServer, { cancels = false }: SceneOptions): Promise<void> {
   const keys = ((await server.command('KEYS', '*')) as string[]).filter((key) => key !== 'holdfast:fence')
   if (!cancels) return expect(keys).toEqual([])

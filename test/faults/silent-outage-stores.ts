@@ -18,16 +18,16 @@ import { clients } from '../stores/redis/clients.ts'
 import { clusterClients } from '../stores/redis/cluster/clients.ts'
 import { age } from '../stores/redlock/masters.ts'
 
-/** A store whose servers, or the way to them, can fall silent: connections are taken, and nothing is ever answered. */
+/** A store whose servers, or the way to them, can fall silent: connections are accepted, and no answer ever comes. */
 export interface SilentPlace extends AsyncDisposable {
-  /** The store of one more process. It does not connect before it is asked something. */
+  /** The store of one more process. It does not connect before its first request. */
   open(): Store
   beSilent(): unknown
-  /** From now on whoever connects is answered. */
+  /** From now on new connections get answers. */
   speak(): unknown
 }
 
-/** What a test server has that can hang. */
+/** The part of a test server that is needed to let it hang. */
 interface Hanging extends AsyncDisposable {
   readonly port: number
   pause(): Promise<void>
@@ -36,7 +36,7 @@ interface Hanging extends AsyncDisposable {
 
 type Way = 'hangs' | 'is cut off'
 
-/** The server stops, and answers late what it was asked meanwhile. */
+/** The server stops. When it goes on, it answers the requests of the meantime late. */
 async function hanging(servers: readonly Hanging[], open: () => Store): Promise<SilentPlace> {
   return {
     open,
@@ -48,7 +48,10 @@ async function hanging(servers: readonly Hanging[], open: () => Store): Promise<
   }
 }
 
-/** The network swallows everything, and connections from before never say anything again: a firewall has forgotten them. */
+/**
+ * The network swallows everything. Connections from before never carry a byte again, as behind a firewall that has
+ * forgotten them.
+ */
 async function cutOff(
   servers: readonly Hanging[],
   open: (ports: readonly number[]) => Store,
@@ -81,7 +84,7 @@ function placeOf(
 
 type Start = () => Promise<SilentPlace>
 
-/** Every store that is reached by a network, by each client that it can be reached with. */
+/** Every store that is reached by a network, by each of its client packages. */
 export const silentPlaces: Readonly<Record<string, Start>> = {
   ...bothWays('PostgreSQL by pg', (way) =>
     postgresPlace(way, (url) => new pg.Pool({ connectionString: url })),

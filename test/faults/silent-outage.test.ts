@@ -4,9 +4,9 @@ import { createLocks, type Lease, type Locks } from '../../src/index.ts'
 import { until } from '../servers/until.ts'
 import { silentPlaces } from './silent-outage-stores.ts'
 
-/** Longer than a connection may owe an answer and the next one may take to be made, twice over. */
+/** Twice as long as a silent connection is kept and the next one may take to open. */
 const SILENCE_MS = 15_000
-/** Only a process that never comes back takes as long as this. */
+/** Only a process that never comes back takes this long. */
 const BACK_WITHIN_MS = 45_000
 
 describe.concurrent('after fifteen seconds of silence every process works again by itself, and is woken', () => {
@@ -23,7 +23,7 @@ describe.concurrent('after fifteen seconds of silence every process works again 
 
       await place.beSilent()
       const silentUntil = performance.now() + SILENCE_MS
-      // Its very first connection meets the silence.
+      // The very first connection of this process meets the silence.
       const young = new Process(place.open())
       processes.push(young)
       const first = young.acquire('young')
@@ -44,7 +44,7 @@ describe.concurrent('after fifteen seconds of silence every process works again 
   })
 })
 
-/** What stands for a process here: a store and a client of its own. */
+/** A store and a client of its own stand for a process here. */
 class Process {
   readonly #store: Store
   readonly #locks: Locks
@@ -74,7 +74,7 @@ class Process {
     })
   }
 
-  /** A waiter may find its offer by itself while the wake is on its way. */
+  /** Whether the waiter of this lease was woken. A waiter may find its offer by itself while the wake is on its way. */
   async wasWoken({ id }: Lease): Promise<boolean> {
     return until('the wake has come', () => this.#woken.has(id), { withinMs: 2000 }).catch(() => false)
   }
@@ -84,13 +84,13 @@ class Process {
   }
 }
 
-/** From some moment on every hand-over is told to who waits. */
+/** From some moment on a wake reaches the waiter at every hand-over. */
 async function untilWoken(giver: Process, taker: Process): Promise<void> {
   await until('a waiter is woken', () => handsOver(giver, taker), { withinMs: BACK_WITHIN_MS })
   expect(await handsOver(giver, taker)).toBe(true)
 }
 
-/** Whether who waits was woken, and did not have to look for itself. */
+/** Whether the waiter was woken, and did not have to ask by itself. */
 async function handsOver(giver: Process, taker: Process): Promise<boolean> {
   const given = await giver.acquire('handed over')
   const taking = taker.acquire('handed over')

@@ -1,4 +1,4 @@
-// One process that holds a key for as long as it can, says when it has it and when it has lost it, and tries again.
+// One process that holds a key for as long as it can, reports when it gets and loses the key, and tries again.
 import { connect } from '../../src/index.ts'
 
 const [url = ''] = process.argv.slice(2)

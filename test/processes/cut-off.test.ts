@@ -43,7 +43,7 @@ test.each([
   ['postgres', startPostgres, (host: string, port: number) => `postgres://holdfast@${host}:${port}/holdfast`],
   ['etcd', startEtcd, (host: string, port: number) => `etcd://${host}:${port}`],
 ] as const)(
-  'of five clients of %s the one that is cut off loses in time, before another one holds, and comes back when it is mended',
+  'of five clients of %s the one that is cut off loses in time, before another one holds, and comes back when its cable is mended',
   async (_, start, urlOf) => {
     if (missing !== undefined) return console.log(`Not cutting any real network: ${missing}.`)
     await using server = await start()
@@ -57,7 +57,7 @@ test.each([
     }
     const holder = () => clients.find(({ last }) => last === 'held')
     await until('somebody holds', () => holder() !== undefined)
-    // So that the others have had the time to stand in line.
+    // Gives the other clients time to queue.
     await new Promise((resolve) => setTimeout(resolve, 1000))
 
     const cut = holder() as Client

@@ -12,15 +12,15 @@ import { until } from '../servers/until.ts'
 
 const PROGRAM = fileURLToPath(new URL('waiters-process.ts', import.meta.url))
 const TTL_MS = 30_000
-/** Of a ttl of three seconds or more, as `engine/terms.ts` has it. */
+/** The acceptance term for a ttl of three seconds or more, as in `engine/terms.ts`. */
 const ACCEPT_MS = 3000
 const DEAD = 5
 const CROWD = 1000
 
-/** Which stores grant the key by a message, to a waiter that they have heard of within its acceptance term. */
+/** These stores grant the key by a message, to a waiter that they have heard of within its acceptance term. */
 const GRANT_BY_MESSAGE = new Set(['redis', 'cluster'])
 
-/** Which stores see that a process has ended, before its acceptance term is over. */
+/** These stores see that a process has ended, before its acceptance term is over. */
 const SEE_DEATH = new Set(['redis', 'redlock', 'postgres', 'sqlite'])
 
 for (const store of Object.keys(places)) {
@@ -28,7 +28,7 @@ for (const store of Object.keys(places)) {
     const tookMs = await handOverPast(store, async (child) => {
       child.send('freeze')
       await once(child, 'message')
-      // If the store has just heard of the head, it is taken for alive; see granted-head.test.ts.
+      // A store that has just heard of the head takes it for alive; see granted-head.test.ts.
       if (GRANT_BY_MESSAGE.has(store)) await pause(ACCEPT_MS + 100)
     })
     expect(tookMs).toBeLessThan(1.5 * ACCEPT_MS)
@@ -37,7 +37,8 @@ for (const store of Object.keys(places)) {
   const within = SEE_DEATH.has(store) ? 'at once' : 'within one acceptance term'
   test(`${store}: a free key passes all waiters of a killed process ${within}`, async () => {
     const tookMs = await handOverPast(store, async (child) => {
-      // Time for its subscription to flow, and then for the servers to hear that its connections are closed: nobody tells of either.
+      // No event tells when the subscription flows, or when the servers have heard that the connections are closed. So
+      // both pauses are fixed times.
       await pause(500)
       child.kill('SIGKILL')
       await once(child, 'exit')
@@ -48,7 +49,7 @@ for (const store of Object.keys(places)) {
 }
 
 for (const store of Object.keys(places)) {
-  test(`${store}: a thousand waiters of a killed process are passed within one acceptance term, and nobody else loses a place`, async () => {
+  test(`${store}: a thousand waiters of a killed process are passed within one acceptance term, and no other waiter loses its place`, async () => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-'))
     onTestFinished(() => rmSync(folder, { recursive: true, force: true }))
     const place = await (places[store] as (typeof places)[string])(folder)
@@ -70,7 +71,7 @@ for (const store of Object.keys(places)) {
 
     child.kill('SIGKILL')
     await once(child, 'exit')
-    // The servers have to notice, and the head must not count as alive by its last request.
+    // The servers have to notice the death, and the head must not count as alive by its last request.
     await pause(ACCEPT_MS + 100)
     await holder.release()
     await before
@@ -81,7 +82,7 @@ for (const store of Object.keys(places)) {
   })
 }
 
-/** How long a key is free before the first living waiter has it, when all waiters in front of that one are away. */
+/** How long a key is free before the first living waiter has it. All waiters in front of that one are away. */
 async function handOverPast(store: string, end: (child: ChildProcess) => unknown): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-'))
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }))

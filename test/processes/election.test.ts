@@ -9,14 +9,14 @@ import { type Place, places, type Way } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 
 const PROGRAM = fileURLToPath(new URL('candidate-process.ts', import.meta.url))
-/** Longer than a busy machine keeps a process from its renewal, so that no term ends but by what the test does. */
+/** Longer than a busy machine keeps a process from its renewal. So only the test ends terms. */
 const TTL_MS = 6000
-/** A store looks after expiries when somebody asks, and the machine may be busy. */
+/** Allows for two things: a store notices expiries only with a request, and the machine may be busy. */
 const SLACK_MS = 5000
 const FIRST_TTL_MS = 30_000
 
 test.concurrent.each(Object.entries(places))(
-  'on %s, whatever ends the leader, another one leads in time, never do two lead at once, and all is seen in order',
+  'on %s, whatever ends the leader, another one leads in time, never do two lead at once, and an observer sees all terms in order',
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-election-'))
     const journal = join(folder, 'journal')
@@ -31,7 +31,8 @@ test.concurrent.each(Object.entries(places))(
     try {
       const seen: Seen[] = []
       const observing = observe(locks, seen)
-      // So long that nobody waits for its end: what it does not give back fails the test.
+      // The ttl of the first candidate is longer than any step waits. So a key that it does not give back fails the
+      // test.
       const first = start(place, 'first', FIRST_TTL_MS)
       await first.does('leads')
       const second = start(place, 'second')
@@ -39,18 +40,18 @@ test.concurrent.each(Object.entries(places))(
       const third = start(place.through ?? place, 'third')
       await untilWaiting(locks, 2, third)
 
-      // Ctrl-C: it steps down, and the key is given back.
+      // Ctrl-C: the candidate steps down and releases the key.
       expect(await tookMs(second, () => first.child.kill('SIGINT'))).toBeLessThan(SLACK_MS)
       expect(await first.end()).toBe(0)
       expect(first.told).toEqual(['leads', 'step-down'])
 
-      // Frozen: it finds out when it wakes up, and campaigns again.
+      // Frozen: the candidate finds out when it wakes up, and campaigns again.
       expect(await tookMs(third, () => second.child.send('stop yourself'))).toBeLessThan(TTL_MS + SLACK_MS)
       second.child.kill('SIGCONT')
       await second.does('lease-lost')
       await untilWaiting(locks, 1, second)
 
-      // Asked to go.
+      // The candidate is asked to step down.
       const asked = locks.election('service')
       expect(await tookMs(second, () => asked.requestStepDown({ reason: 'test' }))).toBeLessThan(SLACK_MS)
       await third.does('step-down')
@@ -61,7 +62,7 @@ test.concurrent.each(Object.entries(places))(
       const last = start(place, 'last')
       await untilWaiting(locks, 1, last)
 
-      // Cut off: it stops by itself before the store gives the key to another one.
+      // Cut off: the candidate stops by itself before the store gives the key to another one.
       const order = ['first', 'second', 'third', 'second', 'third']
       if (place.through !== undefined) {
         const { cut, mend } = place.through
@@ -70,7 +71,8 @@ test.concurrent.each(Object.entries(places))(
         mend()
         order.push('last')
       }
-      // A machine that is too busy to renew in time makes more terms than were planned; seen is each of them, under its own fence.
+      // If the machine is too busy to renew in time, there are more terms than planned. The observer has seen each of
+      // them, under its own fence.
       const led = fleet.flatMap(({ fences, name }) => fences.map((fence) => ({ fence, name })))
       led.sort((one, other) => (one.fence < other.fence ? -1 : 1))
       expect(led.filter(({ name }, at) => name !== led[at - 1]?.name).map(({ name }) => name)).toEqual(order)
@@ -111,21 +113,21 @@ async function observe(locks: Locks, seen: Seen[]): Promise<void> {
   }
 }
 
-/** Until so many wait for the leadership, that one among them. */
+/** Waits until this many candidates queue for the leadership, and this one is among them. */
 function untilWaiting(locks: Locks, count: number, candidate: Candidate): Promise<void> {
   return candidate.says(`waits, as one of ${count}`, async () => {
     try {
       const { value: room } = await locks.inspect({ prefix: 'service', pageSize: 1 }).next()
       return room?.queue.length === count
     } catch (error) {
-      // The machine may be too busy for an answer in time.
+      // The store may answer too late if the machine is too busy.
       if (isHoldfastError(error, 'store-unavailable')) return false
       throw error
     }
   })
 }
 
-/** How long until that one leads. */
+/** How long until the next candidate leads. */
 async function tookMs(next: Candidate, happens: () => unknown): Promise<number> {
   const terms = next.fences.length
   const beganAt = performance.now()
@@ -134,7 +136,7 @@ async function tookMs(next: Candidate, happens: () => unknown): Promise<number> 
   return performance.now() - beganAt
 }
 
-/** Whoever works does so under the highest fence that ever was, so nobody works after another one has begun. */
+/** A leader always has the highest fence so far. So none works after another one has begun. */
 function expectOneAtATime(journal: readonly string[]): void {
   const entries = journal.map((line) => line.split(' '))
   const overtaken = entries.filter(
@@ -144,14 +146,14 @@ function expectOneAtATime(journal: readonly string[]): void {
   const starts = entries.filter(([what]) => what === 'start')
   expect(starts.length).toBeGreaterThanOrEqual(5)
   expect(new Set(starts.map(([, fence]) => fence)).size).toBe(starts.length)
-  // They have worked, and not only begun.
+  // The leaders have worked, and not only begun.
   expect(entries.length - starts.length).toBeGreaterThan(100)
 }
 
 class Candidate {
   readonly name: string
   readonly told: string[] = []
-  /** Of its terms, in their order. */
+  /** The fences of its terms, in their order. */
   readonly fences: bigint[] = []
   readonly child: ChildProcess
   complaints = ''
@@ -183,7 +185,7 @@ class Candidate {
     }
   }
 
-  /** Its exit code or the signal that ended it, within seconds. */
+  /** The exit code of the process, or the signal that ended it, within seconds. */
   end(): Promise<number | string> {
     const { child } = this
     return until('it has ended', () => child.exitCode ?? child.signalCode ?? undefined)

@@ -15,7 +15,7 @@ describe.each(clientKinds)('on %s, a process with a lease and a waiter in it end
         await waiting
         expect(member.losses).toMatchObject([{ lease: 'held', code: 'closed' }])
         expect(await scene.room('k')).toMatchObject({ holders: [], queue: [] })
-        // It may not have heard yet that it waits, and then its request is cancelled.
+        // The waiter may not have heard yet that it is queued. Then its request is cancelled.
       },
       { cancels: true },
     ),
@@ -25,7 +25,7 @@ describe.each(clientKinds)('on %s, a process with a lease and a waiter in it end
     'within seconds although the server hangs',
     inScene(
       async (scene) => {
-        // A process that is gone cannot send a script that the server turns out not to know.
+        // A process that has ended cannot send the text of a script that the server turns out not to know.
         await scene.teachScripts()
         await using member = await startMember(scene.server.url, kind)
         await member.ask('acquire', { lease: 'held', key: 'k', options: { ttl: 3000 } })

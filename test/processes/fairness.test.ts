@@ -51,8 +51,8 @@ describe.each(clientKinds)('four processes with 25 waiters each on one key, on %
         })
         const arrivals = arrivalsIn(monitor.requests, new Set(turns.map(({ id }) => id)))
         expect(turns.map(({ id }) => id)).toEqual(arrivals.ids)
-        // Apart from asking for a place: one returns the key, one confirms it, and now and then one of each process says that all
-        // of it still wait. The slower the machine, the more of these come on a turn.
+        // A turn takes two requests, besides the acquire: the release and the confirmation. Now and then each process
+        // also sends one to keep its waiters remembered. A slow machine sends more of these for each turn.
         const requests = monitor.requests.slice(before).filter((request) => !arrivals.requests.has(request))
         expect(requests.length).toBeLessThanOrEqual(2.1 * turns.length + PROCESSES * seconds)
         for (const member of members) expect(await member.end()).toBe(0)
@@ -69,7 +69,10 @@ interface Turn {
   readonly who: string
 }
 
-/** Each process writes a line with one call as it enters and as it leaves, so the file is in the order of what happened. */
+/**
+ * Each process writes a line as it enters and as it leaves, each with one call. So the lines of the file are in the
+ * order of the events.
+ */
 function linesOf(journal: string): string[][] {
   if (!existsSync(journal)) return []
   const lines = readFileSync(journal, 'utf8').split('\n').slice(0, -1)
@@ -113,7 +116,7 @@ function sorted(fences: readonly bigint[]): bigint[] {
 
 type Request = readonly string[]
 
-/** In which order the ids were first heard of by the server, and in which requests. */
+/** The ids in the order in which the server first heard of them, and the requests that brought them. */
 function arrivalsIn(
   requests: readonly Request[],
   ids: ReadonlySet<string>,
@@ -134,7 +137,10 @@ interface Recording extends AsyncDisposable {
   readonly requests: Request[]
 }
 
-/** What the server itself says it was asked, in its order: an observer that shares nothing with the store and its clients. */
+/**
+ * Records the requests as the server itself reports them, in its order. It is an observer that shares nothing with the
+ * store and its clients.
+ */
 async function record(port: number): Promise<Recording> {
   const socket = connect(port, '127.0.0.1')
   const lines = createInterface({ input: socket })

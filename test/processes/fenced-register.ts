@@ -1,4 +1,7 @@
-/** The resource's side of fencing, on a Redis key that has nothing to do with the lock: whoever is older than the last is refused. */
+/**
+ * The resource's side of fencing, on a Redis key that has nothing to do with the lock. It refuses a write under a lower
+ * fence than the last one.
+ */
 export const FENCED_WRITE = `
 local last = redis.call('GET', KEYS[1])
 if last and tonumber(ARGV[1]) < tonumber(last) then return 'stale' end

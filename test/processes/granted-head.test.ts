@@ -11,7 +11,7 @@ import { until } from '../servers/until.ts'
 const PROGRAM = fileURLToPath(new URL('waiters-process.ts', import.meta.url))
 const TTL_MS = 4000
 
-/** A process is the head of the queue just before its turn, and does not live to see it. */
+/** The process of `head` has the head of the queue just before its turn, and is gone when the turn comes. */
 interface Scene {
   readonly head: ChildProcess
   readonly proxy: FaultProxy
@@ -19,7 +19,8 @@ interface Scene {
 
 test('a head that is killed just before its turn is passed at once', async () => {
   const { tookMs } = await handOverPast(async ({ head }) => {
-    // Nobody tells when its subscription flows, nor when the server has heard that its connections are closed.
+    // No event tells when the subscription flows, or when the server has heard that the connections are closed. So both
+    // pauses are fixed times.
     await pause(500)
     head.kill('SIGKILL')
     await once(head, 'exit')
@@ -52,7 +53,7 @@ test('a head that is cut off just before its turn costs its ttl, and stands in t
   expect((await roomOf(locks))?.holders).toMatchObject([{ id: lease.id }])
 }, 90_000)
 
-/** How long the key is free until the next one works, and as what the head was admitted. */
+/** How long the key is free until the next waiter works, and the state in which the head was admitted. */
 async function handOverPast(end: (scene: Scene) => Promise<void>) {
   const server = await startRedis()
   onTestFinished(() => server.close())

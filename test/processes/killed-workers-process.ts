@@ -1,4 +1,4 @@
-// Takes one key again and again, and tells its parent each time, until somebody ends the process.
+// Takes one key again and again, and tells its parent each time, until a signal ends the process.
 import { setTimeout as pause } from 'node:timers/promises'
 import { connect } from '../../src/index.ts'
 

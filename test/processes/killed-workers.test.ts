@@ -13,7 +13,10 @@ const TTL_MS = 2000
 const WORKERS = 5
 const KILLS = 5
 const KILL_EVERY_MS = 1100
-/** A crashed holder costs the ttl, on etcd a fifth more, two seconds, and the second in which etcd notices. */
+/**
+ * How long a crashed holder may hold up the key: for its ttl. On etcd it is a fifth more, two seconds, and the second
+ * in which etcd notices.
+ */
 const CRASH_MS: Readonly<Record<string, number>> = { etcd: 1.2 * TTL_MS + 3000 }
 
 for (const store of Object.keys(places)) {
@@ -45,13 +48,13 @@ for (const store of Object.keys(places)) {
       await pause(KILL_EVERY_MS)
       worker.kill('SIGKILL')
       start()
-      // Who dies while a lease or an offer of a dead one lasts may cost an offer more.
+      // If a worker dies while a lease or an offer of a dead one lasts, its offer may cost time, too.
       const { times } = worked
       await until('others work', () => worked.times > times)
     }
     const { times } = worked
     await until('others work', () => worked.times > times + WORKERS)
-    // An offer that nobody takes lasts for the ttl, if that is shorter than three seconds.
+    // An offer that no worker confirms lasts for the ttl, if that is shorter than three seconds.
     expect(worked.longestMs).toBeLessThan((CRASH_MS[store] ?? TTL_MS) + TTL_MS + 1500)
   })
 }

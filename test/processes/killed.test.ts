@@ -4,7 +4,7 @@ import { until } from '../servers/until.ts'
 import { startMember } from './member.ts'
 
 test(
-  'when the process of the head of the queue is killed, the next one is served at once, as nobody gets the message',
+  'when the process of the head of the queue is killed, the next waiter is served at once, as the message reaches nobody',
   inScene(async (scene) => {
     await using head = await startMember(scene.server.url)
     const locks = scene.direct({ ttl: 30_000 })
@@ -21,17 +21,17 @@ test(
     const startedAt = performance.now()
     await holder.release()
     const next = await waiting
-    // Well before its acceptance term of three seconds is over.
+    // The acceptance term of three seconds is not over by then.
     expect(performance.now() - startedAt).toBeLessThan(2500)
     expect(next.fence).toBeGreaterThan(holder.fence)
     await next.release()
-    // Until now the dead one has kept its place.
+    // The dead waiter has kept its place until now.
     await (await locks.acquire('k')).release()
   }),
 )
 
 test(
-  'when a waiter in the middle is killed, nobody waits for it',
+  'when a waiter in the middle is killed, no other waiter waits for it',
   inScene(async (scene) => {
     await using middle = await startMember(scene.server.url)
     const locks = scene.direct({ ttl: 30_000 })
@@ -43,7 +43,7 @@ test(
     const last = locks.acquire('k')
     await scene.untilQueued('k', 3)
     await middle.kill()
-    // Not heard of for its patience, six seconds.
+    // The store has not heard of the dead waiter for its patience, six seconds.
     await scene.untilQueued('k', 2)
     const startedAt = performance.now()
     await holder.release()
@@ -54,7 +54,7 @@ test(
 )
 
 test(
-  'when the process of the holder is killed, the next one is served within the ttl',
+  'when the process of the holder is killed, the next waiter is served within the ttl',
   inScene(async (scene) => {
     const ttlMs = 2500
     await using holder = await startMember(scene.server.url)

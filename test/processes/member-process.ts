@@ -1,4 +1,4 @@
-// One process of a test, on its own client. Does what it is told over the channel to its parent, and nothing by itself.
+// One process of a test, with its own client. It does what its parent orders over the channel, and nothing by itself.
 import { appendFileSync } from 'node:fs'
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { Redis } from 'ioredis'
@@ -108,7 +108,7 @@ process.on('message', async ({ number, verb, order }: OrderMessage) => {
     })
   }
   if (verb !== 'close') return
-  // The channel alone would keep the process alive.
+  // Otherwise the channel alone would keep the process alive.
   process.off('disconnect', abandoned)
   process.disconnect()
 })

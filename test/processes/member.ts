@@ -10,7 +10,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
 export type Loss = Extract<ProcessMessage, { tag: 'lost' }>
 
-/** A process of its own that takes and releases keys of one Redis server as it is told. */
+/** A process of its own that takes and releases keys of one Redis server as the test orders. */
 export class Member implements AsyncDisposable {
   readonly losses: Loss[] = []
   readonly #child: ChildProcess
@@ -26,7 +26,7 @@ export class Member implements AsyncDisposable {
     })
   }
 
-  /** The number of its exit code, or the name of the signal that ended it; undefined while it runs. */
+  /** The exit code of the process, or the name of the signal that ended it; undefined while it runs. */
   get ended(): number | NodeJS.Signals | undefined {
     return this.#child.exitCode ?? this.#child.signalCode ?? undefined
   }
@@ -55,7 +55,7 @@ export class Member implements AsyncDisposable {
     this.#child.kill('SIGCONT')
   }
 
-  /** Closes everything in it, and waits until it has ended by itself. */
+  /** Orders the process to close everything, and waits until it has ended by itself. */
   async end({ abruptly = false } = {}): Promise<number | NodeJS.Signals> {
     await this.ask('close', { abruptly })
     await until('the process has ended by itself', () => this.ended !== undefined)
@@ -94,7 +94,7 @@ export async function startMember(url: string, kind: ClientKind = 'ioredis 5'): 
   const child = fork(PROGRAM, [url, kind], {
     cwd: ROOT,
     execArgv: ['--import', 'tsx'],
-    // Keeps bigint as it is.
+    // This serialization keeps bigint as it is.
     serialization: 'advanced',
   })
   leftovers.add(child)
@@ -109,7 +109,7 @@ export async function startMember(url: string, kind: ClientKind = 'ioredis 5'): 
   }
 }
 
-// A test run that is aborted must not leave a process behind, least of all a stopped one, which nothing else would end.
+// A test run that is aborted must not leave a process behind. A stopped one would never end by itself.
 const leftovers = new Set<ChildProcess>()
 for (const event of ['exit', 'disconnect']) {
   process.once(event, () => {

@@ -1,19 +1,24 @@
 import type { WaitOptions } from '../../src/index.ts'
 
-/** What a test asks of a process, and what the process says to each. `lease` is the name that the test gave it. */
+/** The orders of a test to a process, each with its reply. `lease` is the name that the test gave to the lease. */
 export interface Orders {
   acquire(order: { lease: string; key: string; options?: WaitOptions }): { fence: bigint; id: string }
   release(order: { lease: string }): undefined
-  /** Stops the event loop, then asks the lease in the very next statement; `said` is the code of the error, if any. */
+  /**
+   * Blocks the event loop, then checks the lease in the very next statement. `said` is the code of the error, if there
+   * is one.
+   */
   block(order: { lease: string; forMs: number }): { said: string | undefined; timers: number }
-  /** The same in the middle of `withLock`; `said` is the code of the error that it rejects with. */
+  /** Blocks the event loop in the middle of `withLock`. `said` is the code of the error that it rejects with. */
   workBlocked(order: { key: string; options: WaitOptions; forMs: number }): { said: string | undefined }
-  /** Writes under the lease's fence into a register that refuses older ones. */
+  /** Writes under the lease's fence into a register that refuses lower ones. */
   write(order: { lease: string; register: string }): { outcome: 'written' | 'stale' }
-  /** Many that take the key again and again and write into a journal while they have it, until `stop`. */
+  /**
+   * Starts this many loops that take the key again and again and write into a journal while they hold it, until `stop`.
+   */
   compete(order: { key: string; waiters: number; journal: string }): undefined
   stop(order: Record<string, never>): undefined
-  /** Closes everything; then the process has no reason to go on. `abruptly`: the client does not wait for the server. */
+  /** Closes everything. Then nothing keeps the process alive. `abruptly`: the client does not wait for the server. */
   close(order: { abruptly: boolean }): undefined
 }
 
@@ -27,7 +32,7 @@ export interface OrderMessage {
   readonly order: Order<Verb>
 }
 
-/** Also unasked: which leases were lost, as their signals have told. */
+/** A message of a process. It also reports lost leases, by their signals. */
 export type ProcessMessage =
   | { readonly tag: 'ready' }
   | { readonly tag: 'reply'; readonly number: number; readonly reply: Reply<Verb> }

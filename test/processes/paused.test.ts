@@ -6,7 +6,7 @@ import { startMember } from './member.ts'
 const TTL = 1000
 
 test(
-  'a process that was stopped past its ttl is refused by what it writes to, and notices',
+  'a process that was stopped past its ttl notices its loss, and the resource refuses its write',
   inScene(async (scene) => {
     await using stopped = await startMember(scene.server.url)
     await using other = await startMember(scene.server.url)
@@ -22,7 +22,7 @@ test(
     await until('it has noticed', () => stopped.losses.length === 1)
     expect(stopped.losses).toMatchObject([{ lease: 'old', reason: 'expired' }])
     expect(await scene.server.command('GET', 'register')).toBe(String(next.fence))
-    // What it does under its old lease changes nothing for the new holder.
+    // The old holder's release changes nothing for the new holder.
     await stopped.ask('release', { lease: 'old' })
     expect((await scene.room('k')).holders).toMatchObject([{ id: next.id, fence: next.fence, state: 'held' }])
     expect(other.losses).toEqual([])
@@ -42,7 +42,7 @@ test(
     await scene.untilQueued('k', 1)
     const blocked = member.ask('block', { lease: 'old', forMs: TTL + 500 })
     const next = await waiting
-    // The other one has it already while this one still stands still.
+    // The next holder has the key already while the blocked process still stands still.
     expect(member.losses).toEqual([])
     expect(next.fence).toBeGreaterThan(old.fence)
     expect(await blocked).toEqual({ said: 'lease-lost', timers: 0 })

@@ -1,4 +1,4 @@
-// Has nothing to do but a schedule, and work that waits for what keeps no process alive.
+// Has only a schedule, and work that waits for something that keeps no process alive.
 import { connect } from '../../src/index.ts'
 import { createSchedule } from '../../src/schedule/index.ts'
 

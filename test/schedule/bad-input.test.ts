@@ -126,7 +126,7 @@ test('work that is no function is refused', () => {
   )
 })
 
-test('a name is that of one job only in a process, whatever the expression, and in whichever schedule', async () => {
+test('a process has each name for one job only, whatever the expression, and in whichever schedule', async () => {
   const stage = new Stage()
   const { schedule, locks } = stage.member('a')
   const job = schedule.add('job', '* * * * *', work)
@@ -148,7 +148,7 @@ test.each([undefined, null, {}, 'redis://localhost'])('%j are no locks', (locks)
   expect(() => nodeCronCoordinator(broken<Locks>(locks))).toThrow(message)
 })
 
-test('a timeout that is none is refused, and nothing is stopped', async () => {
+test('a timeout that is no duration is refused, and nothing is stopped', async () => {
   const stage = new Stage()
   const { schedule } = stage.member('a')
   const job = schedule.add('job', '* * * * *', work)

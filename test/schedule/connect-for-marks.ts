@@ -2,7 +2,7 @@ import { Redis } from 'ioredis'
 import { connect, createLocks, type Locks, type LocksOptions } from '../../src/index.ts'
 import { redlockStore } from '../../src/stores/redlock/index.ts'
 
-/** Marks are kept for up to 24 days, for which redlock has to be asked. */
+/** Opens locks whose marks may last for up to 24 days. On redlock that needs the option `maxTtl`. */
 export async function connectForMarks(url: string, options: LocksOptions = {}): Promise<Locks> {
   const [, masters] = /^redlock:(.*)/.exec(url) ?? []
   if (masters === undefined) return connect(url, options)

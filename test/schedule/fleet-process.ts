@@ -1,4 +1,5 @@
-// One process of a fleet: a job every second, a clock that may be wrong, and a journal that all of them write into.
+// One process of a fleet: a job for every second, a clock that may be wrong, and a journal that all processes write
+// into.
 import { appendFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Clock } from '../../src/index.ts'
@@ -20,7 +21,7 @@ const clock: Clock = {
 }
 
 const locks = await connectForMarks(url)
-// By itself, so that it is known at which step: in the middle of its work.
+// The process stops itself. So the test knows where it stops: in the middle of its work.
 let isToFreeze = false
 process.on('message', (message) => {
   isToFreeze = message === 'freeze'
@@ -42,7 +43,8 @@ schedule.add(
       process.kill(process.pid, 'SIGSTOP')
     }
     await sleep(Math.random() * 100)
-    // As work should before what cannot be taken back: this process may have stood still for longer than its lease.
+    // Checks the lease, as work should before a step that cannot be taken back: the process may have stood still for
+    // longer than its lease.
     lease.assertHeld()
     note('end')
   },

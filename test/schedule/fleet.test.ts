@@ -10,18 +10,21 @@ import { until } from '../servers/until.ts'
 import { root } from '../tidy/project.ts'
 
 const PROGRAM = fileURLToPath(new URL('fleet-process.ts', import.meta.url))
-/** `HOLDFAST_SCHEDULE_SECONDS=60 npx vitest run test/schedule/fleet.test.ts` for the whole of it, on all stores. */
+/** `HOLDFAST_SCHEDULE_SECONDS=60 npx vitest run test/schedule/fleet.test.ts` runs the long form, on all stores. */
 const { HOLDFAST_SCHEDULE_SECONDS: ASKED_FOR } = process.env
 const SECONDS = Number(ASKED_FOR ?? 20)
-/** What a cluster does otherwise than a Redis, others test; so many processes take their time to start. */
+/**
+ * Without the variable the test leaves the cluster out: other tests cover what is special about it, and so many
+ * processes take long to start.
+ */
 const stores = Object.entries(places).filter(([name]) => ASKED_FOR !== undefined || name !== 'cluster')
-/** Longer than the ttl of `fleet-process.ts`, so that not all who take over one tick are killed. */
+/** Longer than the ttl of `fleet-process.ts`. So not every process that takes over one tick is killed. */
 const BETWEEN_KILLS_MS = 3500
-/** Of the four processes. */
+/** How far the clocks of the four processes are ahead. */
 const CLOCKS_AHEAD_MS = [0, 1300, -2400, 700]
 
 test.concurrent.each(stores)(
-  'four processes on %s whose clocks differ, one of them killed or frozen every few seconds: each tick of a second once',
+  'four processes on %s whose clocks differ, one of them killed or frozen every few seconds: each tick of a second runs once',
   { timeout: (SECONDS + 240) * 1000 },
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-schedule-'))
@@ -31,17 +34,17 @@ test.concurrent.each(stores)(
     try {
       for (const aheadMs of CLOCKS_AHEAD_MS) fleet.start(aheadMs)
       await until('the first tick', () => ends(journal).length > 0)
-      // Until here somebody's clock said, when the job became known, that the tick was over.
+      // Up to this instant the clock of a process may have said that a tick was over when the job became known.
       const knownAt = Date.now() + Math.max(...CLOCKS_AHEAD_MS)
       const endsAt = performance.now() + SECONDS * 1000
       for (let kills = 0; performance.now() < endsAt; kills += 1) {
         await sleep(BETWEEN_KILLS_MS)
-        // In the middle of a run, and at whatever it does.
+        // Kills a process in the middle of a run, kills one at any moment, or freezes one.
         if (kills % 3 === 0) await fleet.killNextRunner()
         else if (kills % 3 === 1) await fleet.killOne(kills)
         else await fleet.freezeOne()
       }
-      // What the last one had begun is taken over, too.
+      // The run that the last killed process had begun is taken over, too.
       const killedAt = Date.now()
       await until('the job has gone on', () =>
         ends(journal).some(({ tick }) => Date.parse(tick) > killedAt + 6000),
@@ -57,7 +60,7 @@ test.concurrent.each(stores)(
       expect(twice(journal, fleet.killed)).toEqual([])
       expect(fleet.killed.size).toBeGreaterThanOrEqual(2)
       expect(frozen(journal).length).toBeGreaterThanOrEqual(1)
-      // Never two at once: whoever begins or ends does so under the highest fence that ever was.
+      // Two runs never overlap: a process that begins or ends a run always has the highest fence so far.
       const fences = lines(journal).map(({ fence }) => fence)
       expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : one > other ? 1 : 0)))
       expect(new Set(lines(journal).map(({ pid }) => pid)).size).toBeGreaterThan(1)
@@ -100,8 +103,8 @@ function everySecond(from = '', to = ''): string[] {
 }
 
 /**
- * The ticks that ended twice. Nothing can know of an end when the process is killed in the very moment between it and telling the
- * store, so that one is not counted: it is the last thing that a killed process ever wrote.
+ * The ticks that ended twice. An end is not counted if it is the last line of a killed process: the process may have
+ * died before it told the store.
  */
 function twice(journal: string, killed: ReadonlySet<number>): string[] {
   const all = lines(journal)
@@ -110,7 +113,10 @@ function twice(journal: string, killed: ReadonlySet<number>): string[] {
   return told.filter((tick, at) => told.indexOf(tick) !== at)
 }
 
-/** Three processes were killed in the middle of it: the tick is the last thing that they ever wrote of. */
+/**
+ * Whether the tick was given up because three processes were killed in the middle of it. The tick is the last line that
+ * each of them wrote.
+ */
 function isGivenUp(journal: string, tick: string, killed: ReadonlySet<number>): boolean {
   const all = lines(journal)
   const begins = all.filter((line) => line.what === 'begin' && line.tick === tick)
@@ -159,19 +165,19 @@ class Fleet {
     await this.#replace(all[number % all.length] as ChildProcess)
   }
 
-  /** Over several ticks, and for longer than its lease: until another one has done what it was at. */
+  /** Freezes one process over several ticks, for longer than its lease, until another process has run its tick. */
   async freezeOne(): Promise<void> {
     const all = [...this.#running.keys()]
     const before = frozen(this.#journal).length
     for (const child of all) child.send('freeze')
     const { tick, pid } = await until('one is frozen in a run', () => frozen(this.#journal)[before])
-    // The lease of the frozen one has to run out before the next one begins.
+    // The lease of the frozen process has to run out before the next run begins.
     for (const child of all) child.send('go on')
     await until('another one has run that tick', () => ends(this.#journal).some((end) => end.tick === tick))
     process.kill(pid, 'SIGCONT')
   }
 
-  /** As a process manager would: another one takes its place. */
+  /** Starts a new process in the place of one that has ended, as a process manager does. */
   async #replace(child: ChildProcess): Promise<void> {
     const aheadMs = this.#running.get(child) ?? 0
     this.#running.delete(child)
@@ -181,7 +187,7 @@ class Fleet {
     this.start(aheadMs)
   }
 
-  /** All of them, at their leisure. */
+  /** Lets all processes end by themselves. */
   async stop(): Promise<void> {
     for (const child of this.#running.keys()) child.kill('SIGTERM')
     for (const child of this.#running.keys()) await ended(child)

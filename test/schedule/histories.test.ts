@@ -9,11 +9,11 @@ const MOST_SKEW_MS = 60_000
 interface History {
   readonly told: readonly string[]
   readonly all: readonly number[]
-  /** How many ran at once, at most. */
+  /** How many runs overlapped at most. */
   readonly together: number
 }
 
-/** A fleet that is killed, joined, cut off and given wrong time, at random; and what it ran. */
+/** Plays a fleet at random: processes are killed, join, are cut off and get a wrong time. Returns its runs. */
 async function history(seed: number): Promise<History> {
   const random = seededRandom(seed)
   const stage = new Stage()
@@ -76,7 +76,8 @@ async function history(seed: number): Promise<History> {
         break
       case 3:
         member.store.always('fail')
-        // Not for so long that a lease is lost between the end of a run and the moment when the store hears of it.
+        // The store fails for less time than a lease would need to be lost between the end of a run and the moment when
+        // the store hears of it.
         await stage.clock.advance(random.between(1, 1500))
         member.store.always('answer')
         break
@@ -84,13 +85,13 @@ async function history(seed: number): Promise<History> {
         join()
     }
   }
-  // Time to finish what there is.
+  // Time to finish the runs that are open.
   await stage.clock.advance(120_000)
 
   return {
-    // What a process has done just before it was killed nobody can know.
+    // A process that was killed may not have recorded the end of its last run.
     told: ended.filter(({ member }) => !killed.has(member)).map(({ tick }) => tick),
-    // From when on the job was known to all of them, each by its own clock.
+    // Counts ticks only from the moment when all processes knew the job, each by its own clock.
     all: [...new Set(ended.map(({ tick }) => Date.parse(tick)))]
       .sort((one, other) => one - other)
       .filter((at) => at > begunAt + MOST_SKEW_MS),

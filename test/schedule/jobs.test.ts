@@ -8,7 +8,7 @@ const MINUTE_MS = 60_000
 const GRACE_MS = 5000
 
 describe('stop', () => {
-  test('lets a run end undisturbed, and begins no other one', async () => {
+  test('lets a run end undisturbed, and begins no other run', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     a.schedule.add('job', '* * * * *', stage.work(a, 8000))
@@ -56,7 +56,7 @@ describe('stop', () => {
     expect(b.errors).toMatchObject([{ message: expect.stringContaining('was stopped') }])
   })
 
-  test('may interrupt a long run again and again, as a rolling deploy does: it is not given up for that', async () => {
+  test('may interrupt a long run again and again, as a rolling deploy does: the tick is not given up for that', async () => {
     const stage = new Stage()
     const attempts: number[] = []
     for (let deploys = 0; deploys < 6; deploys += 1) {
@@ -93,7 +93,7 @@ describe('stop', () => {
     expect(stage.record).toEqual(['b 2027-01-15T08:01:00.000Z'])
   })
 
-  test('ends within its bound when called from inside of a run', async () => {
+  test('ends within its bound when it is called from inside a run', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     a.schedule.add('job', '* * * * *', () => a.schedule.stop({ grace: '1s' }))
@@ -122,14 +122,15 @@ describe('stop', () => {
     }
   })
 
-  test('ends at whatever moment of the way to a run it is called', async () => {
+  test('ends at whatever moment before a run it is called', async () => {
     for (let turns = 0; turns < 60; turns += 1) {
       const stage = new Stage()
       const a = stage.member('a')
       a.schedule.add('job', '* * * * *', () => new Promise(() => {}))
       a.schedule.start()
       await stage.clock.advance(49_999)
-      // The first look, the lock, the second look, and the mark of the begin, which is held back.
+      // Four answers: to the first look, the lock, the second look, and the mark of the begin. The last one is held
+      // back.
       const begin = new Letter()
       a.store.next('acquire', 'answer', 'answer', 'answer', begin)
       await stage.clock.advance(1)
@@ -163,7 +164,7 @@ describe('stop', () => {
 })
 
 describe('runNow', () => {
-  test('runs the work in addition to its ticks, and says how it went', async () => {
+  test('runs the work in addition to its ticks, and returns the result', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     const fences: bigint[] = []
@@ -171,7 +172,7 @@ describe('runNow', () => {
       fences.push(run.fence)
       await stage.work(a, 1000)(run)
     })
-    // Also before it was started.
+    // `runNow` also works before the start.
     const run = await stage.clock.until(job.runNow())
     expect(run).toMatchObject({ name: 'job', result: 'ok', durationMs: 1000 })
     expect(run.scheduledAt).toEqual(run.startedAt)
@@ -182,7 +183,7 @@ describe('runNow', () => {
     expect(fences[1]).toBeGreaterThan(fences[0] as bigint)
   })
 
-  test('waits for a run elsewhere, and overlaps with none', async () => {
+  test('waits for a run in another process, and overlaps with none', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     const b = stage.member('b', { aheadMs: -400 })
@@ -198,7 +199,7 @@ describe('runNow', () => {
     expect(await stage.clock.until(running)).toMatchObject({ result: 'ok' })
   })
 
-  test('rejects with what the work throws, and once it is stopped', async () => {
+  test('rejects with the error of the work, and once it is stopped', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     const broken = new Error('not today')
@@ -211,7 +212,7 @@ describe('runNow', () => {
     expect(await errorOf(job.runNow())).toMatchObject({ code: 'closed' })
   })
 
-  test('says how it went when the work is over, and not only when `minHold` is', async () => {
+  test('resolves when the work is over, and not only when `minHold` is', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     const job = a.schedule.add('job', '* * * * *', { minHold: '1h' }, stage.work(a, 1000))
@@ -222,12 +223,12 @@ describe('runNow', () => {
     const again = job.runNow().catch((error: unknown) => error)
     await stage.clock.advance(35_000)
     expect(await outcomeOf(again)).toMatchObject({ value: { code: 'acquire-timeout' } })
-    // Nobody is kept by the time that is left.
+    // The rest of `minHold` does not hold up `stop`.
     await stage.clock.until(a.schedule.stop())
     expect((await stage.clock.until(job.status())).running).toBeUndefined()
   })
 
-  test('inside of a run of the same job is a deadlock, at once', async () => {
+  test('is a deadlock inside a run of the same job, and rejects at once', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     const job = a.schedule.add('job', '* * * * *', () => job.runNow().then(() => {}))
@@ -249,7 +250,7 @@ describe('runNow', () => {
   })
 })
 
-describe('what can be seen of a job', () => {
+describe('the visible state of a job', () => {
   test('here: the next tick, and the last run', async () => {
     const stage = new Stage()
     const a = stage.member('a')
@@ -274,7 +275,7 @@ describe('what can be seen of a job', () => {
     expect(a.finished).toEqual([job.last])
   })
 
-  test('in every process: who runs it, and how the last tick went, when and where', async () => {
+  test('in every process: which process runs it, and how the last tick went, when and where', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     const b = stage.member('b', { aheadMs: -400 })
@@ -303,7 +304,7 @@ describe('what can be seen of a job', () => {
     })
   })
 
-  test('forgets its ticks in time', async () => {
+  test('loses its ticks in time', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     a.schedule.add('job', '* * * * *', stage.work(a))
@@ -311,12 +312,12 @@ describe('what can be seen of a job', () => {
     await stage.clock.advance(30 * MINUTE_MS)
     const keys: string[] = []
     for await (const { key } of a.locks.inspect()) keys.push(key)
-    // A minute until the next one, half a minute to be late, and five minutes of skew.
+    // The next tick is a minute away, half a minute is for lateness, and five minutes are for skew.
     expect(keys).toHaveLength(7)
   })
 })
 
-test('a listener that throws changes nothing but becomes a warning', async () => {
+test('a listener that throws causes a warning, and changes nothing else', async () => {
   const stage = new Stage()
   const warnings: string[] = []
   const onWarning = (warning: Error) => warnings.push(warning.message)

@@ -53,7 +53,7 @@ test.each(['retry', 'skip'] as const)(
   },
 )
 
-test('who has lost the job does not give up a tick that another one runs', async () => {
+test('a process that has lost the job does not give up a tick that another process runs', async () => {
   const shared = memoryStore()
   let letBegin = () => {}
   const mayBegin = new Promise<void>((resolve) => {
@@ -61,7 +61,7 @@ test('who has lost the job does not give up a tick that another one runs', async
   })
   let isFrozen = false
   let asksToBegin = false
-  // Its requests stand still from the moment when it has the job, and one comes through in the end.
+  // The requests of this process stand still once it has the job. One of them comes through in the end.
   const frozen: Store = {
     ...methodsOf(shared),
     acquire(ticket, atMs) {

@@ -6,7 +6,7 @@ const MINUTE_MS = 60_000
 const HOUR_MS = 3_600_000
 const DAY_MS = 24 * HOUR_MS
 
-/** Starts a process of that name with one job, every 10 minutes or as told, which takes no time. */
+/** Starts a process of that name with one job, every 10 minutes or as given. Its work takes no time. */
 function starts(
   stage: Stage,
   name: string,
@@ -23,7 +23,7 @@ async function stops(stage: Stage, member: Member): Promise<void> {
   await stage.clock.until(member.schedule.stop())
 }
 
-/** 20 minutes with a process, an hour and a few minutes without one, and 25 minutes with the next one. */
+/** Runs a process for 20 minutes, none for an hour and a few minutes, and the next one for 25 minutes. */
 async function outage(options: ScheduledJobOptions): Promise<Stage> {
   const stage = new Stage('2027-01-15T08:00:30Z')
   const first = starts(stage, 'first', options)
@@ -76,7 +76,7 @@ describe('ticks at which no process ran', () => {
     expect(minutes(await outage({ missed: 'once', catchUp: '3m' }))).not.toContain('second 09:20')
   })
 
-  test('are made up for once, though several processes start together', async () => {
+  test('are made up for once, even if several processes start together', async () => {
     const stage = new Stage('2027-01-15T08:00:30Z')
     const first = starts(stage, 'first', { missed: 'all' })
     await stage.clock.advance(1000)
@@ -87,7 +87,7 @@ describe('ticks at which no process ran', () => {
     expect(stage.ticks.map((tick) => tick.slice(11, 16))).toEqual(['08:10', '08:20', '08:30', '08:40'])
   })
 
-  test('are those of the present expression: a new one has missed nothing', async () => {
+  test('are those of the present expression: a new expression has missed nothing', async () => {
     const stage = new Stage('2027-01-15T08:00:30Z')
     const old = starts(stage, 'old', { missed: 'all' })
     await stage.clock.advance(10 * MINUTE_MS)
@@ -127,7 +127,7 @@ describe('a job that is new', () => {
     const stage = new Stage('2027-01-15T08:09:30Z')
     const job: [ScheduledJobOptions, string] = [{ missed: 'once', catchUp: '20h' }, '0 12 1 * *']
     const first = starts(stage, 'first', ...job)
-    // Most of the time its machine sleeps, so that this is a test of marks and not of patience.
+    // The process's machine sleeps most of the time, because this test is about marks and not about waiting.
     for (const day of ['2027-02-01', '2027-02-08']) {
       stage.clock.suspend(Date.parse(`${day}T11:00:00Z`) - stage.clock.wallMs())
       await stage.clock.advance(2 * HOUR_MS)
@@ -151,7 +151,7 @@ describe('a machine that was suspended', () => {
     { missed: 'skip', expected: ['08:10', '09:40'] },
     { missed: 'once', expected: ['08:10', '09:30', '09:40'] },
     { missed: 'all', expected: ['08:10', '08:50', '09:00', '09:10', '09:20', '09:30', '09:40'] },
-  ] as const)('treats what it slept through as missed ($missed)', async ({ missed, expected: ticks }) => {
+  ] as const)('treats the ticks that it slept through as missed ($missed)', async ({ missed, expected: ticks }) => {
     const stage = new Stage('2027-01-15T08:00:30Z')
     starts(stage, 'a', { missed, ...(missed === 'skip' ? {} : { catchUp: '50m' }) })
     await stage.clock.advance(10 * MINUTE_MS)

@@ -34,7 +34,7 @@ describe('the coordinator for node-cron', () => {
     expect(keys).toEqual([])
   })
 
-  test('rejects when the store cannot be asked, which node-cron takes for a no', async () => {
+  test('rejects when the store does not answer, which node-cron takes for a no', async () => {
     const stage = new Stage()
     const member = stage.member('a')
     const coordinator = nodeCronCoordinator(member.locks)
@@ -44,7 +44,7 @@ describe('the coordinator for node-cron', () => {
     })
   })
 
-  test('takes whatever node-cron gives for a lease', async () => {
+  test('accepts any lease duration that node-cron gives', async () => {
     const stage = new Stage()
     const coordinator = nodeCronCoordinator(stage.member('a').locks)
     for (const [at, ttlMs] of [Number.NaN, -1, 0, 1.5, 1e15, Number.POSITIVE_INFINITY].entries()) {
@@ -74,7 +74,7 @@ describe('the coordinator for node-cron', () => {
     })
     await until('three fires have run', () => ran.length >= 3)
     await Promise.all(tasks.map((task) => task.destroy()))
-    // On a busy machine an instance may miss a fire, and is told nothing of it.
+    // On a busy machine an instance may miss a fire, and hears nothing of it.
     await until('the others were told so', () => skipped.length > 0)
     expect(ran).toEqual([...new Set(ran)].sort())
     expect(new Set(skipped)).toEqual(new Set(['not-elected']))

@@ -7,7 +7,7 @@ const MINUTE_MS = 60_000
 const HOUR_MS = 3_600_000
 
 describe('a fleet', () => {
-  test('runs each tick once, whoever is first', async () => {
+  test('runs each tick once, whichever process is first', async () => {
     const stage = new Stage('2027-01-15T08:00:00Z')
     for (const name of ['a', 'b', 'c', 'd']) {
       const member = stage.member(name)
@@ -38,7 +38,7 @@ describe('a fleet', () => {
     expect(stage.ticks).toEqual([...new Set(stage.ticks)])
   })
 
-  test('does so in any zone, and while some of it stop and others start', async () => {
+  test('does so in any zone, and while some processes stop and others start', async () => {
     const stage = new Stage('2027-01-15T08:00:30Z')
     for (let number = 0; number < 20; number += 1) {
       const member = stage.member(`m${number}`, { timezone: 'Asia/Kolkata', aheadMs: (number % 5) * 700 })
@@ -51,7 +51,7 @@ describe('a fleet', () => {
     expect(new Set(stage.ticks).size).toBe(13)
   })
 
-  test('takes work that throws for a run: no other one tries the tick again', async () => {
+  test('counts work that throws as a run: no other process tries the tick again', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     const b = stage.member('b', { aheadMs: -2000 })
@@ -81,7 +81,7 @@ describe('a fleet', () => {
   })
 })
 
-test('a tick costs who runs it nine requests, who comes later one, and the time between ticks none', async () => {
+test('a tick costs its runner nine requests and each later process one, and the time between ticks costs none', async () => {
   const stage = new Stage()
   const a = stage.member('a')
   const b = stage.member('b', { aheadMs: -5000 })
@@ -121,7 +121,7 @@ describe('a process that dies in the middle of a run', () => {
     expect(b.finished).toMatchObject([{ result: 'ok', durationMs: 45 * MINUTE_MS }])
   })
 
-  test('has it left alone with `afterCrash: skip`, and the next one runs', async () => {
+  test('has its tick left alone with `afterCrash: skip`, and the next tick runs', async () => {
     const stage = new Stage()
     const a = stage.member('a', { aheadMs: 1000 })
     const b = stage.member('b')
@@ -138,7 +138,7 @@ describe('a process that dies in the middle of a run', () => {
     ])
   })
 
-  test('has its tick given up when it is the third one that dies of it', async () => {
+  test('has its tick given up when it is the third process that dies of the tick', async () => {
     const stage = new Stage()
     const fleet = ['a', 'b', 'c', 'd', 'e'].map((name, at) => stage.member(name, { aheadMs: -10 * at }))
     for (const member of fleet) {
@@ -245,7 +245,7 @@ describe('time that does not go as planned', () => {
     ])
   })
 
-  test('a clock that is set while it sleeps is noticed within half a minute', async () => {
+  test('a clock that is set while a process sleeps is noticed within half a minute', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     a.schedule.add('job', '0 * * * *', stage.work(a))
@@ -256,7 +256,7 @@ describe('time that does not go as planned', () => {
     expect(stage.ticks).toEqual(['2027-01-15T09:00:00.000Z'])
   })
 
-  test('a tick that is further away than a timer can be is run when it comes', async () => {
+  test('a tick that is further away than a timer can be is run at its time', async () => {
     const stage = new Stage('2027-01-01T00:00:00Z')
     const delays = delaysOf(stage.clock, { most: 1_000_000 })
     const a = stage.member('a')
@@ -273,7 +273,7 @@ describe('time that does not go as planned', () => {
 })
 
 describe('a store that is away', () => {
-  test('is asked again, and what came meanwhile is run when it is back in time', async () => {
+  test('is asked again, and the ticks of the meantime run when it is back in time', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     a.schedule.add('job', '* * * * *', stage.work(a))
@@ -288,7 +288,7 @@ describe('a store that is away', () => {
     expect(a.errors).toEqual(a.errors.map(() => expect.objectContaining({ code: 'store-unavailable' })))
   })
 
-  test('is asked again, and what came too long ago is left out', async () => {
+  test('is asked again, and ticks from too long ago are left out', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     a.schedule.add('job', '* * * * *', stage.work(a))
@@ -302,7 +302,7 @@ describe('a store that is away', () => {
   })
 
   test.each(['fail', 'lose request', 'lose reply'] as const)(
-    'when a run ends hears of it once it is back, before anybody else has the job (%s)',
+    'when a run ends hears of the end once it is back, before another process has the job (%s)',
     async (fate) => {
       const stage = new Stage()
       const a = stage.member('a', { aheadMs: 1000 })
@@ -343,7 +343,7 @@ describe('a store that is away', () => {
     expect(b.finished).toMatchObject([{ result: 'ok' }])
   })
 
-  test('while a run ends does not keep anybody who stops the schedule', async () => {
+  test('while a run ends does not hold up `stop`', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     a.schedule.add('job', '* * * * *', { ttl: '10m' }, stage.work(a, 5000))
@@ -357,7 +357,7 @@ describe('a store that is away', () => {
     expect(stage.clock.monotonicMs() - stopped).toBeLessThan(15_000)
   })
 
-  test('that refuses is told of, and asked again ever more seldom', async () => {
+  test('that refuses is reported, and asked again ever more seldom', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     a.schedule.add('job', '*/5 * * * * *', stage.work(a))

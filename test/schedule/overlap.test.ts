@@ -4,7 +4,7 @@ import { Stage } from './stage.ts'
 
 const MINUTE_MS = 60_000
 
-/** Three processes, the work of the first three runs takes two and a half minutes, that of others no time. */
+/** Plays three processes. The first three runs take two and a half minutes each, and later runs take no time. */
 async function longRuns(options: ScheduledJobOptions, forMs: number): Promise<Stage> {
   const stage = new Stage()
   let most = 0
@@ -62,7 +62,7 @@ describe('ticks that come while a run is going on', () => {
   })
 })
 
-test('work that never settles keeps the job to its process, which can be seen, until that is gone', async () => {
+test('work that never settles keeps the job to its process, which others can see, until that process is gone', async () => {
   const stage = new Stage()
   const [hung, other] = [stage.member('hung'), stage.member('other', { aheadMs: -500 })]
   const hang = async (run: Parameters<ReturnType<typeof stage.work>>[0]) => {
@@ -82,7 +82,7 @@ test('work that never settles keeps the job to its process, which can be seen, u
 })
 
 describe('`minHold`', () => {
-  test('keeps the job taken when its work is done, and what comes meanwhile overlaps with it', async () => {
+  test('keeps the job taken when its work is done, and ticks that come meanwhile overlap with it', async () => {
     const stage = new Stage()
     for (const [name, aheadMs] of Object.entries({ a: 0, b: 800, c: -1300 })) {
       const member = stage.member(name, { aheadMs })
@@ -93,7 +93,7 @@ describe('`minHold`', () => {
     expect(minutes(stage)).toEqual(['08:01', '08:04', '08:07'])
   })
 
-  test('keeps what waits for the job waiting', async () => {
+  test('keeps a waiting run waiting', async () => {
     const stage = new Stage()
     const a = stage.member('a')
     const job = a.schedule.add('job', '* * * * *', { minHold: '25s' }, stage.work(a))
@@ -123,7 +123,7 @@ describe('`maxRun`', () => {
     await stage.clock.advance(3 * MINUTE_MS)
     expect(reasons).toMatchObject([{ code: 'task-failed', message: expect.stringContaining('20000 ms') }])
     expect(members[0]?.errors).toEqual(reasons)
-    // Once, by both: it was not taken for a crash.
+    // Each tick ran once: the end was not taken for a crash by either process.
     expect(minutes(stage)).toEqual(['08:01', '08:02', '08:03'])
     expect(await stage.clock.until(members[0]?.schedule.jobs[0]?.status() ?? Promise.reject())).toMatchObject(
       {

@@ -21,7 +21,7 @@ export interface Member {
   readonly store: ScriptedStore
   readonly errors: unknown[]
   readonly finished: FinishedRun[]
-  /** Somebody sets its clock. */
+  /** Sets the clock of the process forward or back. */
   setClock(byMs: number): void
 }
 
@@ -29,7 +29,7 @@ export interface Member {
 export class Stage {
   readonly clock = new FakeClock()
   readonly shared: Store = memoryStore({ now: this.clock.storeTime })
-  /** What ran, as `process tick`: the record that no scheduler has a hand in. */
+  /** The runs, as `process tick`. The work writes this record, and no scheduler has a hand in it. */
   readonly record: string[] = []
   readonly #begunAt: number = this.clock.wallMs()
 
@@ -75,7 +75,7 @@ export class Stage {
     }
   }
 
-  /** Work that takes as long as it is told, in fake time, and writes itself into the record when it begins. */
+  /** Work that takes the given time, in fake time. It writes itself into the record when it begins. */
   work(member: Pick<Member, 'name'>, forMs = 0): (run: ScheduledRun) => Promise<void> {
     return async ({ scheduledAt, signal }) => {
       this.record.push(`${member.name} ${scheduledAt.toISOString()}`)
@@ -83,7 +83,7 @@ export class Stage {
     }
   }
 
-  /** Rejects with the reason of the signal when that aborts first. */
+  /** Resolves after this time. If the signal aborts first, rejects with the signal's reason. */
   pass(forMs: number, signal?: AbortSignal): Promise<void> {
     return new Promise((resolve, reject) => {
       const timer = this.clock.startTimer(forMs, resolve)
@@ -94,7 +94,7 @@ export class Stage {
     })
   }
 
-  /** Its connection is cut and its event loop stands still for ever, as far as the others can see. */
+  /** Kills a process, as far as the others can see: its connection is cut, and its event loop stands still for ever. */
   async kill(member: Member): Promise<void> {
     member.store.always('lose request')
     await settled()

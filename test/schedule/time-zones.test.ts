@@ -29,7 +29,7 @@ test('or in the zone that is named', async () => {
   expect(await ticks('2027-01-15T20:00:30Z', 8, '0 3 * * *', 'Asia/Kolkata')).toEqual(['15T21:30'])
 })
 
-test('a time that the change to summer time leaves out comes when the hour is over', async () => {
+test('a time that the change to summer time leaves out comes when the missing hour is over', async () => {
   expect(await ticks('2027-03-27T23:00:30Z', 5, '30 2 * * *', 'Europe/Berlin')).toEqual(['28T01:00'])
 })
 
@@ -99,7 +99,7 @@ describe('on the day of a change', () => {
       let tick = ticks.next(Date.parse(from) - 1)
       for (; tick !== undefined && tick < Date.parse(to); tick = ticks.next(tick)) found.push(tick)
       expect(found.map((at) => new Date(at).toISOString().slice(11, 16))).toEqual(expected)
-      // A process that looks back finds the same ones.
+      // A process that looks back finds the same ticks.
       const backwards: number[] = []
       let last = ticks.last(Date.parse(to) - 1)
       for (; last !== undefined && last >= Date.parse(from); last = ticks.last(last - 1))
